@@ -1,0 +1,32 @@
+"""The vocabulary that everything else is written in."""
+
+from regard.core.capabilities import Capabilities, No, growth
+from regard.core.catalog import Catalog
+from regard.core.errors import (
+    OptionError,
+    RegardError,
+    ShapeError,
+    StoredDataError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from regard.core.mask import OPEN, Mask
+from regard.core.mixer import Mixer, Observation, State
+
+__all__ = [
+    "OPEN",
+    "Capabilities",
+    "Catalog",
+    "Mask",
+    "Mixer",
+    "No",
+    "Observation",
+    "OptionError",
+    "RegardError",
+    "ShapeError",
+    "State",
+    "StoredDataError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "growth",
+]

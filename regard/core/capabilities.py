@@ -1,0 +1,69 @@
+"""What a mechanism can do, as data; what it cannot do carries its reason."""
+
+import math
+import re
+from dataclasses import dataclass, fields
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class No:
+    """An absence, with the sentence a user is told: `causal=No("the length projection mixes future keys")`."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Answer = Literal[True] | No
+Streaming = Literal["exact", "segment"] | No
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """Every field is proved by a law (yes) or by the text of an error (no).
+
+    `time`, `memory` and `state` are sums of products in the library's letters, T the length: "T W K", "T^2 K",
+    "T log T D", "H K V". Memory is that of one forward pass beyond its inputs; state is the streaming state's.
+    A global token may see, and be seen by, every token; where all tokens already do, it changes nothing.
+    """
+
+    causal: Answer
+    bidirectional: Answer = True
+    padding: Answer = True
+    pairwise: Answer
+    global_tokens: Answer
+    cross: Answer
+    streaming: Streaming
+    attention_map: Answer
+    any_length: Answer = True
+    deterministic: Answer = True
+    includes_ffn: bool = False
+    positions: frozenset[str] = frozenset()
+    approximates: str | None = None
+    time: str
+    memory: str
+    state: str | None = None
+
+    def refusals(self) -> dict[str, str]:
+        """Name of each capability that is absent -> its reason."""
+        answers = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: answer.reason for name, answer in answers.items() if isinstance(answer, No)}
+
+
+def growth(cost: str, low: int, high: int) -> float:
+    """Log-log slope of a declared cost between two lengths, from its fastest-growing term.
+
+    >>> growth("T W K + T^2 K", 4096, 65536)
+    2.0
+    """
+
+    def term_slope(term: str) -> float:
+        powers = [float(p or 1) for p in re.findall(r"(?<!log )\bT\b(?:\^([\d.]+))?", term)]
+        slope = sum(powers)
+        if "log T" in term:
+            slope += math.log(math.log(high) / math.log(low)) / math.log(high / low)
+        return slope
+
+    return max(term_slope(term) for term in cost.split("+"))

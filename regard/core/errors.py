@@ -1,0 +1,34 @@
+"""What users see when a request cannot be met: who, what, why, and what instead."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RegardError(ValueError):
+    """Base of every error that a user's input can cause."""
+
+
+class UnsupportedError(RegardError):
+    """A mechanism was asked for something that it declares it cannot do."""
+
+
+class ShapeError(RegardError):
+    """A tensor, length or size does not fit."""
+
+
+class OptionError(RegardError):
+    """An option has a value that cannot be used."""
+
+
+class UnknownNameError(RegardError):
+    """A name is not in the catalogue that was asked."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]):
+        known = list(known)
+        near = get_close_matches(str(name), known, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+        super().__init__(f"unknown {kind} {name!r}. {hint}")
+
+
+class StoredDataError(RegardError):
+    """A file that was written earlier (checkpoint, ledger, cache) is truncated or altered."""

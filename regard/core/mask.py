@@ -1,0 +1,125 @@
+"""Mask: who may take part in the mixing. True means *may take part*, everywhere."""
+
+from dataclasses import dataclass, fields
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from regard.core.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """One small value that is handed whole to the kernel.
+
+    causal: query i sees keys j <= i + (S - T): the last query is aligned to the last key.
+    valid [B S]: tokens that exist; the others are as if absent. With a context it belongs to the context.
+    pairwise [B|1 H|1 T S]: pairs that are allowed.
+    global_tokens [B S]: tokens that see all and are seen by all (within causal, valid and pairwise).
+
+    Two fields are filled in by `Mixer`, not by callers: `compact` says that every row's valid tokens come
+    first; `shift` [B] replaces S - T in the causal rule when rows of a context have different lengths.
+    """
+
+    causal: bool = False
+    valid: Bool[Tensor, "B S"] | None = None
+    pairwise: Bool[Tensor, "b h T S"] | None = None
+    global_tokens: Bool[Tensor, "B S"] | None = None
+    compact: bool = False
+    shift: Int[Tensor, "B"] | None = None
+
+    @property
+    def only_causal(self) -> bool:
+        """No tensor restricts a query that does not already see nothing: `causal` alone decides.
+
+        Where valid tokens come first, a causal query among them never meets an invalid key.
+        """
+        free = self.valid is None or self.compact
+        return self.causal and free and self.pairwise is None and self.shift is None
+
+    def last_key(self, T: int, S: int, device: torch.device | None = None) -> Int[Tensor, "b T"]:
+        """Index of the last key that each query may see under `causal`, [1 T] or [B T]; below 0: none."""
+        queries = torch.arange(T, device=device)
+        if self.shift is not None:
+            return queries + self.shift[:, None]
+        return queries[None] + (S - T)
+
+    def dense(
+        self,
+        T: int,
+        S: int,
+        *,
+        device: torch.device | None = None,
+        pattern: Bool[Tensor, "b h t S"] | None = None,
+        rows: slice | None = None,
+    ) -> Bool[Tensor, "b h t S"]:
+        """The allowed pairs as one boolean tensor; axes that do not vary have size 1.
+
+        `pattern` is the mechanism's own set of pairs (default: all), widened by global tokens before the
+        restrictions apply. `rows` asks for these queries only, so that callers can go block by block.
+        """
+        rows = slice(0, T) if rows is None else rows
+        device = next((t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device)
+        allowed = torch.ones(1, 1, 1, S, dtype=torch.bool, device=device) if pattern is None else pattern
+        if self.global_tokens is not None and pattern is not None:
+            seen_by_all = self.global_tokens[:, None, None, :]
+            allowed = allowed | seen_by_all | self.global_tokens[:, None, rows, None]
+        if self.causal:
+            last = self.last_key(T, S, device)[:, rows]
+            allowed = allowed & (torch.arange(S, device=device) <= last[:, None, :, None])
+        if self.valid is not None:
+            allowed = allowed & self.valid[:, None, None, :]
+        if self.pairwise is not None:
+            allowed = allowed & self.pairwise[:, :, rows]
+        return allowed
+
+    def check(self, who: str, B: int, T: int, S: int, num_heads: int | None = None) -> None:
+        """Raise ShapeError, naming the field, unless every tensor is boolean and fits."""
+        for name in ("valid", "pairwise", "global_tokens"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, Tensor) or value.dtype != torch.bool:
+                got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+                raise ShapeError(f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {got}")
+            if name == "pairwise":
+                heads = sorted({1, num_heads or 1})
+                fits = value.dim() == 4 and value.shape[0] in (1, B) and value.shape[1] in heads
+                if not fits or tuple(value.shape[2:]) != (T, S):
+                    want = f"[{B}|1, {'|'.join(map(str, reversed(heads)))}, {T}, {S}]"
+                    raise ShapeError(f"{who}: mask.pairwise must have shape {want}, got {list(value.shape)}")
+            elif tuple(value.shape) != (B, S):
+                raise ShapeError(f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}")
+
+
+OPEN = Mask()
+"""Everything may take part."""
+
+_TENSORS = ("valid", "pairwise", "global_tokens", "shift")
+_STATIC = tuple(field.name for field in fields(Mask) if field.name not in _TENSORS)
+
+
+def _flatten(mask: Mask):
+    return [getattr(mask, name) for name in _TENSORS], tuple(getattr(mask, name) for name in _STATIC)
+
+
+def _flatten_with_keys(mask: Mask):
+    values, static = _flatten(mask)
+    return [(pytree.GetAttrKey(name), value) for name, value in zip(_TENSORS, values, strict=True)], static
+
+
+def _unflatten(values, static) -> Mask:
+    return Mask(**dict(zip(_TENSORS, values, strict=True)), **dict(zip(_STATIC, static, strict=True)))
+
+
+pytree.register_pytree_node(
+    Mask,
+    _flatten,
+    _unflatten,
+    serialized_type_name="regard.Mask",
+    to_dumpable_context=list,
+    from_dumpable_context=tuple,
+    flatten_with_keys_fn=_flatten_with_keys,
+)

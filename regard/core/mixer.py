@@ -1,0 +1,368 @@
+"""Mixer: the one interface. x [B T D] -> y [B T D], with masks, context and streaming behind one checked door."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Protocol, final
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+
+from regard.core.capabilities import Capabilities, No
+from regard.core.compaction import Compaction, compaction, permute
+from regard.core.errors import ShapeError, UnsupportedError
+from regard.core.mask import OPEN, Mask
+from regard.core.shapes import check_positive, check_tokens
+
+
+class State(Protocol):
+    """A NamedTuple of tensors, batch first, on the module's device; `length` counts the valid tokens so far."""
+
+    @property
+    def length(self) -> Int[Tensor, "B"]: ...
+
+    def _replace(self, **fields: Tensor) -> "State": ...
+
+
+class Observation(NamedTuple):
+    """What one forward really used, as far as the mechanism has it."""
+
+    q: Float[Tensor, "B H T K"] | None = None
+    k: Float[Tensor, "B G S K"] | None = None
+    v: Float[Tensor, "B G S V"] | None = None
+    weights: Float[Tensor, "B H T S"] | None = None
+    heads: Float[Tensor, "B H T V"] | None = None
+
+
+class Mixer(nn.Module, ABC):
+    """Base of every mechanism. A mechanism writes `mix` and, where declared, `_initial_state`, `_extend`, `_observe`.
+
+    What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid
+    ones are zero, and `mask.valid` describes the compact row. What they return at invalid positions is ignored.
+    """
+
+    name: ClassVar[str]
+    family: ClassVar[str]  # kernel family; colours the charts
+    paper: ClassVar[str]  # authors, year, arXiv id
+    capabilities: Capabilities  # class value: the default options'; the instance's value is authoritative
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})  # every law runs over all of them
+
+    options: Mapping[str, Any]  # the constructor's arguments, defaults included
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        mixer = super().__new__(cls)
+        if args or kwargs:  # absent when a copy or a pickle is being restored
+            bound = inspect.signature(cls.__init__).bind_partial(mixer, *args, **kwargs)
+            bound.apply_defaults()
+            object.__setattr__(mixer, "options", dict(list(bound.arguments.items())[1:]))
+        return mixer
+
+    def __init__(self, dim: int, *, max_len: int | None = None):
+        check_positive(dim=dim)
+        if max_len is not None:
+            check_positive(max_len=max_len)
+        super().__init__()
+        self.dim = dim
+        self.max_len = max_len
+
+    def declare(self, **changes: Any) -> None:
+        """State where this instance differs from its class: `self.declare(causal=No("..."))`."""
+        self.capabilities = replace(self.capabilities, **changes)
+
+    # ------------------------------------------------------------------ for callers
+
+    @final
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        context: Float[Tensor, "B S D"] | None = None,
+        mask: Mask = OPEN,
+    ) -> Float[Tensor, "B T D"]:
+        """Mix tokens. Outputs at invalid positions, and of queries that may see nothing, are exactly zero.
+
+        Raises ShapeError for what does not fit and UnsupportedError for what is declared as a `No`.
+        """
+        self._check_request(x, context, mask)
+        door = _enter(x, context, mask)
+        return door.leave(self.mix(door.x, door.context, door.mask))
+
+    @final
+    def initial_state(
+        self,
+        batch_size: int,
+        *,
+        max_len: int | None = None,
+        context: Float[Tensor, "B S D"] | None = None,
+        valid: Bool[Tensor, "B S"] | None = None,
+    ) -> Any:
+        """The state before the first token. `max_len` reserves room; `valid` belongs to `context`."""
+        self._require("streaming", self.capabilities.streaming)
+        check_positive(batch_size=batch_size)
+        if max_len is not None:
+            check_positive(max_len=max_len)
+            self._check_length("max_len", max_len)
+        if context is None:
+            if valid is not None:
+                raise ShapeError(f"{self.name}: valid belongs to context, and no context was given")
+            return self._initial_state(batch_size, max_len, None, None)
+        self._require("cross", self.capabilities.cross)
+        self._check_tokens("context", context)
+        B, S, _ = context.shape
+        if batch_size != B:
+            raise ShapeError(f"{self.name}: context has batch {B}, batch_size is {batch_size}")
+        self._check_length("context length", S)
+        Mask(valid=valid).check(self.name, B, S, S)
+        if valid is not None:
+            self._require("padding", self.capabilities.padding)
+            order = compaction(valid)
+            context, valid = _clear(permute(context, order.source), order.valid), order.valid
+        return self._initial_state(batch_size, max_len, context, valid)
+
+    @final
+    def extend(
+        self,
+        x: Float[Tensor, "B N D"],
+        state: Any,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N D"], Any]:
+        """Outputs for the next N >= 1 tokens, and the state after them; any chunking gives what causal `forward` gives.
+
+        Tokens that are not `valid` are as if absent. `donate=True` lets the new state reuse the storage of the
+        one passed in, which must not be used again.
+        """
+        self._require("streaming", self.capabilities.streaming)
+        self._check_tokens("x", x)
+        B, N, _ = x.shape
+        if not (isinstance(state, tuple) and isinstance(getattr(state, "length", None), Tensor)):
+            raise ShapeError(f"{self.name}: state must come from initial_state or extend, got {type(state).__name__}")
+        if state.length.shape[0] != B:
+            raise ShapeError(f"{self.name}: state has batch {state.length.shape[0]}, x has batch {B}")
+        Mask(valid=valid).check(self.name, B, N, N)
+        if not self.capabilities.any_length:
+            added = N if valid is None else valid.sum(1)
+            self._check_length("state length + new tokens", int((state.length + added).max()))
+        if valid is None:
+            return self._extend(x, state, None, donate)
+        self._require("padding", self.capabilities.padding)
+        order = compaction(valid)
+        y, after = self._extend(_clear(permute(x, order.source), order.valid), state, order.valid, donate)
+        return permute(_clear(y, order.valid), order.target), after
+
+    @final
+    def attention_map(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        context: Float[Tensor, "B S D"] | None = None,
+        mask: Mask = OPEN,
+    ) -> Float[Tensor, "B H T S"]:
+        """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed."""
+        self._require("attention_map", self.capabilities.attention_map)
+        weights = self.observe(x, context=context, mask=mask).weights
+        assert weights is not None, f"{self.name} declares attention_map and its _observe gives no weights"
+        return weights
+
+    @final
+    def observe(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        context: Float[Tensor, "B S D"] | None = None,
+        mask: Mask = OPEN,
+    ) -> Observation:
+        """Queries, keys, values, weights and head outputs of one forward, as far as they exist."""
+        self._check_request(x, context, mask)
+        door = _enter(x, context, mask)
+        return door.restore(self._observe(door.x, door.context, door.mask))
+
+    @final
+    def plan(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        context: Float[Tensor, "B S D"] | None = None,
+        mask: Mask = OPEN,
+    ) -> dict[str, Tensor] | None:
+        """Random or data-dependent structure (hashes, assignments, blocks) that `forward` uses, for oracles.
+
+        It speaks of compact positions: the place of a token among the valid tokens of its row.
+        """
+        self._check_request(x, context, mask)
+        door = _enter(x, context, mask)
+        return self._plan(door.x, door.context, door.mask)
+
+    def after_step(self) -> None:
+        """Called once after each optimiser step (centroids, feature redraw). Does nothing by default."""
+
+    # ------------------------------------------------------------------ for mechanisms
+
+    @abstractmethod
+    def mix(self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask) -> Tensor:
+        """The mechanism itself."""
+
+    def _initial_state(self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} declares streaming and does not define _initial_state")
+
+    def _extend(self, x: Tensor, state: Any, valid: Tensor | None, donate: bool) -> tuple[Tensor, Any]:
+        raise NotImplementedError(f"{type(self).__name__} declares streaming and does not define _extend")
+
+    def _observe(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
+        return Observation()
+
+    def _plan(self, x: Tensor, context: Tensor | None, mask: Mask) -> dict[str, Tensor] | None:
+        return None
+
+    # ------------------------------------------------------------------ the checks
+
+    def _require(self, what: str, answer: Any) -> None:
+        if isinstance(answer, No):
+            raise UnsupportedError(f"{self.name} does not support {what}: {answer.reason}.{_instead(what)}")
+
+    def _check_tokens(self, name: str, x: object) -> None:
+        check_tokens(self.name, name, x, self.dim)
+        if torch.compiler.is_compiling():
+            return
+        weight = next(self.parameters(), None)
+        assert isinstance(x, Tensor)
+        if weight is None or weight.device == x.device and weight.dtype == x.dtype:
+            return
+        if weight.device != x.device:
+            raise ShapeError(f"{self.name}: {name} is on {x.device}, the module on {weight.device}. Move one of them.")
+        if weight.is_floating_point() and not torch.is_autocast_enabled(x.device.type):
+            raise ShapeError(
+                f"{self.name}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
+            )
+
+    def _check_length(self, name: str, length: int) -> None:
+        answer = self.capabilities.any_length
+        if isinstance(answer, No) and self.max_len is not None and length > self.max_len:
+            raise ShapeError(f"{self.name}: {name} ({length}) exceeds max_len ({self.max_len}): {answer.reason}")
+
+    def _check_request(self, x: object, context: object | None, mask: object) -> None:
+        if not isinstance(mask, Mask):
+            raise ShapeError(f"{self.name}: mask must be a regard.Mask, got {type(mask).__name__}. Mask(valid=...)?")
+        can = self.capabilities
+        self._check_tokens("x", x)
+        assert isinstance(x, Tensor)
+        B, T, _ = x.shape
+        S = T
+        self._check_length("length", T)
+        if context is not None:
+            self._require("cross", can.cross)
+            self._check_tokens("context", context)
+            assert isinstance(context, Tensor)
+            if context.shape[0] != B:
+                raise ShapeError(f"{self.name}: context has batch {context.shape[0]}, x has batch {B}")
+            S = context.shape[1]
+            self._check_length("context length", S)
+        if mask.causal:
+            self._require("causal", can.causal)
+        else:
+            self._require("bidirectional", can.bidirectional)
+        if mask.valid is not None:
+            self._require("padding", can.padding)
+        if mask.pairwise is not None:
+            self._require("pairwise", can.pairwise)
+        if mask.global_tokens is not None:
+            self._require("global_tokens", can.global_tokens)
+            if context is not None:
+                raise ShapeError(f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out.")
+        mask.check(self.name, B, T, S, getattr(self, "num_heads", None))
+
+
+def _instead(what: str) -> str:
+    """Names of the library's mixers that can, for the end of an error message."""
+    ours = [cls for cls in Mixer.__subclasses__() if cls.__module__.startswith("regard.")]
+    able = [cls.name for cls in ours if getattr(cls.capabilities, what)]
+    return f" Mixers that do: {', '.join(able)}." if able else ""
+
+
+def _clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Tensor, "B S D"]:
+    return torch.where(valid[..., None], x, x.new_zeros(()))
+
+
+class _Door(NamedTuple):
+    """A request in compact form, and the way back to the caller's positions."""
+
+    x: Tensor
+    context: Tensor | None
+    mask: Mask
+    queries: Compaction | None  # how the rows of x were moved
+    keys: Compaction | None  # how the rows of x, or of the context, were moved
+    sees: Tensor | None  # [B T]: queries that exist and may see something
+
+    def leave(self, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        if self.sees is not None:
+            y = _clear(y, self.sees)
+        return y if self.queries is None else permute(y, self.queries.target)
+
+    def restore(self, seen: Observation) -> Observation:
+        return Observation(
+            q=self._tokens(seen.q, self.queries),
+            k=self._tokens(seen.k, self.keys),
+            v=self._tokens(seen.v, self.keys),
+            weights=self._pairs(seen.weights),
+            heads=self._tokens(seen.heads, self.queries),
+        )
+
+    def _tokens(self, z: Tensor | None, order: Compaction | None) -> Tensor | None:
+        if z is None or order is None:
+            return z
+        z = torch.where(order.valid[:, None, :, None], z, z.new_zeros(()))
+        return permute(z, order.target, dim=2)
+
+    def _pairs(self, weights: Tensor | None) -> Tensor | None:
+        if weights is None:
+            return None
+        if self.sees is not None:
+            weights = torch.where(self.sees[:, None, :, None], weights, weights.new_zeros(()))
+        weights = self._tokens(weights, self.queries)
+        if self.keys is not None:
+            assert weights is not None
+            weights = self._tokens(weights.transpose(2, 3), self.keys)
+            assert weights is not None
+            weights = weights.transpose(2, 3)
+        return weights
+
+
+def _enter(x: Tensor, context: Tensor | None, mask: Mask) -> _Door:
+    T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
+    queries = keys = sees = None
+    if mask.valid is not None:
+        keys = compaction(mask.valid)
+        if context is None:
+            queries = keys
+            x = _clear(permute(x, keys.source), keys.valid)
+        else:
+            context = _clear(permute(context, keys.source), keys.valid)
+        mask = _compact_mask(mask, queries, keys, T, cross=context is not None)
+    if context is None:
+        sees = mask.valid
+    elif mask.causal and (T > S or mask.valid is not None):
+        sees = mask.last_key(T, S, x.device) >= 0
+    elif mask.valid is not None:
+        sees = mask.valid.any(1, keepdim=True)
+    if mask.pairwise is not None:
+        allowed = mask.dense(T, S, device=x.device).any(-1).any(1)
+        sees = allowed if sees is None else sees & allowed
+    if sees is not None:
+        sees = sees.expand(x.shape[0], T)
+    return _Door(x, context, mask, queries, keys, sees)
+
+
+def _compact_mask(mask: Mask, queries: Compaction | None, keys: Compaction, T: int, *, cross: bool) -> Mask:
+    pairwise, global_tokens = mask.pairwise, mask.global_tokens
+    if pairwise is not None:
+        pairwise = permute(pairwise, keys.source, dim=3)
+        if queries is not None:
+            pairwise = permute(pairwise, queries.source, dim=2)
+    if global_tokens is not None:
+        global_tokens = permute(global_tokens, keys.source) & keys.valid
+    shift = keys.valid.sum(1) - T if cross and mask.causal else None
+    return Mask(mask.causal, keys.valid, pairwise, global_tokens, compact=True, shift=shift)

@@ -1,0 +1,83 @@
+"""Exact softmax attention (Vaswani et al. 2017, arXiv 1706.03762) on the fused kernel."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+
+QUERY_BLOCK = 512  # queries whose computed mask is held at once, so that no [T S] mask is stored
+
+
+def softmax_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale q k^T) v over the allowed keys; G divides H. A query with no allowed key gives zero.
+
+    scale: 1/sqrt(K) by default. exclude_self: a query may see itself only if it may see nothing else
+    (shared-QK attention, arXiv 2001.04451); it needs T = S. dropout: probability, applied as given.
+    """
+    T, S = q.shape[2], k.shape[2]
+    options = dict(scale=scale, dropout_p=dropout, enable_gqa=k.shape[1] != q.shape[1])
+    restricted = mask.valid is not None or mask.pairwise is not None or mask.causal
+    if not exclude_self:
+        if not restricted:
+            return F.scaled_dot_product_attention(q, k, v, **options)
+        if mask.only_causal and T == S:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, **options)
+    computed_per_row = (mask.causal or exclude_self) and mask.pairwise is None
+    block = QUERY_BLOCK if computed_per_row and T > QUERY_BLOCK else T
+    parts = []
+    for start in range(0, T, block):
+        rows = slice(start, min(start + block, T))
+        allowed = allowed_rows(mask, T, S, rows, exclude_self, q.device)
+        some = allowed.any(-1, keepdim=True)
+        part = F.scaled_dot_product_attention(q[:, :, rows], k, v, attn_mask=allowed | ~some, **options)
+        parts.append(torch.where(some, part, part.new_zeros(())))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+
+def allowed_rows(
+    mask: Mask, T: int, S: int, rows: slice, exclude_self: bool, device: torch.device
+) -> Bool[Tensor, "b h t S"]:
+    """The pairs that softmax attention uses, for these queries."""
+    allowed = mask.dense(T, S, device=device, rows=rows)
+    if exclude_self:
+        oneself = torch.arange(T, device=device)[rows, None] == torch.arange(S, device=device)
+        others = allowed & ~oneself
+        allowed = torch.where(others.any(-1, keepdim=True), others, allowed & oneself)
+    return allowed
+
+
+def softmax_weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `softmax_attention` applies, before dropout; rows without a key are zero."""
+    T, S = q.shape[2], k.shape[2]
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = scale * q @ k.transpose(-1, -2)
+    allowed = allowed_rows(mask, T, S, slice(0, T), exclude_self, q.device)
+    return masked_softmax(scores, allowed)
+
+
+def masked_softmax(scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "b h t S"]) -> Float[Tensor, "B H T S"]:
+    """Softmax over the allowed keys; a row without any gives zeros, with finite gradients."""
+    some = allowed.any(-1, keepdim=True)
+    weights = scores.masked_fill(~(allowed | ~some), -math.inf).softmax(-1)
+    return torch.where(some, weights, weights.new_zeros(()))

@@ -1,0 +1,10 @@
+"""One mechanism per file. MIXERS lists them; a user's own class needs no entry: pass the class to `build`."""
+
+from regard.core import Catalog, Mixer
+from regard.mixers.build import build
+from regard.mixers.linear import Linear
+from regard.mixers.softmax import Softmax
+
+MIXERS: Catalog[type[Mixer]] = Catalog("mixer", (Softmax, Linear))
+
+__all__ = ["MIXERS", "build"]

@@ -1,0 +1,52 @@
+"""Making a mixer from its name (or class) and options, with errors that name what is wrong."""
+
+import inspect
+from typing import Any
+
+from regard.core import Mixer, OptionError, UnknownNameError
+
+
+def build(
+    mixer: str | type[Mixer],
+    *,
+    dim: int,
+    num_heads: int | None = None,
+    max_len: int | None = None,
+    **options: Any,
+) -> Mixer:
+    """A mixer of this name or class.
+
+    `dim`, `num_heads` and `max_len` are facts of the stack: offered to every mixer, and taken by those that need
+    them. `options` are the mechanism's own; one that it does not have is an error that suggests the near name.
+
+    >>> build("softmax", dim=512, num_heads=8, num_kv_heads=2)
+
+    Raises UnknownNameError (mixer or option), OptionError (a needed fact is missing, a value cannot be used).
+    """
+    cls = resolve(mixer)
+    known = option_names(cls)
+    facts = {"dim": dim, "num_heads": num_heads, "max_len": max_len}
+    taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
+    for name in options:
+        if name not in known:
+            raise UnknownNameError(f"option of {cls.name}", name, [k for k in known if k != "dim"])
+    given = taken | options
+    parameters = inspect.signature(cls).parameters
+    missing = [name for name in known if name not in given and parameters[name].default is inspect.Parameter.empty]
+    if missing:
+        raise OptionError(f"{cls.name} needs {' and '.join(missing)}: pass {', '.join(f'{m}=' for m in missing)}")
+    return cls(**given)
+
+
+def resolve(mixer: str | type[Mixer]) -> type[Mixer]:
+    if isinstance(mixer, type):
+        if not issubclass(mixer, Mixer):
+            raise OptionError(f"{mixer.__name__} is not a mixer: subclass regard.Mixer, or pass a name")
+        return mixer
+    from regard.mixers import MIXERS
+
+    return MIXERS[mixer]
+
+
+def option_names(cls: type[Mixer]) -> list[str]:
+    return list(inspect.signature(cls).parameters)

@@ -1,0 +1,93 @@
+"""Linear attention (Katharopoulos et al. 2020, arXiv 2006.16236).
+
+    y_i = phi(q_i) S_i / (phi(q_i) z_i),   S_i = sum_j phi(k_j) v_j^T,   z_i = sum_j phi(k_j),   phi(x) = elu(x) + 1
+
+The sums run over all keys, or over j <= i when causal. Cost: T K V per head; state: K (V + 1) per head.
+No scale on q k, as in the paper; eps = 1e-6 is added to the denominator, as in the official code.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mixer, No, Observation
+from regard.functional.cache import advance
+from regard.functional.linear import (
+    EPS,
+    causal_attention,
+    elu_plus_one,
+    kernel_weights,
+    linear_attention,
+    read,
+    summed,
+)
+from regard.nn.heads import Heads
+
+
+class State(NamedTuple):
+    S: Float[Tensor, "B H K V"]
+    z: Float[Tensor, "B H K"]
+    length: Int[Tensor, "B"]
+
+
+class ContextState(NamedTuple):
+    S: Float[Tensor, "B H K V"]
+    z: Float[Tensor, "B H K"]
+    length: Int[Tensor, "B"]
+
+
+class Linear(Mixer):
+    name = "linear"
+    family = "linear"
+    paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=No("keys are summed before any query meets them, so single pairs cannot be taken out"),
+        global_tokens=True,
+        cross=True,
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T H K V",
+        memory="T D",
+        state="H K V",
+    )
+
+    def __init__(self, dim: int, *, num_heads: int):
+        super().__init__(dim)
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads)
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        return self.heads.merge(linear_attention(q, k, v, mask=mask))
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        length = torch.zeros(batch_size, dtype=torch.long, device=self.heads.value.weight.device)
+        if context is not None:
+            phi_k = elu_plus_one(self.heads.keys(context))
+            if valid is not None:
+                phi_k = phi_k * valid[:, None, :, None]
+            return ContextState(*summed(phi_k, self.heads.values(context)), length)
+        shape = (batch_size, self.num_heads, self.heads.head_dim)
+        weight = self.heads.value.weight
+        return State(weight.new_zeros(*shape, self.heads.head_dim), weight.new_zeros(shape), length)
+
+    def _extend(self, x, state, valid, donate):
+        length = advance(state.length, valid, x.shape[1])
+        if isinstance(state, ContextState):
+            y = read(elu_plus_one(self.heads.queries(x)), state.S, state.z, EPS)
+            return self.heads.merge(y), state._replace(length=length)
+        q, k, v = self.heads.split(x)
+        phi_q, phi_k = elu_plus_one(q), elu_plus_one(k)
+        if valid is not None:
+            phi_k = phi_k * valid[:, None, :, None]
+        y, S, z = causal_attention(phi_q, phi_k, v, state.S, state.z)
+        return self.heads.merge(y), State(S, z, length)
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        weights = kernel_weights(elu_plus_one(q), elu_plus_one(k), mask=mask)
+        return Observation(q, k, v, weights, weights @ v)

@@ -1,0 +1,121 @@
+"""Scaled dot-product attention with several heads (Vaswani et al. 2017, arXiv 1706.03762).
+
+    y = concat_h( softmax(q_h k_h^T / sqrt(K)) v_h ) W_out
+
+Cost: T S (K + V) per head; the fused kernel stores no weights. Options beyond the paper: fewer key/value heads
+(`num_kv_heads`, arXiv 2305.13245); keys made from the queries (`shared_qk`, arXiv 2001.04451), where keys have unit
+norm, the scale is 1 and a token sees itself only if it sees nothing else.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.nn.heads import Heads
+
+
+class State(NamedTuple):
+    k: Float[Tensor, "B G C K"]
+    v: Float[Tensor, "B G C V"]
+    position: Int[Tensor, "B n"]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+class ContextState(NamedTuple):
+    k: Float[Tensor, "B G S K"]
+    v: Float[Tensor, "B G S V"]
+    valid: Bool[Tensor, "B S"]
+    length: Int[Tensor, "B"]
+
+
+class Softmax(Mixer):
+    name = "softmax"
+    family = "softmax"
+    paper = "Vaswani et al. 2017, arXiv 1706.03762"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=True,
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T^2 H K",
+        memory="T D",
+        state="T G K",
+    )
+    variants = {
+        "grouped_query": {"num_kv_heads": 1},
+        "shared_qk": {"shared_qk": True},
+        "bias": {"bias": True},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        shared_qk: bool = False,
+        scale: float | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__(dim)
+        if shared_qk and num_kv_heads not in (None, num_heads):
+            raise OptionError(f"softmax: shared_qk makes every key from a query, so num_kv_heads must be {num_heads}")
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, bias=bias, shared_qk=shared_qk)
+        self.scale = 1.0 if shared_qk and scale is None else scale
+        self.shared_qk = shared_qk
+        self.dropout = dropout
+        if shared_qk:
+            self.declare(cross=No("its keys are the queries of the same tokens"))
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        return self.heads.merge(self._attend(q, k, v, mask, self.shared_qk))
+
+    def _attend(self, q, k, v, mask: Mask, exclude_self: bool) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        return softmax_attention(q, k, v, mask=mask, scale=self.scale, exclude_self=exclude_self, dropout=dropout)
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        if context is not None:
+            length = context.new_zeros(batch_size, dtype=torch.long)
+            valid = context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
+            return ContextState(self.heads.keys(context), self.heads.values(context), valid, length)
+        weight, shape = self.heads.value.weight, (batch_size, self.heads.num_kv_heads, max_len or 0, self.heads.head_dim)
+        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
+        return State(weight.new_zeros(shape), weight.new_zeros(shape), position, position.new_zeros(batch_size))
+
+    def _extend(self, x, state, valid, donate):
+        length = advance(state.length, valid, x.shape[1])
+        if isinstance(state, ContextState):
+            mixed = self._attend(self.heads.queries(x), state.k, state.v, Mask(valid=state.valid), False)
+            y = self.heads.merge(mixed) * state.valid.any(1)[:, None, None]
+            return y, state._replace(length=length)
+        q, new_k, new_v = self.heads.split(x)
+        filled = state.position.shape[1]
+        k, v = append(state.k, new_k, filled, donate), append(state.v, new_v, filled, donate)
+        new = place(state.length, valid, x.shape[1])
+        position = torch.cat([state.position, new], dim=1)
+        n = position.shape[1]
+        mask = cached_mask(new, position, valid)
+        exclude_self = self.shared_qk
+        if mask.pairwise is not None and exclude_self:  # all but the first token have an earlier one to see
+            first_or_other = (new == 0)[:, :, None] | (position[:, None, :] != new[:, :, None])
+            mask, exclude_self = Mask(pairwise=mask.pairwise & first_or_other[:, None]), False
+        mixed = self._attend(q, k[:, :, :n], v[:, :, :n], mask, exclude_self)
+        return self.heads.merge(mixed), State(k, v, position, length)
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        weights = softmax_weights(q, k, mask=mask, scale=self.scale, exclude_self=self.shared_qk)
+        heads = weights @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+        return Observation(q, k, v, weights, heads)

@@ -1,0 +1,63 @@
+"""Heads: the projections around multi-head attention."""
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core.shapes import check_divisible, check_positive
+
+
+class Heads(nn.Module):
+    """q, k, v = heads.split(x, context); y = heads.merge(mixed).
+
+    Keys and values may have fewer heads than queries (grouped-query attention), and `shared_qk=True` leaves the
+    key projection out: keys are then made from the queries. Initialised with Glorot over the whole matrix
+    (Vaswani et al. 2017, arXiv 1706.03762).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        bias: bool = False,
+        shared_qk: bool = False,
+    ):
+        super().__init__()
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        check_positive(num_heads=num_heads, num_kv_heads=num_kv_heads)
+        check_divisible(dim=dim, num_heads=num_heads)
+        check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
+        self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, dim // num_heads
+        kv_dim = num_kv_heads * self.head_dim
+        self.query = nn.Linear(dim, dim, bias=bias)
+        self.key = None if shared_qk else nn.Linear(dim, kv_dim, bias=bias)
+        self.value = nn.Linear(dim, kv_dim, bias=bias)
+        self.out = nn.Linear(dim, dim, bias=bias)
+        for linear in (self.query, self.key, self.value, self.out):
+            if linear is not None:
+                nn.init.xavier_uniform_(linear.weight)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)
+
+    def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
+        return rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads)
+
+    def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S K"]:
+        """Keys [B G S K]; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
+        if self.key is None:
+            return torch.nn.functional.normalize(self.queries(x), dim=-1)
+        return rearrange(self.key(x), "b s (g k) -> b g s k", g=self.num_kv_heads)
+
+    def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
+        return rearrange(self.value(x), "b s (g v) -> b g s v", g=self.num_kv_heads)
+
+    def split(self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """q [B H T K] of x; k [B G S K] and v [B G S V] of the context, or of x."""
+        source = x if context is None else context
+        return self.queries(x), self.keys(source), self.values(source)
+
+    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+        return self.out(rearrange(mixed, "b h t v -> b t (h v)"))

@@ -1,0 +1,12 @@
+"""One slow float64 oracle per mechanism, written from its paper with loops.
+
+    regard.reference.<name>(params, options, x, *, context, causal, valid, pairwise, global_tokens, plan=None)
+        -> (y [B T D], weights [B H T S] | None)
+
+params: the module's state dict; options: the mixer's `options`; plan: its random or data-dependent structure.
+"""
+
+from regard.reference.linear import linear
+from regard.reference.softmax import softmax
+
+__all__ = ["linear", "softmax"]
