@@ -1,0 +1,54 @@
+"""Rotary positions (Su et al. 2021, arXiv 2104.09864): channels are turned in pairs, by an angle that grows with position.
+
+    (a, b) -> (a cos p w_i - b sin p w_i,  b cos p w_i + a sin p w_i),   w_i = base^(-2i/K),  i = 0 .. K/2 - 1
+
+so that rotate(q, p) . rotate(k, j) depends on p - j only. Two pairings are in use, which are one another's permutation
+of channels: "half" pairs (x_i, x_{i+K/2}), "adjacent" pairs (x_{2i}, x_{2i+1}).
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core.errors import OptionError, ShapeError
+
+Pairing = Literal["half", "adjacent"]
+
+
+def rotate(
+    x: Float[Tensor, "*heads T K"],
+    position: Int[Tensor, "*b T"],
+    base: float = 10000.0,
+    pairing: Pairing = "half",
+) -> Float[Tensor, "*heads T K"]:
+    """x [.. T K] turned by its positions: [T], or [B T] where x is [B .. T K].
+
+    Angles are made in float32, in float64 where x is, and x keeps its dtype. Raises ShapeError where K is odd and
+    OptionError for an unknown pairing.
+    """
+    if pairing not in ("half", "adjacent"):
+        raise OptionError(f"rotary: pairing must be 'half' or 'adjacent', got {pairing!r}")
+    if x.shape[-1] % 2:
+        raise ShapeError(f"rotary: channels turn in pairs, so K must be even, got {x.shape[-1]}")
+    turn = angles(position, x.shape[-1], base, torch.float64 if x.dtype == torch.float64 else torch.float32)
+    if position.dim() == 2:
+        turn = turn.reshape(turn.shape[0], *(1,) * (x.dim() - 3), *turn.shape[1:])
+    cos, sin = turn.cos(), turn.sin()
+    wide = x.to(turn.dtype)
+    if pairing == "half":
+        a, b = wide.chunk(2, dim=-1)
+        turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    else:
+        a, b = wide[..., 0::2], wide[..., 1::2]
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
+    return turned.to(x.dtype)
+
+
+def angles(
+    position: Int[Tensor, "*b T"], K: int, base: float = 10000.0, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "*b T k"]:
+    """p w_i for each position and each of the K/2 frequencies."""
+    exponent = torch.arange(0, K, 2, device=position.device, dtype=dtype) / K
+    return position.to(dtype)[..., None] * base**-exponent
