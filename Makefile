@@ -1,0 +1,46 @@
+# make arena   train and measure every mechanism, draw the page (about 12 minutes on two cores)
+# make test    the laws and the tests
+# make check   formatting, lint, types, docs freshness, tests
+# make format  rewrite the code in the house format
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+.PHONY: arena test check format format-check lint types docs docs-check
+
+arena: $(READY)
+	$(BIN)/regard arena quick
+	$(BIN)/regard report
+
+test: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8
+
+check: format-check lint types docs-check test
+
+format: $(READY)
+	$(BIN)/ruff check --quiet --fix-only .
+	$(BIN)/ruff format .
+
+format-check: $(READY)
+	$(BIN)/ruff format --check .
+
+lint: $(READY)
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/python docs/tables.py
+
+docs-check: $(READY)
+	$(BIN)/python docs/tables.py --check
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Regard needs Python 3.11 or later; name one: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
