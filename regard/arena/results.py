@@ -1,5 +1,6 @@
 """The typed rows that the arena produces, the ledger keeps, and the report draws."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,4 +76,54 @@ class NotRun:
     reason: str
 
 
-Result = Trained | Timed | NotRun
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """The laws of one mixer, with these options and this state of the source."""
+
+    mixer: str
+    options: dict[str, Any]
+    source_sha256: str  # of the package's Python files
+    failed_law: str | None  # None: it keeps them all
+    message: str
+    seconds: float
+    provenance: Provenance
+
+
+Result = Trained | Timed | NotRun | Checked
+
+
+def current(results: Iterable[Result]) -> list[Result]:
+    """The newest row on each subject, in the order in which subjects first appeared.
+
+    A mixer that could not run on a task, and later did, is a result and no longer an absence; so is the reverse.
+    """
+    newest: dict[tuple, Result] = {}
+    for result in results:
+        mixer = (result.mixer, repr(sorted(getattr(result, "options", {}).items())))
+        match result:
+            case Trained():
+                _forget(newest, result.mixer, result.task)
+                newest[("trained", *mixer, result.task, result.seed)] = result
+            case Timed():
+                _forget(newest, result.mixer, result.kind)
+                place = (result.length, result.batch, result.dim, result.causal, result.provenance.device)
+                newest[("timed", *mixer, result.kind, *place)] = result
+            case NotRun():
+                for key, other in list(newest.items()):
+                    if other.mixer == result.mixer and result.subject in (_subject(other), None):
+                        del newest[key]
+                newest[("not run", result.mixer, result.subject)] = result
+            case Checked():
+                newest[("checked", *mixer)] = result
+    return list(newest.values())
+
+
+def _forget(newest: dict[tuple, Result], mixer: str, subject: str) -> None:
+    newest.pop(("not run", mixer, subject), None)
+
+
+def _subject(result: Result) -> str | None:
+    match result:
+        case Trained(task=subject) | Timed(kind=subject) | NotRun(subject=subject):
+            return subject
+    return None
