@@ -1,0 +1,79 @@
+"""Feed-forward layers: plain (Vaswani et al. 2017, arXiv 1706.03762) and gated (Shazeer 2020, arXiv 2002.05202).
+
+    plain:  s(x W) W_out          gated:  (s(x W_gate) * (x W_value)) W_out
+
+`hidden_dim` F always means the width of the plain form: a gated form has three matrices, and takes 2F/3 rounded, so
+that the parameters match. No biases unless asked for, as in the GLU paper; the Transformer paper has them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core.catalog import Catalog
+from regard.core.shapes import check_positive
+
+
+class FeedForward(nn.Module):
+    """x [.. D] -> [.. D], token by token; `gate` is None in the plain forms."""
+
+    def __init__(
+        self,
+        dim: int,
+        hidden_dim: int | None = None,
+        *,
+        activation: Callable[[Tensor], Tensor],
+        gated: bool,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
+        check_positive(dim=dim, hidden_dim=hidden_dim)
+        width = max(1, round(2 * hidden_dim / 3)) if gated else hidden_dim
+        self.activation = activation
+        self.gate = nn.Linear(dim, width, bias=bias) if gated else None
+        self.value = nn.Linear(dim, width, bias=bias)
+        self.out = nn.Linear(width, dim, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        value = self.value(x)
+        hidden = self.activation(value) if self.gate is None else self.activation(self.gate(x)) * value
+        return self.out(self.dropout(hidden))
+
+
+@dataclass(frozen=True)
+class FeedForwardKind:
+    """An entry of FEED_FORWARDS: `FEED_FORWARDS["swiglu"](dim, hidden_dim)` makes the layer."""
+
+    name: str
+    activation: Callable[[Tensor], Tensor]
+    gated: bool
+
+    def __call__(
+        self, dim: int, hidden_dim: int | None = None, *, bias: bool = False, dropout: float = 0.0
+    ) -> FeedForward:
+        return FeedForward(dim, hidden_dim, activation=self.activation, gated=self.gated, bias=bias, dropout=dropout)
+
+
+def _identity(x: Tensor) -> Tensor:
+    return x
+
+
+FEED_FORWARDS: Catalog[FeedForwardKind] = Catalog(
+    "feed-forward",
+    (
+        FeedForwardKind("relu", F.relu, gated=False),
+        FeedForwardKind("gelu", F.gelu, gated=False),
+        FeedForwardKind("swish", F.silu, gated=False),
+        FeedForwardKind("glu", F.sigmoid, gated=True),
+        FeedForwardKind("bilinear", _identity, gated=True),
+        FeedForwardKind("reglu", F.relu, gated=True),
+        FeedForwardKind("geglu", F.gelu, gated=True),
+        FeedForwardKind("swiglu", F.silu, gated=True),
+    ),
+)

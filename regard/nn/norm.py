@@ -1,0 +1,31 @@
+"""Norms. LayerNorm is torch's; ScaleNorm has one gain for all channels (Hua et al. 2022, arXiv 2202.10447).
+
+    ScaleNorm(x) = g x / sqrt(mean(x^2) + eps)
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core.catalog import Catalog
+
+
+class LayerNorm(nn.LayerNorm):
+    name = "layer"
+
+
+class ScaleNorm(nn.Module):
+    """eps stands inside the root; g is 1 at the start."""
+
+    name = "scale"
+
+    def __init__(self, dim: int, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.gain = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        return self.gain * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+
+
+NORMS: Catalog[type[nn.Module]] = Catalog("norm", (LayerNorm, ScaleNorm))

@@ -1,0 +1,11 @@
+"""Where a token stands: kinds that are added to embeddings, and kinds that a mixer takes into its scores."""
+
+from torch import nn
+
+from regard.core import Catalog
+from regard.positions.absolute import AbsolutePosition, Learned, NoPosition, Sinusoidal
+from regard.positions.build import make
+
+POSITIONS: Catalog[type[nn.Module]] = Catalog("position", (NoPosition, Sinusoidal, Learned))
+
+__all__ = ["POSITIONS", "AbsolutePosition", "make"]

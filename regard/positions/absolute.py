@@ -1,0 +1,75 @@
+"""Positions that are added to the embeddings, once, before the first block: module(x [B T D], position [B T]) -> x.
+
+`position` counts the valid tokens of each row from 0, so that padding on any side changes nothing.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core.errors import ShapeError
+from regard.core.shapes import check_positive
+from regard.functional.rotary import Pairing
+from regard.functional.sinusoid import sinusoid
+
+
+class AbsolutePosition(nn.Module):
+    """Base of the added kinds. `max_len` is None where any length will do."""
+
+    name: ClassVar[str]
+    kind: ClassVar[Literal["absolute"]] = "absolute"
+    max_len: int | None = None
+
+    def forward(self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]) -> Float[Tensor, "B T D"]:
+        """Raises ShapeError beyond `max_len` (read off the values where that costs no device synchronisation)."""
+        if self.max_len is not None:
+            last = x.shape[1] - 1
+            if not torch.compiler.is_compiling() and position.device.type == "cpu" and position.numel():
+                last = int(position.max())
+            if last >= self.max_len:
+                raise ShapeError(f"{self.name} positions: length ({last + 1}) exceeds max_len ({self.max_len})")
+        return x + self.encode(position, x.dtype)
+
+    def encode(self, position: Int[Tensor, "b T"], dtype: torch.dtype) -> Float[Tensor, "b T D"]:
+        raise NotImplementedError
+
+
+class NoPosition(AbsolutePosition):
+    """For mixers that know the order by themselves, or should not."""
+
+    name = "none"
+
+    def forward(self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]) -> Float[Tensor, "B T D"]:
+        return x
+
+
+class Sinusoidal(AbsolutePosition):
+    """Vaswani et al. 2017, arXiv 1706.03762; any length."""
+
+    name = "sinusoidal"
+
+    def __init__(self, dim: int, *, base: float = 10000.0, pairing: Pairing = "adjacent"):
+        super().__init__()
+        check_positive(dim=dim)
+        self.dim, self.base, self.pairing = dim, base, pairing
+        sinusoid(torch.zeros(1, dtype=torch.long), dim, base=base, pairing=pairing)
+
+    def encode(self, position, dtype):
+        return sinusoid(position, self.dim, base=self.base, pairing=self.pairing, dtype=dtype)
+
+
+class Learned(AbsolutePosition):
+    """One trained vector for each position, started at the sinusoids' root mean square."""
+
+    name = "learned"
+
+    def __init__(self, dim: int, *, max_len: int):
+        super().__init__()
+        check_positive(dim=dim, max_len=max_len)
+        self.max_len = max_len
+        self.table = nn.Parameter(torch.empty(max_len, dim).normal_(std=0.5**0.5))
+
+    def encode(self, position, dtype):
+        return self.table[position].to(dtype)

@@ -1,0 +1,23 @@
+"""Making a position module from its name and options."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from regard.core import OptionError, UnknownNameError
+
+
+def make(cls: type[nn.Module], facts: Mapping[str, Any], options: Mapping[str, Any]) -> nn.Module:
+    """`facts` of the stack (dim, num_heads, max_len) go to those that take them; `options` are the kind's own."""
+    known = inspect.signature(cls.__init__).parameters.keys() - {"self", "args", "kwargs"}
+    for name in options:
+        if name not in known:
+            raise UnknownNameError(f"option of {cls.name} positions", name, known)
+    given = {name: fact for name, fact in facts.items() if name in known and fact is not None} | dict(options)
+    parameters = inspect.signature(cls).parameters
+    missing = [k for k in known if k not in given and parameters[k].default is inspect.Parameter.empty]
+    if missing:
+        raise OptionError(f"{cls.name} positions need {' and '.join(sorted(missing))}: pass them as position_options")
+    return cls(**given)
