@@ -1,0 +1,70 @@
+"""ListOps: the value of a nested list expression, as classification over ten digits."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.data.checks import check_seed, check_sizes
+from regard.data.examples import Examples
+from regard.data.listops import VOCABULARY, check_grammar, generate_listops
+from regard.tasks.classify import Classify
+from regard.tasks.task import Splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOps(Classify):
+    """Expressions from the published grammar; no expression is in two splits.
+
+    The defaults are REDUCED for small machines (max_depth 6, 50 < tokens < 200, 20000 + 500 + 1000 examples) and
+    must not be compared with published scores. The published setting (arXiv 2011.04006) is max_depth=10,
+    min_length=500, max_length=2000, train_size=96000, valid_size=2000, test_size=2000.
+    """
+
+    name = "listops"
+    vocab_size = len(VOCABULARY)
+    num_classes = 10
+
+    train_size: int = 20000
+    valid_size: int = 500
+    test_size: int = 1000
+    min_length: int = 50  # exclusive, as in the published generator
+    max_length: int = 200  # exclusive
+    max_depth: int = 6
+    max_args: int = 10
+    operator_probability: float = 0.25
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(
+            self.name,
+            train_size=self.train_size,
+            valid_size=self.valid_size,
+            test_size=self.test_size,
+        )
+        check_grammar(
+            self.min_length,
+            self.max_length,
+            self.max_depth,
+            self.max_args,
+            self.operator_probability,
+        )
+
+    @property
+    def max_len(self) -> int:
+        return self.max_length - 1
+
+    def load(self) -> Splits:
+        sizes = (self.train_size, self.valid_size, self.test_size)
+        found = generate_listops(
+            sum(sizes),
+            min_length=self.min_length,
+            max_length=self.max_length,
+            max_depth=self.max_depth,
+            max_args=self.max_args,
+            operator_probability=self.operator_probability,
+            seed=self.seed,
+        )
+        rows = np.cumsum(sizes)[:-1]
+        lengths, values = np.split(found.lengths, rows), np.split(found.values, rows)
+        tokens = np.split(found.tokens, np.cumsum(found.lengths)[rows - 1])
+        return Splits(*map(Examples, tokens, lengths, values))
