@@ -49,6 +49,8 @@ class Mixer(nn.Module, ABC):
     paper: ClassVar[str]  # authors, year, arXiv id
     capabilities: Capabilities  # class value: the default options'; the instance's value is authoritative
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})  # every law runs over all of them
+    limits: ClassVar[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = MappingProxyType({})
+    """Entries that this one equals at a limit: name -> (own options, the other's options); parameters are copied."""
 
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
 

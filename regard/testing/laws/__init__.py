@@ -1,0 +1,1 @@
+"""One file per law; `law(subject)` raises LawError when the mixer breaks it."""

@@ -1,0 +1,53 @@
+"""With `causal`, outputs before t depend on nothing from t on: not under perturbation, not under truncation."""
+
+from dataclasses import replace
+
+from regard.core import Mask
+from regard.testing.subject import B, S, Request, Subject, T, require_close
+
+SCALES = (1.0, 30.0)
+
+
+def law(subject: Subject) -> None:
+    if not subject.can.causal:
+        return
+    mixer = subject.make()
+    for request in subject.requests():
+        if not request.mask.causal or request.context is not None:
+            continue
+        x = subject.tokens(B, T)
+        y = request(mixer, x)
+        for t in (1, 4, 6, 9, T - 1):
+            for scale in SCALES:
+                moved = x.clone()
+                moved[:, t:] += scale * subject.tokens(B, T - t, seed=t)
+                what = f"{request.label}: outputs before {t} after a change of scale {scale:g} from {t} on"
+                require_close(request(mixer, moved)[:, :t], y[:, :t], 1e-11, what)
+            short = _first(request.mask, t)
+            require_close(mixer(x[:, :t], mask=short), y[:, :t], 1e-9, f"{request.label}: truncated to {t}")
+    if subject.can.cross:
+        _cross(subject)
+
+
+def _cross(subject: Subject) -> None:
+    """The last query is aligned to the last key."""
+    mixer = subject.make()
+    x, context = subject.tokens(B, T), subject.tokens(B, S, seed=7)
+    request = Request("cross causal", Mask(causal=True), context)
+    y = request(mixer, x)
+    for j in range(S):
+        moved = context.clone()
+        moved[:, j:] += 30 * subject.tokens(B, S - j, seed=j)
+        first_to_see = j + T - S
+        after = replace(request, context=moved)(mixer, x)
+        what = f"cross causal: queries before {first_to_see} after a change of keys from {j} on"
+        require_close(after[:, :first_to_see], y[:, :first_to_see], 1e-11, what)
+
+
+def _first(mask: Mask, t: int) -> Mask:
+    return Mask(
+        causal=True,
+        valid=None if mask.valid is None else mask.valid[:, :t],
+        pairwise=None if mask.pairwise is None else mask.pairwise[:, :, :t, :t],
+        global_tokens=None if mask.global_tokens is None else mask.global_tokens[:, :t],
+    )

@@ -1,0 +1,50 @@
+"""A pair that takes part is felt: where the weight is not zero the output depends on the key, and no key is deaf."""
+
+import torch
+from torch import Tensor
+
+from regard.core import Mixer
+from regard.testing.subject import Request, Subject, T, require
+
+SEEDS = range(3)
+
+
+def law(subject: Subject) -> None:
+    mixer = subject.make()
+    for request in subject.requests(rows=1):
+        heard = None
+        for seed in SEEDS:
+            x = subject.tokens(1, T, seed=seed)
+            felt = influence(mixer, request, x)
+            heard = felt if heard is None else heard | felt
+            if subject.can.attention_map:
+                weights = mixer.attention_map(x, context=request.context, mask=request.mask)[0]
+                used = (weights != 0).any(0)
+                require(felt[used].all(), f"{request.label}: an output ignores a key to which it gives weight")
+        assert heard is not None
+        takes_part = torch.ones(heard.shape[1], dtype=torch.bool)
+        if request.mask.valid is not None:
+            takes_part &= request.mask.valid[0]
+        reaches = request.mask.dense(T, heard.shape[1])[0].any(0)
+        takes_part &= reaches.any(0)
+        require(heard.any(0)[takes_part].all(), f"{request.label}: no output depends on an allowed key")
+
+
+def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:
+    """[T S]: does the output of query i depend on key j?"""
+    x = x.clone().requires_grad_()
+    source = x
+    if request.context is not None:
+        source = request.context.clone().requires_grad_()
+        request = Request(request.label, request.mask, source)
+    y = request(mixer, x)
+    rows = []
+    for i in range(y.shape[1]):
+        generator = torch.Generator().manual_seed(i)
+        weight = torch.randn(y.shape[-1], generator=generator, dtype=torch.float64)
+        if y.requires_grad:
+            (found,) = torch.autograd.grad((y[0, i] * weight).sum(), [source], retain_graph=True, allow_unused=True)
+        else:
+            found = None
+        rows.append(torch.zeros(source.shape[1], dtype=torch.bool) if found is None else (found[0] != 0).any(-1))
+    return torch.stack(rows)

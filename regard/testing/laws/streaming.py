@@ -1,0 +1,124 @@
+"""Any chunking of `extend` gives what causal `forward` gives, with gradients, ragged rows, reordered beams, and donation."""
+
+import torch
+from torch import Tensor
+
+from regard.core import Mask, Mixer, growth
+from regard.testing.subject import B, S, Subject, T, gradients, require, require_close
+
+CHUNKS = ((T,), (1,) * T, (4, 1, 5, 3), (2, 11))
+
+
+def law(subject: Subject) -> None:
+    if subject.can.streaming != "exact":
+        return
+    mixer = subject.make()
+    x = subject.tokens(B, T)
+    full = mixer(x, mask=Mask(causal=True))
+    for chunks in CHUNKS:
+        for donate in (False, True):
+            with torch.set_grad_enabled(not donate):
+                y, _ = feed(mixer, x, mixer.initial_state(B), chunks, donate=donate)
+            require_close(y, full, 1e-10, f"chunks {chunks}{', donated' if donate else ''}")
+    reserved, _ = feed(mixer, x, mixer.initial_state(B, max_len=T + 3), CHUNKS[2], donate=False)
+    require_close(reserved, full, 1e-10, "with reserved room")
+    _float32(subject)
+    _gradients(subject, mixer)
+    _input_state_is_a_value(subject, mixer)
+    _reordered(subject, mixer)
+    _state_size(subject, mixer)
+    if subject.can.padding:
+        _ragged(subject, mixer)
+    if subject.can.cross:
+        _cross(subject, mixer)
+
+
+def feed(mixer: Mixer, x: Tensor, state, chunks, *, valid=None, donate=False):
+    outputs, start = [], 0
+    for size in chunks:
+        part = slice(start, start + size)
+        y, state = mixer.extend(
+            x[:, part], state, valid=None if valid is None else valid[:, part], donate=donate
+        )
+        outputs.append(y)
+        start += size
+    return torch.cat(outputs, dim=1), state
+
+
+def _float32(subject: Subject) -> None:
+    mixer = subject.make(torch.float32)
+    x = subject.tokens(B, T, dtype=torch.float32)
+    y, state = feed(mixer, x, mixer.initial_state(B), CHUNKS[2])
+    require_close(y, mixer(x, mask=Mask(causal=True)), 1e-5, "float32")
+    for field in state:
+        fits = field.dtype == torch.float32 or not field.is_floating_point()
+        require(fits and field.shape[0] == B, "the state must be batch first and in the module's dtype")
+
+
+def _gradients(subject: Subject, mixer: Mixer) -> None:
+    x = subject.tokens(B, T).requires_grad_()
+    leaves = [x, *mixer.parameters()]
+    streamed, _ = feed(mixer, x, mixer.initial_state(B), CHUNKS[2])
+    expected = gradients(mixer(x, mask=Mask(causal=True)), leaves)
+    for ours, theirs in zip(gradients(streamed, leaves), expected, strict=True):
+        require_close(ours, theirs, 1e-10, "gradients through the state")
+
+
+def _input_state_is_a_value(subject: Subject, mixer: Mixer) -> None:
+    x = subject.tokens(B, T)
+    _, state = feed(mixer, x[:, :5], mixer.initial_state(B, max_len=T), (3, 2))
+    before = [field.clone() for field in state]
+    mixer.extend(x[:, 5:9], state)
+    same = all(torch.equal(a, b) for a, b in zip(before, state, strict=True))
+    require(same, "extend changed the state that was passed in without donate=True")
+    require(torch.equal(state.length, torch.full((B,), 5)), "state.length must count the tokens so far")
+
+
+def _reordered(subject: Subject, mixer: Mixer) -> None:
+    """Beams: rows of a state may be picked, repeated and dropped."""
+    x = subject.tokens(B, T)
+    _, state = feed(mixer, x[:, :6], mixer.initial_state(B), (6,))
+    pick = torch.tensor([1, 0, 1])
+    picked = type(state)(*(field[pick] for field in state))
+    y, _ = feed(mixer, x[pick, 6:], picked, (3, 4))
+    require_close(y, mixer(x, mask=Mask(causal=True))[pick, 6:], 1e-10, "reordered rows")
+
+
+def _state_size(subject: Subject, mixer: Mixer) -> None:
+    declared = subject.can.state
+    require(declared is not None, "streaming is declared and the state's size is not")
+    assert declared is not None
+    if growth(declared, 4096, 65536) > 0:
+        return
+    sizes = []
+    for length in (1, 40):
+        if length <= subject.longest:
+            _, state = feed(mixer, subject.tokens(B, length), mixer.initial_state(B), (length,))
+            sizes.append(sum(field.numel() for field in state))
+    require(len(set(sizes)) == 1, f"the state is declared constant ({declared}) and grows: {sizes} numbers")
+
+
+def _ragged(subject: Subject, mixer: Mixer) -> None:
+    generator = torch.Generator().manual_seed(4)
+    for name, valid in {
+        "left": torch.arange(T) >= torch.tensor([[0], [5]]),
+        "interior": torch.rand(B, T, generator=generator) < 0.6,
+    }.items():
+        x = subject.tokens(B, T).masked_fill(~valid[..., None], float("nan"))
+        expected = mixer(x, mask=Mask(causal=True, valid=valid))
+        for chunks in CHUNKS:
+            y, state = feed(mixer, x, mixer.initial_state(B), chunks, valid=valid)
+            require_close(y, expected, 1e-10, f"{name} padding, chunks {chunks}")
+            require(torch.equal(state.length, valid.sum(1)), f"{name} padding: state.length must count valid tokens")
+
+
+def _cross(subject: Subject, mixer: Mixer) -> None:
+    if not subject.can.bidirectional:
+        return
+    x, context = subject.tokens(B, T), subject.tokens(B, S, seed=7)
+    for valid in (None, torch.arange(S) < torch.tensor([[4], [S]]), torch.arange(S) >= torch.tensor([[S], [2]])):
+        if valid is not None and not subject.can.padding:
+            continue
+        expected = mixer(x, context=context, mask=Mask(valid=valid))
+        y, _ = feed(mixer, x, mixer.initial_state(B, context=context, valid=valid), CHUNKS[2])
+        require_close(y, expected, 1e-10, "cross: extend with a context in the state")

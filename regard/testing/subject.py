@@ -1,0 +1,152 @@
+"""What the laws are run on: a way to make fresh mixers, and the inputs and requests that suit what they declare."""
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core import Mask, Mixer
+
+B, T, S = 2, 13, 9  # odd, small and distinct
+
+
+class LawError(AssertionError):
+    """A mixer breaks a law; the text starts with the law's name."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One way of calling a mixer: `mixer(x, context=request.context, mask=request.mask)`."""
+
+    label: str
+    mask: Mask
+    context: Tensor | None = None
+
+    def __call__(self, mixer: Mixer, x: Tensor) -> Tensor:
+        return mixer(x, context=self.context, mask=self.mask)
+
+
+class Subject:
+    """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
+
+    def __init__(self, factory: Callable[[], Mixer], oracle: Callable[..., Any] | None = None):
+        self.factory = factory
+        self.oracle = oracle
+        first = factory()
+        assert isinstance(first, Mixer), f"the factory must return a regard.Mixer, got {type(first).__name__}"
+        self.name, self.can, self.dim = first.name, first.capabilities, first.dim
+        self.num_heads: int = getattr(first, "num_heads", 1)
+        self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
+        self.options = first.options
+
+    def make(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Mixer:
+        """A fresh mixer whose parameters are moved away from special values such as zero and one."""
+        torch.manual_seed(seed)
+        mixer = self.factory()
+        generator = torch.Generator().manual_seed(seed + 1)
+        with torch.no_grad():
+            for parameter in mixer.parameters():
+                parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+        return mixer.to(dtype).eval()
+
+    def tokens(self, *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Normal values [*shape, D]; different for every shape and seed."""
+        generator = torch.Generator().manual_seed(zlib.crc32(repr((shape, seed)).encode()))
+        return torch.randn(*shape, self.dim, generator=generator, dtype=torch.float64).to(dtype)
+
+    def causalities(self) -> list[bool]:
+        return [flag for flag, able in ((False, self.can.bidirectional), (True, self.can.causal)) if able]
+
+    def requests(self, rows: int = B, length: int = T, *, dtype: torch.dtype = torch.float64) -> Iterator[Request]:
+        """Every declared yes, and every pair of them: causal, padding, pairwise, global tokens, cross."""
+        context = self.tokens(rows, S, seed=7, dtype=dtype)
+        sources = [("", None)] + ([("cross ", context)] if self.can.cross else [])
+        for (where, source), causal in product(sources, self.causalities()):
+            keys = length if source is None else S
+            masks = self._masks(rows, length, keys, self.can.global_tokens and source is None)
+            for label, fields in masks:
+                name = f"{where}{'causal ' if causal else ''}{label}".strip() or "plain"
+                yield Request(name, Mask(causal=causal, **fields), source)
+
+    def _masks(self, rows: int, queries: int, keys: int, global_tokens: Any) -> list[tuple[str, dict[str, Tensor]]]:
+        generator = torch.Generator().manual_seed(11)
+
+        def chance(*shape: int, share: float) -> Tensor:
+            return torch.rand(*shape, generator=generator) < share
+
+        column = torch.arange(keys)
+        amount = torch.arange(rows)[:, None] % 3 + 2
+        paddings = {
+            "right padding": column < keys - amount,
+            "left padding": column >= amount,
+            "interior padding": chance(rows, keys, share=0.6),
+        }
+        pairs = {
+            "pairwise": chance(rows, self.num_heads, queries, keys, share=0.5),
+            "shared pairwise": chance(1, 1, queries, keys, share=0.5),
+        }
+        chosen = {"valid": paddings["interior padding"]} if self.can.padding else {}
+        masks: list[tuple[str, dict[str, Tensor]]] = [("", {})]
+        if self.can.padding:
+            masks += [(name, {"valid": valid}) for name, valid in paddings.items()]
+        if self.can.pairwise:
+            masks += [(name, {"pairwise": pairwise}) for name, pairwise in pairs.items()]
+            masks += [("pairwise, padding", {"pairwise": pairs["pairwise"], **chosen})] * bool(chosen)
+        if global_tokens:
+            marked = {"global_tokens": chance(rows, keys, share=0.3)}
+            masks += [("global", marked)]
+            masks += [("global, padding", {**marked, **chosen})] * bool(chosen)
+            if self.can.pairwise:
+                masks += [("global, pairwise, padding", {**marked, **chosen, "pairwise": pairs["pairwise"]})]
+        return masks
+
+    def consult(self, mixer: Mixer, request: Request, x: Tensor, params: dict[str, Tensor] | None = None) -> Any:
+        """The oracle's (y, weights) for this request, given the structure that the mixer really uses."""
+        assert self.oracle is not None
+        return self.oracle(
+            tensors(mixer) if params is None else params,
+            mixer.options,
+            x,
+            context=request.context,
+            causal=request.mask.causal,
+            valid=request.mask.valid,
+            pairwise=request.mask.pairwise,
+            global_tokens=request.mask.global_tokens,
+            plan=mixer.plan(x, context=request.context, mask=request.mask),
+        )
+
+
+def tensors(mixer: Mixer) -> dict[str, Tensor]:
+    """Parameters (as leaves, so that gradients reach them) and buffers, under their state-dict names."""
+    return dict(mixer.named_parameters()) | dict(mixer.named_buffers())
+
+
+def require_close(actual: Tensor, expected: Tensor, bound: float, what: str) -> None:
+    """Worst element within `bound`, relative to the largest expected value where that exceeds one."""
+    if actual.shape != expected.shape:
+        raise LawError(f"{what}: shape {list(actual.shape)} instead of {list(expected.shape)}")
+    if actual.numel() == 0:
+        return
+    scale = max(1.0, expected.detach().abs().max().item())
+    error = (actual - expected).detach().abs().max().item()
+    if not error <= bound * scale:
+        raise LawError(f"{what}: differs by {error:.2e}, allowed {bound * scale:.0e}")
+
+
+def require(condition: Any, what: str) -> None:
+    if not condition:
+        raise LawError(what)
+
+
+def gradients(y: Tensor, leaves: list[Tensor], seed: int = 5) -> list[Tensor]:
+    """Gradients of a fixed random projection of y; zero where a leaf takes no part."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64).to(y.dtype)
+    if not y.requires_grad:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = torch.autograd.grad((y * weight).sum(), leaves, allow_unused=True)
+    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
