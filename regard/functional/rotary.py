@@ -32,7 +32,9 @@ def rotate(
         raise OptionError(f"rotary: pairing must be 'half' or 'adjacent', got {pairing!r}")
     if x.shape[-1] % 2:
         raise ShapeError(f"rotary: channels turn in pairs, so K must be even, got {x.shape[-1]}")
-    turn = angles(position, x.shape[-1], base, torch.float64 if x.dtype == torch.float64 else torch.float32)
+    turn = angles(
+        position, x.shape[-1], base, torch.float64 if x.dtype == torch.float64 else torch.float32
+    )
     if position.dim() == 2:
         turn = turn.reshape(turn.shape[0], *(1,) * (x.dim() - 3), *turn.shape[1:])
     cos, sin = turn.cos(), turn.sin()

@@ -24,7 +24,9 @@ def sinusoid(
     """|PE(p)|^2 = D/2, and PE(p) . PE(p + k) depends on k alone; where D is odd the last column is dropped."""
     if pairing not in ("half", "adjacent"):
         raise OptionError(f"sinusoid: pairing must be 'half' or 'adjacent', got {pairing!r}")
-    turn = angles(position, dim + dim % 2, base, torch.float64 if dtype == torch.float64 else torch.float32)
+    turn = angles(
+        position, dim + dim % 2, base, torch.float64 if dtype == torch.float64 else torch.float32
+    )
     if pairing == "half":
         table = torch.cat([turn.sin(), turn.cos()], dim=-1)
     else:

@@ -42,7 +42,9 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
         value = self.value(x)
-        hidden = self.activation(value) if self.gate is None else self.activation(self.gate(x)) * value
+        hidden = (
+            self.activation(value) if self.gate is None else self.activation(self.gate(x)) * value
+        )
         return self.out(self.dropout(hidden))
 
 
@@ -57,7 +59,14 @@ class FeedForwardKind:
     def __call__(
         self, dim: int, hidden_dim: int | None = None, *, bias: bool = False, dropout: float = 0.0
     ) -> FeedForward:
-        return FeedForward(dim, hidden_dim, activation=self.activation, gated=self.gated, bias=bias, dropout=dropout)
+        return FeedForward(
+            dim,
+            hidden_dim,
+            activation=self.activation,
+            gated=self.gated,
+            bias=bias,
+            dropout=dropout,
+        )
 
 
 def _identity(x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Norms. LayerNorm is torch's; ScaleNorm has one gain for all channels (Hua et al. 2022, arXiv 2202.10447).
 
-    ScaleNorm(x) = g x / sqrt(mean(x^2) + eps)
+ScaleNorm(x) = g x / sqrt(mean(x^2) + eps)
 """
 
 import torch

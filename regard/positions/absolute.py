@@ -22,14 +22,22 @@ class AbsolutePosition(nn.Module):
     kind: ClassVar[Literal["absolute"]] = "absolute"
     max_len: int | None = None
 
-    def forward(self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
+    ) -> Float[Tensor, "B T D"]:
         """Raises ShapeError beyond `max_len` (read off the values where that costs no device synchronisation)."""
         if self.max_len is not None:
             last = x.shape[1] - 1
-            if not torch.compiler.is_compiling() and position.device.type == "cpu" and position.numel():
+            if (
+                not torch.compiler.is_compiling()
+                and position.device.type == "cpu"
+                and position.numel()
+            ):
                 last = int(position.max())
             if last >= self.max_len:
-                raise ShapeError(f"{self.name} positions: length ({last + 1}) exceeds max_len ({self.max_len})")
+                raise ShapeError(
+                    f"{self.name} positions: length ({last + 1}) exceeds max_len ({self.max_len})"
+                )
         return x + self.encode(position, x.dtype)
 
     def encode(self, position: Int[Tensor, "b T"], dtype: torch.dtype) -> Float[Tensor, "b T D"]:
@@ -41,7 +49,9 @@ class NoPosition(AbsolutePosition):
 
     name = "none"
 
-    def forward(self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
+    ) -> Float[Tensor, "B T D"]:
         return x
 
 

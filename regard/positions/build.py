@@ -15,9 +15,15 @@ def make(cls: type[nn.Module], facts: Mapping[str, Any], options: Mapping[str, A
     for name in options:
         if name not in known:
             raise UnknownNameError(f"option of {cls.name} positions", name, known)
-    given = {name: fact for name, fact in facts.items() if name in known and fact is not None} | dict(options)
+    given = {
+        name: fact for name, fact in facts.items() if name in known and fact is not None
+    } | dict(options)
     parameters = inspect.signature(cls).parameters
-    missing = [k for k in known if k not in given and parameters[k].default is inspect.Parameter.empty]
+    missing = [
+        k for k in known if k not in given and parameters[k].default is inspect.Parameter.empty
+    ]
     if missing:
-        raise OptionError(f"{cls.name} positions need {' and '.join(sorted(missing))}: pass them as position_options")
+        raise OptionError(
+            f"{cls.name} positions need {' and '.join(sorted(missing))}: pass them as position_options"
+        )
     return cls(**given)

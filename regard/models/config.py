@@ -1,0 +1,63 @@
+"""What every stack of blocks is configured by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.core import Mixer, OptionError
+from regard.core.shapes import check_positive
+from regard.mixers.build import resolve
+from regard.nn import FEED_FORWARDS, NORMS
+from regard.positions import POSITIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig:
+    """Token embedding, positions, blocks.
+
+    num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
+    with two layers of its own. hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the
+    layer is gated. position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
+    """
+
+    vocab_size: int
+    dim: int = 128
+    num_heads: int = 4
+    num_layers: int = 2
+    max_len: int = 1024
+    mixer: str | type[Mixer] = "softmax"
+    mixer_options: Mapping[str, Any] = field(default_factory=dict)
+    feed_forward: str = "gelu"
+    hidden_dim: int | None = None
+    position: str = "sinusoidal"
+    position_options: Mapping[str, Any] = field(default_factory=dict)
+    norm: str = "layer"
+    norm_first: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        check_positive(
+            vocab_size=self.vocab_size,
+            dim=self.dim,
+            num_heads=self.num_heads,
+            num_layers=self.num_layers,
+            max_len=self.max_len,
+        )
+        if self.hidden_dim is not None:
+            check_positive(hidden_dim=self.hidden_dim)
+        resolve(self.mixer)
+        FEED_FORWARDS[self.feed_forward]
+        POSITIONS[self.position]
+        NORMS[self.norm]
+        for name in ("mixer_options", "position_options"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise OptionError(
+                    f"{name} must be a mapping of option names, got {type(getattr(self, name)).__name__}"
+                )
+        for name in ("dim", "num_heads", "max_len"):
+            if name in self.mixer_options:
+                raise OptionError(
+                    f"mixer_options must not hold {name}: the config's own {name} is given to every mixer"
+                )
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
+            raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")

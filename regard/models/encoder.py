@@ -1,0 +1,207 @@
+"""Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core.shapes import check_positive
+from regard.mixers.build import build, option_names, resolve
+from regard.models.block import Block, layers_per_block
+from regard.models.config import StackConfig
+from regard.nn import FEED_FORWARDS, NORMS
+from regard.positions import POSITIONS, AbsolutePosition, make
+
+
+class State(NamedTuple):
+    blocks: tuple[Any, ...]  # the state of each block's mixer
+    length: Int[Tensor, "B"]
+
+
+class Embedding(nn.Module):
+    """sqrt(D) E[token] + position, rows of E with variance 1/D. Tokens that are not valid become zero."""
+
+    def __init__(self, config: StackConfig, position: AbsolutePosition):
+        super().__init__()
+        self.scale = math.sqrt(config.dim)
+        self.table = nn.Embedding(config.vocab_size, config.dim)
+        nn.init.normal_(self.table.weight, std=1 / self.scale)
+        self.position = position
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        position: Int[Tensor, "b T"],
+        valid: Bool[Tensor, "B T"] | None,
+    ) -> Float[Tensor, "B T D"]:
+        if valid is not None:
+            tokens = tokens.masked_fill(~valid, 0)
+        x = self.dropout(self.position(self.scale * self.table(tokens), position))
+        return x if valid is None else torch.where(valid[..., None], x, x.new_zeros(()))
+
+
+class Encoder(nn.Module):
+    """tokens [B T] -> hidden [B T D]. Where `valid` is False the output means nothing.
+
+    `causal` is fixed at construction, where a mixer that cannot serve is refused with its reason.
+    """
+
+    def __init__(self, config: StackConfig, *, causal: bool = False):
+        super().__init__()
+        self.who = f"{type(self).__name__.lower()}({resolve(config.mixer).name})"
+        self.causal, self.vocab_size, self.max_len = causal, config.vocab_size, config.max_len
+        position, mixer_options = _positions(config)
+        self.embedding = Embedding(config, position)
+        facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
+        first = build(config.mixer, **facts, **mixer_options)
+        first._require(
+            *(
+                ("causal", first.capabilities.causal)
+                if causal
+                else ("bidirectional", first.capabilities.bidirectional)
+            )
+        )
+        count = config.num_layers * layers_per_block(first)
+        mixers = [first, *(build(config.mixer, **facts, **mixer_options) for _ in range(count - 1))]
+        self.blocks = nn.ModuleList(_block(config, mixer) for mixer in mixers)
+        self.norm = NORMS[config.norm](config.dim) if config.norm_first else nn.Identity()
+
+    @property
+    def mixers(self) -> list[Mixer]:
+        return [block.mixer for block in self.blocks]
+
+    @property
+    def limited(self) -> bool:
+        """Whether `max_len` bounds the length: by the positions, or by a mixer."""
+        return self.embedding.position.max_len is not None or not all(
+            m.capabilities.any_length for m in self.mixers
+        )
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Raises ShapeError for token ids or lengths that do not fit."""
+        check_token_ids(self.who, tokens, valid, self.vocab_size)
+        if self.limited and tokens.shape[1] > self.max_len:
+            raise ShapeError(
+                f"{self.who}: length ({tokens.shape[1]}) exceeds max_len ({self.max_len})"
+            )
+        x = self.embedding(tokens, places(tokens, valid), valid)
+        mask = Mask(causal=self.causal, valid=valid)
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        return self.norm(x)
+
+    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
+        """The state before the first token; `max_len` reserves room."""
+        if not self.causal:
+            raise UnsupportedError(
+                f"{self.who} does not support streaming: it is bidirectional. Build a causal model."
+            )
+        check_positive(batch_size=batch_size)
+        blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
+        return State(
+            blocks,
+            torch.zeros(batch_size, dtype=torch.long, device=self.embedding.table.weight.device),
+        )
+
+    def extend(
+        self,
+        tokens: Int[Tensor, "B N"],
+        state: State,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N D"], State]:
+        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
+        check_token_ids(self.who, tokens, valid, self.vocab_size)
+        if not isinstance(state, State) or state.length.shape[0] != tokens.shape[0]:
+            raise ShapeError(
+                f"{self.who}: state must come from initial_state({tokens.shape[0]}) or extend of this model"
+            )
+        length = state.length + (tokens.shape[1] if valid is None else valid.sum(1))
+        if self.limited and (longest := int(length.max())) > self.max_len:
+            raise ShapeError(
+                f"{self.who}: state length + new tokens ({longest}) exceeds max_len ({self.max_len})"
+            )
+        x = self.embedding(tokens, state.length[:, None] + places(tokens, valid), valid)
+        after = []
+        for block, before in zip(self.blocks, state.blocks, strict=True):
+            x, block_state = block.extend(x, before, valid=valid, donate=donate)
+            after.append(block_state)
+        return self.norm(x), State(tuple(after), length)
+
+
+def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:
+    """The place of each token among the valid ones of its row."""
+    if valid is None:
+        return torch.arange(tokens.shape[1], device=tokens.device)[None]
+    return (valid.cumsum(1) - 1).clamp(min=0)
+
+
+def check_token_ids(who: str, tokens: object, valid: object, vocab_size: int) -> None:
+    """Integer ids [B, T >= 1] within the vocabulary (read off the values where that costs no synchronisation)."""
+    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.shape[1] < 1:
+        got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise ShapeError(f"{who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
+    if tokens.dtype not in (torch.int64, torch.int32):
+        raise ShapeError(f"{who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
+    if valid is not None:
+        Mask(valid=valid).check(who, tokens.shape[0], tokens.shape[1], tokens.shape[1])
+    if torch.compiler.is_compiling() or tokens.device.type != "cpu":
+        return
+    ids = tokens if valid is None else tokens[valid]
+    if ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < vocab_size):
+        bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise ShapeError(
+            f"{who}: token id {bad} is outside the vocabulary (vocab_size {vocab_size})"
+        )
+
+
+def _positions(config: StackConfig) -> tuple[AbsolutePosition, dict[str, Any]]:
+    """The added positions, and the mixer's options: kinds that are not added are the mixer's to take."""
+    cls, options = POSITIONS[config.position], dict(config.mixer_options)
+    if cls.kind == "absolute":
+        made = make(
+            cls,
+            {"dim": config.dim, "max_len": config.max_len, "num_heads": config.num_heads},
+            config.position_options,
+        )
+        assert isinstance(made, AbsolutePosition)
+        return made, options
+    mixer = resolve(config.mixer)
+    takes = sorted(mixer.capabilities.positions)
+    if config.position not in takes or "position" not in option_names(mixer):
+        raise UnsupportedError(
+            f"{mixer.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
+            f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS if p.kind == 'absolute')}."
+        )
+    if "position" in options:
+        raise OptionError(
+            "mixer_options must not hold position: the config's own position is given to the mixer"
+        )
+    if config.position_options:
+        raise OptionError(
+            f"position_options belong to added positions; {config.position} is made by the mixer"
+        )
+    return POSITIONS["none"](), options | {"position": config.position}
+
+
+def _block(config: StackConfig, mixer: Mixer) -> Block:
+    ffn = None
+    if not mixer.capabilities.includes_ffn:
+        ffn = FEED_FORWARDS[config.feed_forward](
+            config.dim, config.hidden_dim, dropout=config.dropout
+        )
+    return Block(
+        config.dim,
+        mixer,
+        ffn,
+        norm=config.norm,
+        norm_first=config.norm_first,
+        dropout=config.dropout,
+    )

@@ -1,0 +1,66 @@
+"""Models of equal size: the feed-forward width that gives a configuration as many parameters as another."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+
+from regard.core import OptionError
+from regard.core.shapes import check_positive
+from regard.mixers.build import build, option_names, resolve
+from regard.models.config import StackConfig
+
+TOLERANCE = 0.1
+STEP = 8  # widths are multiples of it
+
+Config = TypeVar("Config", bound=StackConfig)
+
+
+def count_parameters(config: StackConfig) -> int:
+    """Trainable numbers of the model, counted on the meta device: nothing is allocated."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in config.build().parameters() if p.requires_grad)
+
+
+def match_parameters(config: Config, target: int, *, tolerance: float = TOLERANCE) -> Config:
+    """The configuration with hidden_dim changed so that its parameter count is within `tolerance` of `target`.
+
+    Counts are affine in hidden_dim: two are taken and the width solved for. A mixer that includes its feed-forward
+    has a hidden_dim of its own, which is changed instead. Raises OptionError where no width will do.
+    """
+    check_positive(target=target)
+    low, high = 24 * config.dim, 48 * config.dim
+    count_low = count_parameters(with_hidden_dim(config, low))
+    slope = (count_parameters(with_hidden_dim(config, high)) - count_low) / (high - low)
+    if slope <= 0:
+        raise OptionError(
+            f"{resolve(config.mixer).name}: hidden_dim does not change the parameter count"
+        )
+    width = low + (target - count_low) / slope
+    matched = with_hidden_dim(config, max(STEP, STEP * round(width / STEP)))
+    count = count_parameters(matched)
+    if abs(count - target) > tolerance * target:
+        raise OptionError(
+            f"{resolve(config.mixer).name}: no hidden_dim gives {target} parameters within {tolerance:.0%}; "
+            f"the nearest has {count}. Change dim or num_layers."
+        )
+    return matched
+
+
+def with_hidden_dim(config: Config, hidden_dim: int) -> Config:
+    """hidden_dim of the feed-forward layers, or of the mixer where it includes them."""
+    with torch.device("meta"):
+        mixer = build(
+            config.mixer,
+            dim=config.dim,
+            num_heads=config.num_heads,
+            max_len=config.max_len,
+            **config.mixer_options,
+        )
+    if not mixer.capabilities.includes_ffn:
+        return replace(config, hidden_dim=hidden_dim)
+    if "hidden_dim" not in option_names(resolve(config.mixer)):
+        raise OptionError(
+            f"{mixer.name} includes its feed-forward layer and has no option hidden_dim to change"
+        )
+    return replace(config, mixer_options={**config.mixer_options, "hidden_dim": hidden_dim})
