@@ -1,0 +1,50 @@
+"""Cutting a byte stream into windows of equal length, so that every byte is predicted once."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.core import OptionError
+
+PAD, START = 0, 257
+BYTE_VOCABULARY = 258  # padding, 256 bytes as byte + 1, the start of a text
+IGNORED = -100
+
+
+class Windows(NamedTuple):
+    tokens: NDArray[np.integer]  # [n length]
+    labels: NDArray[np.integer]  # [n length], the token after each token; -100: not asked
+
+
+def cut(who: str, texts: Iterable[bytes], length: int) -> Windows:
+    """All texts end to end, each behind a START token, in windows of `length` tokens.
+
+    Every byte is the label of exactly one token; START is never asked for. The first token of a window is the
+    last label of the one before it, so that its first byte is predicted from one byte of context. The last
+    window reaches back to be full, and asks nothing of what the one before it asked.
+    """
+    stream = np.concatenate([_encode(text) for text in texts] or [np.empty(0, dtype=np.int32)])
+    asked = len(stream) - 1
+    if asked < length:
+        raise OptionError(
+            f"{who}: length ({length}) is more than the {max(asked, 0)} bytes of the smallest split. Ask for less."
+        )
+    labels = np.where(stream == START, np.int32(IGNORED), stream)
+    starts = np.arange(0, asked, length)
+    starts[-1] = asked - length
+    rows = starts[:, None] + np.arange(length)
+    windows = Windows(stream[rows], labels[rows + 1])
+    windows.labels[-1, : -asked % length] = IGNORED
+    return windows
+
+
+def sample(windows: Windows, size: int, rng: np.random.Generator) -> Windows:
+    """`size` of the windows, or all if there are no more, in random order."""
+    order = rng.permutation(len(windows.tokens))[:size]
+    return Windows(windows.tokens[order], windows.labels[order])
+
+
+def _encode(text: bytes) -> NDArray[np.integer]:
+    return np.append(np.int32(START), np.frombuffer(text, dtype=np.uint8).astype(np.int32) + 1)
