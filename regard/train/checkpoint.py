@@ -1,0 +1,145 @@
+"""A checkpoint is a folder: two safetensors files and state.json, committed by one rename.
+
+    step-00000100/model.safetensors       every parameter and persistent buffer
+    step-00000100/optimizer.safetensors   "<parameter>/<slot>", such as "head.weight/exp_avg"
+    step-00000100/state.json              everything else, with the size and sha256 of each file and of itself
+
+A folder that a killed process left half written is named *.partial: it never counts, and `clean` removes it.
+A committed file that is missing, shorter or different raises StoredDataError with its name. No pickle.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from regard.core import StoredDataError
+
+FORMAT = 1
+_MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+
+
+class Checkpoint(NamedTuple):
+    model: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    state: dict[str, Any]  # JSON values
+
+
+def path_of(root: Path, step: int) -> Path:
+    return root / f"step-{step:08d}"
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> None:
+    """Writes beside `folder`, makes it durable, then renames: afterwards all of it is there, before none."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_file(_unshared(checkpoint.model), partial / _MODEL)
+    save_file(_unshared(checkpoint.optimizer), partial / _OPTIMIZER)
+    files = {name: _fingerprint(partial / name) for name in (_MODEL, _OPTIMIZER)}
+    (partial / _STATE).write_text(
+        _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
+    )
+    for path in (*partial.iterdir(), partial):
+        _sync(path)
+    partial.rename(folder)
+    _sync(folder.parent)
+
+
+def load(folder: Path) -> Checkpoint:
+    """The checkpoint, after every byte has been compared with what was written.
+
+    Raises StoredDataError naming the file that is missing, truncated or altered.
+    """
+    content = _unsealed(folder / _STATE)
+    for name, written in content["files"].items():
+        _verify(folder / name, written)
+    return Checkpoint(load_file(folder / _MODEL), load_file(folder / _OPTIMIZER), content["state"])
+
+
+def committed(root: Path) -> list[Path]:
+    """Folders of complete checkpoints, oldest first."""
+    return sorted(path for path in root.glob("step-*") if path.suffix != ".partial")
+
+
+def clean(root: Path) -> None:
+    """Removes what a killed process left half written."""
+    for path in root.glob("step-*.partial"):
+        shutil.rmtree(path)
+
+
+def prune(root: Path, keep: int, best: Path) -> None:
+    """Leaves the newest `keep` checkpoints and the best. Moved aside first: a kill leaves no half-deleted one."""
+    for path in committed(root)[:-keep]:
+        if path != best:
+            partial = path.with_name(path.name + ".partial")
+            path.rename(partial)
+            shutil.rmtree(partial)
+
+
+def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tied parameters are written once for each of their names."""
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {
+            "size": path.stat().st_size,
+            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+        }
+
+
+def _verify(path: Path, written: dict[str, Any]) -> None:
+    if not path.exists():
+        raise StoredDataError(f"{path} is missing. {_instead(path)}")
+    found = _fingerprint(path)
+    if found["size"] != written["size"]:
+        raise StoredDataError(
+            f"{path} has {found['size']} bytes, {written['size']} were written. {_instead(path)}"
+        )
+    if found["sha256"] != written["sha256"]:
+        raise StoredDataError(
+            f"{path} was altered: its sha256 is not that of what was written. {_instead(path)}"
+        )
+
+
+def _sealed(content: dict[str, Any]) -> str:
+    body = json.dumps(content)
+    return json.dumps(content | {"sha256": hashlib.sha256(body.encode()).hexdigest()})
+
+
+def _unsealed(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise StoredDataError(f"{path} is missing. {_instead(path)}")
+    try:
+        text = path.read_text()
+        content = json.loads(text)
+        del content["sha256"]
+        intact = _sealed(content) == text
+    except (ValueError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        raise StoredDataError(f"{path} was truncated or altered. {_instead(path)}")
+    if content["format"] != FORMAT:
+        raise StoredDataError(
+            f"{path} has format {content['format']}, and this version of regard reads {FORMAT}."
+        )
+    return content
+
+
+def _instead(path: Path) -> str:
+    return f"Put the file back, or remove {path.parent} to go on from the checkpoint before it."
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,81 @@
+"""What a training run is told."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.core import OptionError
+
+_COUNTS = (
+    "steps",
+    "tokens",
+    "batch_size",
+    "eval_every",
+    "patience",
+    "checkpoint_every",
+    "keep",
+    "log_every",
+)
+_OPTIONAL = ("steps", "tokens", "patience", "clip")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Budget, optimiser and bookkeeping of one run; exactly one of `steps` and `tokens` is the budget.
+
+    Raises OptionError naming the field whose value cannot be used.
+    """
+
+    steps: int | None = None
+    tokens: int | None = (
+        None  # the run ends with the step in which the items' tokens reach this number
+    )
+    batch_size: int = 32  # over all processes
+    lr: float = 1e-3  # at the top of the schedule
+    warmup: float = 0.05  # share of the steps in which the rate rises
+    weight_decay: float = 0.1  # of matrices only
+    betas: tuple[float, float] = (0.9, 0.95)
+    clip: float | None = 1.0  # largest gradient norm
+    eval_every: int = 100  # steps; the last step is always evaluated
+    patience: int | None = None  # evaluations without a new best after which the run stops
+    checkpoint_every: int = 500  # steps; a new best and the last step are always kept
+    keep: int = 2  # newest checkpoints that stay, beside the best
+    log_every: int = 10  # steps between log entries and checks for finite losses
+    log_dir: str | None = "logs"  # TensorBoard files, inside the run's folder; None writes none
+    precision: Literal["no", "bf16"] = "no"
+    seed: int = 0  # order of batches, dropout; not the model's initial weights
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.tokens is None):
+            raise OptionError(
+                f"give one of steps and tokens, got steps={self.steps}, tokens={self.tokens}"
+            )
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
+        self._require("lr", self.lr, self.lr > 0, "a positive number")
+        self._require(
+            "weight_decay", self.weight_decay, self.weight_decay >= 0, "a number of at least 0"
+        )
+        self._require(
+            "warmup", self.warmup, 0 <= self.warmup < 1, "a share of the steps, from 0 to below 1"
+        )
+        if self.clip is not None:
+            self._require(
+                "clip", self.clip, self.clip > 0, "a positive number, or None for no limit"
+            )
+        if len(self.betas) != 2:
+            raise OptionError(f"betas must be two numbers, got {self.betas!r}")
+        for beta in self.betas:
+            self._require("betas", beta, 0 <= beta < 1, "two numbers from 0 to below 1")
+        if self.precision not in ("no", "bf16"):
+            raise OptionError(f"precision must be 'no' or 'bf16', got {self.precision!r}")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise OptionError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+
+    def _require(self, name: str, value: float, holds: bool, wanted: str) -> None:
+        if not holds or not math.isfinite(value):
+            raise OptionError(f"{name} must be {wanted}, got {value!r}")

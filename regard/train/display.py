@@ -1,0 +1,68 @@
+"""What a person sees of a run: a bar in the terminal, curves in TensorBoard."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+
+class Bar:
+    def __init__(self, progress: Progress, task: TaskID, name: str):
+        self.progress, self.task, self.name = progress, task, name
+
+    def show(self, step: int, loss: float, score: float | None) -> None:
+        text = f"{self.name}  loss {loss:.4f}" + ("" if score is None else f"  valid {score:.4f}")
+        self.progress.update(self.task, completed=step, description=text)
+
+
+@contextmanager
+def bar_of(progress: bool | Progress, name: str, steps: int, done: int) -> Iterator[Bar]:
+    """A bar of our own, or a line in the Progress that the caller is drawing."""
+    if isinstance(progress, Progress):
+        display, drawing = progress, nullcontext()
+    else:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        display = drawing = Progress(*columns, disable=not progress)
+    with drawing:
+        task = display.add_task(name, total=steps, completed=done)
+        try:
+            yield Bar(display, task, name)
+        finally:
+            if display is progress:
+                display.remove_task(task)
+
+
+class Log:
+    def __init__(self, writer: Any | None):
+        self.writer = writer
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        if self.writer is not None:
+            for name, value in values.items():
+                self.writer.add_scalar(name, value, step)
+
+
+@contextmanager
+def log_to(folder: Path | None, done: int) -> Iterator[Log]:
+    """TensorBoard files in `folder`; what an earlier run wrote there after step `done` is dropped."""
+    if folder is None:
+        yield Log(None)
+        return
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder), purge_step=done + 1) as writer:
+        yield Log(writer)
