@@ -3,6 +3,7 @@
 import torch
 
 from regard.core import Mask, growth
+from regard.core.counting import count
 from regard.testing.subject import Subject, require
 
 LOW, HIGH = 4096, 65536
@@ -31,8 +32,6 @@ _FIELDS = {"time": "flops", "memory": "peak_bytes"}
 
 
 def _counted(mixer, dim: int, length: int, causal: bool):
-    from regard.core.counting import count
-
     x = torch.empty(1, length, dim, device="meta")
     with torch.no_grad():
         return count(lambda: mixer(x, mask=Mask(causal=causal)))

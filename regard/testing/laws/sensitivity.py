@@ -22,12 +22,15 @@ def law(subject: Subject) -> None:
                 used = (weights != 0).any(0)
                 require(felt[used].all(), f"{request.label}: an output ignores a key to which it gives weight")
         assert heard is not None
-        takes_part = torch.ones(heard.shape[1], dtype=torch.bool)
-        if request.mask.valid is not None:
-            takes_part &= request.mask.valid[0]
         reaches = request.mask.dense(T, heard.shape[1])[0].any(0)
-        takes_part &= reaches.any(0)
+        if request.mask.valid is not None and request.context is None:
+            reaches = reaches & request.mask.valid[0][:, None]
+        takes_part = reaches.any(0)
         require(heard.any(0)[takes_part].all(), f"{request.label}: no output depends on an allowed key")
+        if not subject.can.attention_map and request.context is None:  # no map says that tokens meet, so tokens must
+            others = ~torch.eye(T, dtype=torch.bool)
+            met = (heard & others).any(0) | ~(reaches & others).any(0)
+            require(met[takes_part].all(), f"{request.label}: no output but its own depends on an allowed token")
 
 
 def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:

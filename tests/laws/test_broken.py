@@ -1,0 +1,223 @@
+"""Each law is seen to fail on a mixer that was broken on purpose, and to pass on an outsider's sound one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import regard
+from regard import Mixer, No, Observation
+from regard.mixers.linear import Linear
+from regard.mixers.softmax import Softmax
+from regard.testing import LAWS, LawError, check_mixer
+
+
+class Outsider(Mixer):
+    """Running mean of values: sound, written outside the library, with no oracle."""
+
+    name = "running_mean"
+    family = "test"
+    paper = "none"
+    capabilities = replace(
+        Linear.capabilities,
+        bidirectional=No("a running mean has a direction"),
+        cross=No("it follows one sequence"),
+        streaming=No("left out of this example"),
+        attention_map=No("left out of this example"),
+        time="T D",
+        memory="T D",
+    )
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.value = nn.Linear(dim, dim)
+
+    def mix(self, x, context, mask):
+        value = self.value(x)
+        if mask.valid is not None:
+            value = value * mask.valid[..., None]
+        return value.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None].to(x.dtype)
+
+
+class WrongScale(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(1.001 * x, context, mask)
+
+
+class NotItsLimit(Softmax):
+    limits = {"softmax": ({"scale": 0.7}, {})}
+
+
+class SeesTheFuture(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) + 1e-8 * x.mean(1, keepdim=True)
+
+
+class KnowsTheLength(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) * (1 + 1e-6 * x.shape[1])
+
+
+class CountsPadding(Outsider):
+    capabilities = replace(Outsider.capabilities, causal=No("it means all"), bidirectional=True)
+
+    def mix(self, x, context, mask):
+        return self.value(x).mean(1, keepdim=True).expand_as(x)
+
+
+class DoesNothing(Outsider):
+    def mix(self, x, context, mask):
+        return self.value(x)
+
+
+class IgnoresPairs(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x, context, replace(mask, pairwise=None))
+
+
+class ForgetsThePast(Softmax):
+    def _extend(self, x, state, valid, donate):
+        _, after = super()._extend(x, state, valid, donate)
+        fresh = self._initial_state(x.shape[0], None, None, None)
+        return super()._extend(x, fresh, valid, donate)[0], after
+
+
+class ChangesItsState(Linear):
+    def _extend(self, x, state, valid, donate):
+        y, after = super()._extend(x, state, valid, donate)
+        state.S.copy_(after.S)
+        return y, after
+
+
+class MapWithoutMask(Softmax):
+    def _observe(self, x, context, mask):
+        return super()._observe(x, context, replace(mask, causal=False))
+
+
+class MixesTheBatch(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x - 1e-6 * x.mean(0, keepdim=True), context, mask)
+
+
+class NotANumber(Softmax):
+    """The usual softmax over a row of minus infinities."""
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        allowed = mask.dense(x.shape[1], k.shape[2], device=x.device)
+        scores = (q @ k.transpose(-1, -2)).masked_fill(~allowed, -torch.inf)
+        return self.heads.merge(scores.softmax(-1) @ v)
+
+
+class NeedsTwoTokens(Outsider):
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) / (0 if x.shape[1] == 1 else 1)
+
+
+class RollsDice(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) + 1e-6 * torch.randn_like(x)
+
+
+class Counts(Softmax):
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def mix(self, x, context, mask):
+        self.calls += 1
+        return super().mix(x, context, mask)
+
+
+class KeepsATensor(Softmax):
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+        self.shift = torch.randn(dim, dtype=torch.float64)
+
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) + self.shift
+
+
+class OneTypeOnly(Softmax):
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        everywhere = torch.arange(x.shape[1], device=x.device)
+        return torch.zeros_like(x).index_copy_(1, everywhere, y)
+
+
+class LooksAtValues(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x if x.sum().item() > 0 else x + 0, context, mask)
+
+
+class ClaimsLinear(Softmax):
+    capabilities = replace(Softmax.capabilities, time="T H K")
+
+
+class ClaimsNoMemory(Linear):
+    capabilities = replace(Linear.capabilities, memory="H K V")
+
+
+class RefusesSilently(Linear):
+    def _require(self, what, answer):
+        return None
+
+
+BROKEN = [
+    ("reference", WrongScale),
+    ("limit", NotItsLimit),
+    ("causality", SeesTheFuture),
+    ("causality", KnowsTheLength),
+    ("padding", CountsPadding),
+    ("sensitivity", DoesNothing),
+    ("isolation", IgnoresPairs),
+    ("streaming", ForgetsThePast),
+    ("streaming", ChangesItsState),
+    ("map", MapWithoutMask),
+    ("batch", MixesTheBatch),
+    ("empty", NotANumber),
+    ("lengths", NeedsTwoTokens),
+    ("randomness", RollsDice),
+    ("randomness", Counts),
+    ("transfer", KeepsATensor),
+    ("autocast", OneTypeOnly),
+    ("compiled", LooksAtValues),
+    ("complexity", ClaimsLinear),
+    ("complexity", ClaimsNoMemory),
+    ("refusals", RefusesSilently),
+]
+
+
+def make(cls):
+    return cls(24) if issubclass(cls, Outsider) else cls(24, num_heads=3)
+
+
+@pytest.mark.parametrize(("law", "cls"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
+def test_a_broken_mixer_is_caught(law, cls):
+    oracle = regard.reference.softmax if issubclass(cls, Softmax) else None
+    with pytest.raises(LawError, match=f"^{law}: "):
+        check_mixer(lambda: make(cls), law, oracle=oracle)
+
+
+def test_poison_is_caught_when_the_door_does_not_clear(monkeypatch):
+    monkeypatch.setattr("regard.core.mixer._clear", lambda x, valid: x)
+    with pytest.raises(LawError, match=r"^poison: "):
+        check_mixer(lambda: make(Outsider), "poison")
+
+
+def test_every_law_was_seen_to_fail():
+    assert {law for law, _ in BROKEN} | {"poison"} == set(LAWS)
+
+
+def test_an_outsiders_sound_mixer_passes_every_law():
+    assert check_mixer(lambda: make(Outsider)) == list(LAWS)
+
+
+def test_a_law_that_does_not_exist_is_named():
+    with pytest.raises(regard.UnknownNameError, match="Did you mean 'causality'"):
+        check_mixer(lambda: make(Outsider), "causalty")
+
+
+def test_observation_is_empty_where_a_mixer_has_nothing_to_show():
+    assert make(Outsider).observe(torch.zeros(1, 2, 24), mask=regard.Mask(causal=True)) == Observation()
