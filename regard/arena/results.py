@@ -57,9 +57,10 @@ class Timed:
     low_ms: float  # quartiles
     high_ms: float
     baseline_ms: float  # median of softmax (same causality) in the same interleaved run
-    peak_bytes: int  # live tensor bytes at the highest point, beyond parameters and input
+    peak_bytes: int  # live tensor bytes at the highest point, beyond parameters and input; decode: with the state
     rounds: int
     provenance: Provenance
+    flops: int | None = None  # counted, of one pass
 
     @property
     def ratio(self) -> float:

@@ -1,0 +1,250 @@
+"""Speed: passes of several mixers at one length, interleaved with fused softmax attention in the same run.
+
+A round calls every entry once, so that a machine that slows down slows all of them; medians and quartiles are over
+rounds. Peak memory is counted on a CPU and asked of the allocator on CUDA.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from regard.arena.choice import Choice, refusal
+from regard.arena.provenance import provenance
+from regard.arena.results import Pass, Provenance, Timed
+from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.core.counting import count
+from regard.core.shapes import check_positive
+
+DECODE_STEPS = 8  # of one token each, timed together
+MOST_ROUNDS = 50
+FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is timed. `length` tokens are processed, or for decode already in the state."""
+
+    kind: Pass
+    length: int
+    batch: int = 1
+    dim: int = 256
+    num_heads: int = 4
+    dtype: str = "float32"
+    device: str = "cpu"
+    seconds: float = 8.0  # spent on rounds, all entries together
+
+    def __post_init__(self):
+        check_positive(length=self.length, batch=self.batch, dim=self.dim, num_heads=self.num_heads)
+        if self.kind not in PASSES:
+            raise OptionError(f"kind must be one of {', '.join(PASSES)}, got {self.kind!r}")
+        if self.dtype not in ("float32", "bfloat16", "float16", "float64"):
+            raise OptionError(f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}")
+
+    @property
+    def max_len(self) -> int:
+        """The longest that a mixer must serve: decoding goes beyond `length`."""
+        return self.length + (DECODE_STEPS + 1 if self.kind == "decode" else 0)
+
+
+def obstacle(choice: Choice, kind: Pass) -> str | None:
+    """Why this pass cannot be timed for this mixer, or None."""
+    return refusal(choice.sketch(), "streaming") if kind == "decode" else None
+
+
+def measure(
+    choices: Sequence[Choice], setting: Setting, origin: Provenance | None = None
+) -> list[Timed]:
+    """One row for each choice, in order.
+
+    Mixers that can be bidirectional are timed so, and beside bidirectional softmax; the others, and every decode, are
+    causal and beside causal softmax. Raises UnsupportedError, with the reason, where a choice cannot do the pass.
+    """
+    origin = origin or provenance(device=setting.device, dtype=setting.dtype)
+    for choice in choices:
+        reason = obstacle(choice, setting.kind)
+        if reason is not None:
+            raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
+    entries = [_Entry(choice, setting) for choice in choices]
+    baselines = {causal: _Entry(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}}
+    for entry in entries:
+        if entry.choice == _SOFTMAX:
+            baselines[entry.causal] = entry
+    unlike = [entry for entry in baselines.values() if entry not in entries]
+    rounds = _run_rounds([*entries, *unlike], setting)
+    return [entry.row(baselines[entry.causal].median, rounds, origin) for entry in entries]
+
+
+_SOFTMAX = Choice(mixer="softmax")
+
+
+class _Entry:
+    """A mixer ready to be timed, and its times so far."""
+
+    def __init__(self, choice: Choice, setting: Setting, causal: bool | None = None):
+        torch.manual_seed(0)
+        self.choice, self.setting = choice, setting
+        mixer = choice.build(dim=setting.dim, num_heads=setting.num_heads, max_len=setting.max_len)
+        mixer = mixer.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
+        if causal is None:
+            causal = setting.kind == "decode" or not mixer.capabilities.bidirectional
+        self.causal = causal
+        self.call: _Call = PASSES[setting.kind](mixer, setting, causal)
+        self.times: list[float] = []
+        self.peak_bytes, self.flops = self._cost()
+
+    def sample(self) -> float:
+        """Seconds of one pass."""
+        prepared = self.call.prepare()
+        _synchronize(self.setting.device)
+        began = time.perf_counter()
+        self.call.run(prepared)
+        _synchronize(self.setting.device)
+        return (time.perf_counter() - began) / self.call.repeats
+
+    def _cost(self) -> tuple[int, int]:
+        """Peak bytes and operations of one pass; doubles as the first warm-up."""
+        prepared = self.call.prepare()
+        counted = count(lambda: self.call.run(prepared))
+        peak = counted.peak_bytes
+        if torch.device(self.setting.device).type == "cuda":
+            prepared = self.call.prepare()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            self.call.run(prepared)
+            _synchronize(self.setting.device)
+            peak = torch.cuda.max_memory_allocated() - before
+        return peak + self.call.held_bytes, counted.flops // self.call.repeats
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
+
+    def row(self, baseline: float, rounds: int, origin: Provenance) -> Timed:
+        low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        setting = self.setting
+        return Timed(
+            mixer=self.choice.name,
+            options=dict(self.choice.options),
+            kind=setting.kind,
+            length=setting.length,
+            batch=setting.batch,
+            dim=setting.dim,
+            num_heads=setting.num_heads,
+            causal=self.causal,
+            median_ms=1e3 * median,
+            low_ms=1e3 * low,
+            high_ms=1e3 * high,
+            baseline_ms=1e3 * baseline,
+            peak_bytes=self.peak_bytes,
+            flops=self.flops,
+            rounds=rounds,
+            provenance=origin,
+        )
+
+
+def _run_rounds(entries: list[_Entry], setting: Setting) -> int:
+    for entry in entries:
+        entry.sample()  # warm-up
+    gc.collect()
+    gc.disable()
+    try:
+        began, rounds = time.perf_counter(), 0
+        while not _enough(rounds, time.perf_counter() - began, setting.seconds):
+            first = rounds % len(entries)  # no entry always follows the same one
+            for entry in entries[first:] + entries[:first]:
+                entry.times.append(entry.sample())
+            rounds += 1
+        return rounds
+    finally:
+        gc.enable()
+
+
+def _enough(rounds: int, elapsed: float, seconds: float) -> bool:
+    least = 5 if elapsed < FAST_ROUND * max(rounds, 1) else 3
+    return rounds >= least and (elapsed >= seconds or rounds >= MOST_ROUNDS)
+
+
+def _synchronize(device: str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# ------------------------------------------------------------------ the passes
+
+
+@dataclass(frozen=True)
+class _Call:
+    prepare: Callable[[], Any]  # not timed; its result goes to `run`
+    run: Callable[[Any], None]
+    repeats: int = 1  # passes in one run
+    held_bytes: int = 0  # streaming state
+
+
+def _forward(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    x, mask = _tokens(mixer, setting, setting.length), Mask(causal=causal)
+
+    @torch.no_grad()
+    def run(_: None) -> None:
+        mixer(x, mask=mask)
+
+    return _Call(lambda: None, run)
+
+
+def _train(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    """Forward and backward, to the input and all parameters."""
+    x, mask = _tokens(mixer, setting, setting.length).requires_grad_(), Mask(causal=causal)
+    gradient = torch.randn_like(x)
+    mixer.train()
+
+    def clear() -> None:
+        mixer.zero_grad(set_to_none=True)
+        x.grad = None
+
+    def run(_: None) -> None:
+        mixer(x, mask=mask).backward(gradient)
+
+    return _Call(clear, run)
+
+
+def _decode(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    """One token after `length` others, which one `extend` has put into the state."""
+    new = _tokens(mixer, setting, 1)
+    with torch.no_grad():
+        empty = mixer.initial_state(setting.batch, max_len=setting.max_len)
+        _, full = mixer.extend(_tokens(mixer, setting, setting.length), empty, donate=True)
+    held_bytes = sum({s.data_ptr(): s.nbytes() for s in _storages(full)}.values())
+
+    @torch.no_grad()
+    def copy() -> Any:
+        state = pytree.tree_map_only(torch.Tensor, torch.clone, full)
+        return mixer.extend(new, state, donate=True)[1]
+
+    @torch.no_grad()
+    def run(state: Any) -> None:
+        for _ in range(DECODE_STEPS):
+            _, state = mixer.extend(new, state, donate=True)
+
+    return _Call(copy, run, DECODE_STEPS, held_bytes)
+
+
+PASSES: dict[Pass, Callable[[Mixer, Setting, bool], _Call]] = {
+    "forward": _forward,
+    "train": _train,
+    "decode": _decode,
+}
+
+
+def _tokens(mixer: Mixer, setting: Setting, length: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(length)
+    x = torch.randn(setting.batch, length, setting.dim, generator=generator)
+    return x.to(device=setting.device, dtype=getattr(torch, setting.dtype))
+
+
+def _storages(state: Any) -> list[torch.UntypedStorage]:
+    return [leaf.untyped_storage() for leaf in pytree.tree_leaves(state) if isinstance(leaf, torch.Tensor)]
