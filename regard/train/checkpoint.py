@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.core import StoredDataError
 
 FORMAT = 1
-_MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
 
 class Checkpoint(NamedTuple):
@@ -39,10 +39,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    save_file(_unshared(checkpoint.model), partial / _MODEL)
-    save_file(_unshared(checkpoint.optimizer), partial / _OPTIMIZER)
-    files = {name: _fingerprint(partial / name) for name in (_MODEL, _OPTIMIZER)}
-    (partial / _STATE).write_text(
+    save_file(_unshared(checkpoint.model), partial / MODEL)
+    save_file(_unshared(checkpoint.optimizer), partial / OPTIMIZER)
+    files = {name: _fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
+    (partial / STATE).write_text(
         _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
     )
     for path in (*partial.iterdir(), partial):
@@ -56,10 +56,10 @@ def load(folder: Path) -> Checkpoint:
 
     Raises StoredDataError naming the file that is missing, truncated or altered.
     """
-    content = _unsealed(folder / _STATE)
+    content = _unsealed(folder / STATE)
     for name, written in content["files"].items():
         _verify(folder / name, written)
-    return Checkpoint(load_file(folder / _MODEL), load_file(folder / _OPTIMIZER), content["state"])
+    return Checkpoint(load_file(folder / MODEL), load_file(folder / OPTIMIZER), content["state"])
 
 
 def committed(root: Path) -> list[Path]:

@@ -326,7 +326,7 @@ class _Trainer:
             name, slot = key.rsplit("/", 1)
             held.setdefault(name, {})[slot] = value
         optimizer = {"state": held, "param_groups": stored.state["groups"]}
-        set_optimizer_state_dict(self.model, self.optimizer.optimizer, optimizer, options=_WHOLE)
+        set_optimizer_state_dict(self.model, self.optimizer.optimizer, optimizer, options=_PRESENT)
         tally = stored.state["tally"]
         self.tally = Tally(**tally | {"curve": [(step, value) for step, value in tally["curve"]]})
         self.schedule.last_epoch = self.tally.step
@@ -344,6 +344,9 @@ class _Trainer:
 
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+_PRESENT = dataclasses.replace(
+    _WHOLE, strict=False
+)  # a parameter that met no gradient has no slots
 
 
 def _whole(norm: Tensor) -> Tensor:

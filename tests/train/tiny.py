@@ -1,6 +1,8 @@
-"""A model and a task small enough to train in a blink; `python -m tests.train.tiny RUN_DIR` trains them."""
+"""A model and a task small enough to train in a blink; `python -m tests.train.tiny RUN_DIR` trains them slowly."""
 
+import os
 import sys
+import time
 from typing import NamedTuple
 
 import torch
@@ -74,6 +76,12 @@ def tiny_model(seed: int = 0) -> TinyModel:
     return TinyModel()
 
 
+class Slow(Majority):
+    def loss(self, model, batch):
+        time.sleep(float(os.environ["SLOW"]))
+        return super().loss(model, batch)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    fit(tiny_model(), Majority(), CONFIG, sys.argv[1], progress=False)
+    fit(tiny_model(), Slow(), CONFIG, sys.argv[1], progress=False)
