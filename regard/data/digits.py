@@ -18,5 +18,5 @@ PIXELS = 64
 def read_digits() -> Digits:
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return Digits(found.data.astype(np.int64), found.target.astype(np.int64))
+    pixels, labels = load_digits(return_X_y=True)
+    return Digits(pixels.astype(np.int64), labels.astype(np.int64))

@@ -181,7 +181,7 @@ def _write(levels: list[_Level]) -> tuple[list[Integers], list[int]]:
 def _evaluate(levels: list[_Level]) -> tuple[list[Integers], Integers]:
     """Tokens under every node, level by level, and the value of every root; from the leaves up."""
     spans: list[Integers] = []
-    values = np.empty(0, dtype=np.int64)
+    values: Integers = np.empty(0, dtype=np.int64)
     for level in reversed(levels):
         operators = level.arguments > 0
         span, value = np.ones_like(level.symbol), level.symbol.copy()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
@@ -12,6 +13,7 @@ from regard.tasks.classify import Classify
 from regard.tasks.task import Splits
 
 _IMAGES = 1797
+_CLASSES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class Digits(Classify):
 
     name = "digits"
     vocab_size = GREY_VALUES + 1
-    num_classes = 10
+    num_classes = _CLASSES
 
     valid_size: int = 270
     test_size: int = 360
@@ -28,16 +30,17 @@ class Digits(Classify):
     def __post_init__(self) -> None:
         check_seed(self.name, self.seed)
         check_sizes(self.name, valid_size=self.valid_size, test_size=self.test_size)
-        for size in ("valid_size", "test_size"):
-            if getattr(self, size) < self.num_classes:
+        train_size = _IMAGES - self.valid_size - self.test_size
+        sizes = {
+            "valid_size": self.valid_size,
+            "test_size": self.test_size,
+            "what they leave of the images": train_size,
+        }
+        for name, size in sizes.items():
+            if size < _CLASSES:
                 raise OptionError(
-                    f"digits: {size} ({getattr(self, size)}) must be at least {self.num_classes}, one image a class"
+                    f"digits: {name} ({size}) must be at least {_CLASSES}, one image a class"
                 )
-        if self.valid_size + self.test_size > _IMAGES - self.num_classes:
-            raise OptionError(
-                f"digits: valid_size + test_size ({self.valid_size + self.test_size}) must leave at least "
-                f"{self.num_classes} of the {_IMAGES} images for training"
-            )
 
     @property
     def max_len(self) -> int:
@@ -54,7 +57,7 @@ class Digits(Classify):
             rest, test_size=self.valid_size, stratify=labels[rest], random_state=self.seed
         )
 
-        def part(rows: np.ndarray) -> Examples:
+        def part(rows: NDArray[np.integer]) -> Examples:
             return Examples(pixels[rows].ravel() + 1, np.full(len(rows), PIXELS), labels[rows])
 
         return Splits(part(train), part(valid), part(test))

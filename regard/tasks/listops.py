@@ -67,4 +67,5 @@ class ListOps(Classify):
         rows = np.cumsum(sizes)[:-1]
         lengths, values = np.split(found.lengths, rows), np.split(found.values, rows)
         tokens = np.split(found.tokens, np.cumsum(found.lengths)[rows - 1])
-        return Splits(*map(Examples, tokens, lengths, values))
+        train, valid, test = map(Examples, tokens, lengths, values)
+        return Splits(train, valid, test)

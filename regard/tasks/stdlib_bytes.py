@@ -7,7 +7,7 @@ import numpy as np
 
 from regard.data.checks import check_seed, check_sizes
 from regard.data.examples import Examples
-from regard.data.stdlib import read_modules, split_of, stdlib_root
+from regard.data.stdlib import Split, read_modules, split_of, stdlib_root
 from regard.data.windows import BYTE_VOCABULARY, cut, sample
 from regard.tasks.language_model import LanguageModelling
 from regard.tasks.task import Splits
@@ -42,13 +42,17 @@ class StdlibBytes(LanguageModelling):
     def load(self) -> Splits:
         modules = read_modules(stdlib_root())
         rng = np.random.default_rng(self.seed)
-        sizes = {"train": None, "valid": self.valid_size, "test": self.test_size}
-        parts = []
-        for split, size in sizes.items():
+
+        def part(split: Split, size: int | None) -> Examples:
             names = [name for name in modules if split_of(name) == split]
-            names = [names[i] for i in rng.permutation(len(names))]
-            windows = cut(self.name, (modules[name] for name in names), self.length)
+            texts = [modules[names[i]] for i in rng.permutation(len(names))]
+            windows = cut(self.name, texts, self.length)
             tokens, labels = sample(windows, size or len(windows.tokens), rng)
-            lengths = np.full(len(tokens), self.length)
-            parts.append(Examples(tokens.ravel(), lengths, labels.ravel()))
-        return Splits(*parts, notes={"cpython": platform.python_version()})
+            return Examples(tokens.ravel(), np.full(len(tokens), self.length), labels.ravel())
+
+        return Splits(
+            part("train", None),
+            part("valid", self.valid_size),
+            part("test", self.test_size),
+            notes={"cpython": platform.python_version()},
+        )
