@@ -1,0 +1,255 @@
+"""The command line, `regard` and `python -m regard`: a thin front whose commands import what they need."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from regard.core import OptionError, RegardError, UnknownNameError
+from regard.printing import console, print_details, print_json, print_table
+
+Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
+LEDGER = Path("runs/arena/ledger.sqlite")
+PAGE = Path("runs/arena/report.html")
+
+
+@dataclass(frozen=True)
+class Ls:
+    """List what there is."""
+
+    kind: Positional[str | None] = None
+    """mixers, models, tasks, positions, feed_forwards, suites or recipes; all of them by default"""
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.describe import SOURCES, overview
+
+        kinds = [self.kind] if self.kind else list(SOURCES)
+        found = {kind: overview(kind) for kind in kinds}
+        if self.json:
+            print_json(found[self.kind] if self.kind else found)
+        else:
+            for kind, rows in found.items():
+                print_table(rows, title=kind)
+        return 0
+
+
+@dataclass(frozen=True)
+class Show:
+    """Everything about one name: equation, paper, what it can do and why not, options, cost."""
+
+    name: Positional[str]
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.describe import details
+
+        found = details(self.name)
+        if self.json:
+            print_json(found)
+        else:
+            for about in found:
+                print_details(about)
+        return 0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Time mixers beside fused softmax attention, in one interleaved run."""
+
+    mixers: tuple[str, ...] = ()
+    """names of mixers; all of them by default"""
+    lengths: tuple[int, ...] = (256, 1024)
+    """tokens processed, or for decode already in the state"""
+    passes: tuple[Literal["forward", "train", "decode"], ...] = ("forward", "train", "decode")
+    batch: int = 1
+    dim: int = 256
+    num_heads: int = 4
+    dtype: str = "float32"
+    device: str = "cpu"
+    seconds: float = 4.0
+    """for each pass at each length, all mixers together"""
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.arena.choice import Choice
+        from regard.arena.speed import Setting, measure, obstacle
+        from regard.mixers import MIXERS
+
+        choices = [Choice(mixer=MIXERS[name].name) for name in self.mixers or MIXERS.names()]
+        about = {"batch": self.batch, "dim": self.dim, "num_heads": self.num_heads}
+        place = {"dtype": self.dtype, "device": self.device, "seconds": self.seconds}
+        settings = [
+            Setting(kind=kind, length=length, **about, **place)
+            for kind in self.passes
+            for length in self.lengths
+        ]
+        timed, not_run = [], {}
+        for setting in settings:
+            reasons = {choice.name: obstacle(choice, setting.kind) for choice in choices}
+            able = [choice for choice in choices if reasons[choice.name] is None]
+            timed += measure(able, setting) if able else []
+            not_run |= {(setting.kind, name): reason for name, reason in reasons.items() if reason}
+        absent = [
+            {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
+        ]
+        if self.json:
+            print_json(
+                {"timed": [asdict(row) | {"ratio": row.ratio} for row in timed], "not_run": absent}
+            )
+            return 0
+        print_table(
+            {
+                "pass": row.kind,
+                "length": row.length,
+                "mixer": row.mixer,
+                "ms": row.median_ms,
+                "quartiles": f"{row.low_ms:.4g} to {row.high_ms:.4g}",
+                "softmax ms": row.baseline_ms,
+                "ratio": row.ratio,
+                "peak MiB": row.peak_bytes / 2**20,
+                "rounds": row.rounds,
+            }
+            for row in timed
+        )
+        if absent:
+            print_table(absent)
+        return 0
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a recipe: `regard train RECIPE --help` lists its fields, `regard ls recipes` the recipes."""
+
+    recipe: Positional[str]
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Train and time all mechanisms of a suite; what the ledger has already is not run again."""
+
+    suite: Positional[str] = "quick"
+    ledger: Path = LEDGER
+    json: Json = False
+
+    def run(self) -> int:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Report:
+    """Draw the ledger: a table here, and one page that opens from disk."""
+
+    ledger: Path = LEDGER
+    page: Path = PAGE
+    picture: Path | None = None
+    """also draw quality against speed against memory here, as .png or .svg"""
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.arena.ledger import Ledger
+        from regard.arena.report import picture, plain, terminal, write_page
+
+        if not self.ledger.exists():
+            raise OptionError(
+                f"there is no ledger at {self.ledger}. `regard arena quick` makes one."
+            )
+        rows = Ledger(self.ledger).results()
+        page = write_page(rows, self.page).resolve()
+        drawn = picture(rows, self.picture) if self.picture else None
+        if self.json:
+            print_json(plain(rows) | {"page": str(page), "picture": drawn and str(drawn)})
+        else:
+            console().print(terminal(rows))
+            print(f"\nThe page: {page}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """What this machine has: versions, threads, devices, settings, and what is missing."""
+
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.doctor import examine, missing
+
+        rows = examine()
+        if self.json:
+            print_json(rows)
+        else:
+            print_table(rows)
+        return 1 if missing(rows) else 0
+
+
+COMMANDS: dict[str, type] = {
+    "ls": Ls,
+    "show": Show,
+    "bench": Bench,
+    "train": Train,
+    "arena": Arena,
+    "report": Report,
+    "doctor": Doctor,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 done, 1 something is missing, 2 the request cannot be met (the reason is on stderr)."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            raise UnknownNameError("command", args[0], COMMANDS)
+        if len(args) > 1 and args[0] == "train" and not args[1].startswith("-"):
+            return _train(args[1], args[2:])
+        about = "Attention mechanisms behind one interface, measured on your machine."
+        command = tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="regard", description=about, args=args
+        )
+        return command.run()
+    except RegardError as error:
+        print(f"regard: {error}", file=sys.stderr)
+        return 2
+    except SystemExit as stop:  # tyro has printed the help, or what is wrong
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except KeyboardInterrupt:
+        print("regard: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `regard ls | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def run() -> None:
+    sys.exit(main())
+
+
+def _train(name: str, args: list[str]) -> int:
+    from regard.arguments import parse
+    from regard.recipes import RECIPES, Run, start
+
+    recipe = RECIPES[name]()
+
+    def train(
+        run: Annotated[Run, arg(name="")] = recipe,
+        folder: Path = Path("runs/train") / name,
+        json: Json = False,
+    ) -> int:
+        result = start(run, folder, progress=not json)
+        found = {field: value for field, value in asdict(result).items() if field != "curve"}
+        if json:
+            print_json(found | {"curve": result.curve, "folder": str(folder)})
+        else:
+            print_table(
+                [
+                    {"what": key, "value": value}
+                    for key, value in (found | {"folder": folder}).items()
+                ]
+            )
+        return 0
+
+    return parse(train, f"regard train {name}", args)

@@ -1,0 +1,188 @@
+"""The catalogues as plain data: what `ls` and `show` print, and the tables in the documents are made of."""
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from importlib import import_module
+from typing import Any, get_type_hints
+
+from regard.core import Capabilities, No, UnknownNameError
+
+SOURCES = {
+    "mixers": ("regard.mixers", "MIXERS"),
+    "models": ("regard.models", "MODELS"),
+    "tasks": ("regard.tasks", "TASKS"),
+    "positions": ("regard.positions", "POSITIONS"),
+    "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
+    "recipes": ("regard.recipes", "RECIPES"),
+}
+"""Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
+
+ABILITIES = (
+    "causal",
+    "bidirectional",
+    "padding",
+    "pairwise",
+    "global_tokens",
+    "cross",
+    "streaming",
+    "attention_map",
+    "any_length",
+)
+FACTS = {"dim", "num_heads", "max_len"}
+"""Constructor arguments that the stack gives, rather than the user's options."""
+
+
+def catalog(kind: str) -> Any:
+    """The catalogue of this kind. Raises UnknownNameError."""
+    if kind not in SOURCES:
+        raise UnknownNameError("kind", kind, SOURCES)
+    module, name = SOURCES[kind]
+    return getattr(import_module(module), name)
+
+
+def overview(kind: str) -> list[dict[str, Any]]:
+    """One row for each entry of a catalogue."""
+    return [_row(kind, entry) for entry in catalog(kind)]
+
+
+def details(name: str) -> list[dict[str, Any]]:
+    """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
+    found = [(kind, entry) for kind in SOURCES for entry in catalog(kind) if entry.name == name]
+    if not found:
+        known = [entry.name for kind in SOURCES for entry in catalog(kind)]
+        raise UnknownNameError("name", name, dict.fromkeys(known))
+    return [_details(kind, entry) for kind, entry in found]
+
+
+def abilities(capabilities: Capabilities) -> dict[str, str]:
+    """Capability -> "yes", "exact", "segment", or "no: <reason>"."""
+    answers = {name: getattr(capabilities, name) for name in (*ABILITIES, "deterministic")}
+    return {name: _spell(answer) for name, answer in answers.items()}
+
+
+def options(entry: Any) -> list[dict[str, Any]]:
+    """Name, default and, where there is none, `required` of what can be set."""
+    entry = _configuration(entry)
+    if is_dataclass(entry):
+        settable = [
+            (f.name, f.default_factory() if f.default_factory is not MISSING else f.default)
+            for f in fields(entry)
+            if f.init
+        ]
+        missing: Any = MISSING
+    else:
+        settable = [(p.name, p.default) for p in inspect.signature(entry).parameters.values()]
+        missing = inspect.Parameter.empty
+    return [
+        {
+            "name": name,
+            "default": None if default is missing else _plain(default),
+            "required": default is missing,
+            "given_by_the_stack": name in FACTS,
+        }
+        for name, default in settable
+    ]
+
+
+def _row(kind: str, entry: Any) -> dict[str, Any]:
+    about = {"name": entry.name}
+    if kind == "mixers":
+        can = entry.capabilities
+        about |= {
+            "family": entry.family,
+            "cannot": list(can.refusals()),
+            "streaming": _spell(can.streaming),
+        }
+        about["streaming"] = about["streaming"].partition(":")[0]
+        return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
+    if kind == "tasks":
+        about |= {"kind": entry.kind, "metric": entry.metric, "better": entry.better}
+    return about | {"what": _summary(kind, entry)}
+
+
+def _details(kind: str, entry: Any) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "name": entry.name,
+        "kind": kind.removesuffix("s"),
+        "text": _text(entry),
+    }
+    if kind == "mixers":
+        can = entry.capabilities
+        about |= {
+            "family": entry.family,
+            "paper": entry.paper,
+            "capabilities": abilities(can),
+            "includes_ffn": can.includes_ffn,
+            "positions": sorted(can.positions),
+            "approximates": can.approximates,
+            "cost": {"time": can.time, "memory": can.memory, "state": can.state},
+            "variants": {name: dict(chosen) for name, chosen in entry.variants.items()},
+        }
+    about["options"] = _settings(entry) if _is_value(entry) else options(entry)
+    return about
+
+
+def _is_value(entry: Any) -> bool:
+    return is_dataclass(entry) and not inspect.isclass(entry)
+
+
+def _configuration(entry: Any) -> Any:
+    """A model is made from one configuration: its fields are the options."""
+    if not inspect.isclass(entry) or is_dataclass(entry):
+        return entry
+    taken = get_type_hints(entry.__init__)
+    return taken["config"] if set(taken) - {"return"} == {"config"} else entry
+
+
+def _settings(entry: Any) -> list[dict[str, Any]]:
+    """What an entry that is a value was made with; for a recipe, what the run that it makes is told."""
+    fixed = _flat(asdict(entry() if hasattr(entry, "make") else entry))
+    return [{"name": name, "default": _plain(value)} for name, value in fixed if name != "name"]
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _text(entry: Any) -> str:
+    """The docstring of the defining file, then the entry's own."""
+    if hasattr(entry, "make"):
+        return inspect.getdoc(entry.make) or ""
+    cls = entry if inspect.isclass(entry) else type(entry)
+    whole = inspect.getdoc(sys.modules[cls.__module__])
+    return "\n\n".join(part for part in (whole, _own_text(entry)) if part)
+
+
+def _own_text(entry: Any) -> str | None:
+    text = vars(entry).get("__doc__") if inspect.isclass(entry) else None
+    return inspect.cleandoc(text) if text else None
+
+
+def _summary(kind: str, entry: Any) -> str:
+    if kind == "feed_forwards":
+        made = ((name, value) for name, value in _flat(asdict(entry)) if name != "name")
+        return ", ".join(f"{name} {_plain(value)}" for name, value in made)
+    own = _own_text(entry) if kind == "positions" else None
+    return (own or _text(entry)).partition("\n")[0]
+
+
+def _spell(answer: Any) -> str:
+    if isinstance(answer, No):
+        return f"no: {answer.reason}"
+    return "yes" if answer is True else str(answer)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Iterable):
+        return [_plain(item) for item in value]
+    return getattr(value, "__name__", str(value))

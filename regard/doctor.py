@@ -1,0 +1,146 @@
+"""What this machine offers and what is missing: the first thing to read when a number looks odd."""
+
+import os
+import platform
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+REQUIRED = {
+    "torch": "2.10",
+    "accelerate": "1.2",
+    "altair": "5.5",
+    "einops": "0.8",
+    "jaxtyping": "0.2.36",
+    "numpy": "1.26",
+    "rich": "13.7",
+    "safetensors": "0.4.5",
+    "scikit-learn": "1.5",
+    "tensorboard": "2.17",
+    "torchmetrics": "1.5",
+    "tyro": "0.9.20",
+    "vl-convert-python": "1.7",
+}
+"""Distribution -> oldest version, as in pyproject.toml."""
+DEVELOPMENT = ("pytest", "pytest-xdist", "ruff", "mypy", "beartype")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+ALLOCATOR = (
+    "LD_PRELOAD",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_ARENA_MAX",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+)
+
+
+def examine() -> list[dict[str, str]]:
+    """Rows of what, found, and advice ("" where nothing is to be done)."""
+    return [*_machine(), *_packages(), *_environment()]
+
+
+def missing(rows: list[dict[str, str]]) -> list[str]:
+    """What Regard cannot do without and did not find."""
+    return [row["what"] for row in rows if row["what"] in REQUIRED and row["advice"]]
+
+
+def _machine() -> list[dict[str, str]]:
+    import torch
+
+    from regard import __version__
+
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    threads = torch.get_num_threads()
+    few = f"torch uses {threads} of {cores} cores" if threads < cores else ""
+    rows = [
+        _row("regard", f"{__version__} in {Path(__file__).parent}"),
+        _row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        _row(
+            "processor", f"{_processor()}, {cores} cores, {torch.backends.cpu.get_cpu_capability()}"
+        ),
+        _row("threads", str(threads), few),
+        _row("memory", _memory()),
+    ]
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            device = torch.cuda.get_device_properties(index)
+            rows.append(
+                _row(f"cuda:{index}", f"{device.name}, {device.total_memory / 2**30:.0f} GiB")
+            )
+    else:
+        built = (
+            f"torch is built for CUDA {torch.version.cuda}"
+            if torch.version.cuda
+            else "torch has no CUDA"
+        )
+        rows.append(_row("cuda", f"none ({built})"))
+    if torch.backends.mps.is_available():
+        rows.append(_row("mps", "available", "mechanisms are tested on CPU and CUDA only"))
+    return rows
+
+
+def _packages() -> list[dict[str, str]]:
+    rows = []
+    for name, oldest in REQUIRED.items():
+        found = _version(name)
+        if found is None:
+            rows.append(_row(name, "missing", f"pip install '{name}>={oldest}'"))
+        else:
+            old = _numbers(found) < _numbers(oldest)
+            rows.append(_row(name, found, f"{oldest} or later is needed" if old else ""))
+    rows += [_row(name, _version(name) or "missing (development only)") for name in DEVELOPMENT]
+    browser = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+    rows.append(_row("browser", browser or "missing (only the page's own tests need one)"))
+    return rows
+
+
+def _environment() -> list[dict[str, str]]:
+    settings = [_row(name, os.environ.get(name, "not set")) for name in THREADS]
+    retained = "changes timings by up to 6 times; figures are quoted without it"
+    for name in ALLOCATOR:
+        value = os.environ.get(name)
+        settings.append(_row(name, value or "not set", retained if value else ""))
+    return settings
+
+
+def _row(what: str, found: str, advice: str = "") -> dict[str, str]:
+    return {"what": what, "found": found, "advice": advice}
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    leading = []
+    for part in version.split("+")[0].split("."):
+        if not part.isdigit():
+            break
+        leading.append(int(part))
+    return tuple(leading)
+
+
+def _processor() -> str:
+    info: Any = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> str:
+    try:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return "unknown"
+    return f"{pages * size / 2**30:.1f} GiB"

@@ -1,0 +1,69 @@
+"""Tables and data on the standard output."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDE = 240  # columns of a table that goes to a file or a pipe, where nothing needs to be folded
+
+
+def console() -> Console:
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def print_table(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) -> None:
+    """One line for each row; the columns are the first row's keys."""
+    rows = list(rows)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in rows[0] if rows else ():
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    console().print(table)
+
+
+def print_details(about: Mapping[str, Any]) -> None:
+    """Text first, then the facts, then the options."""
+    out = console()
+    out.print(Text(f"{about['name']} ({about['kind']})", style="bold"))
+    out.print(Text(f"\n{about['text']}\n"))
+    facts = {name: value for name, value in about.items() if name not in _APART}
+    facts |= {f"cost: {name}": value for name, value in about.get("cost", {}).items()}
+    facts |= about.get("capabilities", {})
+    if facts:
+        print_table({"fact": name, "value": value} for name, value in facts.items())
+    if about["options"]:
+        print_table(_option_row(option) for option in about["options"])
+
+
+def _option_row(option: Mapping[str, Any]) -> dict[str, Any]:
+    default = "(needed)" if option.get("required") else option["default"]
+    by_stack = (
+        {"given by": "the stack"} if option.get("given_by_the_stack") else {"given by": "you"}
+    )
+    return {"option": option["name"], "default": default} | by_stack
+
+
+_APART = {"name", "kind", "text", "options", "capabilities", "cost"}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_cell(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(_cell, value))
+    return "none" if value is None else str(value)

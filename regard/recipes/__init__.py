@@ -1,0 +1,15 @@
+"""Whole runs as Python functions: `regard train NAME` starts one, and its fields are the options.
+
+A recipe is a function without arguments that returns a Run; add yours to RECIPES, or call `start` on your own Run.
+The library never imports recipes; only the command line does.
+"""
+
+from regard.core import Catalog
+from regard.recipes.digits import digits
+from regard.recipes.listops import listops
+from regard.recipes.run import Recipe, Run, start
+from regard.recipes.stdlib_bytes import stdlib_bytes
+
+RECIPES: Catalog[Recipe] = Catalog("recipe", tuple(map(Recipe, (listops, digits, stdlib_bytes))))
+
+__all__ = ["RECIPES", "Recipe", "Run", "start"]

@@ -1,0 +1,60 @@
+"""Run: everything that one training run is told; and starting it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.core import OptionError
+from regard.models import ClassifierConfig, LanguageModelConfig
+from regard.tasks import Task
+from regard.train import FitResult, TrainConfig, fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Raises OptionError where task and model do not fit each other."""
+
+    task: Task
+    model: ClassifierConfig | LanguageModelConfig
+    train: TrainConfig
+    seed: int = 0  # of the initial weights
+
+    def __post_init__(self) -> None:
+        task, model = self.task, self.model
+        wanted = ClassifierConfig if task.kind == "classify" else LanguageModelConfig
+        if not isinstance(model, wanted):
+            raise OptionError(
+                f"{task.name} needs a {wanted.__name__}, got a {type(model).__name__}"
+            )
+        for name in ("vocab_size", "num_classes"):
+            if getattr(model, name, None) != getattr(task, name):
+                raise OptionError(
+                    f"model.{name} is {getattr(model, name, None)}, and {task.name} has {getattr(task, name)}"
+                )
+        if model.max_len < task.max_len:
+            raise OptionError(
+                f"model.max_len ({model.max_len}) is below the longest example of {task.name} "
+                f"({task.max_len}). Raise model.max_len, or shorten the task."
+            )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named function that makes a Run."""
+
+    make: Callable[[], Run]
+
+    @property
+    def name(self) -> str:
+        return self.make.__name__
+
+    def __call__(self) -> Run:
+        return self.make()
+
+
+def start(run: Run, run_dir: str | Path, *, progress: bool = True) -> FitResult:
+    """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`."""
+    torch.manual_seed(run.seed)
+    return fit(run.model.build(), run.task, run.train, run_dir, progress=progress)

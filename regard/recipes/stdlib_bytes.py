@@ -1,0 +1,22 @@
+"""The run that `regard train stdlib_bytes` starts."""
+
+from regard.models import LanguageModelConfig
+from regard.recipes.run import Run
+from regard.tasks import StdlibBytes
+from regard.train import TrainConfig
+
+
+def stdlib_bytes() -> Run:
+    """The next byte of Python's own source, 256 bytes at a time."""
+    task = StdlibBytes()
+    return Run(
+        task=task,
+        model=LanguageModelConfig(
+            vocab_size=task.vocab_size,
+            max_len=task.max_len,
+            dim=128,
+            num_heads=4,
+            num_layers=2,
+        ),
+        train=TrainConfig(steps=2000, batch_size=16, lr=2e-3, eval_every=200, patience=5),
+    )
