@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from torch.utils.data import Dataset
 
-Batch = dict[str, Any]
+from regard.tasks import Batch
 
 
 class Batches:
@@ -48,4 +47,4 @@ def in_order(
 
 
 def count_tokens(batch: Batch) -> int:
-    return batch["tokens"].numel() if batch.get("valid") is None else int(batch["valid"].sum())
+    return batch["tokens"].numel() if batch["valid"] is None else int(batch["valid"].sum())

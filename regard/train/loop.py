@@ -22,8 +22,10 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.utils.data import Dataset
 
 from regard.core import Mixer, OptionError, RegardError
+from regard.tasks import Batch, Splits, Task
 from regard.train import checkpoint, randomness
 from regard.train.batches import Batches, count_tokens, in_order, steps_for_tokens
 from regard.train.config import TrainConfig
@@ -79,11 +81,11 @@ class Tally:
 
 def fit(
     model: nn.Module,
-    task: Any,
+    task: Task,
     config: TrainConfig,
     run_dir: str | Path,
     *,
-    splits: Any = None,
+    splits: Splits | None = None,
     resume: bool = True,
     progress: bool | Progress = True,
 ) -> FitResult:
@@ -117,8 +119,8 @@ class _Trainer:
         self,
         accelerator: Accelerator,
         model: nn.Module,
-        task: Any,
-        splits: Any,
+        task: Task,
+        splits: Splits,
         config: TrainConfig,
         run_dir: Path,
     ):
@@ -193,7 +195,7 @@ class _Trainer:
         self.tally.step = until
         return mean
 
-    def _batch(self, step: int) -> dict[str, Any]:
+    def _batch(self, step: int) -> Batch:
         share = self.batches[step][self.accelerator.process_index :: self.accelerator.num_processes]
         return self.task.collate([self.splits.train[item] for item in share])
 
@@ -217,7 +219,7 @@ class _Trainer:
 
     # ------------------------------------------------------------------ evaluation
 
-    def _score(self, data: Any) -> float:
+    def _score(self, data: Dataset) -> float:
         self.model.eval()
         batches = in_order(data, self.config.batch_size, self.task.collate)
         with torch.no_grad():
