@@ -53,18 +53,14 @@ class Encoder(nn.Module):
     def __init__(self, config: StackConfig, *, causal: bool = False):
         super().__init__()
         self.who = f"{type(self).__name__.lower()}({resolve(config.mixer).name})"
-        self.causal, self.vocab_size, self.max_len = causal, config.vocab_size, config.max_len
         position, mixer_options = _positions(config)
+        self.causal, self.vocab_size = causal, config.vocab_size
+        self.max_len = min(config.max_len, position.max_len or config.max_len)
         self.embedding = Embedding(config, position)
         facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
         first = build(config.mixer, **facts, **mixer_options)
-        first._require(
-            *(
-                ("causal", first.capabilities.causal)
-                if causal
-                else ("bidirectional", first.capabilities.bidirectional)
-            )
-        )
+        needed = "causal" if causal else "bidirectional"
+        first._require(needed, getattr(first.capabilities, needed))
         count = config.num_layers * layers_per_block(first)
         mixers = [first, *(build(config.mixer, **facts, **mixer_options) for _ in range(count - 1))]
         self.blocks = nn.ModuleList(_block(config, mixer) for mixer in mixers)

@@ -1,5 +1,7 @@
 """LanguageModel: a causal stack whose output matrix is its embedding, and generation through streaming states."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -79,22 +81,20 @@ class LanguageModel(nn.Module):
         """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
 
         Prompts of different lengths are padded on any side and marked by `valid`: each row gets what it would get
-        alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves the mode as it was.
+        alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves every module's mode as it was.
         Raises UnsupportedError if the mixer does not stream exactly, ShapeError if the result would exceed max_len.
         """
         self._check_generate(tokens, valid, max_new_tokens, eos)
         check_sampling(temperature, top_k, top_p)
-        was_training = self.training
-        self.eval()
-        try:
-            room = tokens.shape[1] + max_new_tokens - 1
-            if self.encoder.limited:
-                room = min(room, self.config.max_len)
+        room = tokens.shape[1] + max_new_tokens - 1
+        if self.encoder.limited:
+            room = min(room, self.encoder.max_len)
+        with _evaluating(self):
             state = self.initial_state(tokens.shape[0], max_len=room)
             hidden, state = self.encoder.extend(tokens, state, valid=valid, donate=True)
             last = hidden[:, -1] if valid is None else _last_valid(hidden, valid)
             ended = torch.zeros(tokens.shape[0], dtype=torch.bool, device=tokens.device)
-            made = []
+            made: list[Tensor] = []
             while True:
                 new = sample(
                     self._logits(last),
@@ -111,8 +111,6 @@ class LanguageModel(nn.Module):
                     return torch.stack(made, dim=1)
                 hidden, state = self.encoder.extend(new[:, None], state, donate=True)
                 last = hidden[:, 0]
-        finally:
-            self.train(was_training)
 
     def _check_generate(
         self, tokens: Any, valid: Any, max_new_tokens: int, eos: int | None
@@ -125,7 +123,9 @@ class LanguageModel(nn.Module):
                     f"{mixer.name} does not support generate: its streaming equals forward within one call only. "
                     "Call extend with segments of your own choice."
                 )
-        if eos is not None and not (isinstance(eos, int) and 0 <= eos < self.config.vocab_size):
+        if eos is not None and not (
+            isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos < self.config.vocab_size
+        ):
             raise OptionError(
                 f"eos ({eos!r}) must be a token id below vocab_size ({self.config.vocab_size})"
             )
@@ -137,11 +137,23 @@ class LanguageModel(nn.Module):
                 raise ShapeError(
                     f"{self.encoder.who}: a prompt without any valid token has nothing to follow"
                 )
-        if self.encoder.limited and longest + max_new_tokens - 1 > self.config.max_len:
+        if self.encoder.limited and longest + max_new_tokens - 1 > self.encoder.max_len:
             raise ShapeError(
                 f"{self.encoder.who}: a prompt of {longest} tokens and max_new_tokens ({max_new_tokens}) "
-                f"exceed max_len ({self.config.max_len})"
+                f"exceed max_len ({self.encoder.max_len})"
             )
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside; afterwards every module is in the mode that it was in."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _last_valid(hidden: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:

@@ -1,7 +1,16 @@
 """Shared parts with parameters."""
 
+from regard.nn.coord_conv import CoordConv2d
 from regard.nn.feed_forward import FEED_FORWARDS, FeedForward
 from regard.nn.heads import Heads
 from regard.nn.norm import NORMS, LayerNorm, ScaleNorm
 
-__all__ = ["FEED_FORWARDS", "NORMS", "FeedForward", "Heads", "LayerNorm", "ScaleNorm"]
+__all__ = [
+    "FEED_FORWARDS",
+    "NORMS",
+    "CoordConv2d",
+    "FeedForward",
+    "Heads",
+    "LayerNorm",
+    "ScaleNorm",
+]

@@ -5,7 +5,12 @@ from torch import nn
 from regard.core import Catalog
 from regard.positions.absolute import AbsolutePosition, Learned, NoPosition, Sinusoidal
 from regard.positions.build import make
+from regard.positions.grid import Axial, Coordinates
+from regard.positions.relative import T5, Alibi, Rotary, TransformerXL
 
-POSITIONS: Catalog[type[nn.Module]] = Catalog("position", (NoPosition, Sinusoidal, Learned))
+POSITIONS: Catalog[type[nn.Module]] = Catalog(
+    "position",
+    (NoPosition, Sinusoidal, Learned, Axial, Coordinates, Rotary, Alibi, T5, TransformerXL),
+)
 
 __all__ = ["POSITIONS", "AbsolutePosition", "make"]

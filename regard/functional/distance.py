@@ -1,0 +1,80 @@
+"""Scores from the distance between two tokens: ALiBi's slopes, T5's buckets, Transformer-XL's sinusoids."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core.errors import OptionError
+from regard.core.shapes import check_positive
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """2^(-8i/H), i = 1 .. H, for H a power of two; else those of the power of two below, filled up with every other
+    slope of the one above (Press et al. 2021, arXiv 2108.12409, and its code).
+    """
+    check_positive(num_heads=num_heads)
+    low = 2 ** int(math.log2(num_heads))
+    slopes = [2 ** (-8 * i / low) for i in range(1, low + 1)]
+    return slopes + [2 ** (-8 * i / (2 * low)) for i in range(1, 2 * low + 1, 2)][: num_heads - low]
+
+
+def alibi_bias(
+    distance: Int[Tensor, "b T S"], num_heads: int, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "b H T S"]:
+    """-slope_h |distance|: the paper's for keys before the query, and its mirror image for keys after."""
+    slopes = torch.tensor(alibi_slopes(num_heads), dtype=dtype, device=distance.device)
+    return -slopes[:, None, None] * distance.abs()[:, None].to(dtype)
+
+
+def t5_bucket(
+    distance: Int[Tensor, "*b"],
+    *,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+) -> Int[Tensor, "*b"]:
+    """Bucket of each distance (query position - key position) (Raffel et al. 2019, arXiv 1910.10683).
+
+    With n buckets to a direction, |distance| < n/2 has a bucket of its own; the others grow geometrically up to
+    max_distance, from where on there is one. Bidirectional: the second half of the buckets is for keys after the
+    query. Else those keys, which a causal mask hides, fall into bucket 0.
+    """
+    borders = t5_borders(num_buckets, max_distance, bidirectional)
+    away = distance.abs() if bidirectional else distance.clamp(min=0)
+    edges = torch.tensor(borders, dtype=away.dtype, device=away.device)
+    bucket = torch.bucketize(away, edges, right=True)
+    return bucket + (distance < 0) * (num_buckets // 2) if bidirectional else bucket
+
+
+def t5_borders(num_buckets: int, max_distance: int, bidirectional: bool) -> list[int]:
+    """The smallest distance of each bucket but the first, in one direction; worked out exactly, never in float32."""
+    check_positive(num_buckets=num_buckets, max_distance=max_distance)
+    n = num_buckets // 2 if bidirectional else num_buckets
+    exact = n // 2
+    if exact < 1 or max_distance <= exact:
+        raise OptionError(
+            f"t5: num_buckets ({num_buckets}) must leave two to a direction, and max_distance ({max_distance}) "
+            f"exceed the {exact} distances that have a bucket of their own"
+        )
+    ratio = max_distance / exact
+    grown = [exact * ratio ** (b / (n - exact)) for b in range(1, n - exact)]
+    return [*range(1, exact + 1), *(math.ceil(border - 1e-9) for border in grown)]
+
+
+def relative_scores(
+    q: Float[Tensor, "B H T K"],
+    r: Float[Tensor, "N H K"],
+    distance: Int[Tensor, "b T S"],
+) -> Float[Tensor, "B H T S"]:
+    """q_i . r_(i-j), where r holds distances -(N-1)/2 .. (N-1)/2 (Dai et al. 2019, arXiv 1901.02860).
+
+    Each query meets each distance once, T N K, and its pairs are then looked up: no [T S K] is made. Distances out of
+    range take the nearest.
+    """
+    every = torch.einsum("bhtk,nhk->bhtn", q, r)
+    middle = (r.shape[0] - 1) // 2
+    index = (distance + middle).clamp(0, r.shape[0] - 1)
+    B, H = every.shape[:2]
+    return every.gather(-1, index[:, None].expand(B, H, *index.shape[1:]))

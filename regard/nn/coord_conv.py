@@ -1,0 +1,47 @@
+"""CoordConv (Liu et al. 2018, arXiv 1807.03247): a convolution that is told where it is."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.functional.coordinates import coordinates
+
+
+class CoordConv2d(nn.Module):
+    """Conv2d over [x ; row' ; column' (; radius)], coordinates in [-1, 1].
+
+    With zero weights on the extra channels it is Conv2d. Coordinates follow the input's size: another size than in
+    training rescales them.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        *,
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] | str = 0,
+        dilation: int | tuple[int, int] = 1,
+        bias: bool = True,
+        radius: bool = False,
+    ):
+        super().__init__()
+        self.radius = radius
+        self.conv = nn.Conv2d(
+            in_channels + 2 + radius,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            bias=bias,
+        )
+
+    def forward(self, x: Float[Tensor, "B C height width"]) -> Float[Tensor, "B C2 height2 width2"]:
+        height, width = x.shape[-2:]
+        row = torch.arange(height, device=x.device)[:, None].expand(height, width)
+        column = torch.arange(width, device=x.device).expand(height, width)
+        where = coordinates(row, column, (height, width), radius=self.radius, dtype=x.dtype)
+        where = where.movedim(-1, 0).expand(x.shape[0], -1, -1, -1)
+        return self.conv(torch.cat([x, where], dim=1))

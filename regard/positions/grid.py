@@ -1,0 +1,109 @@
+"""Added positions of sequences that are grids read row by row, the last axis fastest."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import nn
+
+from regard.core.errors import OptionError
+from regard.core.shapes import check_positive
+from regard.functional.coordinates import coordinates
+from regard.positions.absolute import AbsolutePosition
+
+
+class Axial(AbsolutePosition):
+    """One small table for each axis in the place of a long one (Kitaev et al. 2020, arXiv 2001.04451).
+
+        PE[p] = [E_1[p // n_2] ; E_2[p mod n_2]]
+
+    `combine="sum"` adds tables of full width (Ho et al. 2019, arXiv 1912.12180). Any number of axes; without a `shape`
+    two nearly equal ones that hold max_len. Shorter inputs take the first rows. Started as `learned` is.
+    """
+
+    name = "axial"
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        max_len: int | None = None,
+        shape: Sequence[int] | None = None,
+        dims: Sequence[int] | None = None,
+        combine: Literal["concatenate", "sum"] = "concatenate",
+    ):
+        super().__init__()
+        check_positive(dim=dim)
+        if combine not in ("concatenate", "sum"):
+            raise OptionError(f"axial: combine must be 'concatenate' or 'sum', got {combine!r}")
+        if shape is None:
+            if max_len is None:
+                raise OptionError(
+                    "axial positions need shape or max_len: pass shape=(rows, columns)"
+                )
+            check_positive(max_len=max_len)
+            columns = math.isqrt(max_len - 1) + 1
+            shape = (-(-max_len // columns), columns)
+        for size in shape:
+            check_positive(shape=size)
+        self.shape, self.combine = tuple(shape), combine
+        held = math.prod(self.shape)
+        self.max_len = held if max_len is None else min(max_len, held)
+        widths = _widths(dim, len(self.shape), dims, combine)
+        std = 0.5**0.5 if combine == "concatenate" else (0.5 / len(self.shape)) ** 0.5
+        self.tables = nn.ParameterList(
+            torch.empty(size, width).normal_(std=std)
+            for size, width in zip(self.shape, widths, strict=True)
+        )
+
+    def encode(self, position, dtype):
+        parts = []
+        for size, table in zip(reversed(self.shape), reversed(list(self.tables)), strict=True):
+            parts.insert(0, table[position % size].to(dtype))
+            position = position // size
+        return (
+            torch.cat(parts, dim=-1) if self.combine == "concatenate" else torch.stack(parts).sum(0)
+        )
+
+
+def _widths(dim: int, axes: int, dims: Sequence[int] | None, combine: str) -> list[int]:
+    if combine == "sum":
+        if dims is not None:
+            raise OptionError(
+                "axial: dims divide the width between concatenated tables; summed ones all have dim"
+            )
+        return [dim] * axes
+    if dims is None:
+        dims = [dim // axes] * (axes - 1) + [dim - dim // axes * (axes - 1)]
+    if len(dims) != axes or sum(dims) != dim or min(dims) < 1:
+        raise OptionError(
+            f"axial: dims {tuple(dims)} must be {axes} positive widths whose sum is dim ({dim})"
+        )
+    return list(dims)
+
+
+class Coordinates(AbsolutePosition):
+    """x + W [row' ; column' (; radius)]: the coordinates, concatenated to x and projected (arXiv 1807.03247).
+
+    CoordConv as a layer on tokens, W_x x + W_c c, with W_x the identity. With W = 0 it is no position at all.
+    """
+
+    name = "coordinates"
+
+    def __init__(self, dim: int, *, grid: Sequence[int], radius: bool = False):
+        super().__init__()
+        if len(grid) != 2:
+            raise OptionError(f"coordinates: grid must be (height, width), got {tuple(grid)}")
+        check_positive(dim=dim, height=grid[0], width=grid[1])
+        self.grid, self.radius = (grid[0], grid[1]), radius
+        self.max_len = grid[0] * grid[1]
+        self.project = nn.Linear(2 + radius, dim, bias=False)
+
+    def encode(self, position, dtype):
+        width = self.grid[1]
+        row, column = position // width, position % width
+        wide = self.project.weight.dtype
+        return self.project(coordinates(row, column, self.grid, radius=self.radius, dtype=wide)).to(
+            dtype
+        )

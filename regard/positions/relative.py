@@ -1,0 +1,157 @@
+"""Positions that a mixer takes into its scores. Three small protocols, told apart by `kind`:
+
+    rotation:  rotate(x [B H T K], position [T] or [B T]) -> x         applied to queries and keys
+    bias:      bias(query_position [b T], key_position [b S], dtype) -> [b H T S]      added to the scores
+    scores:    scores(q, k, query_position [b T], key_position [b S]) -> [B H T S]     in the place of q k^T, unscaled
+
+Positions count valid tokens from 0 and go on where a streaming state stopped. What is returned for an absent token is
+finite and means nothing: masks come after.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core.errors import OptionError
+from regard.core.shapes import check_divisible, check_positive
+from regard.functional.distance import (
+    alibi_bias,
+    alibi_slopes,
+    relative_scores,
+    t5_borders,
+    t5_bucket,
+)
+from regard.functional.rotary import Pairing, rotate
+from regard.functional.sinusoid import sinusoid
+
+
+class Rotary(nn.Module):
+    """Su et al. 2021, arXiv 2104.09864; no parameters, any length."""
+
+    name: ClassVar[str] = "rotary"
+    kind: ClassVar[Literal["rotation"]] = "rotation"
+
+    def __init__(self, *, base: float = 10000.0, pairing: Pairing = "half"):
+        super().__init__()
+        if pairing not in ("half", "adjacent"):
+            raise OptionError(f"rotary: pairing must be 'half' or 'adjacent', got {pairing!r}")
+        self.base, self.pairing = base, pairing
+
+    def rotate(
+        self, x: Float[Tensor, "B H T K"], position: Int[Tensor, "*b T"]
+    ) -> Float[Tensor, "B H T K"]:
+        return rotate(x, position, self.base, self.pairing)
+
+
+class Alibi(nn.Module):
+    """-slope_h |i - j| (Press et al. 2021, arXiv 2108.12409); no parameters, any length."""
+
+    name: ClassVar[str] = "alibi"
+    kind: ClassVar[Literal["bias"]] = "bias"
+
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        alibi_slopes(num_heads)
+        self.num_heads = num_heads
+
+    def bias(
+        self,
+        query_position: Int[Tensor, "b T"],
+        key_position: Int[Tensor, "b S"],
+        dtype: torch.dtype = torch.float32,
+    ) -> Float[Tensor, "b H T S"]:
+        return alibi_bias(_distance(query_position, key_position), self.num_heads, dtype)
+
+
+class T5(nn.Module):
+    """One learned number for each head and bucket of distances (Raffel et al. 2019, arXiv 1910.10683); any length.
+
+    Started at zero, where it changes nothing. T5 adds it to unscaled scores, and shares one table between layers:
+    both are the mixer's and the model's affair.
+    """
+
+    name: ClassVar[str] = "t5"
+    kind: ClassVar[Literal["bias"]] = "bias"
+
+    def __init__(
+        self,
+        *,
+        num_heads: int,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+    ):
+        super().__init__()
+        check_positive(num_heads=num_heads)
+        t5_borders(num_buckets, max_distance, bidirectional)
+        self.num_buckets, self.max_distance, self.bidirectional = (
+            num_buckets,
+            max_distance,
+            bidirectional,
+        )
+        self.table = nn.Parameter(torch.zeros(num_buckets, num_heads))
+
+    def bias(
+        self,
+        query_position: Int[Tensor, "b T"],
+        key_position: Int[Tensor, "b S"],
+        dtype: torch.dtype = torch.float32,
+    ) -> Float[Tensor, "b H T S"]:
+        bucket = t5_bucket(
+            _distance(query_position, key_position),
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+            bidirectional=self.bidirectional,
+        )
+        return rearrange(self.table[bucket].to(dtype), "b t s h -> b h t s")
+
+
+class TransformerXL(nn.Module):
+    """Content and distance, with a bias for each (Dai et al. 2019, arXiv 1901.02860).
+
+        scores_ij = (q_i + u) . k_j + (q_i + v) . W R_(i-j),   R_d = [sin(d w) | cos(d w)] of width D
+
+    u and v start at zero and belong to this layer (the paper's `untie`); clamp_len replaces |d| by min(|d|, clamp_len).
+    Distances are those of consecutive tokens, |i - j| < max(T, S).
+    """
+
+    name: ClassVar[str] = "transformer_xl"
+    kind: ClassVar[Literal["scores"]] = "scores"
+
+    def __init__(self, dim: int, *, num_heads: int, clamp_len: int | None = None):
+        super().__init__()
+        check_positive(dim=dim, num_heads=num_heads)
+        check_divisible(dim=dim, num_heads=num_heads)
+        if clamp_len is not None:
+            check_positive(clamp_len=clamp_len)
+        self.dim, self.num_heads, self.clamp_len = dim, num_heads, clamp_len
+        self.distance = nn.Linear(dim, dim, bias=False)
+        self.u = nn.Parameter(torch.zeros(num_heads, dim // num_heads))
+        self.v = nn.Parameter(torch.zeros(num_heads, dim // num_heads))
+
+    def scores(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        query_position: Int[Tensor, "b T"],
+        key_position: Int[Tensor, "b S"],
+    ) -> Float[Tensor, "B H T S"]:
+        far = max(q.shape[2], k.shape[2]) - 1
+        every = torch.arange(-far, far + 1, device=q.device)
+        if self.clamp_len is not None:
+            every = every.clamp(-self.clamp_len, self.clamp_len)
+        table = sinusoid(every, self.dim, pairing="half", dtype=q.dtype)
+        r = rearrange(self.distance(table), "n (h k) -> n h k", h=self.num_heads)
+        content = (q + self.u[:, None]) @ k.transpose(-1, -2)
+        return content + relative_scores(
+            q + self.v[:, None], r, _distance(query_position, key_position)
+        )
+
+
+def _distance(
+    query_position: Int[Tensor, "b T"], key_position: Int[Tensor, "b S"]
+) -> Int[Tensor, "b T S"]:
+    return query_position[:, :, None] - key_position[:, None, :]
