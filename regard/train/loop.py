@@ -285,31 +285,35 @@ class _Trainer:
         self._restore(checkpoint.load(found[-1]))
 
     def _save(self) -> None:
-        epoch, position = divmod(self.tally.step, self.batches.per_epoch)
+        """Every process gives its part; the first one writes."""
         model = get_model_state_dict(self.model, options=_WHOLE)
         optimizer = get_optimizer_state_dict(self.model, self.optimizer.optimizer, options=_WHOLE)
+        random = gather_object([randomness.capture()])
+        if self.accelerator.is_main_process:
+            self._write(model, optimizer, random)
+        self.accelerator.wait_for_everyone()
+
+    def _write(self, model: dict[str, Tensor], optimizer: dict[str, Any], random: list) -> None:
+        tally = self.tally
+        epoch, position = divmod(tally.step, self.batches.per_epoch)
         state = {
-            "tally": dataclasses.asdict(self.tally),
+            "tally": dataclasses.asdict(tally),
             "epoch": epoch,
             "position": position,  # batches of this epoch that are done
             "run": self._identity(),
             "groups": optimizer["param_groups"],
-            "random": gather_object([randomness.capture()]),
+            "random": random,  # of each process
         }
-        if self.accelerator.is_main_process:
-            slots = {
-                f"{name}/{slot}": value
-                for name, held in optimizer["state"].items()
-                for slot, value in held.items()
-            }
-            checkpoint.save(
-                checkpoint.path_of(self.root, self.tally.step),
-                checkpoint.Checkpoint(model, slots, state),
-            )
-            checkpoint.prune(
-                self.root, self.config.keep, checkpoint.path_of(self.root, self.tally.best_step)
-            )
-        self.accelerator.wait_for_everyone()
+        slots = {
+            f"{name}/{slot}": value
+            for name, held in optimizer["state"].items()
+            for slot, value in held.items()
+        }
+        stored = checkpoint.Checkpoint(model, slots, state)
+        checkpoint.save(checkpoint.path_of(self.root, tally.step), stored)
+        checkpoint.prune(
+            self.root, self.config.keep, checkpoint.path_of(self.root, tally.best_step)
+        )
 
     def _identity(self) -> dict[str, Any]:
         config = dataclasses.asdict(self.config) | {"betas": list(self.config.betas)}
