@@ -3,9 +3,20 @@
 from regard.core import Catalog
 from regard.tasks.digits import Digits
 from regard.tasks.listops import ListOps
+from regard.tasks.recall import Recall
 from regard.tasks.stdlib_bytes import StdlibBytes
 from regard.tasks.task import IGNORED, Batch, Splits, Task
 
-TASKS: Catalog[type[Task]] = Catalog("task", (ListOps, Digits, StdlibBytes))
+TASKS: Catalog[type[Task]] = Catalog("task", (ListOps, Digits, StdlibBytes, Recall))
 
-__all__ = ["IGNORED", "TASKS", "Batch", "Digits", "ListOps", "Splits", "StdlibBytes", "Task"]
+__all__ = [
+    "IGNORED",
+    "TASKS",
+    "Batch",
+    "Digits",
+    "ListOps",
+    "Recall",
+    "Splits",
+    "StdlibBytes",
+    "Task",
+]

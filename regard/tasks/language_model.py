@@ -5,26 +5,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import OptionError
 from regard.tasks.evaluation import evaluation
-from regard.tasks.task import IGNORED, Batch, Splits, Task
+from regard.tasks.next_token import NextToken
+from regard.tasks.task import IGNORED, Batch, Splits
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelling(Task):
-    kind = "language_model"
+class LanguageModelling(NextToken):
     metric = "bits_per_byte"
     better = "lower"
-
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        logits = model(batch["tokens"], valid=batch["valid"]).float()
-        return F.cross_entropy(
-            logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
-        )
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         from torchmetrics import MeanMetric

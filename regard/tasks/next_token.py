@@ -1,0 +1,20 @@
+"""Answers given token by token: the loss that language modelling and recall share."""
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.tasks.task import IGNORED, Batch, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextToken(Task):
+    kind = "language_model"
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        logits = model(batch["tokens"], valid=batch["valid"]).float()
+        return F.cross_entropy(
+            logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
+        )
