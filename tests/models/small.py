@@ -1,0 +1,35 @@
+"""Models small enough to look through."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.models import Classifier, ClassifierConfig, LanguageModel, LanguageModelConfig
+
+VOCAB = 31
+STACK = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 40}
+STREAMING = ["softmax", "linear"]
+
+
+def language_model(**options: Any) -> LanguageModel:
+    torch.manual_seed(0)
+    return LanguageModel(LanguageModelConfig(**{**STACK, **options})).double().eval()
+
+
+def classifier(**options: Any) -> Classifier:
+    torch.manual_seed(0)
+    return Classifier(ClassifierConfig(num_classes=5, **{**STACK, **options})).double().eval()
+
+
+def prompts(T: int = 7, B: int = 3) -> Tensor:
+    return torch.randint(0, VOCAB, (B, T), generator=torch.Generator().manual_seed(1))
+
+
+def ragged(T: int = 7) -> Tensor:
+    """Rows padded left, right and inside."""
+    valid = torch.ones(3, T, dtype=torch.bool)
+    valid[0, :4] = False
+    valid[1, -2:] = False
+    valid[2, 2] = False
+    return valid

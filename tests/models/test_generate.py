@@ -1,0 +1,156 @@
+import pytest
+import torch
+
+import regard
+from regard.models import reorder
+from tests.models.small import STREAMING, VOCAB, language_model, prompts, ragged
+
+POSITIONS = ["sinusoidal", "learned", "axial", "none"]
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("mixer", STREAMING)
+def test_greedy_is_the_argmax_of_the_whole_forward(mixer, position):
+    model = language_model(mixer=mixer, position=position)
+    text = prompts()
+    for _ in range(9):
+        text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(model.generate(prompts(), max_new_tokens=9), text[:, 7:])
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("mixer", STREAMING)
+def test_padded_batch_generates_what_singles_generate(mixer, position):
+    model = language_model(mixer=mixer, position=position)
+    text, valid = prompts(), ragged()
+    together = model.generate(text.masked_fill(~valid, -7), valid=valid, max_new_tokens=9)
+    for row in range(3):
+        alone = model.generate(text[row : row + 1, valid[row]], max_new_tokens=9)
+        assert torch.equal(together[row : row + 1], alone)
+
+
+@pytest.mark.parametrize("mixer", STREAMING)
+@pytest.mark.parametrize("sizes", [[7], [1] * 7, [2, 4, 1], [1, 6]])
+def test_any_chunking_gives_the_forward(mixer, sizes):
+    model = language_model(mixer=mixer)
+    state, parts = model.initial_state(3), []
+    for chunk in prompts().split(sizes, dim=1):
+        before = [leaf.clone() for leaf in torch.utils._pytree.tree_leaves(state)]
+        logits, after = model.extend(chunk, state)
+        assert all(map(torch.equal, before, torch.utils._pytree.tree_leaves(state)))
+        parts.append(logits)
+        state = after
+    torch.testing.assert_close(torch.cat(parts, 1), model(prompts()), rtol=0, atol=1e-10)
+    assert state.length.tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize("mixer", STREAMING)
+def test_ragged_chunks_give_the_padded_forward(mixer):
+    model = language_model(mixer=mixer)
+    text, valid = prompts(), ragged()
+    state, parts = model.initial_state(3), []
+    for chunk, exists in zip(text.split(3, 1), valid.split(3, 1), strict=True):
+        logits, state = model.extend(chunk, state, valid=exists)
+        parts.append(logits)
+    whole = model(text, valid=valid)
+    torch.testing.assert_close(torch.cat(parts, 1)[valid], whole[valid], rtol=0, atol=1e-10)
+    assert state.length.tolist() == [3, 5, 6]
+
+
+@pytest.mark.parametrize("mixer", STREAMING)
+def test_reordered_state_goes_on_with_other_rows(mixer):
+    model, index = language_model(mixer=mixer), torch.tensor([2, 2, 0, 1])
+    text = prompts()
+    _, state = model.extend(text[:, :5], model.initial_state(3))
+    logits, _ = model.extend(text[index, 5:], reorder(state, index))
+    torch.testing.assert_close(logits, model(text[index])[:, 5:], rtol=0, atol=1e-10)
+
+
+def test_rows_end_at_eos_and_the_call_with_the_last():
+    model = language_model()
+    free = model.generate(prompts(), max_new_tokens=12)
+    eos = int(free[0, 2])
+    ended = model.generate(prompts(), max_new_tokens=12, eos=eos)
+    for row, whole in zip(ended.tolist(), free.tolist(), strict=True):
+        stop = whole.index(eos) if eos in whole else len(whole) - 1
+        assert row[: stop + 1] == whole[: stop + 1][: len(row)]
+        assert all(token == eos for token in row[stop + 1 :])
+    alone = model.generate(prompts()[:1], max_new_tokens=12, eos=eos)
+    assert alone.shape[1] == free[0].tolist().index(eos) + 1
+
+
+def test_sampling_is_seeded_and_leaves_the_global_generator_alone():
+    model = language_model()
+    before = torch.get_rng_state()
+    draws = [
+        model.generate(
+            prompts(),
+            max_new_tokens=8,
+            temperature=1.0,
+            top_k=9,
+            top_p=0.9,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        for seed in (3, 3, 4)
+    ]
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert torch.equal(torch.get_rng_state(), before)
+    greedy = model.generate(prompts(), max_new_tokens=8)
+    assert torch.equal(
+        model.generate(prompts(), max_new_tokens=8, temperature=2.0, top_k=1), greedy
+    )
+    assert torch.equal(
+        model.generate(prompts(), max_new_tokens=8, temperature=2.0, top_p=1e-9), greedy
+    )
+
+
+def test_dropout_is_off_and_modes_are_left_as_they_were():
+    model = language_model(dropout=0.5)
+    calm = model.generate(prompts(), max_new_tokens=6)
+    model.train()
+    model.encoder.blocks[0].eval()
+    modes = [module.training for module in model.modules()]
+    assert torch.equal(model.generate(prompts(), max_new_tokens=6), calm)
+    assert [module.training for module in model.modules()] == modes
+
+
+@pytest.mark.parametrize(
+    "change, error, said",
+    [
+        ({"max_new_tokens": 0}, regard.OptionError, "max_new_tokens"),
+        ({"temperature": -1.0}, regard.OptionError, "temperature"),
+        ({"temperature": float("nan")}, regard.OptionError, "temperature"),
+        ({"top_k": 0}, regard.OptionError, "top_k"),
+        ({"top_p": 0.0}, regard.OptionError, "top_p"),
+        ({"top_p": 1.5}, regard.OptionError, "top_p"),
+        ({"eos": VOCAB}, regard.OptionError, "eos"),
+        (
+            {"valid": torch.zeros(3, 7, dtype=torch.bool)},
+            regard.ShapeError,
+            "without any valid token",
+        ),
+        ({"valid": torch.ones(3, 6, dtype=torch.bool)}, regard.ShapeError, "mask.valid"),
+    ],
+)
+def test_bad_requests_are_named(change, error, said):
+    with pytest.raises(error, match=said):
+        language_model().generate(prompts(), **{"max_new_tokens": 3, **change})
+
+
+def test_max_len_bounds_what_is_read():
+    model = language_model(position="learned", max_len=10)
+    assert model.generate(prompts(), max_new_tokens=4).shape == (3, 4)
+    with pytest.raises(regard.ShapeError, match=r"prompt of 7 tokens and max_new_tokens \(5\)"):
+        model.generate(prompts(), max_new_tokens=5)
+    _, state = model.extend(prompts(), model.initial_state(3))
+    with pytest.raises(regard.ShapeError, match=r"\(14\) exceeds max_len \(10\)"):
+        model.extend(prompts(), state)
+    assert language_model(max_len=10).generate(prompts(), max_new_tokens=20).shape == (3, 20)
+
+
+def test_state_of_another_batch_is_refused():
+    model = language_model()
+    with pytest.raises(regard.ShapeError, match=r"initial_state\(3\)"):
+        model.extend(prompts(), model.initial_state(2))
+    with pytest.raises(regard.ShapeError, match="state must come from"):
+        model.extend(prompts(), None)

@@ -1,0 +1,282 @@
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import regard
+from regard import Capabilities, Mixer, No
+from regard.mixers.linear import Linear
+from regard.models import (
+    MODELS,
+    Block,
+    Classifier,
+    ClassifierConfig,
+    LanguageModel,
+    LanguageModelConfig,
+    count_parameters,
+    layers_per_block,
+    match_parameters,
+)
+from regard.nn import FEED_FORWARDS
+from tests.models.small import STACK, STREAMING, VOCAB, classifier, language_model, prompts, ragged
+
+
+class Gated(Mixer):
+    """A stand-in with a feed-forward of its own: running mean, gated."""
+
+    name = "gated"
+    family = "test"
+    paper = "none"
+    capabilities = Capabilities(
+        causal=True,
+        bidirectional=No("a running mean has a direction"),
+        padding=True,
+        pairwise=No("none"),
+        global_tokens=No("none"),
+        cross=No("none"),
+        streaming=No("left out here"),
+        attention_map=No("none"),
+        includes_ffn=True,
+        time="T D",
+        memory="T D",
+    )
+
+    def __init__(self, dim: int, *, hidden_dim: int = 32):
+        super().__init__(dim)
+        self.gate, self.value = nn.Linear(dim, hidden_dim), nn.Linear(dim, hidden_dim)
+        self.out = nn.Linear(hidden_dim, dim)
+
+    def mix(self, x, context, mask):
+        count = torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
+        return self.out(self.gate(x).sigmoid() * self.value(x).cumsum(1) / count)
+
+
+class OneWay(Linear):
+    name = "one_way"
+    capabilities = replace(
+        Linear.capabilities, causal=No("it looks both ways"), streaming=No("it looks both ways")
+    )
+
+
+class SegmentState(NamedTuple):
+    length: torch.Tensor
+
+
+class Segments(Gated):
+    name = "segments"
+    capabilities = replace(Gated.capabilities, streaming="segment")
+
+
+def test_catalogue():
+    assert regard.MODELS is MODELS and MODELS.names() == ["classifier", "language_model"]
+    assert MODELS["classifier"] is Classifier and MODELS["language_model"] is LanguageModel
+
+
+@pytest.mark.parametrize("mixer", ["softmax", "linear"])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "axial"])
+def test_padding_changes_no_class(mixer, position):
+    model, text, valid = classifier(mixer=mixer, position=position), prompts(), ragged()
+    padded = model(text.masked_fill(~valid, -1), valid=valid)
+    for row in range(3):
+        alone = model(text[row : row + 1, valid[row]])
+        torch.testing.assert_close(padded[row : row + 1], alone, rtol=0, atol=1e-10)
+    wider = torch.cat([text, text.new_full((3, 5), VOCAB - 1)], 1)
+    more = model(wider, valid=torch.cat([valid, valid.new_zeros(3, 5)], 1))
+    torch.testing.assert_close(more, padded, rtol=0, atol=1e-10)
+
+
+def test_poisoned_padding_embedding_reaches_nothing():
+    model = classifier()
+    text, valid = prompts().clamp(min=1).masked_fill(~ragged(), 0), ragged()
+    wanted = model(text, valid=valid)
+    model.encoder.embedding.table.weight.data[0] = torch.nan
+    logits = model(text, valid=valid)
+    torch.testing.assert_close(logits, wanted, rtol=0, atol=0)
+    logits.sum().backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(g.isfinite().all() for g in grads)
+
+
+def test_a_row_without_tokens_is_finite():
+    model, valid = classifier(), ragged()
+    valid[1] = False
+    logits = model(prompts(), valid=valid)
+    assert logits.isfinite().all()
+    torch.testing.assert_close(logits[1], model.head.bias)
+
+
+@pytest.mark.parametrize("mixer", STREAMING)
+def test_language_model_is_causal_and_tied(mixer):
+    model, text = language_model(mixer=mixer), prompts()
+    changed = text.clone()
+    changed[:, 4:] = (changed[:, 4:] + 5) % VOCAB
+    torch.testing.assert_close(model(text)[:, :4], model(changed)[:, :4], rtol=0, atol=1e-12)
+    assert (model(text)[:, 4:] - model(changed)[:, 4:]).abs().min(dim=-1).values.max() > 0
+    assert sum(p.shape == (VOCAB, 24) for p in model.parameters()) == 1
+
+
+def test_block_is_torchs_encoder_layer():
+    for norm_first in (True, False):
+        theirs = nn.TransformerEncoderLayer(
+            24,
+            3,
+            40,
+            dropout=0.0,
+            activation="gelu",
+            norm_first=norm_first,
+            batch_first=True,
+            dtype=torch.float64,
+        )
+        mixer = regard.build("softmax", dim=24, num_heads=3, bias=True)
+        ours = Block(
+            24, mixer, FEED_FORWARDS["gelu"](24, 40, bias=True), norm_first=norm_first
+        ).double()
+        weight, bias = (
+            theirs.self_attn.in_proj_weight.chunk(3),
+            theirs.self_attn.in_proj_bias.chunk(3),
+        )
+        nn.init.normal_(theirs.self_attn.in_proj_bias)
+        with torch.no_grad():
+            for i, linear in enumerate((mixer.heads.query, mixer.heads.key, mixer.heads.value)):
+                linear.weight.copy_(weight[i])
+                linear.bias.copy_(bias[i])
+        mixer.heads.out.load_state_dict(theirs.self_attn.out_proj.state_dict())
+        ours.mixer_norm.load_state_dict(theirs.norm1.state_dict())
+        ours.feed_forward_norm.load_state_dict(theirs.norm2.state_dict())
+        ours.feed_forward.value.load_state_dict(theirs.linear1.state_dict())
+        ours.feed_forward.out.load_state_dict(theirs.linear2.state_dict())
+        x = torch.randn(2, 7, 24, dtype=torch.float64)
+        torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [language_model, classifier])
+def test_saved_and_loaded_is_the_same(make, tmp_path):
+    model = make(position="learned", feed_forward="swiglu", norm="scale")
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    other = model.config.build().double().eval()
+    assert not torch.equal(other(prompts()), model(prompts()))
+    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(other(prompts()), model(prompts()))
+
+
+@pytest.mark.parametrize(
+    "make, mixer, valid",
+    [
+        (language_model, "softmax", None),
+        (language_model, "linear", ragged()),
+        (classifier, "softmax", ragged()),
+    ],
+)
+def test_compiles_whole(make, mixer, valid):
+    model = make(mixer=mixer, num_layers=1)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(prompts(), valid=valid), model(prompts(), valid=valid))
+
+
+def test_post_norm_streams_too():
+    model = language_model(norm_first=False, feed_forward="geglu")
+    assert isinstance(model.encoder.norm, nn.Identity)
+    logits, _ = model.extend(prompts(), model.initial_state(3))
+    torch.testing.assert_close(logits, model(prompts()), rtol=0, atol=1e-10)
+
+
+def test_mixer_with_its_feed_forward_counts_half():
+    model = language_model(mixer=Gated)
+    assert layers_per_block(model.encoder.mixers[0]) == 2
+    assert len(model.encoder.blocks) == 4
+    assert all(block.feed_forward is None for block in model.encoder.blocks)
+    with pytest.raises(regard.OptionError, match="includes its feed-forward"):
+        Block(24, Gated(24), FEED_FORWARDS["gelu"](24))
+
+
+def test_what_a_mixer_cannot_do_is_refused_with_its_reason():
+    with pytest.raises(
+        regard.UnsupportedError, match="one_way does not support causal: it looks both ways"
+    ):
+        language_model(mixer=OneWay)
+    with pytest.raises(
+        regard.UnsupportedError, match="gated does not support bidirectional: a running mean"
+    ):
+        classifier(mixer=Gated)
+    with pytest.raises(
+        regard.UnsupportedError, match="gated does not support streaming: left out here"
+    ):
+        language_model(mixer=Gated).generate(prompts(), max_new_tokens=2)
+    with pytest.raises(regard.UnsupportedError, match="segments does not support generate"):
+        language_model(mixer=Segments).generate(prompts(), max_new_tokens=2)
+    with pytest.raises(regard.UnsupportedError, match="it is bidirectional"):
+        classifier().encoder.initial_state(2)
+    with pytest.raises(regard.UnsupportedError, match="linear does not support alibi positions"):
+        classifier(mixer="linear", position="alibi")
+
+
+@pytest.mark.parametrize(
+    "change, error, said",
+    [
+        ({"dim": 25}, regard.OptionError, r"dim \(25\) must be divisible by num_heads \(3\)"),
+        ({"num_layers": 0}, regard.OptionError, "num_layers"),
+        ({"vocab_size": "many"}, regard.OptionError, "vocab_size"),
+        ({"hidden_dim": -1}, regard.OptionError, "hidden_dim"),
+        ({"dropout": 1.0}, regard.OptionError, "dropout"),
+        ({"mixer": "sofmax"}, regard.UnknownNameError, "Did you mean 'softmax'"),
+        ({"feed_forward": "gleu"}, regard.UnknownNameError, "Did you mean"),
+        ({"position": "sinus"}, regard.UnknownNameError, "Did you mean 'sinusoidal'"),
+        ({"norm": "batch"}, regard.UnknownNameError, "unknown norm"),
+        ({"mixer_options": {"num_heads": 2}}, regard.OptionError, "num_heads"),
+        ({"mixer_options": {"num_kvheads": 2}}, regard.UnknownNameError, "num_kv_heads"),
+        ({"mixer_options": 3}, regard.OptionError, "mapping"),
+        ({"position_options": {"bas": 2}}, regard.UnknownNameError, "base"),
+        ({"position": "coordinates"}, regard.OptionError, "grid"),
+    ],
+)
+def test_bad_configurations_are_named(change, error, said):
+    with pytest.raises(error, match=said):
+        language_model(**change)
+
+
+def test_bad_tokens_are_named():
+    model = language_model(position="learned")
+    text = prompts()
+    for tokens, said in [
+        (text.float(), "int64 or int32 ids, got torch.float32"),
+        (text[0], r"\[B, T >= 1\], got \[7\]"),
+        (text[:, :0], r"got \[3, 0\]"),
+        ([1, 2], "got list"),
+        (text + VOCAB, "outside the vocabulary"),
+        (text - VOCAB, "token id -"),
+        (prompts(41), r"length \(41\) exceeds max_len \(40\)"),
+    ]:
+        with pytest.raises(regard.ShapeError, match=said):
+            model(tokens)
+    assert language_model()(prompts(41)).shape == (3, 41, VOCAB)
+    assert torch.equal(model(text.int()), model(text))
+
+
+@pytest.mark.parametrize("feed_forward", ["gelu", "swiglu"])
+@pytest.mark.parametrize("mixer", ["softmax", "linear", Gated])
+@pytest.mark.parametrize("target", [30_000, 100_000, 1_000_000])
+def test_parameters_are_matched(mixer, feed_forward, target):
+    config = LanguageModelConfig(**STACK, mixer=mixer, feed_forward=feed_forward)
+    matched = match_parameters(config, target)
+    count = count_parameters(matched)
+    assert abs(count - target) <= 0.1 * target
+    assert count == sum(p.numel() for p in matched.build().parameters())
+    changed = {"mixer_options"} if mixer is Gated else {"hidden_dim"}
+    assert {k for k in vars(config) if vars(config)[k] != vars(matched)[k]} == changed
+
+
+def test_parameters_that_cannot_be_matched():
+    config = ClassifierConfig(num_classes=3, **STACK)
+    with pytest.raises(regard.OptionError, match="the nearest has"):
+        match_parameters(config, 1000)
+    with pytest.raises(regard.OptionError, match="target"):
+        match_parameters(config, 0)
+
+
+def test_counting_leaves_the_random_generator_alone():
+    before = torch.get_rng_state()
+    count_parameters(LanguageModelConfig(**STACK))
+    assert torch.equal(torch.get_rng_state(), before)
