@@ -22,7 +22,7 @@ def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
     return Compaction(source, target, columns < count)
 
 
-def permute(x: Shaped[Tensor, "B S *rest"], order: Int[Tensor, "B S"], dim: int = 1) -> Shaped[Tensor, "B S *rest"]:
+def permute(x: Shaped[Tensor, "b *axes"], order: Int[Tensor, "B S"], dim: int = 1) -> Shaped[Tensor, "B *axes"]:
     """Take entries along `dim` in the order given for each row of the batch."""
     if x.shape[0] != order.shape[0]:
         x = x.expand(order.shape[0], *x.shape[1:])
