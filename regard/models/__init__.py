@@ -1,7 +1,5 @@
 """Whole models around any mixer: `Classifier(ClassifierConfig(...))`, `LanguageModel(LanguageModelConfig(...))`."""
 
-from torch import nn
-
 from regard.core import Catalog
 from regard.models.block import Block, layers_per_block
 from regard.models.classifier import Classifier, ClassifierConfig
@@ -10,7 +8,9 @@ from regard.models.encoder import Encoder
 from regard.models.language_model import LanguageModel, LanguageModelConfig, reorder
 from regard.models.sizing import count_parameters, match_parameters
 
-MODELS: Catalog[type[nn.Module]] = Catalog("model", (Classifier, LanguageModel))
+MODELS: Catalog[type[Classifier] | type[LanguageModel]] = Catalog(
+    "model", (Classifier, LanguageModel)
+)
 
 __all__ = [
     "MODELS",

@@ -1,8 +1,11 @@
 """What every stack of blocks is configured by."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch import nn
 
 from regard.core import Mixer, OptionError
 from regard.core.shapes import check_positive
@@ -12,7 +15,7 @@ from regard.positions import POSITIONS
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig:
+class StackConfig(ABC):
     """Token embedding, positions, blocks.
 
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
@@ -61,3 +64,7 @@ class StackConfig:
                 )
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The model of this configuration, newly initialised."""

@@ -1,7 +1,7 @@
 """Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,7 +13,7 @@ from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block, layers_per_block
 from regard.models.config import StackConfig
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.positions import POSITIONS, AbsolutePosition, make
+from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 
 class State(NamedTuple):
@@ -68,7 +68,7 @@ class Encoder(nn.Module):
 
     @property
     def mixers(self) -> list[Mixer]:
-        return [block.mixer for block in self.blocks]
+        return [cast(Block, block).mixer for block in self.blocks]
 
     @property
     def limited(self) -> bool:
@@ -81,7 +81,7 @@ class Encoder(nn.Module):
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         """Raises ShapeError for token ids or lengths that do not fit."""
-        check_token_ids(self.who, tokens, valid, self.vocab_size)
+        self.check_tokens(tokens, valid)
         if self.limited and tokens.shape[1] > self.max_len:
             raise ShapeError(
                 f"{self.who}: length ({tokens.shape[1]}) exceeds max_len ({self.max_len})"
@@ -91,6 +91,34 @@ class Encoder(nn.Module):
         for block in self.blocks:
             x = block(x, mask=mask)
         return self.norm(x)
+
+    def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:
+        """Integer ids [B, T >= 1] within the vocabulary; values are read where that costs no synchronisation."""
+        if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.shape[1] < 1:
+            got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+            raise ShapeError(f"{self.who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
+        if tokens.dtype not in (torch.int64, torch.int32):
+            raise ShapeError(f"{self.who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
+        if valid is not None:
+            Mask(valid=valid).check(self.who, tokens.shape[0], tokens.shape[1], tokens.shape[1])
+        if torch.compiler.is_compiling():
+            return
+        device = self.embedding.table.weight.device
+        if tokens.device != device:
+            raise ShapeError(
+                f"{self.who}: tokens are on {tokens.device}, the model on {device}. Move one of them."
+            )
+        if device.type != "cpu":
+            return
+        ids = tokens if valid is None else tokens[valid]
+        if not ids.numel():
+            return
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= self.vocab_size:
+            raise ShapeError(
+                f"{self.who}: token id {low if low < 0 else high} is outside the vocabulary "
+                f"(vocab_size {self.vocab_size})"
+            )
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room."""
@@ -114,7 +142,7 @@ class Encoder(nn.Module):
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], State]:
         """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
-        check_token_ids(self.who, tokens, valid, self.vocab_size)
+        self.check_tokens(tokens, valid)
         if not isinstance(state, State) or state.length.shape[0] != tokens.shape[0]:
             raise ShapeError(
                 f"{self.who}: state must come from initial_state({tokens.shape[0]}) or extend of this model"
@@ -127,7 +155,7 @@ class Encoder(nn.Module):
         x = self.embedding(tokens, state.length[:, None] + places(tokens, valid), valid)
         after = []
         for block, before in zip(self.blocks, state.blocks, strict=True):
-            x, block_state = block.extend(x, before, valid=valid, donate=donate)
+            x, block_state = cast(Block, block).extend(x, before, valid=valid, donate=donate)
             after.append(block_state)
         return self.norm(x), State(tuple(after), length)
 
@@ -137,25 +165,6 @@ def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int
     if valid is None:
         return torch.arange(tokens.shape[1], device=tokens.device)[None]
     return (valid.cumsum(1) - 1).clamp(min=0)
-
-
-def check_token_ids(who: str, tokens: object, valid: object, vocab_size: int) -> None:
-    """Integer ids [B, T >= 1] within the vocabulary (read off the values where that costs no synchronisation)."""
-    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.shape[1] < 1:
-        got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise ShapeError(f"{who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
-    if tokens.dtype not in (torch.int64, torch.int32):
-        raise ShapeError(f"{who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
-    if valid is not None:
-        Mask(valid=valid).check(who, tokens.shape[0], tokens.shape[1], tokens.shape[1])
-    if torch.compiler.is_compiling() or tokens.device.type != "cpu":
-        return
-    ids = tokens if valid is None else tokens[valid]
-    if ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < vocab_size):
-        bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise ShapeError(
-            f"{who}: token id {bad} is outside the vocabulary (vocab_size {vocab_size})"
-        )
 
 
 def _positions(config: StackConfig) -> tuple[AbsolutePosition, dict[str, Any]]:
@@ -184,7 +193,7 @@ def _positions(config: StackConfig) -> tuple[AbsolutePosition, dict[str, Any]]:
         raise OptionError(
             f"position_options belong to added positions; {config.position} is made by the mixer"
         )
-    return POSITIONS["none"](), options | {"position": config.position}
+    return NoPosition(), options | {"position": config.position}
 
 
 def _block(config: StackConfig, mixer: Mixer) -> Block:

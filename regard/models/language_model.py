@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.shapes import check_positive
 from regard.models.config import StackConfig
-from regard.models.encoder import Encoder, State, check_token_ids
+from regard.models.encoder import Encoder, State
 from regard.models.sampling import check_sampling, sample
 
 AnyState = TypeVar("AnyState")
@@ -115,7 +115,7 @@ class LanguageModel(nn.Module):
     def _check_generate(
         self, tokens: Any, valid: Any, max_new_tokens: int, eos: int | None
     ) -> None:
-        check_token_ids(self.encoder.who, tokens, valid, self.config.vocab_size)
+        self.encoder.check_tokens(tokens, valid)
         check_positive(max_new_tokens=max_new_tokens)
         for mixer in self.encoder.mixers:
             if mixer.capabilities.streaming == "segment":

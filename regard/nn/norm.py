@@ -28,4 +28,4 @@ class ScaleNorm(nn.Module):
         return self.gain * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
 
 
-NORMS: Catalog[type[nn.Module]] = Catalog("norm", (LayerNorm, ScaleNorm))
+NORMS: Catalog[type[LayerNorm] | type[ScaleNorm]] = Catalog("norm", (LayerNorm, ScaleNorm))

@@ -1,16 +1,15 @@
 """Where a token stands: kinds that are added to embeddings, and kinds that a mixer takes into its scores."""
 
-from torch import nn
-
 from regard.core import Catalog
 from regard.positions.absolute import AbsolutePosition, Learned, NoPosition, Sinusoidal
+from regard.positions.base import Position
 from regard.positions.build import make
 from regard.positions.grid import Axial, Coordinates
 from regard.positions.relative import T5, Alibi, Rotary, TransformerXL
 
-POSITIONS: Catalog[type[nn.Module]] = Catalog(
+POSITIONS: Catalog[type[Position]] = Catalog(
     "position",
     (NoPosition, Sinusoidal, Learned, Axial, Coordinates, Rotary, Alibi, T5, TransformerXL),
 )
 
-__all__ = ["POSITIONS", "AbsolutePosition", "make"]
+__all__ = ["POSITIONS", "AbsolutePosition", "NoPosition", "Position", "make"]

@@ -3,8 +3,6 @@
 `position` counts the valid tokens of each row from 0, so that padding on any side changes nothing.
 """
 
-from typing import ClassVar, Literal
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -13,13 +11,13 @@ from regard.core.errors import ShapeError
 from regard.core.shapes import check_positive
 from regard.functional.rotary import Pairing
 from regard.functional.sinusoid import sinusoid
+from regard.positions.base import Position
 
 
-class AbsolutePosition(nn.Module):
+class AbsolutePosition(Position):
     """Base of the added kinds. `max_len` is None where any length will do."""
 
-    name: ClassVar[str]
-    kind: ClassVar[Literal["absolute"]] = "absolute"
+    kind = "absolute"
     max_len: int | None = None
 
     def forward(

@@ -4,12 +4,11 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
 from regard.core import OptionError, UnknownNameError
+from regard.positions.base import Position
 
 
-def make(cls: type[nn.Module], facts: Mapping[str, Any], options: Mapping[str, Any]) -> nn.Module:
+def make(cls: type[Position], facts: Mapping[str, Any], options: Mapping[str, Any]) -> Position:
     """`facts` of the stack (dim, num_heads, max_len) go to those that take them; `options` are the kind's own."""
     known = inspect.signature(cls.__init__).parameters.keys() - {"self", "args", "kwargs"}
     for name in options:

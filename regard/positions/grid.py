@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
@@ -58,7 +58,7 @@ class Axial(AbsolutePosition):
         )
 
     def encode(self, position, dtype):
-        parts = []
+        parts: list[Tensor] = []
         for size, table in zip(reversed(self.shape), reversed(list(self.tables)), strict=True):
             parts.insert(0, table[position % size].to(dtype))
             position = position // size

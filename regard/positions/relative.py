@@ -8,8 +8,6 @@ Positions count valid tokens from 0 and go on where a streaming state stopped. W
 finite and means nothing: masks come after.
 """
 
-from typing import ClassVar, Literal
-
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
@@ -26,13 +24,14 @@ from regard.functional.distance import (
 )
 from regard.functional.rotary import Pairing, rotate
 from regard.functional.sinusoid import sinusoid
+from regard.positions.base import Position
 
 
-class Rotary(nn.Module):
+class Rotary(Position):
     """Su et al. 2021, arXiv 2104.09864; no parameters, any length."""
 
-    name: ClassVar[str] = "rotary"
-    kind: ClassVar[Literal["rotation"]] = "rotation"
+    name = "rotary"
+    kind = "rotation"
 
     def __init__(self, *, base: float = 10000.0, pairing: Pairing = "half"):
         super().__init__()
@@ -46,11 +45,11 @@ class Rotary(nn.Module):
         return rotate(x, position, self.base, self.pairing)
 
 
-class Alibi(nn.Module):
+class Alibi(Position):
     """-slope_h |i - j| (Press et al. 2021, arXiv 2108.12409); no parameters, any length."""
 
-    name: ClassVar[str] = "alibi"
-    kind: ClassVar[Literal["bias"]] = "bias"
+    name = "alibi"
+    kind = "bias"
 
     def __init__(self, *, num_heads: int):
         super().__init__()
@@ -66,15 +65,15 @@ class Alibi(nn.Module):
         return alibi_bias(_distance(query_position, key_position), self.num_heads, dtype)
 
 
-class T5(nn.Module):
+class T5(Position):
     """One learned number for each head and bucket of distances (Raffel et al. 2019, arXiv 1910.10683); any length.
 
     Started at zero, where it changes nothing. T5 adds it to unscaled scores, and shares one table between layers:
     both are the mixer's and the model's affair.
     """
 
-    name: ClassVar[str] = "t5"
-    kind: ClassVar[Literal["bias"]] = "bias"
+    name = "t5"
+    kind = "bias"
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class T5(nn.Module):
         return rearrange(self.table[bucket].to(dtype), "b t s h -> b h t s")
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(Position):
     """Content and distance, with a bias for each (Dai et al. 2019, arXiv 1901.02860).
 
         scores_ij = (q_i + u) . k_j + (q_i + v) . W R_(i-j),   R_d = [sin(d w) | cos(d w)] of width D
@@ -118,8 +117,8 @@ class TransformerXL(nn.Module):
     Distances are those of consecutive tokens, |i - j| < max(T, S).
     """
 
-    name: ClassVar[str] = "transformer_xl"
-    kind: ClassVar[Literal["scores"]] = "scores"
+    name = "transformer_xl"
+    kind = "scores"
 
     def __init__(self, dim: int, *, num_heads: int, clamp_len: int | None = None):
         super().__init__()

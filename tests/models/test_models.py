@@ -247,6 +247,7 @@ def test_bad_tokens_are_named():
         ([1, 2], "got list"),
         (text + VOCAB, "outside the vocabulary"),
         (text - VOCAB, "token id -"),
+        (text.to("meta"), "tokens are on meta, the model on cpu"),
         (prompts(41), r"length \(41\) exceeds max_len \(40\)"),
     ]:
         with pytest.raises(regard.ShapeError, match=said):
