@@ -68,7 +68,7 @@ def bubbles(
         notes.append({"kind": kind, "length": length, "text": f"area: peak memory, largest {words.size(largest)}"})
 
     metric = words.metric(summary.qualities(task)[0].metric)
-    data = alt.Chart(alt.Data(values=points))
+    data = alt.Chart()
     at_x = alt.X(
         "speed:Q",
         scale=alt.Scale(type="log", domain=x.domain, nice=False),
@@ -117,7 +117,7 @@ def bubbles(
     if view is None:
         chosen = "datum.kind == kind && datum.length == length"
         layers = [layer.transform_filter(chosen) for layer in layers]
-    chart = alt.layer(level, *layers).properties(width=width, height=height)
+    chart = alt.layer(level, *layers, data=alt.Data(values=points)).properties(width=width, height=height)
     if view is None:
         kind, length = default_view(summary, task, views)
         chart = chart.add_params(alt.param(name="kind", value=kind), alt.param(name="length", value=length))
@@ -212,7 +212,7 @@ def scaling(
         title="milliseconds" if quantity == "time" else "peak memory, MB",
     )
     colour = alt.Color("colour:N", scale=None, legend=None)
-    data = alt.Chart(alt.Data(values=points))
+    data = alt.Chart()
     lines = data.mark_line(strokeWidth=1.8).encode(x=at_x, y=at_y, color=colour, detail="mechanism:N")
     dots = data.mark_circle(size=34, opacity=1).encode(
         x=at_x,
@@ -232,7 +232,8 @@ def scaling(
     if quantity == "time":
         layers.insert(0, data.mark_rule(opacity=0.35, strokeWidth=4).encode(x=at_x, y="low:Q", y2="high:Q", color=colour))
     ends = _ends([(p["mechanism"], p["length"], p["y"], p["colour"]) for p in points], y, height)
-    return alt.layer(*layers, _end_labels(ends, width)).properties(width=width, height=height)
+    whole = alt.layer(*layers, _end_labels(ends, width), data=alt.Data(values=points))
+    return whole.properties(width=width, height=height)
 
 
 def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> alt.LayerChart | None:
@@ -265,7 +266,7 @@ def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> 
         title=f"validation {name} ({better} is better)",
     )
     colour = alt.Color("colour:N", scale=None, legend=None)
-    data = alt.Chart(alt.Data(values=points))
+    data = alt.Chart()
     lines = data.mark_line(strokeWidth=1.6).encode(x=at_x, y=at_y, color=colour, detail=["mechanism:N", "seed:N"])
     dots = data.mark_circle(size=26, opacity=1).encode(
         x=at_x,
@@ -274,7 +275,8 @@ def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> 
         tooltip=_tooltip(mechanism="mechanism", seed="seed", step="step", told=name),
     )
     ends = _ends([(p["mechanism"], p["step"], p["y"], p["colour"]) for p in points], y, height)
-    return alt.layer(lines, dots, _end_labels(ends, width)).properties(width=width, height=height)
+    whole = alt.layer(lines, dots, _end_labels(ends, width), data=alt.Data(values=points))
+    return whole.properties(width=width, height=height)
 
 
 def draw_picture(rows: Iterable[Result], path: Path) -> Path:

@@ -264,13 +264,19 @@ def measurably_faster(row: Timed) -> bool:
 
 @dataclass(frozen=True)
 class Crossing:
-    """From which length on a ratio stays below 1. `at` None: not up to `last`; at == first: already there."""
+    """From which length on a ratio stays below 1. `at` None: not up to `last`; at == first: already there.
+
+    level: at `last` the two differ by less than 5 %, so which is ahead there is not settled.
+    """
 
     at: float | None
     first: int
     last: int
+    level: bool = False
 
     def __str__(self) -> str:
+        if self.level:
+            return f"about level at {self.last:,}"
         if self.at is None:
             return f"not up to {self.last:,}"
         if self.at <= self.first:
@@ -288,14 +294,16 @@ def crossing(points: Sequence[tuple[int, float]]) -> Crossing | None:
     if not points:
         return None
     first, last = points[0][0], points[-1][0]
+    level = abs(points[-1][1] - 1) < LEVEL
     above = [i for i, (_, ratio) in enumerate(points) if ratio >= 1]
     if not above:
-        return Crossing(float(first), first, last)
+        return Crossing(float(first), first, last, level)
     if above[-1] == len(points) - 1:
-        return Crossing(None, first, last)
+        return Crossing(None, first, last, level)
     (n0, r0), (n1, r1) = points[above[-1]], points[above[-1] + 1]
     share = math.log(r0) / (math.log(r0) - math.log(r1))
-    return Crossing(math.exp(math.log(n0) + share * (math.log(n1) - math.log(n0))), first, last)
+    at = math.exp(math.log(n0) + share * (math.log(n1) - math.log(n0)))
+    return Crossing(at, first, last, level)
 
 
 def _place(mixer: str) -> tuple[int, str]:

@@ -143,7 +143,7 @@ def plain(rows: Iterable[Result]) -> dict[str, Any]:
             for found in decisions
         ],
         "overtakes_softmax_at": {
-            label: {name: found and {"length": found.at, "measured_to": found.last} for name, found in of.items()}
+            label: {name: found and {"length": found.at, "measured_to": found.last, "level": found.level} for name, found in of.items()}
             for label, of in crossings(summary)
         },
         "not_run": [{"mixer": r.mixer, "subject": r.subject, "reason": r.reason} for r in summary.not_run],
