@@ -52,7 +52,7 @@ class Mask:
         S: int,
         *,
         device: torch.device | None = None,
-        pattern: Bool[Tensor, "b h t S"] | None = None,
+        pattern: Bool[Tensor, "_ _ _ S"] | None = None,
         rows: slice | None = None,
     ) -> Bool[Tensor, "b h t S"]:
         """The allowed pairs as one boolean tensor; axes that do not vary have size 1.
