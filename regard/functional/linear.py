@@ -1,9 +1,10 @@
 """Kernel attention: a product of feature maps in the place of exp(q k), so that keys are summed once.
 
-    y_i = phi(q_i) S / (phi(q_i) z),   S = sum_j phi(k_j) v_j^T,   z = sum_j phi(k_j)
+    y_i = phi(q_i) S_i / (phi(q_i) z_i),   S_i = sum_j d_ij phi(k_j) v_j^T,   z_i = sum_j d_ij phi(k_j)
 
-Causal sums run over j <= i, in chunks: a [C C] product inside the chunk, and the summed state of the chunks before
-(Katharopoulos et al. 2020, arXiv 2006.16236).
+Bidirectional and cross: all keys, d = 1. Causal: j <= i, in chunks, each a [C C] product inside the chunk and the summed
+state of the chunks before (Katharopoulos et al. 2020, arXiv 2006.16236). With a log-decay per token, d_ij = e^(G_i - G_j)
+where G is its running sum: gates (arXiv 2103.02143) and running stabilisers of positive features both have this form.
 """
 
 from collections.abc import Callable
@@ -19,10 +20,13 @@ from regard.core.mask import OPEN, Mask
 CHUNK = 128
 EPS = 1e-6
 
+FeatureMap = Callable[[Tensor], Tensor]
+Divide = Callable[[Tensor, Tensor], Tensor]
 
-def elu_plus_one(x: Tensor) -> Tensor:
-    """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
-    return F.elu(x) + 1
+
+def divide_by_positive(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """For features that are never negative: eps is added to the denominator."""
+    return numerator / (denominator + EPS)
 
 
 def linear_attention(
@@ -31,19 +35,37 @@ def linear_attention(
     v: Float[Tensor, "B H S V"],
     *,
     mask: Mask = OPEN,
-    feature_map: Callable[[Tensor], Tensor] = elu_plus_one,
-    eps: float = EPS,
+    feature_map: FeatureMap | None = None,
+    divide: Divide = divide_by_positive,
 ) -> Float[Tensor, "B H T V"]:
-    """Linear attention with any feature map [.. K] -> [.. M] applied to queries and keys."""
-    phi_q, phi_k = feature_map(q), feature_map(k)
+    """Linear attention with any feature map [.. K] -> [.. M] of queries and keys (default: elu(x) + 1)."""
+    phi = elu_plus_one if feature_map is None else feature_map
+    return kernel_attention(phi(q), phi(k), v, mask=mask, divide=divide)
+
+
+def elu_plus_one(x: Tensor) -> Tensor:
+    """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
+    return F.elu(x) + 1
+
+
+def kernel_attention(
+    phi_q: Float[Tensor, "B H T M"],
+    phi_k: Float[Tensor, "B H S M"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    mask: Mask = OPEN,
+    log_decay: Float[Tensor, "B H S"] | None = None,
+    divide: Divide = divide_by_positive,
+) -> Float[Tensor, "B H T V"]:
+    """Attention from features. A decay is a matter of causal order, and needs `mask.causal`."""
     if mask.valid is not None:
         phi_k = phi_k * mask.valid[:, None, :, None]
     if not mask.causal:
-        return read(phi_q, *summed(phi_k, v), eps)
-    T = q.shape[2]
-    phi_q, phi_k, v = on_one_timeline(phi_q, phi_k, v, mask)
-    y, _, _ = causal_attention(phi_q, phi_k, v, eps=eps)
-    return y[:, :, y.shape[2] - T :]
+        return divide(*read(phi_q, *summed(phi_k, v)))
+    T = phi_q.shape[2]
+    phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
+    numerator, denominator, _, _ = causal_sums(phi_q, phi_k, v, log_decay=log_decay)
+    return divide(numerator, denominator)[:, :, -T:]
 
 
 def summed(phi_k: Float[Tensor, "B H S M"], v: Float[Tensor, "B H S V"]) -> tuple[Tensor, Tensor]:
@@ -52,59 +74,104 @@ def summed(phi_k: Float[Tensor, "B H S M"], v: Float[Tensor, "B H S V"]) -> tupl
 
 
 def read(
-    phi_q: Float[Tensor, "B H T M"], S: Float[Tensor, "B H M V"], z: Float[Tensor, "B H M"], eps: float
-) -> Float[Tensor, "B H T V"]:
-    return phi_q @ S / (phi_q @ z[..., None] + eps)
+    phi_q: Float[Tensor, "B H T M"], S: Float[Tensor, "B H M V"], z: Float[Tensor, "B H M"]
+) -> tuple[Tensor, Tensor]:
+    """Numerator [B H T V] and denominator [B H T 1]."""
+    return phi_q @ S, phi_q @ z[..., None]
 
 
-def causal_attention(
+def causal_sums(
     phi_q: Float[Tensor, "B H T M"],
     phi_k: Float[Tensor, "B H T M"],
     v: Float[Tensor, "B H T V"],
     S: Float[Tensor, "B H M V"] | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
-    eps: float = EPS,
-) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H M V"], Float[Tensor, "B H M"]]:
-    """Outputs and the state after them, from the state before (none: zero)."""
+    log_decay: Float[Tensor, "B H T"] | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Numerator [B H T V], denominator [B H T 1], and the state after them, from the state before (none: zero).
+
+    log_decay (<= 0): what the state is multiplied by, in log, just before each token is added.
+    """
     B, H, T, M = phi_q.shape
-    V = v.shape[-1]
-    S = phi_k.new_zeros(B, H, M, V) if S is None else S
+    S = phi_k.new_zeros(B, H, M, v.shape[-1]) if S is None else S
     z = phi_k.new_zeros(B, H, M) if z is None else z
     if T == 1:  # a decoding step
+        if log_decay is not None:
+            decay = log_decay.exp()[..., None]
+            S, z = S * decay, z * decay[..., 0]
+            S, z = S.view(B, H, M, -1), z.view(B, H, M)
         S = S + phi_k.transpose(-1, -2) @ v
         z = z + phi_k[:, :, 0]
-        return read(phi_q, S, z, eps), S, z
+        return *read(phi_q, S, z), S, z
     C = min(CHUNK, T)
     rest = -T % C
     phi_q, phi_k, v = (F.pad(a, (0, 0, 0, rest)).unflatten(2, (-1, C)) for a in (phi_q, phi_k, v))
-    state = torch.cat([S[:, :, None], phi_k.transpose(-1, -2) @ v], dim=2).cumsum(2)  # [B H N+1 M V]
-    norm = torch.cat([z[:, :, None], phi_k.sum(3)], dim=2).cumsum(2)  # [B H N+1 M]
-    weights = (phi_q @ phi_k.transpose(-1, -2)).tril()
-    numerator = weights @ v + phi_q @ state[:, :, :-1]
-    denominator = weights.sum(-1, keepdim=True) + phi_q @ norm[:, :, :-1, :, None]
-    y = (numerator / (denominator + eps)).flatten(2, 3)[:, :, :T]
-    return y, state[:, :, -1], norm[:, :, -1]
+    weights = phi_q @ phi_k.transpose(-1, -2)
+    if log_decay is None:
+        weights = weights.tril()
+        states = torch.cat([S[:, :, None], phi_k.transpose(-1, -2) @ v], dim=2).cumsum(2)
+        norms = torch.cat([z[:, :, None], phi_k.sum(3)], dim=2).cumsum(2)
+    else:
+        G = F.pad(log_decay, (0, rest)).unflatten(2, (-1, C)).cumsum(3)  # restarts in every chunk
+        after = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
+        weights = weights * (G[..., :, None] - G[..., None, :]).masked_fill(after, -torch.inf).exp()
+        phi_k = phi_k * (G[..., -1:] - G).exp()[..., None]
+        phi_q = phi_q * G.exp()[..., None]
+        states, norms = _decayed(S, z, phi_k.transpose(-1, -2) @ v, phi_k.sum(3), G[..., -1].exp())
+    numerator = weights @ v + phi_q @ states[:, :, :-1]
+    denominator = weights.sum(-1, keepdim=True) + phi_q @ norms[:, :, :-1, :, None]
+    flat = (a.flatten(2, 3)[:, :, :T] for a in (numerator, denominator))
+    return *flat, states[:, :, -1], norms[:, :, -1]
 
 
-def on_one_timeline(phi_q: Tensor, phi_k: Tensor, v: Tensor, mask: Mask) -> tuple[Tensor, Tensor, Tensor]:
+def _decayed(
+    S: Tensor, z: Tensor, gain: Tensor, norm_gain: Tensor, decay: Tensor
+) -> tuple[Tensor, Tensor]:
+    """States [B H N+1 M V] and norms [B H N+1 M] at every chunk border, one chunk after another."""
+    states, norms = [S], [z]
+    for chunk in range(gain.shape[2]):
+        shrink = decay[:, :, chunk, None]
+        states.append(states[-1] * shrink[..., None] + gain[:, :, chunk])
+        norms.append(norms[-1] * shrink + norm_gain[:, :, chunk])
+    return torch.stack(states, dim=2), torch.stack(norms, dim=2)
+
+
+def on_one_timeline(
+    phi_q: Tensor, phi_k: Tensor, v: Tensor, log_decay: Tensor | None, mask: Mask
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Queries and keys padded in front to one length, the last query beside the last key."""
     T, S = phi_q.shape[2], phi_k.shape[2]
-    if mask.shift is not None:  # rows of different lengths: bring each row's last key to the last column
+    if (
+        mask.shift is not None
+    ):  # rows of different lengths: bring each row's last key to the last column
         count = mask.shift + T
         order = (torch.arange(S, device=count.device) + count[:, None]) % S
         phi_k, v = permute(phi_k, order, dim=2), permute(v, order, dim=2)
+        log_decay = None if log_decay is None else permute(log_decay, order, dim=2)
     if T < S:
         phi_q = F.pad(phi_q, (0, 0, S - T, 0))
     elif S < T:
         phi_k, v = F.pad(phi_k, (0, 0, T - S, 0)), F.pad(v, (0, 0, T - S, 0))
-    return phi_q, phi_k, v
+        log_decay = None if log_decay is None else F.pad(log_decay, (T - S, 0))
+    return phi_q, phi_k, v, log_decay
 
 
 def kernel_weights(
-    phi_q: Float[Tensor, "B H T M"], phi_k: Float[Tensor, "B H S M"], *, mask: Mask = OPEN, eps: float = EPS
+    phi_q: Float[Tensor, "B H T M"],
+    phi_k: Float[Tensor, "B H S M"],
+    *,
+    mask: Mask = OPEN,
+    log_decay: Float[Tensor, "B H S"] | None = None,
+    divide: Divide = divide_by_positive,
 ) -> Float[Tensor, "B H T S"]:
     """The weights that the sums above amount to."""
-    allowed = mask.dense(phi_q.shape[2], phi_k.shape[2], device=phi_q.device)
-    weights = (phi_q @ phi_k.transpose(-1, -2)) * allowed
-    return weights / (weights.sum(-1, keepdim=True) + eps)
+    T, S = phi_q.shape[2], phi_k.shape[2]
+    weights = phi_q @ phi_k.transpose(-1, -2)
+    if log_decay is not None:
+        G = log_decay.cumsum(2)
+        last = mask.last_key(T, S, G.device).clamp(min=0)[:, None].expand(*G.shape[:2], T)
+        apart = G.gather(2, last)[..., None] - G[:, :, None, :]
+        weights = weights * apart.clamp(max=0).exp()
+    weights = weights * mask.dense(T, S, device=phi_q.device)
+    return divide(weights, weights.sum(-1, keepdim=True))

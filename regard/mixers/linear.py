@@ -2,10 +2,12 @@
 
     y_i = phi(q_i) S_i / (phi(q_i) z_i),   S_i = sum_j phi(k_j) v_j^T,   z_i = sum_j phi(k_j),   phi(x) = elu(x) + 1
 
-The sums run over all keys, or over j <= i when causal. Cost: T K V per head; state: K (V + 1) per head.
-No scale on q k, as in the paper; eps = 1e-6 is added to the denominator, as in the official code.
+The sums run over all keys, or over j <= i when causal. Cost: T M V per head; state: M (V + 1) per head.
+No scale on q k, as in the paper; eps = 1e-6 is added to the denominator, as in the official code. `feature_map` takes a
+name of FEATURE_MAPS or any function [.. K] -> [.. M] with values that are not negative.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,12 +16,12 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.functional.cache import advance
+from regard.functional.feature_maps import feature_map as resolve
 from regard.functional.linear import (
-    EPS,
-    causal_attention,
-    elu_plus_one,
+    causal_sums,
+    divide_by_positive,
+    kernel_attention,
     kernel_weights,
-    linear_attention,
     read,
     summed,
 )
@@ -27,14 +29,14 @@ from regard.nn.heads import Heads
 
 
 class State(NamedTuple):
-    S: Float[Tensor, "B H K V"]
-    z: Float[Tensor, "B H K"]
+    S: Float[Tensor, "B H M V"]
+    z: Float[Tensor, "B H M"]
     length: Int[Tensor, "B"]
 
 
 class ContextState(NamedTuple):
-    S: Float[Tensor, "B H K V"]
-    z: Float[Tensor, "B H K"]
+    S: Float[Tensor, "B H M V"]
+    z: Float[Tensor, "B H M"]
     length: Int[Tensor, "B"]
 
 
@@ -44,50 +46,61 @@ class Linear(Mixer):
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
     capabilities = Capabilities(
         causal=True,
-        pairwise=No("keys are summed before any query meets them, so single pairs cannot be taken out"),
+        pairwise=No(
+            "keys are summed before any query meets them, so single pairs cannot be taken out"
+        ),
         global_tokens=True,
         cross=True,
         streaming="exact",
         attention_map=True,
         positions=frozenset({"absolute"}),
-        time="T H K V",
+        time="T H M V",
         memory="T D",
-        state="H K V",
+        state="H M V",
     )
+    variants = {"softplus": {"feature_map": "softplus"}}
 
-    def __init__(self, dim: int, *, num_heads: int):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
+    ):
         super().__init__(dim)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
+        self.phi = resolve(feature_map)
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(linear_attention(q, k, v, mask=mask))
+        return self.heads.merge(kernel_attention(self.phi(q), self.phi(k), v, mask=mask))
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        length = torch.zeros(batch_size, dtype=torch.long, device=self.heads.value.weight.device)
+        weight = self.heads.value.weight
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
         if context is not None:
-            phi_k = elu_plus_one(self.heads.keys(context))
+            phi_k = self.phi(self.heads.keys(context))
             if valid is not None:
                 phi_k = phi_k * valid[:, None, :, None]
             return ContextState(*summed(phi_k, self.heads.values(context)), length)
-        shape = (batch_size, self.num_heads, self.heads.head_dim)
-        weight = self.heads.value.weight
-        return State(weight.new_zeros(*shape, self.heads.head_dim), weight.new_zeros(shape), length)
+        M, V = self.phi(weight.new_zeros(1, self.heads.head_dim)).shape[-1], self.heads.head_dim
+        shape = (batch_size, self.num_heads, M)
+        return State(weight.new_zeros(*shape, V), weight.new_zeros(shape), length)
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
-            y = read(elu_plus_one(self.heads.queries(x)), state.S, state.z, EPS)
+            y = divide_by_positive(*read(self.phi(self.heads.queries(x)), state.S, state.z))
             return self.heads.merge(y), state._replace(length=length)
         q, k, v = self.heads.split(x)
-        phi_q, phi_k = elu_plus_one(q), elu_plus_one(k)
+        phi_q, phi_k = self.phi(q), self.phi(k)
         if valid is not None:
             phi_k = phi_k * valid[:, None, :, None]
-        y, S, z = causal_attention(phi_q, phi_k, v, state.S, state.z)
-        return self.heads.merge(y), State(S, z, length)
+        numerator, denominator, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z)
+        return self.heads.merge(divide_by_positive(numerator, denominator)), State(S, z, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        weights = kernel_weights(elu_plus_one(q), elu_plus_one(k), mask=mask)
+        weights = kernel_weights(self.phi(q), self.phi(k), mask=mask)
         return Observation(q, k, v, weights, weights @ v)

@@ -7,14 +7,30 @@ from regard.reference._rows import Row, linear as project, run
 
 
 def linear(
-    params, options, x, *, context=None, causal=False, valid=None, pairwise=None, global_tokens=None, plan=None
+    params,
+    options,
+    x,
+    *,
+    context=None,
+    causal=False,
+    valid=None,
+    pairwise=None,
+    global_tokens=None,
+    plan=None,
 ):
     """-> (y [B T D], weights [B H T S])"""
     H = options["num_heads"]
     K = x.shape[-1] // H
 
     def phi(a: Tensor) -> Tensor:
-        return torch.where(a > 0, a + 1, a.clamp(max=0).exp())
+        kind = options.get("feature_map", "elu_plus_one")
+        if kind == "elu_plus_one":
+            return torch.where(a > 0, a + 1, a.clamp(max=0).exp())
+        if kind == "softplus":
+            return a.clamp(min=0) + (1 + (-a.abs()).exp()).log()
+        if kind == "relu":
+            return a.clamp(min=0)
+        return a.clamp(min=0) ** 2 if kind == "squared_relu" else kind(a)
 
     def mix_row(row: Row) -> tuple[Tensor, Tensor]:
         q = phi(project(params, "heads.query", row.x)).reshape(row.T, H, K)
@@ -37,5 +53,12 @@ def linear(
         return project(params, "heads.out", torch.stack(mixed)), weights
 
     return run(
-        mix_row, x, num_heads=H, context=context, causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens
+        mix_row,
+        x,
+        num_heads=H,
+        context=context,
+        causal=causal,
+        valid=valid,
+        pairwise=pairwise,
+        global_tokens=global_tokens,
     )

@@ -1,0 +1,94 @@
+"""Feature maps as values. A user's own is any function [.. K] -> [.. M]; random ones take their projection as an argument.
+
+phi(q) phi(k) stands for the kernel that a mechanism puts in the place of exp(q k).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core.catalog import Catalog
+from regard.functional.linear import elu_plus_one
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A named map without parameters."""
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+FEATURE_MAPS = Catalog(
+    "feature map",
+    (
+        FeatureMap("elu_plus_one", elu_plus_one),
+        FeatureMap("relu", F.relu),
+        FeatureMap("squared_relu", lambda x: F.relu(x).square()),
+        FeatureMap("softplus", F.softplus),
+    ),
+)
+
+
+def feature_map(choice: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A map of the catalogue by name; a function is itself."""
+    return FEATURE_MAPS[choice] if isinstance(choice, str) else choice
+
+
+def fourier_features(
+    x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
+) -> Float[Tensor, "*b T M2"]:
+    """[sin(w x), cos(w x)] / sqrt(M): E phi(x) phi(y) = exp(-|x - y|^2 / 2) for w ~ N(0, I) (arXiv 2103.02143)."""
+    wx = x @ w.transpose(-1, -2)
+    return torch.cat([wx.sin(), wx.cos()], dim=-1) / w.shape[-2] ** 0.5
+
+
+def arc_cosine_features(
+    x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
+) -> Float[Tensor, "*b T M"]:
+    """relu(w x) / sqrt(M): the arc-cosine kernel of order one (arXiv 2103.02143)."""
+    return F.relu(x @ w.transpose(-1, -2)) / w.shape[-2] ** 0.5
+
+
+def positive_exponents(
+    x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
+) -> Float[Tensor, "*b T M"]:
+    """w x - |x|^2 / 2, so that E exp(.) exp(.) = exp(x y) for w ~ N(0, I) (arXiv 2009.14794)."""
+    return x @ w.transpose(-1, -2) - x.square().sum(-1, keepdim=True) / 2
+
+
+def gaussian_rows(
+    num_features: int,
+    dim: int,
+    *,
+    orthogonal: bool,
+    generator: torch.Generator,
+    unit_norms: bool = False,
+) -> Float[Tensor, "M K"]:
+    """Rows w ~ N(0, I) in float64 on the CPU: independent, or orthogonal in blocks of `dim` rows.
+
+    Orthogonal rows come from the QR decomposition of a Gaussian, columns multiplied by the sign of R's diagonal (without
+    it the law is not uniform and positive features are biased), with independent chi-distributed norms; `unit_norms`
+    uses sqrt(dim) for all norms instead, which is biased.
+    """
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64, device="cpu")
+
+    if not orthogonal:
+        return normal(num_features, dim)
+    blocks = []
+    for _ in range(-(-num_features // dim)):
+        Q, R = torch.linalg.qr(normal(dim, dim))
+        blocks.append((Q * R.diagonal().sign()).T)
+    rows = torch.cat(blocks)[:num_features]
+    if unit_norms:
+        return rows * dim**0.5
+    return rows * normal(num_features, dim).norm(dim=1, keepdim=True)
