@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
@@ -78,18 +78,27 @@ class Bench:
 
     def run(self) -> int:
         from regard.arena.choice import Choice
+        from regard.arena.results import Timed
         from regard.arena.speed import Setting, measure, obstacle
         from regard.mixers import MIXERS
 
         choices = [Choice(mixer=MIXERS[name].name) for name in self.mixers or MIXERS.names()]
-        about = {"batch": self.batch, "dim": self.dim, "num_heads": self.num_heads}
-        place = {"dtype": self.dtype, "device": self.device, "seconds": self.seconds}
         settings = [
-            Setting(kind=kind, length=length, **about, **place)
+            Setting(
+                kind=kind,
+                length=length,
+                batch=self.batch,
+                dim=self.dim,
+                num_heads=self.num_heads,
+                dtype=self.dtype,
+                device=self.device,
+                seconds=self.seconds,
+            )
             for kind in self.passes
             for length in self.lengths
         ]
-        timed, not_run = [], {}
+        timed: list[Timed] = []
+        not_run: dict[tuple[str, str], str] = {}
         for setting in settings:
             reasons = {choice.name: obstacle(choice, setting.kind) for choice in choices}
             able = [choice for choice in choices if reasons[choice.name] is None]
@@ -187,7 +196,7 @@ class Doctor:
         return 1 if missing(rows) else 0
 
 
-COMMANDS: dict[str, type] = {
+COMMANDS: dict[str, Callable[..., Any]] = {
     "ls": Ls,
     "show": Show,
     "bench": Bench,

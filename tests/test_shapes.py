@@ -1,0 +1,85 @@
+"""Shapes in signatures are checked here, and only here: every mixer runs once under jaxtyping and beartype."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("beartype")
+
+PARTS = ["core.compaction", "core.mask", "core.mixer", "functional", "nn", "positions", "mixers"]
+HOOKED = f"""
+import sys
+import types
+
+import jaxtyping
+from beartype import BeartypeConf, beartype
+
+checker = sys.modules["checker"] = types.ModuleType("checker")
+checker.check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int will do for a float
+jaxtyping.install_import_hook({[f"regard.{part}" for part in PARTS]}, "checker.check")
+"""
+RUN_ALL = """
+import torch
+import regard
+from regard import Mask
+
+ran = []
+for cls in regard.MIXERS:
+    for options in ({}, *cls.variants.values()):
+        options = {"dim": 24, "num_heads": 3, "max_len": 64} | dict(options)
+        mixer = regard.build(cls.name, **options)
+        can = mixer.capabilities
+        x, context = torch.randn(2, 13, 24), torch.randn(2, 7, 24)
+        causal = not can.bidirectional
+        valid = torch.arange(13) < torch.tensor([[13], [9]])
+        masks = [Mask(causal=causal)]
+        masks += [Mask(causal=causal, valid=valid)] if can.padding else []
+        masks += [Mask(causal=True)] if can.causal else []
+        if can.pairwise:
+            masks.append(Mask(causal=causal, pairwise=torch.rand(2, 1, 13, 13) > 0.3))
+        if can.global_tokens:
+            masks.append(Mask(causal=causal, global_tokens=torch.rand(2, 13) > 0.7))
+        for mask in masks:
+            assert mixer(x, mask=mask).shape == x.shape
+            mixer.observe(x, mask=mask)
+            if can.attention_map:
+                assert mixer.attention_map(x, mask=mask).shape[-2:] == (13, 13)
+        if can.cross:
+            mixer(x, context=context, mask=Mask(causal=causal))
+        if can.streaming:
+            state = mixer.initial_state(2)
+            for chunk, exists in zip(x.split(5, dim=1), valid.split(5, dim=1)):
+                y, state = mixer.extend(chunk, state, valid=exists if can.padding else None)
+                assert y.shape == chunk.shape
+            if can.cross:
+                mixer.extend(x, mixer.initial_state(2, context=context))
+        ran.append(cls.name)
+print("ran", *ran)
+"""
+WRONG = """
+import torch
+from regard.functional import softmax_attention
+
+softmax_attention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 6, 4))
+"""
+
+
+def run_hooked(code: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", HOOKED + textwrap.dedent(code)], capture_output=True, text=True
+    )
+
+
+def test_every_mixer_keeps_the_shapes_in_its_signatures():
+    import regard
+
+    done = run_hooked(RUN_ALL)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert set(done.stdout.split()[1:]) == set(regard.MIXERS.names())
+
+
+def test_a_wrong_shape_is_noticed():
+    done = run_hooked(WRONG)
+    assert "TypeCheckError" in done.stderr
