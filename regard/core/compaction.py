@@ -22,9 +22,13 @@ def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
     return Compaction(source, target, columns < count)
 
 
-def permute(x: Shaped[Tensor, "b *axes"], order: Int[Tensor, "B S"], dim: int = 1) -> Shaped[Tensor, "B *axes"]:
+def permute(
+    x: Shaped[Tensor, "b *axes"], order: Int[Tensor, "B S"], dim: int = 1
+) -> Shaped[Tensor, "B *axes"]:
     """Take entries along `dim` in the order given for each row of the batch."""
     if x.shape[0] != order.shape[0]:
         x = x.expand(order.shape[0], *x.shape[1:])
-    index = order.reshape(order.shape[0], *(order.shape[1] if d == dim else 1 for d in range(1, x.dim())))
+    index = order.reshape(
+        order.shape[0], *(order.shape[1] if d == dim else 1 for d in range(1, x.dim()))
+    )
     return x.gather(dim, index.expand_as(x))

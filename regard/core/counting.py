@@ -45,7 +45,9 @@ class _Counter(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.flops = self.live = self.peak = 0
-        self._bytes = WeakIdKeyDictionary()  # storage -> what it adds; 0 for storages that existed before
+        self._bytes = (
+            WeakIdKeyDictionary()
+        )  # storage -> what it adds; 0 for storages that existed before
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -61,7 +63,10 @@ class _Counter(TorchDispatchMode):
         for storage in _storages(result):
             self._follow(storage)
         if packet in _FORMULAS:
-            named = dict(zip((a.name for a in operation._schema.arguments), args, strict=False)) | kwargs
+            named = (
+                dict(zip((a.name for a in operation._schema.arguments), args, strict=False))
+                | kwargs
+            )
             self.flops += _FORMULAS[packet](named, result)
         elif packet in flop_registry:
             self.flops += flop_registry[packet](*args, **kwargs, out_val=result)
@@ -93,7 +98,11 @@ class _Share:
 
 
 def _storages(tree: Any) -> list[torch.UntypedStorage]:
-    return [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and leaf.layout == torch.strided]
+    return [
+        leaf.untyped_storage()
+        for leaf in tree_leaves(tree)
+        if isinstance(leaf, Tensor) and leaf.layout == torch.strided
+    ]
 
 
 # ------------------------------------------------------------------ formulas: (arguments by name, result) -> operations
@@ -123,7 +132,9 @@ def _transform(real: Tensor, dims: list[int], cost: float) -> int:
 
 
 def _from_arguments(formula: Callable[..., int]) -> Callable[[dict[str, Any], Any], int]:
-    return lambda named, result: formula(named["query"], named["key"], named["value"], named.get("is_causal", False))
+    return lambda named, result: formula(
+        named["query"], named["key"], named["value"], named.get("is_causal", False)
+    )
 
 
 _aten = torch.ops.aten
@@ -132,9 +143,16 @@ _FORMULAS: dict[Any, Callable[[dict[str, Any], Any], int]] = {
     _aten._fft_r2c: lambda named, result: _transform(named["self"], named["dim"], 2.5),
     _aten._fft_c2r: lambda named, result: _transform(result, named["dim"], 2.5),
 }
-for _name in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"):
+for _name in (
+    "flash_attention_for_cpu",
+    "flash_attention",
+    "efficient_attention",
+    "cudnn_attention",
+):
     _FORMULAS[getattr(_aten, f"_scaled_dot_product_{_name}")] = _from_arguments(_attention)
-    _FORMULAS[getattr(_aten, f"_scaled_dot_product_{_name}_backward")] = _from_arguments(_attention_backward)
+    _FORMULAS[getattr(_aten, f"_scaled_dot_product_{_name}_backward")] = _from_arguments(
+        _attention_backward
+    )
 
 
 # ------------------------------------------------------------------ on "meta", attention would be spelt out with its weights
@@ -153,7 +171,9 @@ class _FusedOnMeta(TorchFunctionMode):
             mask = named.get("attn_mask")
             if named["query"].is_meta and not (mask is not None and mask.requires_grad):
                 q, k, v = named["query"], named["key"], named["value"]
-                return _MetaAttention.apply(q, k, v, mask, named.get("is_causal", False), self.counter)
+                return _MetaAttention.apply(
+                    q, k, v, mask, named.get("is_causal", False), self.counter
+                )
         return function(*args, **kwargs)
 
 

@@ -61,8 +61,12 @@ class Mask:
         restrictions apply. `rows` asks for these queries only, so that callers can go block by block.
         """
         rows = slice(0, T) if rows is None else rows
-        device = next((t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device)
-        allowed = torch.ones(1, 1, 1, S, dtype=torch.bool, device=device) if pattern is None else pattern
+        device = next(
+            (t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device
+        )
+        allowed = (
+            torch.ones(1, 1, 1, S, dtype=torch.bool, device=device) if pattern is None else pattern
+        )
         if self.global_tokens is not None and pattern is not None:
             seen_by_all = self.global_tokens[:, None, None, :]
             allowed = allowed | seen_by_all | self.global_tokens[:, None, rows, None]
@@ -83,15 +87,21 @@ class Mask:
                 continue
             if not isinstance(value, Tensor) or value.dtype != torch.bool:
                 got = value.dtype if isinstance(value, Tensor) else type(value).__name__
-                raise ShapeError(f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {got}")
+                raise ShapeError(
+                    f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {got}"
+                )
             if name == "pairwise":
                 heads = sorted({1, num_heads or 1})
                 fits = value.dim() == 4 and value.shape[0] in (1, B) and value.shape[1] in heads
                 if not fits or tuple(value.shape[2:]) != (T, S):
                     want = f"[{B}|1, {'|'.join(map(str, reversed(heads)))}, {T}, {S}]"
-                    raise ShapeError(f"{who}: mask.pairwise must have shape {want}, got {list(value.shape)}")
+                    raise ShapeError(
+                        f"{who}: mask.pairwise must have shape {want}, got {list(value.shape)}"
+                    )
             elif tuple(value.shape) != (B, S):
-                raise ShapeError(f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}")
+                raise ShapeError(
+                    f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}"
+                )
 
 
 OPEN = Mask()
@@ -102,16 +112,22 @@ _STATIC = tuple(field.name for field in fields(Mask) if field.name not in _TENSO
 
 
 def _flatten(mask: Mask):
-    return [getattr(mask, name) for name in _TENSORS], tuple(getattr(mask, name) for name in _STATIC)
+    return [getattr(mask, name) for name in _TENSORS], tuple(
+        getattr(mask, name) for name in _STATIC
+    )
 
 
 def _flatten_with_keys(mask: Mask):
     values, static = _flatten(mask)
-    return [(pytree.GetAttrKey(name), value) for name, value in zip(_TENSORS, values, strict=True)], static
+    return [
+        (pytree.GetAttrKey(name), value) for name, value in zip(_TENSORS, values, strict=True)
+    ], static
 
 
 def _unflatten(values, static) -> Mask:
-    return Mask(**dict(zip(_TENSORS, values, strict=True)), **dict(zip(_STATIC, static, strict=True)))
+    return Mask(
+        **dict(zip(_TENSORS, values, strict=True)), **dict(zip(_STATIC, static, strict=True))
+    )
 
 
 pytree.register_pytree_node(

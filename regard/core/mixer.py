@@ -47,9 +47,15 @@ class Mixer(nn.Module, ABC):
     name: ClassVar[str]
     family: ClassVar[str]  # kernel family; colours the charts
     paper: ClassVar[str]  # authors, year, arXiv id
-    capabilities: Capabilities  # class value: the default options'; the instance's value is authoritative
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})  # every law runs over all of them
-    limits: ClassVar[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = MappingProxyType({})
+    capabilities: (
+        Capabilities  # class value: the default options'; the instance's value is authoritative
+    )
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {}
+    )  # every law runs over all of them
+    limits: ClassVar[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = MappingProxyType(
+        {}
+    )
     """Entries that this one equals at a limit: name -> (own options, the other's options); parameters are copied."""
 
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
@@ -76,7 +82,7 @@ class Mixer(nn.Module, ABC):
 
     # ------------------------------------------------------------------ for callers
 
-    @final
+    @final  # type: ignore[misc]
     def forward(
         self,
         x: Float[Tensor, "B T D"],
@@ -141,19 +147,24 @@ class Mixer(nn.Module, ABC):
         self._require("streaming", self.capabilities.streaming)
         self._check_tokens("x", x)
         B, N, _ = x.shape
-        if not (isinstance(state, tuple) and isinstance(getattr(state, "length", None), Tensor)):
-            raise ShapeError(f"{self.name}: state must come from initial_state or extend, got {type(state).__name__}")
-        if state.length.shape[0] != B:
-            raise ShapeError(f"{self.name}: state has batch {state.length.shape[0]}, x has batch {B}")
+        length = getattr(state, "length", None)
+        if not (isinstance(state, tuple) and isinstance(length, Tensor)):
+            raise ShapeError(
+                f"{self.name}: state must come from initial_state or extend, got {type(state).__name__}"
+            )
+        if length.shape[0] != B:
+            raise ShapeError(f"{self.name}: state has batch {length.shape[0]}, x has batch {B}")
         Mask(valid=valid).check(self.name, B, N, N)
         if not self.capabilities.any_length:
             added = N if valid is None else valid.sum(1)
-            self._check_length("state length + new tokens", int((state.length + added).max()))
+            self._check_length("state length + new tokens", int((length + added).max()))
         if valid is None:
             return self._extend(x, state, None, donate)
         self._require("padding", self.capabilities.padding)
         order = compaction(valid)
-        y, after = self._extend(_clear(permute(x, order.source), order.valid), state, order.valid, donate)
+        y, after = self._extend(
+            _clear(permute(x, order.source), order.valid), state, order.valid, donate
+        )
         return permute(_clear(y, order.valid), order.target), after
 
     @final
@@ -167,7 +178,9 @@ class Mixer(nn.Module, ABC):
         """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed."""
         self._require("attention_map", self.capabilities.attention_map)
         weights = self.observe(x, context=context, mask=mask).weights
-        assert weights is not None, f"{self.name} declares attention_map and its _observe gives no weights"
+        assert weights is not None, (
+            f"{self.name} declares attention_map and its _observe gives no weights"
+        )
         return weights
 
     @final
@@ -205,14 +218,24 @@ class Mixer(nn.Module, ABC):
     # ------------------------------------------------------------------ for mechanisms
 
     @abstractmethod
-    def mix(self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask) -> Tensor:
+    def mix(
+        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
+    ) -> Tensor:
         """The mechanism itself."""
 
-    def _initial_state(self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} declares streaming and does not define _initial_state")
+    def _initial_state(
+        self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
+    ) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__} declares streaming and does not define _initial_state"
+        )
 
-    def _extend(self, x: Tensor, state: Any, valid: Tensor | None, donate: bool) -> tuple[Tensor, Any]:
-        raise NotImplementedError(f"{type(self).__name__} declares streaming and does not define _extend")
+    def _extend(
+        self, x: Tensor, state: Any, valid: Tensor | None, donate: bool
+    ) -> tuple[Tensor, Any]:
+        raise NotImplementedError(
+            f"{type(self).__name__} declares streaming and does not define _extend"
+        )
 
     def _observe(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
         return Observation()
@@ -224,7 +247,9 @@ class Mixer(nn.Module, ABC):
 
     def _require(self, what: str, answer: Any) -> None:
         if isinstance(answer, No):
-            raise UnsupportedError(f"{self.name} does not support {what}: {answer.reason}.{_instead(what)}")
+            raise UnsupportedError(
+                f"{self.name} does not support {what}: {answer.reason}.{_instead(what)}"
+            )
 
     def _check_tokens(self, name: str, x: object) -> None:
         check_tokens(self.name, name, x, self.dim)
@@ -232,10 +257,12 @@ class Mixer(nn.Module, ABC):
             return
         weight = next(self.parameters(), None)
         assert isinstance(x, Tensor)
-        if weight is None or weight.device == x.device and weight.dtype == x.dtype:
+        if weight is None or (weight.device == x.device and weight.dtype == x.dtype):
             return
         if weight.device != x.device:
-            raise ShapeError(f"{self.name}: {name} is on {x.device}, the module on {weight.device}. Move one of them.")
+            raise ShapeError(
+                f"{self.name}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
+            )
         if weight.is_floating_point() and not torch.is_autocast_enabled(x.device.type):
             raise ShapeError(
                 f"{self.name}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
@@ -244,11 +271,15 @@ class Mixer(nn.Module, ABC):
     def _check_length(self, name: str, length: int) -> None:
         answer = self.capabilities.any_length
         if isinstance(answer, No) and self.max_len is not None and length > self.max_len:
-            raise ShapeError(f"{self.name}: {name} ({length}) exceeds max_len ({self.max_len}): {answer.reason}")
+            raise ShapeError(
+                f"{self.name}: {name} ({length}) exceeds max_len ({self.max_len}): {answer.reason}"
+            )
 
     def _check_request(self, x: object, context: object | None, mask: object) -> None:
         if not isinstance(mask, Mask):
-            raise ShapeError(f"{self.name}: mask must be a regard.Mask, got {type(mask).__name__}. Mask(valid=...)?")
+            raise ShapeError(
+                f"{self.name}: mask must be a regard.Mask, got {type(mask).__name__}. Mask(valid=...)?"
+            )
         can = self.capabilities
         self._check_tokens("x", x)
         assert isinstance(x, Tensor)
@@ -260,7 +291,9 @@ class Mixer(nn.Module, ABC):
             self._check_tokens("context", context)
             assert isinstance(context, Tensor)
             if context.shape[0] != B:
-                raise ShapeError(f"{self.name}: context has batch {context.shape[0]}, x has batch {B}")
+                raise ShapeError(
+                    f"{self.name}: context has batch {context.shape[0]}, x has batch {B}"
+                )
             S = context.shape[1]
             self._check_length("context length", S)
         if mask.causal:
@@ -274,7 +307,9 @@ class Mixer(nn.Module, ABC):
         if mask.global_tokens is not None:
             self._require("global_tokens", can.global_tokens)
             if context is not None:
-                raise ShapeError(f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out.")
+                raise ShapeError(
+                    f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out."
+                )
         mask.check(self.name, B, T, S, getattr(self, "num_heads", None))
 
 
@@ -358,7 +393,9 @@ def _enter(x: Tensor, context: Tensor | None, mask: Mask) -> _Door:
     return _Door(x, context, mask, queries, keys, sees)
 
 
-def _compact_mask(mask: Mask, queries: Compaction | None, keys: Compaction, T: int, *, cross: bool) -> Mask:
+def _compact_mask(
+    mask: Mask, queries: Compaction | None, keys: Compaction, T: int, *, cross: bool
+) -> Mask:
     pairwise, global_tokens = mask.pairwise, mask.global_tokens
     if pairwise is not None:
         pairwise = permute(pairwise, keys.source, dim=3)

@@ -32,4 +32,6 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
     if x.shape[1] < 1:
         raise ShapeError(f"{who}: {name} must hold at least one token, got {list(x.shape)}")
     if not x.is_floating_point():
-        raise ShapeError(f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first.")
+        raise ShapeError(
+            f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
+        )

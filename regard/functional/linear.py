@@ -121,8 +121,8 @@ def causal_sums(
         states, norms = _decayed(S, z, phi_k.transpose(-1, -2) @ v, phi_k.sum(3), G[..., -1].exp())
     numerator = weights @ v + phi_q @ states[:, :, :-1]
     denominator = weights.sum(-1, keepdim=True) + phi_q @ norms[:, :, :-1, :, None]
-    flat = (a.flatten(2, 3)[:, :, :T] for a in (numerator, denominator))
-    return *flat, states[:, :, -1], norms[:, :, -1]
+    numerator, denominator = (a.flatten(2, 3)[:, :, :T] for a in (numerator, denominator))
+    return numerator, denominator, states[:, :, -1], norms[:, :, -1]
 
 
 def _decayed(

@@ -1,6 +1,7 @@
 """Exact softmax attention (Vaswani et al. 2017, arXiv 1706.03762) on the fused kernel."""
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -28,13 +29,18 @@ def softmax_attention(
     (shared-QK attention, arXiv 2001.04451); it needs T = S. dropout: probability, applied as given.
     """
     T, S = q.shape[2], k.shape[2]
-    options = dict(scale=scale, dropout_p=dropout, enable_gqa=k.shape[1] != q.shape[1])
+    fused = partial(
+        F.scaled_dot_product_attention,
+        scale=scale,
+        dropout_p=dropout,
+        enable_gqa=k.shape[1] != q.shape[1],
+    )
     restricted = mask.valid is not None or mask.pairwise is not None or mask.causal
     if not exclude_self:
         if not restricted:
-            return F.scaled_dot_product_attention(q, k, v, **options)
+            return fused(q, k, v)
         if mask.only_causal and T == S:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True, **options)
+            return fused(q, k, v, is_causal=True)
     computed_per_row = (mask.causal or exclude_self) and mask.pairwise is None
     block = QUERY_BLOCK if computed_per_row and T > QUERY_BLOCK else T
     parts = []
@@ -42,7 +48,7 @@ def softmax_attention(
         rows = slice(start, min(start + block, T))
         allowed = allowed_rows(mask, T, S, rows, exclude_self, q.device)
         some = allowed.any(-1, keepdim=True)
-        part = F.scaled_dot_product_attention(q[:, :, rows], k, v, attn_mask=allowed | ~some, **options)
+        part = fused(q[:, :, rows], k, v, attn_mask=allowed | ~some)
         parts.append(torch.where(some, part, part.new_zeros(())))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
@@ -76,7 +82,9 @@ def softmax_weights(
     return masked_softmax(scores, allowed)
 
 
-def masked_softmax(scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "b h t S"]) -> Float[Tensor, "B H T S"]:
+def masked_softmax(
+    scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "b h t S"]
+) -> Float[Tensor, "B H T S"]:
     """Softmax over the allowed keys; a row without any gives zeros, with finite gradients."""
     some = allowed.any(-1, keepdim=True)
     weights = scores.masked_fill(~(allowed | ~some), -math.inf).softmax(-1)

@@ -32,16 +32,24 @@ def build(
             raise UnknownNameError(f"option of {cls.name}", name, [k for k in known if k != "dim"])
     given = taken | options
     parameters = inspect.signature(cls).parameters
-    missing = [name for name in known if name not in given and parameters[name].default is inspect.Parameter.empty]
+    missing = [
+        name
+        for name in known
+        if name not in given and parameters[name].default is inspect.Parameter.empty
+    ]
     if missing:
-        raise OptionError(f"{cls.name} needs {' and '.join(missing)}: pass {', '.join(f'{m}=' for m in missing)}")
+        raise OptionError(
+            f"{cls.name} needs {' and '.join(missing)}: pass {', '.join(f'{m}=' for m in missing)}"
+        )
     return cls(**given)
 
 
 def resolve(mixer: str | type[Mixer]) -> type[Mixer]:
     if isinstance(mixer, type):
         if not issubclass(mixer, Mixer):
-            raise OptionError(f"{mixer.__name__} is not a mixer: subclass regard.Mixer, or pass a name")
+            raise OptionError(
+                f"{mixer.__name__} is not a mixer: subclass regard.Mixer, or pass a name"
+            )
         return mixer
     from regard.mixers import MIXERS
 

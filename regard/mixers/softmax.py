@@ -22,7 +22,9 @@ from regard.nn.heads import Heads
 class State(NamedTuple):
     k: Float[Tensor, "B G C K"]
     v: Float[Tensor, "B G C V"]
-    position: Int[Tensor, "B n"]  # of each stored token, -1 where there is none; n of the C rows are filled
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -68,9 +70,13 @@ class Softmax(Mixer):
     ):
         super().__init__(dim)
         if shared_qk and num_kv_heads not in (None, num_heads):
-            raise OptionError(f"softmax: shared_qk makes every key from a query, so num_kv_heads must be {num_heads}")
+            raise OptionError(
+                f"softmax: shared_qk makes every key from a query, so num_kv_heads must be {num_heads}"
+            )
         self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, bias=bias, shared_qk=shared_qk)
+        self.heads = Heads(
+            dim, num_heads, num_kv_heads=num_kv_heads, bias=bias, shared_qk=shared_qk
+        )
         self.scale = 1.0 if shared_qk and scale is None else scale
         self.shared_qk = shared_qk
         self.dropout = dropout
@@ -83,21 +89,35 @@ class Softmax(Mixer):
 
     def _attend(self, q, k, v, mask: Mask, exclude_self: bool) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        return softmax_attention(q, k, v, mask=mask, scale=self.scale, exclude_self=exclude_self, dropout=dropout)
+        return softmax_attention(
+            q, k, v, mask=mask, scale=self.scale, exclude_self=exclude_self, dropout=dropout
+        )
 
     def _initial_state(self, batch_size, max_len, context, valid):
         if context is not None:
             length = context.new_zeros(batch_size, dtype=torch.long)
-            valid = context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
+            valid = (
+                context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
+            )
             return ContextState(self.heads.keys(context), self.heads.values(context), valid, length)
-        weight, shape = self.heads.value.weight, (batch_size, self.heads.num_kv_heads, max_len or 0, self.heads.head_dim)
+        weight, shape = (
+            self.heads.value.weight,
+            (batch_size, self.heads.num_kv_heads, max_len or 0, self.heads.head_dim),
+        )
         position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
-        return State(weight.new_zeros(shape), weight.new_zeros(shape), position, position.new_zeros(batch_size))
+        return State(
+            weight.new_zeros(shape),
+            weight.new_zeros(shape),
+            position,
+            position.new_zeros(batch_size),
+        )
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
-            mixed = self._attend(self.heads.queries(x), state.k, state.v, Mask(valid=state.valid), False)
+            mixed = self._attend(
+                self.heads.queries(x), state.k, state.v, Mask(valid=state.valid), False
+            )
             y = self.heads.merge(mixed) * state.valid.any(1)[:, None, None]
             return y, state._replace(length=length)
         q, new_k, new_v = self.heads.split(x)
@@ -108,7 +128,9 @@ class Softmax(Mixer):
         n = position.shape[1]
         mask = cached_mask(new, position, valid)
         exclude_self = self.shared_qk
-        if mask.pairwise is not None and exclude_self:  # all but the first token have an earlier one to see
+        if (
+            mask.pairwise is not None and exclude_self
+        ):  # all but the first token have an earlier one to see
             first_or_other = (new == 0)[:, :, None] | (position[:, None, :] != new[:, :, None])
             mask, exclude_self = Mask(pairwise=mask.pairwise & first_or_other[:, None]), False
         mixed = self._attend(q, k[:, :, :n], v[:, :, :n], mask, exclude_self)

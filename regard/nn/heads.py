@@ -54,7 +54,9 @@ class Heads(nn.Module):
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
         return rearrange(self.value(x), "b s (g v) -> b g s v", g=self.num_kv_heads)
 
-    def split(self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def split(
+        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """q [B H T K] of x; k [B G S K] and v [B G S V] of the context, or of x."""
         source = x if context is None else context
         return self.queries(x), self.keys(source), self.values(source)

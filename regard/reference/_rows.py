@@ -18,7 +18,9 @@ class Row:
     x: Tensor  # [T D] the queries' tokens
     context: Tensor  # [S D] the keys' tokens: x itself without a context
     is_cross: bool
-    allowed: list[list[list[bool]]]  # [H T S] by causal, pairwise; the mechanism's own pattern comes on top
+    allowed: list[
+        list[list[bool]]
+    ]  # [H T S] by causal, pairwise; the mechanism's own pattern comes on top
     is_global: list[bool]  # [S]
 
     @property
@@ -85,7 +87,11 @@ def run(
         outputs.append(y)
         maps.append(weights)
     known = next((w for w in maps if w is not None), None)
-    weights = None if known is None else torch.stack([torch.zeros_like(known) if w is None else w for w in maps])
+    weights = (
+        None
+        if known is None
+        else torch.stack([torch.zeros_like(known) if w is None else w for w in maps])
+    )
     return torch.stack(outputs), weights
 
 

@@ -7,7 +7,16 @@ from regard.reference._rows import Row, linear, run, softmax as softmax_of
 
 
 def softmax(
-    params, options, x, *, context=None, causal=False, valid=None, pairwise=None, global_tokens=None, plan=None
+    params,
+    options,
+    x,
+    *,
+    context=None,
+    causal=False,
+    valid=None,
+    pairwise=None,
+    global_tokens=None,
+    plan=None,
 ):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
     H = options["num_heads"]
@@ -22,7 +31,12 @@ def softmax(
         q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
         v = linear(params, "heads.value", row.context).reshape(row.S, G, K)
         if shared:
-            k = torch.stack([torch.stack([q[j, h] / q[j, h].norm().clamp_min(1e-12) for h in range(H)]) for j in range(row.S)])
+            k = torch.stack(
+                [
+                    torch.stack([q[j, h] / q[j, h].norm().clamp_min(1e-12) for h in range(H)])
+                    for j in range(row.S)
+                ]
+            )
         else:
             k = linear(params, "heads.key", row.context).reshape(row.S, G, K)
         weights = x.new_zeros(H, row.T, row.S)
@@ -45,5 +59,12 @@ def softmax(
         return linear(params, "heads.out", torch.stack(mixed)), weights
 
     return run(
-        mix_row, x, num_heads=H, context=context, causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens
+        mix_row,
+        x,
+        num_heads=H,
+        context=context,
+        causal=causal,
+        valid=valid,
+        pairwise=pairwise,
+        global_tokens=global_tokens,
     )

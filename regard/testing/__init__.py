@@ -53,7 +53,10 @@ LAWS: dict[str, Callable[[Subject], None]] = {
 
 
 def check_mixer(
-    factory: Callable[[], Mixer], laws: str | Iterable[str] = "all", *, oracle: Callable[..., Any] | None = None
+    factory: Callable[[], Mixer],
+    laws: str | Iterable[str] = "all",
+    *,
+    oracle: Callable[..., Any] | None = None,
 ) -> list[str]:
     """Run laws on the mixers that `factory()` makes; small sizes (dim 24, num_heads 3, max_len 64) are enough.
 

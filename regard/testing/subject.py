@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -37,7 +37,9 @@ class Subject:
         self.factory = factory
         self.oracle = oracle
         first = factory()
-        assert isinstance(first, Mixer), f"the factory must return a regard.Mixer, got {type(first).__name__}"
+        assert isinstance(first, Mixer), (
+            f"the factory must return a regard.Mixer, got {type(first).__name__}"
+        )
         self.name, self.can, self.dim = first.name, first.capabilities, first.dim
         self.num_heads: int = getattr(first, "num_heads", 1)
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
@@ -50,7 +52,7 @@ class Subject:
         generator = torch.Generator().manual_seed(seed + 1)
         with torch.no_grad():
             for parameter in mixer.parameters():
-                parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
         return mixer.to(dtype).eval()
 
     def tokens(self, *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -59,20 +61,28 @@ class Subject:
         return torch.randn(*shape, self.dim, generator=generator, dtype=torch.float64).to(dtype)
 
     def causalities(self) -> list[bool]:
-        return [flag for flag, able in ((False, self.can.bidirectional), (True, self.can.causal)) if able]
+        return [
+            flag
+            for flag, able in ((False, self.can.bidirectional), (True, self.can.causal))
+            if able
+        ]
 
-    def requests(self, rows: int = B, length: int = T, *, dtype: torch.dtype = torch.float64) -> Iterator[Request]:
+    def requests(
+        self, rows: int = B, length: int = T, *, dtype: torch.dtype = torch.float64
+    ) -> Iterator[Request]:
         """Every declared yes, and every pair of them: causal, padding, pairwise, global tokens, cross."""
         context = self.tokens(rows, S, seed=7, dtype=dtype)
         sources = [("", None)] + ([("cross ", context)] if self.can.cross else [])
         for (where, source), causal in product(sources, self.causalities()):
             keys = length if source is None else S
-            masks = self._masks(rows, length, keys, self.can.global_tokens and source is None)
-            for label, fields in masks:
+            masks = self._masks(rows, length, keys, bool(self.can.global_tokens) and source is None)
+            for label, mask in masks:
                 name = f"{where}{'causal ' if causal else ''}{label}".strip() or "plain"
-                yield Request(name, Mask(causal=causal, **fields), source)
+                yield Request(name, replace(mask, causal=causal), source)
 
-    def _masks(self, rows: int, queries: int, keys: int, global_tokens: Any) -> list[tuple[str, dict[str, Tensor]]]:
+    def _masks(
+        self, rows: int, queries: int, keys: int, global_tokens: bool
+    ) -> list[tuple[str, Mask]]:
         generator = torch.Generator().manual_seed(11)
 
         def chance(*shape: int, share: float) -> Tensor:
@@ -80,31 +90,35 @@ class Subject:
 
         column = torch.arange(keys)
         amount = torch.arange(rows)[:, None] % 3 + 2
-        paddings = {
-            "right padding": column < keys - amount,
-            "left padding": column >= amount,
-            "interior padding": chance(rows, keys, share=0.6),
-        }
-        pairs = {
-            "pairwise": chance(rows, self.num_heads, queries, keys, share=0.5),
-            "shared pairwise": chance(1, 1, queries, keys, share=0.5),
-        }
-        chosen = {"valid": paddings["interior padding"]} if self.can.padding else {}
-        masks: list[tuple[str, dict[str, Tensor]]] = [("", {})]
+        interior = chance(rows, keys, share=0.6)
+        pairwise = chance(rows, self.num_heads, queries, keys, share=0.5)
+        marks = chance(rows, keys, share=0.3)
+        masks = [("", Mask())]
         if self.can.padding:
-            masks += [(name, {"valid": valid}) for name, valid in paddings.items()]
+            masks += [
+                ("right padding", Mask(valid=column < keys - amount)),
+                ("left padding", Mask(valid=column >= amount)),
+                ("interior padding", Mask(valid=interior)),
+            ]
         if self.can.pairwise:
-            masks += [(name, {"pairwise": pairwise}) for name, pairwise in pairs.items()]
-            masks += [("pairwise, padding", {"pairwise": pairs["pairwise"], **chosen})] * bool(chosen)
+            masks += [
+                ("pairwise", Mask(pairwise=pairwise)),
+                ("shared pairwise", Mask(pairwise=chance(1, 1, queries, keys, share=0.5))),
+            ]
+        if self.can.padding and self.can.pairwise:
+            masks += [("pairwise, padding", Mask(pairwise=pairwise, valid=interior))]
         if global_tokens:
-            marked = {"global_tokens": chance(rows, keys, share=0.3)}
-            masks += [("global", marked)]
-            masks += [("global, padding", {**marked, **chosen})] * bool(chosen)
-            if self.can.pairwise:
-                masks += [("global, pairwise, padding", {**marked, **chosen, "pairwise": pairs["pairwise"]})]
+            masks += [("global", Mask(global_tokens=marks))]
+        if global_tokens and self.can.padding:
+            masks += [("global, padding", Mask(global_tokens=marks, valid=interior))]
+        if global_tokens and self.can.padding and self.can.pairwise:
+            together = Mask(global_tokens=marks, valid=interior, pairwise=pairwise)
+            masks += [("global, pairwise, padding", together)]
         return masks
 
-    def consult(self, mixer: Mixer, request: Request, x: Tensor, params: dict[str, Tensor] | None = None) -> Any:
+    def consult(
+        self, mixer: Mixer, request: Request, x: Tensor, params: dict[str, Tensor] | None = None
+    ) -> Any:
         """The oracle's (y, weights) for this request, given the structure that the mixer really uses."""
         assert self.oracle is not None
         return self.oracle(
@@ -149,4 +163,6 @@ def gradients(y: Tensor, leaves: list[Tensor], seed: int = 5) -> list[Tensor]:
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
     found = torch.autograd.grad((y * weight).sum(), leaves, allow_unused=True)
-    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
+    return [
+        torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)
+    ]

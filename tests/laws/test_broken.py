@@ -37,7 +37,9 @@ class Outsider(Mixer):
         value = self.value(x)
         if mask.valid is not None:
             value = value * mask.valid[..., None]
-        return value.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None].to(x.dtype)
+        return value.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None].to(
+            x.dtype
+        )
 
 
 class WrongScale(Softmax):
@@ -193,7 +195,9 @@ def make(cls):
     return cls(24) if issubclass(cls, Outsider) else cls(24, num_heads=3)
 
 
-@pytest.mark.parametrize(("law", "cls"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("law", "cls"), BROKEN, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_broken_mixer_is_caught(law, cls):
     oracle = regard.reference.softmax if issubclass(cls, Softmax) else None
     with pytest.raises(LawError, match=f"^{law}: "):
@@ -220,4 +224,7 @@ def test_a_law_that_does_not_exist_is_named():
 
 
 def test_observation_is_empty_where_a_mixer_has_nothing_to_show():
-    assert make(Outsider).observe(torch.zeros(1, 2, 24), mask=regard.Mask(causal=True)) == Observation()
+    assert (
+        make(Outsider).observe(torch.zeros(1, 2, 24), mask=regard.Mask(causal=True))
+        == Observation()
+    )

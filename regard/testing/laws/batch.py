@@ -13,4 +13,6 @@ def law(subject: Subject) -> None:
         for size in (2, 7, 64):
             rows = x[:size].roll(size // 2, 0)
             got = mixer(rows, mask=mask)[size // 2]
-            require_close(got, alone[0], 1e-10, f"a row in a batch of {size}{', causal' if causal else ''}")
+            require_close(
+                got, alone[0], 1e-10, f"a row in a batch of {size}{', causal' if causal else ''}"
+            )

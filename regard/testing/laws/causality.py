@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from regard.core import Mask
-from regard.testing.subject import B, S, Request, Subject, T, require_close
+from regard.testing.subject import B, Request, S, Subject, T, require_close
 
 SCALES = (1.0, 30.0)
 
@@ -24,7 +24,9 @@ def law(subject: Subject) -> None:
                 what = f"{request.label}: outputs before {t} after a change of scale {scale:g} from {t} on"
                 require_close(request(mixer, moved)[:, :t], y[:, :t], 1e-11, what)
             short = _first(request.mask, t)
-            require_close(mixer(x[:, :t], mask=short), y[:, :t], 1e-9, f"{request.label}: truncated to {t}")
+            require_close(
+                mixer(x[:, :t], mask=short), y[:, :t], 1e-9, f"{request.label}: truncated to {t}"
+            )
     if subject.can.cross:
         _cross(subject)
 

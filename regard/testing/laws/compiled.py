@@ -11,7 +11,10 @@ def law(subject: Subject) -> None:
     x = subject.tokens(B, T)
     valid = torch.arange(T) < torch.tensor([[T], [T - 4]])
     for causal in subject.causalities():
-        for mask in (Mask(causal=causal), Mask(causal=causal, valid=valid if subject.can.padding else None)):
+        for mask in (
+            Mask(causal=causal),
+            Mask(causal=causal, valid=valid if subject.can.padding else None),
+        ):
             torch.compiler.reset()
             compiled = torch.compile(mixer, fullgraph=True, backend="eager")
             require_close(compiled(x, mask=mask), mixer(x, mask=mask), 1e-10, "compiled")

@@ -21,11 +21,15 @@ def law(subject: Subject) -> None:
         small, large = (_counted(mixer, subject.dim, length, causal) for length in (LOW, HIGH))
         for what, declared in (("time", subject.can.time), ("memory", subject.can.memory)):
             before, after = getattr(small, _FIELDS[what]), getattr(large, _FIELDS[what])
-            slope = torch.tensor(after / before).log2().item() / torch.tensor(HIGH / LOW).log2().item()
+            slope = (
+                torch.tensor(after / before).log2().item() / torch.tensor(HIGH / LOW).log2().item()
+            )
             expected = growth(declared, LOW, HIGH)
             near = abs(slope - expected) <= MARGIN
             label = f"{what}{', causal' if causal else ''}"
-            require(near, f"{label}: grows as T^{slope:.2f}, declared {declared} (T^{expected:.2f})")
+            require(
+                near, f"{label}: grows as T^{slope:.2f}, declared {declared} (T^{expected:.2f})"
+            )
 
 
 _FIELDS = {"time": "flops", "memory": "peak_bytes"}

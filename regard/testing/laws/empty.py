@@ -12,7 +12,10 @@ def law(subject: Subject) -> None:
         for request, blind in _requests(subject, causal):
             x = subject.tokens(B, T).requires_grad_()
             y = request(mixer, x)
-            require((y[blind] == 0).all(), f"{request.label}: a query that sees nothing is not exactly zero")
+            require(
+                (y[blind] == 0).all(),
+                f"{request.label}: a query that sees nothing is not exactly zero",
+            )
             for found in gradients(y, [x, *mixer.parameters()]):
                 require(torch.isfinite(found).all(), f"{request.label}: a gradient is not finite")
 
@@ -26,7 +29,10 @@ def _requests(subject: Subject, causal: bool):
         pairwise = torch.ones(B, 1, T, T, dtype=torch.bool)
         pairwise[1, 0, 3] = False
         pairwise[0, 0, -1] = False
-        yield Request("no allowed pair", Mask(causal=causal, pairwise=pairwise)), ~pairwise[:, 0].any(-1)
+        yield (
+            Request("no allowed pair", Mask(causal=causal, pairwise=pairwise)),
+            ~pairwise[:, 0].any(-1),
+        )
     if subject.can.cross:
         context = subject.tokens(B, S, seed=7)
         if subject.can.padding:

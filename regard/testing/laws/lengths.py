@@ -20,13 +20,21 @@ def law(subject: Subject) -> None:
             fine = y.shape == (B, length, subject.dim) and bool(torch.isfinite(y).all())
             require(fine, f"length {length}: shape {list(y.shape)}, or not finite")
             if causal:
-                require_close(y, full[:, :length], 1e-9, f"length {length}: not the prefix of length {longest}")
+                require_close(
+                    y,
+                    full[:, :length],
+                    1e-9,
+                    f"length {length}: not the prefix of length {longest}",
+                )
     if subject.longest < 10**9:
         _refuses(subject, mixer)
     else:
         too_long = 2 * (mixer.max_len or LENGTHS[-1]) + 1
         y = mixer(subject.tokens(1, too_long), mask=Mask(causal=not subject.can.bidirectional))
-        require(torch.isfinite(y).all(), f"any length is declared, and {too_long} gives values that are not finite")
+        require(
+            torch.isfinite(y).all(),
+            f"any length is declared, and {too_long} gives values that are not finite",
+        )
 
 
 def _refuses(subject: Subject, mixer) -> None:
@@ -38,6 +46,11 @@ def _refuses(subject: Subject, mixer) -> None:
         try:
             call()
         except ShapeError as error:
-            require("max_len" in str(error), f"{name} beyond max_len: the error does not name max_len: {error}")
+            require(
+                "max_len" in str(error),
+                f"{name} beyond max_len: the error does not name max_len: {error}",
+            )
         else:
-            require(False, f"{name} accepts {subject.longest + 1} tokens, max_len is {subject.longest}")
+            require(
+                False, f"{name} accepts {subject.longest + 1} tokens, max_len is {subject.longest}"
+            )

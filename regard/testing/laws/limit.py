@@ -10,17 +10,25 @@ def law(subject: Subject) -> None:
     cls = type(subject.factory())
     for other_name, (own_options, other_options) in cls.limits.items():
         torch.manual_seed(0)
-        common = {key: value for key, value in subject.options.items() if key in ("dim", "num_heads", "max_len")}
+        common = {
+            key: value
+            for key, value in subject.options.items()
+            if key in ("dim", "num_heads", "max_len")
+        }
         own = cls(**common | dict(own_options)).double().eval()
         other_cls = MIXERS[other_name]
         facts = {"dim": subject.dim, "num_heads": subject.num_heads}
         other = other_cls(**facts | dict(other_options)).double().eval()
         weights = own.state_dict()
         missing = [key for key in other.state_dict() if key not in weights]
-        require(not missing, f"{other_name} has parameters that the limit cannot give it: {missing}")
+        require(
+            not missing, f"{other_name} has parameters that the limit cannot give it: {missing}"
+        )
         other.load_state_dict({key: weights[key] for key in other.state_dict()})
         for request in subject.requests():
             if request.context is not None and not other.capabilities.cross:
                 continue
             x = subject.tokens(B, T)
-            require_close(request(own, x), request(other, x), 1e-10, f"{request.label}: limit {other_name}")
+            require_close(
+                request(own, x), request(other, x), 1e-10, f"{request.label}: limit {other_name}"
+            )

@@ -13,8 +13,16 @@ def law(subject: Subject) -> None:
         x = subject.tokens(B, T)
         weights = mixer.attention_map(x, context=request.context, mask=request.mask)
         keys = T if request.context is None else request.context.shape[1]
-        fits = weights.dim() == 4 and weights.shape[0] == B and weights.shape[2] == T and weights.shape[3] >= keys
-        require(fits, f"{request.label}: the map has shape {list(weights.shape)}, not [{B}, H, {T}, {keys}]")
+        fits = (
+            weights.dim() == 4
+            and weights.shape[0] == B
+            and weights.shape[2] == T
+            and weights.shape[3] >= keys
+        )
+        require(
+            fits,
+            f"{request.label}: the map has shape {list(weights.shape)}, not [{B}, H, {T}, {keys}]",
+        )
         require(torch.isfinite(weights).all(), f"{request.label}: the map is not finite")
         outside = ~request.mask.dense(T, keys).expand(B, weights.shape[1], T, keys)
         leaked = weights[..., -keys:][outside].abs().max() if outside.any() else torch.zeros(())

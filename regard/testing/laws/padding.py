@@ -31,7 +31,9 @@ def law(subject: Subject) -> None:
         context = subject.tokens(B, T, seed=3, dtype=dtype)
         for causal in subject.causalities():
             alone = mixer(x, mask=Mask(causal=causal))
-            with_context = mixer(x, context=context, mask=Mask(causal=causal)) if subject.can.cross else None
+            with_context = (
+                mixer(x, context=context, mask=Mask(causal=causal)) if subject.can.cross else None
+            )
             for layout in LAYOUTS:
                 for amount in (2, 5):
                     if T + amount > subject.longest:
@@ -46,7 +48,15 @@ def law(subject: Subject) -> None:
                         mask = Mask(causal=causal, valid=valid)
                         y = mixer(padded, mask=mask)
                         require_close(y[:, columns], alone, bound, what)
-                        require((y[~valid] == 0).all(), f"{what}: an output at an invalid position is not zero")
+                        require(
+                            (y[~valid] == 0).all(),
+                            f"{what}: an output at an invalid position is not zero",
+                        )
                         if with_context is not None:
                             padded[:, columns] = context
-                            require_close(mixer(x, context=padded, mask=mask), with_context, bound, f"cross, {what}")
+                            require_close(
+                                mixer(x, context=padded, mask=mask),
+                                with_context,
+                                bound,
+                                f"cross, {what}",
+                            )

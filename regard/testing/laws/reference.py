@@ -4,7 +4,16 @@ import torch
 from torch import Tensor
 
 from regard.core import Mixer
-from regard.testing.subject import B, LawError, Request, Subject, T, gradients, require_close, tensors
+from regard.testing.subject import (
+    B,
+    LawError,
+    Request,
+    Subject,
+    T,
+    gradients,
+    require_close,
+    tensors,
+)
 
 LOW_PRECISION = (torch.float32, torch.bfloat16)
 ULPS = 8
@@ -19,7 +28,11 @@ def law(subject: Subject) -> None:
         if request.context is not None:
             request = Request(request.label, request.mask, request.context.clone().requires_grad_())
         leaves = [leaf for leaf in (x, request.context, *mixer.parameters()) if leaf is not None]
-        names = ["x"] + ["context"] * (request.context is not None) + [name for name, _ in mixer.named_parameters()]
+        names = (
+            ["x"]
+            + ["context"] * (request.context is not None)
+            + [name for name, _ in mixer.named_parameters()]
+        )
         y = request(mixer, x)
         expected, _ = subject.consult(mixer, request, x)
         require_close(y, expected, 1e-10, f"{request.label}: output")
@@ -35,14 +48,23 @@ def _low_precision(subject: Subject, dtype: torch.dtype) -> None:
     mixer = subject.make(dtype)
     exact = subject.make(dtype).double()
     for request in subject.requests(dtype=dtype):
-        if request.label not in ("plain", "causal", "cross", "interior padding", "causal interior padding"):
+        if request.label not in (
+            "plain",
+            "causal",
+            "cross",
+            "interior padding",
+            "causal interior padding",
+        ):
             continue
         x = subject.tokens(B, T, dtype=dtype)
         with torch.no_grad():
             ours = request(mixer, x).double()
             naive, _ = subject.consult(mixer, request, x)
             truth = _in_double(subject, mixer, exact, request, x)
-        allowed = 2 * (naive.double() - truth).abs().max() + ULPS * torch.finfo(dtype).eps * truth.abs().max()
+        allowed = (
+            2 * (naive.double() - truth).abs().max()
+            + ULPS * torch.finfo(dtype).eps * truth.abs().max()
+        )
         error = (ours - truth).abs().max()
         if not error <= allowed:
             raise LawError(f"{request.label} in {dtype}: error {error:.2e}, allowed {allowed:.2e}")
@@ -61,6 +83,8 @@ def _in_double(subject: Subject, mixer: Mixer, exact: Mixer, request: Request, x
         valid=mask.valid,
         pairwise=mask.pairwise,
         global_tokens=mask.global_tokens,
-        plan=None if plan is None else {k: v.double() if v.is_floating_point() else v for k, v in plan.items()},
+        plan=None
+        if plan is None
+        else {k: v.double() if v.is_floating_point() else v for k, v in plan.items()},
     )
     return truth

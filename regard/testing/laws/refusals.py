@@ -26,20 +26,27 @@ def law(subject: Subject) -> None:
     for name, reason in subject.can.refusals().items():
         if name in asks:
             text = _error(asks[name], UnsupportedError, f"{name} is declared a No and accepted")
-            require(reason in text and subject.name in text, f"the refusal of {name} does not say why: {text}")
+            require(
+                reason in text and subject.name in text,
+                f"the refusal of {name} does not say why: {text}",
+            )
     unfit: dict[str, Callable[[], object]] = {
         "x": lambda: mixer(x[..., :-1], mask=Mask(causal=causal)),
         "at least one token": lambda: mixer(x[:, :0], mask=Mask(causal=causal)),
         "floating": lambda: mixer(x.long(), mask=Mask(causal=causal)),
-        "mask": lambda: mixer(x, mask=marks),  # type: ignore[arg-type]
+        "mask": lambda: mixer(x, mask=marks),
     }
     if subject.can.padding:
         unfit["mask.valid"] = lambda: mixer(x, mask=Mask(causal=causal, valid=marks[:, :-1]))
         unfit["boolean"] = lambda: mixer(x, mask=Mask(causal=causal, valid=marks.float()))
     if subject.can.pairwise:
-        unfit["mask.pairwise"] = lambda: mixer(x, mask=Mask(causal=causal, pairwise=pairwise[..., :-1]))
+        unfit["mask.pairwise"] = lambda: mixer(
+            x, mask=Mask(causal=causal, pairwise=pairwise[..., :-1])
+        )
     if subject.can.cross:
-        unfit["context"] = lambda: mixer(x, context=subject.tokens(B + 1, S), mask=Mask(causal=causal))
+        unfit["context"] = lambda: mixer(
+            x, context=subject.tokens(B + 1, S), mask=Mask(causal=causal)
+        )
     if subject.can.streaming == "exact":
         unfit["batch"] = lambda: mixer.extend(x, mixer.initial_state(B + 1))
         unfit["initial_state"] = lambda: mixer.extend(x, None)

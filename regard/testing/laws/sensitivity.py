@@ -20,17 +20,27 @@ def law(subject: Subject) -> None:
             if subject.can.attention_map:
                 weights = mixer.attention_map(x, context=request.context, mask=request.mask)[0]
                 used = (weights != 0).any(0)
-                require(felt[used].all(), f"{request.label}: an output ignores a key to which it gives weight")
+                require(
+                    felt[used].all(),
+                    f"{request.label}: an output ignores a key to which it gives weight",
+                )
         assert heard is not None
         reaches = request.mask.dense(T, heard.shape[1])[0].any(0)
         if request.mask.valid is not None and request.context is None:
             reaches = reaches & request.mask.valid[0][:, None]
         takes_part = reaches.any(0)
-        require(heard.any(0)[takes_part].all(), f"{request.label}: no output depends on an allowed key")
-        if not subject.can.attention_map and request.context is None:  # no map says that tokens meet, so tokens must
+        require(
+            heard.any(0)[takes_part].all(), f"{request.label}: no output depends on an allowed key"
+        )
+        if (
+            not subject.can.attention_map and request.context is None
+        ):  # no map says that tokens meet, so tokens must
             others = ~torch.eye(T, dtype=torch.bool)
             met = (heard & others).any(0) | ~(reaches & others).any(0)
-            require(met[takes_part].all(), f"{request.label}: no output but its own depends on an allowed token")
+            require(
+                met[takes_part].all(),
+                f"{request.label}: no output but its own depends on an allowed token",
+            )
 
 
 def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:
@@ -46,8 +56,14 @@ def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:
         generator = torch.Generator().manual_seed(i)
         weight = torch.randn(y.shape[-1], generator=generator, dtype=torch.float64)
         if y.requires_grad:
-            (found,) = torch.autograd.grad((y[0, i] * weight).sum(), [source], retain_graph=True, allow_unused=True)
+            (found,) = torch.autograd.grad(
+                (y[0, i] * weight).sum(), [source], retain_graph=True, allow_unused=True
+            )
         else:
             found = None
-        rows.append(torch.zeros(source.shape[1], dtype=torch.bool) if found is None else (found[0] != 0).any(-1))
+        rows.append(
+            torch.zeros(source.shape[1], dtype=torch.bool)
+            if found is None
+            else (found[0] != 0).any(-1)
+        )
     return torch.stack(rows)

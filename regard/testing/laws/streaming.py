@@ -52,7 +52,9 @@ def _float32(subject: Subject) -> None:
     require_close(y, mixer(x, mask=Mask(causal=True)), 1e-5, "float32")
     for field in state:
         fits = field.dtype == torch.float32 or not field.is_floating_point()
-        require(fits and field.shape[0] == B, "the state must be batch first and in the module's dtype")
+        require(
+            fits and field.shape[0] == B, "the state must be batch first and in the module's dtype"
+        )
 
 
 def _gradients(subject: Subject, mixer: Mixer) -> None:
@@ -71,7 +73,9 @@ def _input_state_is_a_value(subject: Subject, mixer: Mixer) -> None:
     mixer.extend(x[:, 5:9], state)
     same = all(torch.equal(a, b) for a, b in zip(before, state, strict=True))
     require(same, "extend changed the state that was passed in without donate=True")
-    require(torch.equal(state.length, torch.full((B,), 5)), "state.length must count the tokens so far")
+    require(
+        torch.equal(state.length, torch.full((B,), 5)), "state.length must count the tokens so far"
+    )
 
 
 def _reordered(subject: Subject, mixer: Mixer) -> None:
@@ -95,7 +99,10 @@ def _state_size(subject: Subject, mixer: Mixer) -> None:
         if length <= subject.longest:
             _, state = feed(mixer, subject.tokens(B, length), mixer.initial_state(B), (length,))
             sizes.append(sum(field.numel() for field in state))
-    require(len(set(sizes)) == 1, f"the state is declared constant ({declared}) and grows: {sizes} numbers")
+    require(
+        len(set(sizes)) == 1,
+        f"the state is declared constant ({declared}) and grows: {sizes} numbers",
+    )
 
 
 def _ragged(subject: Subject, mixer: Mixer) -> None:
@@ -109,14 +116,21 @@ def _ragged(subject: Subject, mixer: Mixer) -> None:
         for chunks in CHUNKS:
             y, state = feed(mixer, x, mixer.initial_state(B), chunks, valid=valid)
             require_close(y, expected, 1e-10, f"{name} padding, chunks {chunks}")
-            require(torch.equal(state.length, valid.sum(1)), f"{name} padding: state.length must count valid tokens")
+            require(
+                torch.equal(state.length, valid.sum(1)),
+                f"{name} padding: state.length must count valid tokens",
+            )
 
 
 def _cross(subject: Subject, mixer: Mixer) -> None:
     if not subject.can.bidirectional:
         return
     x, context = subject.tokens(B, T), subject.tokens(B, S, seed=7)
-    for valid in (None, torch.arange(S) < torch.tensor([[4], [S]]), torch.arange(S) >= torch.tensor([[S], [2]])):
+    for valid in (
+        None,
+        torch.arange(S) < torch.tensor([[4], [S]]),
+        torch.arange(S) >= torch.tensor([[S], [2]]),
+    ):
         if valid is not None and not subject.can.padding:
             continue
         expected = mixer(x, context=context, mask=Mask(valid=valid))

@@ -28,6 +28,9 @@ def law(subject: Subject) -> None:
     elsewhere = "cuda" if torch.cuda.is_available() else "meta"
     moved = mixer.to(elsewhere)
     got = moved(x.to(elsewhere), mask=mask)
-    require(got.device.type == elsewhere and got.shape == y.shape, f"on {elsewhere}: a tensor stays behind")
+    require(
+        got.device.type == elsewhere and got.shape == y.shape,
+        f"on {elsewhere}: a tensor stays behind",
+    )
     if elsewhere == "cuda":
         require((got.cpu() - y).abs().max() < 1e-10, "on cuda: another function")
