@@ -82,6 +82,7 @@ class Bench:
         from regard.arena.speed import Setting, measure, obstacle
         from regard.mixers import MIXERS
 
+        _check_device(self.device)
         choices = [Choice(mixer=MIXERS[name].name) for name in self.mixers or MIXERS.names()]
         settings = [
             Setting(
@@ -235,6 +236,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     sys.exit(main())
+
+
+def _check_device(name: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0]
+        raise OptionError(
+            f"device {name!r} cannot be used here: {why}. `regard doctor` lists what can."
+        ) from None
 
 
 def _train(name: str, args: list[str]) -> int:

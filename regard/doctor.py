@@ -5,7 +5,6 @@ import platform
 import shutil
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 REQUIRED = {
     "torch": "2.10",
@@ -50,6 +49,7 @@ def _machine() -> list[dict[str, str]]:
     import torch
 
     from regard import __version__
+    from regard.arena.provenance import describe
 
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -60,7 +60,8 @@ def _machine() -> list[dict[str, str]]:
         _row("regard", f"{__version__} in {Path(__file__).parent}"),
         _row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         _row(
-            "processor", f"{_processor()}, {cores} cores, {torch.backends.cpu.get_cpu_capability()}"
+            "processor",
+            f"{describe('cpu')}, {cores} cores, {torch.backends.cpu.get_cpu_capability()}",
         ),
         _row("threads", str(threads), few),
         _row("memory", _memory()),
@@ -127,15 +128,6 @@ def _numbers(version: str) -> tuple[int, ...]:
             break
         leading.append(int(part))
     return tuple(leading)
-
-
-def _processor() -> str:
-    info: Any = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _memory() -> str:

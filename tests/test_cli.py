@@ -1,0 +1,169 @@
+"""The command line, in this process where that is possible."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import regard
+from regard.cli import COMMANDS, main
+
+
+def ran(capsys, *args: str) -> tuple[int, str, str]:
+    code = main(args)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def loaded(capsys, *args: str):
+    code, out, err = ran(capsys, *args, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_python_m_regard_is_the_same():
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "lss"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == "regard: unknown command 'lss'. Did you mean 'ls'?\n"
+    assert done.stdout == ""
+
+
+def test_help_names_every_command_and_loads_little():
+    code = (
+        "import sys; from regard.cli import main; main(['--help']);"
+        "print('LOADED', *[m for m in sys.modules if m.split('.')[0] in"
+        " {'accelerate', 'altair', 'sklearn', 'tensorboard', 'torchmetrics'}"
+        " or m.startswith(('regard.models', 'regard.train', 'regard.arena'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    text, _, slow = done.stdout.partition("LOADED")
+    assert all(name in text for name in COMMANDS)
+    assert slow.strip() == ""
+
+
+def test_ls_lists_every_catalogue(capsys):
+    found = loaded(capsys, "ls")
+    assert [row["name"] for row in found["mixers"]] == regard.MIXERS.names()
+    assert [row["name"] for row in found["tasks"]] == regard.TASKS.names()
+    assert [row["name"] for row in found["models"]] == regard.MODELS.names()
+    assert loaded(capsys, "ls", "mixers") == found["mixers"]
+    code, out, _ = ran(capsys, "ls")
+    assert code == 0
+    assert all(row["name"] in out for rows in found.values() for row in rows)
+
+
+@pytest.mark.parametrize("name", regard.MIXERS.names())
+def test_show_tells_each_mixer_whole(capsys, name):
+    about = loaded(capsys, "show", name)[0]
+    cls = regard.MIXERS[name]
+    assert about["paper"] == cls.paper
+    assert about["paper"].split("arXiv ")[-1] in about["text"]
+    for ability, reason in cls.capabilities.refusals().items():
+        assert about["capabilities"][ability] == f"no: {reason}"
+    assert {option["name"] for option in about["options"]} >= {"dim"}
+    code, out, _ = ran(capsys, "show", name)
+    assert code == 0
+    folded = " ".join(out.split())
+    for text in (cls.paper, cls.capabilities.time, *cls.capabilities.refusals().values()):
+        assert " ".join(text.split()) in folded
+
+
+@pytest.mark.parametrize(
+    "name", ["listops", "classifier", "language_model", "swiglu", "sinusoidal"]
+)
+def test_show_knows_the_other_catalogues(capsys, name):
+    code, out, _ = ran(capsys, "show", name)
+    assert code == 0 and name in out
+
+
+WRONG = {
+    "benhc": "unknown command 'benhc'. Did you mean 'bench'?",
+    "ls mixrs": "unknown kind 'mixrs'. Did you mean 'mixers'?",
+    "show liner": "unknown name 'liner'. Did you mean 'linear'?",
+    "ls --jsn": "--json",
+    "bench --mixers softmx": "unknown mixer 'softmx'. Did you mean 'softmax'?",
+    "bench --lenghts 3": "--lengths",
+    "bench --lengths 0": "length (0) must be a positive integer",
+    "bench --lengths many": "--lengths",
+    "bench --passes forwrd": "'forward'",
+    "bench --dtype float31": "float32",
+    "bench --device tpuu": "device",
+    "train digts": "unknown recipe 'digts'. Did you mean 'digits'?",
+    "train digits --model.mixr linear": "--model.mixer",
+    "train digits --model.mixer linaer": "unknown mixer 'linaer'. Did you mean 'linear'?",
+    "train digits --model.mixer-options widow": "NAME=VALUE",
+    "train digits --task.test-size 5": "test_size (5) must be at least 10",
+    "train digits --train.lr -1": "lr must be a positive number",
+    "train digits --model.max-len 63": "model.max_len (63) is below",
+    "train digits --model.num-classes 11": "model.num_classes is 11",
+    "arena quik": "unknown suite 'quik'. Did you mean 'quick'?",
+    "report --ledger nowhere.sqlite": "there is no ledger at nowhere.sqlite",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_what_is_wrong_is_named_with_what_is_near(capsys, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = ran(capsys, *line.split())
+    assert code == 2
+    assert " ".join(WRONG[line].split()) in " ".join(err.replace("│", " ").split())
+    assert "Traceback" not in out + err
+    assert out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_option_that_the_mixer_lacks_is_refused(capsys, tmp_path):
+    line = f"train digits --folder {tmp_path} --model.mixer-options num_kv_head=2"
+    code, _, err = ran(capsys, *line.split())
+    assert code == 2 and "Did you mean 'num_kv_heads'?" in err
+
+
+def test_train_runs_a_recipe_with_changed_fields(capsys, tmp_path):
+    line = (
+        f"train digits --folder {tmp_path} --model.dim 8 --model.num-heads 2 --model.num-layers 1"
+        " --model.mixer softmax --model.mixer-options num_kv_heads=1 --train.steps 2"
+        " --train.eval-every 2 --train.log-dir None"
+    )
+    result = loaded(capsys, *line.split())
+    assert result["steps"] == 2 and result["metric"] == "accuracy"
+    assert 0 <= result["value"] <= 1
+    assert list(tmp_path.glob("checkpoints/step-*"))
+
+
+def test_train_without_a_recipe_says_how(capsys):
+    code, out, _ = ran(capsys, "train", "--help")
+    assert code == 0 and "regard ls recipes" in out
+
+
+def test_bench_times_and_says_what_cannot_run(capsys):
+    line = (
+        "bench --mixers softmax fnet --lengths 16 --passes forward decode --dim 16 --seconds 0.01"
+    )
+    found = loaded(capsys, *line.split())
+    assert {(row["mixer"], row["kind"]) for row in found["timed"]} == {
+        ("softmax", "forward"),
+        ("softmax", "decode"),
+        ("fnet", "forward"),
+    }
+    (absent,) = found["not_run"]
+    assert absent["mixer"] == "fnet" and absent["pass"] == "decode" and absent["not run"]
+    code, out, _ = ran(capsys, *line.split())
+    assert code == 0 and absent["not run"] in out
+
+
+def test_doctor_finds_this_machine(capsys):
+    rows = {row["what"]: row["found"] for row in loaded(capsys, "doctor")}
+    import torch
+
+    assert rows["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
+    assert rows["threads"] == str(torch.get_num_threads())
+    assert "OMP_NUM_THREADS" in rows
+
+
+def test_doctor_names_what_is_missing(capsys, monkeypatch):
+    monkeypatch.setitem(__import__("regard.doctor").doctor.REQUIRED, "no-such-package", "1.0")
+    code, out, _ = ran(capsys, "doctor")
+    assert code == 1 and "pip install 'no-such-package>=1.0'" in out
