@@ -15,7 +15,11 @@ WHERE = Provenance(
     started="2026-01-05T10:00:00Z",
 )
 LENGTHS = (256, 512, 1024, 2048, 4096)
-TASKS = {"listops": ("accuracy", "higher"), "digits": ("accuracy", "higher"), "stdlib_bytes": ("bits_per_byte", "lower")}
+TASKS = {
+    "listops": ("accuracy", "higher"),
+    "digits": ("accuracy", "higher"),
+    "stdlib_bytes": ("bits_per_byte", "lower"),
+}
 QUALITY = {
     "softmax": (0.412, 0.962, 2.31),
     "local": (0.398, 0.941, 2.34),
@@ -39,16 +43,36 @@ def rows(seeds: tuple[int, ...] = (0,)) -> list[Result]:
     made: list[Result] = []
     for mixer, values in QUALITY.items():
         made.append(
-            Checked(mixer=mixer, options={}, source_sha256="ab" * 32, failed_law=None, message="", seconds=2.0, provenance=WHERE)
+            Checked(
+                mixer=mixer,
+                options={},
+                source_sha256="ab" * 32,
+                failed_law=None,
+                message="",
+                seconds=2.0,
+                provenance=WHERE,
+            )
         )
         for (task, (metric, better)), value in zip(TASKS.items(), values, strict=True):
             if value is None:
-                made.append(NotRun(mixer=mixer, subject=task, reason="the transform mixes every token with <future> ones"))
+                made.append(
+                    NotRun(
+                        mixer=mixer,
+                        subject=task,
+                        reason="the transform mixes every token with <future> ones",
+                    )
+                )
                 continue
             made += [trained(mixer, task, metric, better, value, seed, noise) for seed in seeds]
         for kind in ("forward", "train", "decode"):
             if mixer == "fnet" and kind == "decode":
-                made.append(NotRun(mixer=mixer, subject=kind, reason="fnet does not stream: every output needs all tokens"))
+                made.append(
+                    NotRun(
+                        mixer=mixer,
+                        subject=kind,
+                        reason="fnet does not stream: every output needs all tokens",
+                    )
+                )
                 continue
             made += [timed(mixer, kind, length, noise) for length in LENGTHS]
     return made
@@ -57,7 +81,10 @@ def rows(seeds: tuple[int, ...] = (0,)) -> list[Result]:
 def trained(mixer, task, metric, better, value, seed, noise) -> Trained:
     start = 0.1 if better == "higher" else 6.5
     value += seed * noise.uniform(-0.004, 0.004)
-    curve = [(s, value + (start - value) * math.exp(-s / 120) * noise.uniform(0.9, 1.1)) for s in range(50, 651, 50)]
+    curve = [
+        (s, value + (start - value) * math.exp(-s / 120) * noise.uniform(0.9, 1.1))
+        for s in range(50, 651, 50)
+    ]
     return Trained(
         task=task,
         mixer=mixer,
@@ -80,8 +107,15 @@ def trained(mixer, task, metric, better, value, seed, noise) -> Trained:
 def timed(mixer, kind, length, noise) -> Timed:
     ratio, power, megabytes, slope = SPEED[mixer]
     grow = length / LENGTHS[0]
-    base = {"forward": 0.9, "train": 2.8, "decode": 0.08}[kind] * grow ** (0.5 if kind == "decode" else 1.7)
-    median = base * ratio * grow ** (power * (0.6 if kind == "decode" else 1.0)) * noise.uniform(0.98, 1.02)
+    base = {"forward": 0.9, "train": 2.8, "decode": 0.08}[kind] * grow ** (
+        0.5 if kind == "decode" else 1.7
+    )
+    median = (
+        base
+        * ratio
+        * grow ** (power * (0.6 if kind == "decode" else 1.0))
+        * noise.uniform(0.98, 1.02)
+    )
     return Timed(
         mixer=mixer,
         options={"window_size": 64} if mixer == "local" else {},
@@ -95,7 +129,12 @@ def timed(mixer, kind, length, noise) -> Timed:
         low_ms=median * 0.97,
         high_ms=median * 1.04,
         baseline_ms=base,
-        peak_bytes=round(megabytes * 1e6 * (length / 4096) ** slope * {"forward": 1, "train": 2.6, "decode": 0.2}[kind]),
+        peak_bytes=round(
+            megabytes
+            * 1e6
+            * (length / 4096) ** slope
+            * {"forward": 1, "train": 2.6, "decode": 0.2}[kind]
+        ),
         rounds=15,
         provenance=WHERE,
     )

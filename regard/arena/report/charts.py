@@ -13,7 +13,18 @@ from regard.arena.report.summary import Summary
 from regard.arena.results import Pass, Result, Timed
 from regard.core import OptionError
 
-COLOURS = ("#3f7fd1", "#e07b39", "#2a9d76", "#c9518f", "#8467c7", "#b3912a", "#3aa3b8", "#c8503c", "#7d9436", "#9c6b4f")
+COLOURS = (
+    "#3f7fd1",
+    "#e07b39",
+    "#2a9d76",
+    "#c9518f",
+    "#8467c7",
+    "#b3912a",
+    "#3aa3b8",
+    "#c8503c",
+    "#7d9436",
+    "#9c6b4f",
+)
 BASELINE_COLOUR = "#848b94"
 LARGEST_AREA = 1500.0  # square pixels, for the most memory in view
 SMALLEST_AREA = 40.0
@@ -57,7 +68,12 @@ def bubbles(
             point["area"] = max(SMALLEST_AREA, LARGEST_AREA * share)
         places = place_labels(
             [
-                Bubble(x.pixel(p["speed"]), y.pixel(p["value"]), math.sqrt(p["area"] / math.pi), p["mechanism"])
+                Bubble(
+                    x.pixel(p["speed"]),
+                    y.pixel(p["value"]),
+                    math.sqrt(p["area"] / math.pi),
+                    p["mechanism"],
+                )
                 for p in shown
             ],
             width,
@@ -65,7 +81,13 @@ def bubbles(
         )
         for point, place in zip(shown, places, strict=True):
             point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
-        notes.append({"kind": kind, "length": length, "text": f"area: peak memory, largest {words.size(largest)}"})
+        notes.append(
+            {
+                "kind": kind,
+                "length": length,
+                "text": f"area: peak memory, largest {words.size(largest)}",
+            }
+        )
 
     metric = words.metric(summary.qualities(task)[0].metric)
     data = alt.Chart()
@@ -117,14 +139,20 @@ def bubbles(
     if view is None:
         chosen = "datum.kind == kind && datum.length == length"
         layers = [layer.transform_filter(chosen) for layer in layers]
-    chart = alt.layer(level, *layers, data=alt.Data(values=points)).properties(width=width, height=height)
+    chart = alt.layer(level, *layers, data=alt.Data(values=points)).properties(
+        width=width, height=height
+    )
     if view is None:
         kind, length = default_view(summary, task, views)
-        chart = chart.add_params(alt.param(name="kind", value=kind), alt.param(name="length", value=length))
+        chart = chart.add_params(
+            alt.param(name="kind", value=kind), alt.param(name="length", value=length)
+        )
     return chart
 
 
-def default_view(summary: Summary, task: str, views: Sequence[tuple[Pass, int]]) -> tuple[Pass, int]:
+def default_view(
+    summary: Summary, task: str, views: Sequence[tuple[Pass, int]]
+) -> tuple[Pass, int]:
     for kind in summary.passes:
         wanted = (kind, summary.common_length(kind))
         if wanted in views:
@@ -213,7 +241,9 @@ def scaling(
     )
     colour = alt.Color("colour:N", scale=None, legend=None)
     data = alt.Chart()
-    lines = data.mark_line(strokeWidth=1.8).encode(x=at_x, y=at_y, color=colour, detail="mechanism:N")
+    lines = data.mark_line(strokeWidth=1.8).encode(
+        x=at_x, y=at_y, color=colour, detail="mechanism:N"
+    )
     dots = data.mark_circle(size=34, opacity=1).encode(
         x=at_x,
         y=at_y,
@@ -230,13 +260,20 @@ def scaling(
     )
     layers = [lines, dots]
     if quantity == "time":
-        layers.insert(0, data.mark_rule(opacity=0.35, strokeWidth=4).encode(x=at_x, y="low:Q", y2="high:Q", color=colour))
+        layers.insert(
+            0,
+            data.mark_rule(opacity=0.35, strokeWidth=4).encode(
+                x=at_x, y="low:Q", y2="high:Q", color=colour
+            ),
+        )
     ends = _ends([(p["mechanism"], p["length"], p["y"], p["colour"]) for p in points], y, height)
     whole = alt.layer(*layers, _end_labels(ends, width), data=alt.Data(values=points))
     return whole.properties(width=width, height=height)
 
 
-def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> alt.LayerChart | None:
+def curves(
+    summary: Summary, task: str, shape: tuple[int, int] = (235, 240)
+) -> alt.LayerChart | None:
     """The validation metric against training steps, one line for each seed."""
     width, height = shape
     palette = colours(summary)
@@ -256,7 +293,10 @@ def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> 
     ]
     if not points:
         return None
-    better, name = summary.qualities(task)[0].better, words.metric(summary.qualities(task)[0].metric)
+    better, name = (
+        summary.qualities(task)[0].better,
+        words.metric(summary.qualities(task)[0].metric),
+    )
     y = _Axis([point["y"] for point in points], height, flip=True, pad=0.06)
     at_x = alt.X("step:Q", axis=alt.Axis(tickCount=5, grid=False), title="training steps")
     at_y = alt.Y(
@@ -267,7 +307,9 @@ def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> 
     )
     colour = alt.Color("colour:N", scale=None, legend=None)
     data = alt.Chart()
-    lines = data.mark_line(strokeWidth=1.6).encode(x=at_x, y=at_y, color=colour, detail=["mechanism:N", "seed:N"])
+    lines = data.mark_line(strokeWidth=1.6).encode(
+        x=at_x, y=at_y, color=colour, detail=["mechanism:N", "seed:N"]
+    )
     dots = data.mark_circle(size=26, opacity=1).encode(
         x=at_x,
         y=at_y,
@@ -291,11 +333,19 @@ def draw_picture(rows: Iterable[Result], path: Path) -> Path:
         if views:
             kind, length = default_view(summary, task, views)
             chart = bubbles(summary, task, WIDE, (kind, length))
-            title = alt.TitleParams(task, subtitle=f"{words.PASS_NAMES[kind]}, {length:,} tokens", anchor="start")
+            title = alt.TitleParams(
+                task, subtitle=f"{words.PASS_NAMES[kind]}, {length:,} tokens", anchor="start"
+            )
             charts.append(chart.properties(title=title))
     if not charts:
-        raise OptionError("rows must hold a mechanism that was both trained and timed: there is nothing to draw")
-    whole = alt.hconcat(*charts, spacing=28).configure_view(stroke=None).configure(background="white", padding=14)
+        raise OptionError(
+            "rows must hold a mechanism that was both trained and timed: there is nothing to draw"
+        )
+    whole = (
+        alt.hconcat(*charts, spacing=28)
+        .configure_view(stroke=None)
+        .configure(background="white", padding=14)
+    )
     spec = whole.to_json(indent=None)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".svg":
@@ -306,10 +356,14 @@ def draw_picture(rows: Iterable[Result], path: Path) -> Path:
 
 
 def _tooltip(**titles: str) -> list[alt.Tooltip]:
-    return [alt.Tooltip(field=field, title=title, type="nominal") for field, title in titles.items()]
+    return [
+        alt.Tooltip(field=field, title=title, type="nominal") for field, title in titles.items()
+    ]
 
 
-def _ends(points: list[tuple[str, float, float, str]], y: "_Axis", height: float) -> list[dict[str, Any]]:
+def _ends(
+    points: list[tuple[str, float, float, str]], y: "_Axis", height: float
+) -> list[dict[str, Any]]:
     """A label at the right end of each line."""
     last: dict[str, tuple[float, float, str]] = {}
     for mechanism, x, value, colour in points:
@@ -338,7 +392,15 @@ def _end_labels(ends: list[dict[str, Any]], width: float) -> alt.Chart:
 class _Axis:
     """A scale known here too, so that labels can be placed in its pixels. `flip`: large values at pixel 0."""
 
-    def __init__(self, values: Sequence[float], pixels: float, *, log: bool = False, flip: bool = False, pad: float):
+    def __init__(
+        self,
+        values: Sequence[float],
+        pixels: float,
+        *,
+        log: bool = False,
+        flip: bool = False,
+        pad: float,
+    ):
         self._log, self._flip, self._pixels = log, flip, pixels
         low, high = self._to(min(values)), self._to(max(values))
         room = pad * (high - low) or abs(high) * 0.1 or 1.0
@@ -359,4 +421,9 @@ def _round_numbers(low: float, high: float) -> list[float]:
     decades = math.log10(high / low)
     steps = (1, 2, 5) if decades <= 2.5 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [float(f"{step}e{power}") for power in powers for step in steps if low <= step * 10.0**power <= high]
+    return [
+        float(f"{step}e{power}")
+        for power in powers
+        for step in steps
+        if low <= step * 10.0**power <= high
+    ]

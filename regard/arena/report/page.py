@@ -47,7 +47,13 @@ def render(rows: Iterable[Result]) -> str:
             f"<title>Regard: which attention?</title><style>{_asset('page.css')}</style></head><body><main>",
             *filter(None, sections),
             "</main>",
-            _data("rows", [{"kind": _kind(row), "result": json.loads(canonical(row))} for row in summary.rows]),
+            _data(
+                "rows",
+                [
+                    {"kind": _kind(row), "result": json.loads(canonical(row))}
+                    for row in summary.rows
+                ],
+            ),
             _data("charts", specs),
             _data("lengths", lengths),
             f"<script>{_library()}</script>" if charts else "",
@@ -89,13 +95,21 @@ class _Chart:
 def _charts(summary: Summary) -> list[_Chart]:
     found: list[_Chart] = []
 
-    def add(group: str, title: str, wide: alt.LayerChart | None, narrow: alt.LayerChart | None, turns=False):
+    def add(
+        group: str,
+        title: str,
+        wide: alt.LayerChart | None,
+        narrow: alt.LayerChart | None,
+        turns=False,
+    ):
         if wide is not None and narrow is not None:
-            specs = {"wide": wide.to_dict(), "narrow": narrow.to_dict()}
+            specs = {"wide": wide.to_dict(validate=False), "narrow": narrow.to_dict(validate=False)}
             for spec in specs.values():
                 spec.pop("$schema", None)
                 spec.pop("config", None)
-            found.append(_Chart(id=f"chart-{len(found)}", group=group, title=title, turns=turns, **specs))
+            found.append(
+                _Chart(id=f"chart-{len(found)}", group=group, title=title, turns=turns, **specs)
+            )
 
     for task in summary.tasks:
         add("trade", task, bubbles(summary, task, WIDE), bubbles(summary, task, NARROW), turns=True)
@@ -117,7 +131,11 @@ def _answer(summary: Summary) -> str:
     ]
     if where:
         parts.append(f"<p>Measured on {escape(where)}. {escape(_how(summary))}</p>")
-    views = [(kind, n) for kind in summary.passes for n in summary.lengths(kind)] if summary.tasks else []
+    views = (
+        [(kind, n) for kind in summary.passes for n in summary.lengths(kind)]
+        if summary.tasks
+        else []
+    )
     if views:
         parts += [_controls(summary), *(_choices(summary, kind, length) for kind, length in views)]
         parts += [_by_length(summary, kind) for kind in summary.passes]
@@ -133,18 +151,26 @@ def _answer(summary: Summary) -> str:
 def _how(summary: Summary) -> str:
     parts = []
     if summary.timed:
-        parts.append("Speed is taken on random input, beside PyTorch's fused softmax attention in the same run.")
+        parts.append(
+            "Speed is taken on random input, beside PyTorch's fused softmax attention in the same run."
+        )
     if summary.tasks:
-        parts.append("Quality is the test score of small models trained alike, at each task's own length.")
+        parts.append(
+            "Quality is the test score of small models trained alike, at each task's own length."
+        )
     return " ".join(parts)
 
 
 def _controls(summary: Summary) -> str:
     first = summary.passes[0]
-    kinds = "".join(f'<option value="{kind}">{escape(words.PASS_NAMES[kind])}</option>' for kind in summary.passes)
+    kinds = "".join(
+        f'<option value="{kind}">{escape(words.PASS_NAMES[kind])}</option>'
+        for kind in summary.passes
+    )
     chosen = summary.common_length(first)
     lengths = "".join(
-        f'<option value="{n}"{" selected" if n == chosen else ""}>{n:,}</option>' for n in summary.lengths(first)
+        f'<option value="{n}"{" selected" if n == chosen else ""}>{n:,}</option>'
+        for n in summary.lengths(first)
     )
     return (
         '<div class="controls">'
@@ -158,7 +184,9 @@ def _choices(summary: Summary, kind, length: int) -> str:
     for task in summary.tasks_for(kind):
         found = summary.decide(task, kind, length)
         if found is None:
-            items.append(f"<li>{escape(task)}: nothing that keeps the quality was timed at this length.</li>")
+            items.append(
+                f"<li>{escape(task)}: nothing that keeps the quality was timed at this length.</li>"
+            )
         else:
             told = escape(words.decision(found, summary))
             items.append(f"<li><b>{escape(found.choice)}</b> for {escape(task)}: {told}.</li>")
@@ -177,7 +205,9 @@ def _by_length(summary: Summary, kind) -> str:
             if found is None:
                 cells.append("<td>–</td>")
             else:
-                cells.append(f"<td>{escape(found.choice)} <small>{words.times(found.timed.ratio)}</small></td>")
+                cells.append(
+                    f"<td>{escape(found.choice)} <small>{words.times(found.timed.ratio)}</small></td>"
+                )
         body.append(f"<tr><th>{escape(task)}</th>{''.join(cells)}</tr>")
     if not body:
         return ""
@@ -211,7 +241,9 @@ def _scaling(summary: Summary, charts: list[_Chart]) -> str:
     heads = "".join(f"<th>{escape(titles[name])}</th>" for name in names)
     body = "".join(
         f"<tr><th>{escape(label)}</th>"
-        + "".join(f"<td>{escape(str(found[name])) if found.get(name) else '–'}</td>" for name in names)
+        + "".join(
+            f"<td>{escape(str(found[name])) if found.get(name) else '–'}</td>" for name in names
+        )
         + "</tr>"
         for label, found in crossings(summary)
     )
@@ -246,7 +278,8 @@ def _figures(charts: list[_Chart], group: str) -> str:
 
 def _families(summary: Summary) -> str:
     items = (
-        f'<li><i style="background:{colour}"></i>{escape(family)}</li>' for family, colour in colours(summary).items()
+        f'<li><i style="background:{colour}"></i>{escape(family)}</li>'
+        for family, colour in colours(summary).items()
     )
     return f'<ul class="families">{"".join(items)}</ul>'
 
@@ -259,10 +292,15 @@ def _table(summary: Summary) -> str:
     for task in summary.tasks:
         first = summary.qualities(task)[0]
         best[task] = first.mechanism
-        heads.append(_head(task, f"{words.metric(first.metric)}, {first.better} is better", number=True))
+        heads.append(
+            _head(task, f"{words.metric(first.metric)}, {first.better} is better", number=True)
+        )
     for kind in summary.passes:
         at = f"speed at {summary.common_length(kind):,}"
-        heads += [_head(words.PASS_NAMES[kind], at, number=True), _head("median", kind, number=True)]
+        heads += [
+            _head(words.PASS_NAMES[kind], at, number=True),
+            _head("median", kind, number=True),
+        ]
         heads.append(_head("memory", kind, number=True))
     heads += [_head("parameters", number=True), _head("trained in", "all runs", number=True)]
     body = []
@@ -272,12 +310,30 @@ def _table(summary: Summary) -> str:
             mark = "best" if best[task] == line.mechanism else ""
             cells.append(_cell(quality.mean if quality else None, words.quality(quality), mark))
         for timed in line.timed.values():
-            cells.append(_cell(1 / timed.ratio if timed else None, words.times(timed.ratio) if timed else "–"))
-            cells.append(_cell(timed.median_ms if timed else None, words.milliseconds(timed.median_ms) if timed else "–"))
-            cells.append(_cell(timed.peak_bytes if timed else None, words.size(timed.peak_bytes) if timed else "–"))
+            cells.append(
+                _cell(
+                    1 / timed.ratio if timed else None, words.times(timed.ratio) if timed else "–"
+                )
+            )
+            cells.append(
+                _cell(
+                    timed.median_ms if timed else None,
+                    words.milliseconds(timed.median_ms) if timed else "–",
+                )
+            )
+            cells.append(
+                _cell(
+                    timed.peak_bytes if timed else None,
+                    words.size(timed.peak_bytes) if timed else "–",
+                )
+            )
         cells.append(_cell(line.parameters[1] if line.parameters else None, parameters(line)))
-        seconds = [run.seconds for quality in line.quality.values() if quality for run in quality.runs]
-        cells.append(_cell(sum(seconds) if seconds else None, f"{sum(seconds):,.0f} s" if seconds else "–"))
+        seconds = [
+            run.seconds for quality in line.quality.values() if quality for run in quality.runs
+        ]
+        cells.append(
+            _cell(sum(seconds) if seconds else None, f"{sum(seconds):,.0f} s" if seconds else "–")
+        )
         body.append(f"<tr>{''.join(cells)}</tr>")
     return (
         "<h2>All figures</h2><p>Speeds are times as fast as fused softmax attention. Click a heading to sort.</p>"
@@ -288,7 +344,7 @@ def _table(summary: Summary) -> str:
 
 def _head(name: str, small: str = "", *, number: bool = False) -> str:
     told = f"<small>{escape(small)}</small>" if small else ""
-    return f'<th{" class=number" if number else ""}><button>{escape(name)}{told}</button></th>'
+    return f"<th{' class=number' if number else ''}><button>{escape(name)}{told}</button></th>"
 
 
 def _cell(value: float | None, text: str, mark: str = "") -> str:
@@ -318,7 +374,9 @@ def _origin(summary: Summary) -> str:
         where = getattr(row, "provenance", None)
         if where:
             versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
-            groups[where.command, where.commit, where.device, where.threads, where.dtype, versions].append(where.started)
+            groups[
+                where.command, where.commit, where.device, where.threads, where.dtype, versions
+            ].append(where.started)
         if hasattr(row, "data_sha256"):
             data[row.task].add(row.data_sha256)
     if not groups:
@@ -341,7 +399,9 @@ def _origin(summary: Summary) -> str:
     if summary.seeds:
         parts.append(f"<p>Seeds: {', '.join(map(str, summary.seeds))}.</p>")
     if checked:
-        parts.append(f"<p>Kept all their laws before they were measured: {escape(words.joined(checked))}.</p>")
+        parts.append(
+            f"<p>Kept all their laws before they were measured: {escape(words.joined(checked))}.</p>"
+        )
     if data:
         sums = "".join(
             f"<tr><td>{escape(task)}</td><td><code>{escape(', '.join(sorted(found)))}</code></td></tr>"
@@ -351,13 +411,17 @@ def _origin(summary: Summary) -> str:
             '<div class="scroll"><table><caption>Data, by sha256 of its content</caption>'
             f"<tbody>{sums}</tbody></table></div>"
         )
-    parts.append('<p class="soft">Every row of the ledger is inside this file, as JSON in the element with id “rows”.</p>')
+    parts.append(
+        '<p class="soft">Every row of the ledger is inside this file, as JSON in the element with id “rows”.</p>'
+    )
     return "".join(parts)
 
 
 def _devices(summary: Summary) -> str:
     timed = {row.provenance.device for row in summary.timed.values()}
-    trained = {run.provenance.device for quality in summary.quality.values() for run in quality.runs}
+    trained = {
+        run.provenance.device for quality in summary.quality.values() for run in quality.runs
+    }
     return words.joined(sorted(timed or trained))
 
 

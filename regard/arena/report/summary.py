@@ -17,7 +17,9 @@ from regard.mixers import MIXERS
 
 PASSES: tuple[Pass, ...] = get_args(Pass)
 BASELINE = "softmax"
-TOLERANCE = 0.02  # of the best quality: what a faster mechanism may lose and still be called as good
+TOLERANCE = (
+    0.02  # of the best quality: what a faster mechanism may lose and still be called as good
+)
 LEVEL = 0.05  # a smaller difference in time is called none
 _LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
 
@@ -71,9 +73,12 @@ class Summary:
         self.notes: list[str] = []
         newest = current(self.rows)
         self.not_run = sorted(
-            [row for row in newest if isinstance(row, NotRun)], key=lambda row: (_place(row.mixer), str(row.subject))
+            [row for row in newest if isinstance(row, NotRun)],
+            key=lambda row: (_place(row.mixer), str(row.subject)),
         )
-        self.checked = sorted([row for row in newest if isinstance(row, Checked)], key=lambda row: _place(row.mixer))
+        self.checked = sorted(
+            [row for row in newest if isinstance(row, Checked)], key=lambda row: _place(row.mixer)
+        )
         trained = self._comparable_training([row for row in newest if isinstance(row, Trained)])
         timed = self._comparable_timing([row for row in newest if isinstance(row, Timed)])
         name = _labels(trained, timed)
@@ -94,12 +99,16 @@ class Summary:
             of_task = [row for row in rows if row.task == task]
             same_data, other = _majority(of_task, lambda row: (row.data_sha256, row.metric))
             if other:
-                self.notes.append(f"{task}: {_count(other, 'run')} on other data or another metric left out.")
+                self.notes.append(
+                    f"{task}: {_count(other, 'run')} on other data or another metric left out."
+                )
             for row in same_data:
                 if math.isfinite(row.value):
                     kept.append(row)
                 else:
-                    self.notes.append(f"{row.mixer} on {task}, seed {row.seed}: {row.metric} is {row.value}; left out.")
+                    self.notes.append(
+                        f"{row.mixer} on {task}, seed {row.seed}: {row.metric} is {row.value}; left out."
+                    )
         return kept
 
     def _comparable_timing(self, rows: list[Timed]) -> list[Timed]:
@@ -108,7 +117,9 @@ class Summary:
             return where.device, where.threads, where.dtype, row.dim, row.num_heads
 
         kept, other = _majority(rows, setting)
-        for (device, threads, dtype, dim, num_heads), number in Counter(map(setting, other)).items():
+        for (device, threads, dtype, dim, num_heads), number in Counter(
+            map(setting, other)
+        ).items():
             self.notes.append(
                 f"{number} timings left out because they were taken elsewhere or at another size: "
                 f"{device}, {threads} threads, {dtype}, dim {dim}, {num_heads} heads."
@@ -121,10 +132,14 @@ class Summary:
         for (task, label, _), row in sorted(newest.items(), key=lambda item: item[0]):
             runs[task, label].append(row)
         for task in self.tasks:
-            tokens = [row.tokens for (t, _), of_pair in runs.items() if t == task for row in of_pair]
+            tokens = [
+                row.tokens for (t, _), of_pair in runs.items() if t == task for row in of_pair
+            ]
             if min(tokens) < 0.9 * max(tokens):
                 low, high = min(tokens), max(tokens)
-                self.notes.append(f"{task}: training budgets differ, {low:,} to {high:,} tokens (early stopping counts).")
+                self.notes.append(
+                    f"{task}: training budgets differ, {low:,} to {high:,} tokens (early stopping counts)."
+                )
         return {
             (task, label): Quality(
                 task=task, mechanism=label, metric=of[0].metric, better=of[0].better, runs=tuple(of)
@@ -144,14 +159,22 @@ class Summary:
         measured = {(label, kind) for label, kind, _, _ in self.timed}
         for label in self.mechanisms:
             mixer = self._mixer[label]
-            tasks = [t for t in self.tasks if (t, label) not in self.quality and (mixer, t) not in refused]
-            passes = [k for k in self.passes if (label, k) not in measured and (mixer, k) not in refused]
+            tasks = [
+                t
+                for t in self.tasks
+                if (t, label) not in self.quality and (mixer, t) not in refused
+            ]
+            passes = [
+                k for k in self.passes if (label, k) not in measured and (mixer, k) not in refused
+            ]
             if tasks:
                 self.notes.append(f"{label} has no result yet on {', '.join(tasks)}.")
             if passes:
                 self.notes.append(f"{label} has no timing yet for {', '.join(passes)}.")
         if self.timed and not any(self._mixer[label] == BASELINE for label, *_ in self.timed):
-            self.notes.append("softmax itself was not timed; ratios are to the softmax run beside each measurement.")
+            self.notes.append(
+                "softmax itself was not timed; ratios are to the softmax run beside each measurement."
+            )
 
     @property
     def passes(self) -> list[Pass]:
@@ -178,12 +201,16 @@ class Summary:
                 at[length].add(label)
         return max(at, key=lambda length: (len(at[length]), length), default=None)
 
-    def timing(self, label: str, kind: Pass, length: int | None, causal: bool | None = None) -> Timed | None:
+    def timing(
+        self, label: str, kind: Pass, length: int | None, causal: bool | None = None
+    ) -> Timed | None:
         """The timing with this causality; where the mechanism has the other alone, that (its ratio is to the same)."""
         if length is None:
             return None
         causal = self.usual_causality(kind) if causal is None else causal
-        return self.timed.get((label, kind, length, causal)) or self.timed.get((label, kind, length, not causal))
+        return self.timed.get((label, kind, length, causal)) or self.timed.get(
+            (label, kind, length, not causal)
+        )
 
     def usual_causality(self, kind: Pass) -> bool:
         counts = Counter(causal for _, k, _, causal in self.timed if k == kind)
@@ -217,7 +244,9 @@ class Summary:
             if abs(quality.mean - best.mean) <= max(margin, best.spread or 0, quality.spread or 0)
         ]
         causal = self.is_language(task)
-        timed = {q.mechanism: t for q in good if (t := self.timing(q.mechanism, kind, length, causal))}
+        timed = {
+            q.mechanism: t for q in good if (t := self.timing(q.mechanism, kind, length, causal))
+        }
         if not timed:
             return None
         choice = min(timed, key=lambda label: timed[label].ratio)
@@ -225,7 +254,11 @@ class Summary:
         if softmax and not measurably_faster(timed[choice]):
             choice = softmax
         fastest = timed[choice].ratio
-        level = [label for label, t in timed.items() if label != choice and abs(t.ratio / fastest - 1) < LEVEL]
+        level = [
+            label
+            for label, t in timed.items()
+            if label != choice and abs(t.ratio / fastest - 1) < LEVEL
+        ]
         return Decision(
             task=task,
             kind=kind,
@@ -326,12 +359,16 @@ def _labels(trained: list[Trained], timed: list[Timed]):
     chosen = defaultdict(lambda: defaultdict(set))
     for row in [*trained, *timed]:
         for option in row.options:
-            chosen[row.mixer][option] |= {_frozen(r.options.get(option)) for r in [*trained, *timed] if r.mixer == row.mixer}
+            chosen[row.mixer][option] |= {
+                _frozen(r.options.get(option)) for r in [*trained, *timed] if r.mixer == row.mixer
+            }
 
     def name(row: Trained | Timed) -> str:
         if row.mixer not in several:
             return row.mixer
-        told = [f"{k}={row.options[k]}" for k in sorted(row.options) if len(chosen[row.mixer][k]) > 1]
+        told = [
+            f"{k}={row.options[k]}" for k in sorted(row.options) if len(chosen[row.mixer][k]) > 1
+        ]
         return f"{row.mixer} ({', '.join(told)})" if told else row.mixer
 
     return name

@@ -39,7 +39,9 @@ def standings(summary: Summary) -> list[Standing]:
                 mechanism=label,
                 family=summary.family[label],
                 quality=found,
-                timed={k: summary.timing(label, k, summary.common_length(k)) for k in summary.passes},
+                timed={
+                    k: summary.timing(label, k, summary.common_length(k)) for k in summary.passes
+                },
                 parameters=(min(sizes), max(sizes)) if sizes else None,
             )
         )
@@ -68,7 +70,9 @@ def terminal(rows: Iterable[Result]) -> RenderableType:
     if summary.mechanisms:
         parts += [_table(summary), Text(_legend(summary), style="dim")]
     if summary.not_run:
-        absent = Table("mechanism", "not run on", "because", title="Not run", title_justify="left", box=None)
+        absent = Table(
+            "mechanism", "not run on", "because", title="Not run", title_justify="left", box=None
+        )
         for row in summary.not_run:
             absent.add_row(Text(row.mixer), Text(row.subject or "anything"), Text(row.reason))
         parts += [Text(""), absent]
@@ -112,7 +116,11 @@ def parameters(line: Standing) -> str:
 
 
 def _legend(summary: Summary) -> str:
-    speed = "speed: times as fast as fused softmax attention beside it; memory: of a training step. " if summary.timed else ""
+    speed = (
+        "speed: times as fast as fused softmax attention beside it; memory: of a training step. "
+        if summary.timed
+        else ""
+    )
     return speed + words.certainty(summary)
 
 
@@ -143,10 +151,16 @@ def plain(rows: Iterable[Result]) -> dict[str, Any]:
             for found in decisions
         ],
         "overtakes_softmax_at": {
-            label: {name: found and {"length": found.at, "measured_to": found.last, "level": found.level} for name, found in of.items()}
+            label: {
+                name: found
+                and {"length": found.at, "measured_to": found.last, "level": found.level}
+                for name, found in of.items()
+            }
             for label, of in crossings(summary)
         },
-        "not_run": [{"mixer": r.mixer, "subject": r.subject, "reason": r.reason} for r in summary.not_run],
+        "not_run": [
+            {"mixer": r.mixer, "subject": r.subject, "reason": r.reason} for r in summary.not_run
+        ],
         "notes": summary.notes,
         "seeds": summary.seeds,
     }
@@ -157,7 +171,13 @@ def _plain_line(line: Standing) -> dict[str, Any]:
         "mechanism": line.mechanism,
         "family": line.family,
         "quality": {
-            task: q and {"metric": q.metric, "better": q.better, "mean": q.mean, "values": [r.value for r in q.runs]}
+            task: q
+            and {
+                "metric": q.metric,
+                "better": q.better,
+                "mean": q.mean,
+                "values": [r.value for r in q.runs],
+            }
             for task, q in line.quality.items()
         },
         "speed": {

@@ -3,13 +3,23 @@
 from regard.arena.report.summary import Decision, Quality, Summary
 from regard.arena.results import Pass
 
-PASS_NAMES: dict[Pass, str] = {"forward": "forward pass", "train": "training step", "decode": "decoding step"}
+PASS_NAMES: dict[Pass, str] = {
+    "forward": "forward pass",
+    "train": "training step",
+    "decode": "decoding step",
+}
 
 
 def times(ratio: float) -> str:
     """A time ratio to softmax as a speed: 0.5 -> "2×"."""
     speed = 1 / ratio
-    return f"{speed:,.0f}×" if speed >= 9.95 else f"{speed:.1f}×" if speed >= 0.995 else f"{speed:.2g}×"
+    return (
+        f"{speed:,.0f}×"
+        if speed >= 9.95
+        else f"{speed:.1f}×"
+        if speed >= 0.995
+        else f"{speed:.2g}×"
+    )
 
 
 def size(count: float, unit: str = "B") -> str:
@@ -69,7 +79,9 @@ def headline(summary: Summary) -> str:
     """One line for a reader in a hurry."""
     kind = summary.passes[0] if summary.passes else None
     length = summary.common_length(kind) if kind else None
-    decisions = [d for t in summary.tasks if kind and length and (d := summary.decide(t, kind, length))]
+    decisions = [
+        d for t in summary.tasks if kind and length and (d := summary.decide(t, kind, length))
+    ]
     if not decisions:
         return "Not enough is measured yet to choose: a choice needs one mechanism both trained and timed."
     by_choice: dict[str, list[str]] = {}
