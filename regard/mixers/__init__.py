@@ -3,8 +3,16 @@
 from regard.core import Catalog, Mixer
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
+from regard.mixers.local import Local
 from regard.mixers.softmax import Softmax
 
-MIXERS: Catalog[type[Mixer]] = Catalog("mixer", (Softmax, Linear))
+MIXERS: Catalog[type[Mixer]] = Catalog(
+    "mixer",
+    (
+        Softmax,
+        Linear,
+        Local,
+    ),
+)
 
 __all__ = ["MIXERS", "build"]

@@ -7,6 +7,11 @@ params: the module's state dict; options: the mixer's `options`; plan: its rando
 """
 
 from regard.reference.linear import linear
+from regard.reference.local import local
 from regard.reference.softmax import softmax
 
-__all__ = ["linear", "softmax"]
+__all__ = [
+    "linear",
+    "local",
+    "softmax",
+]

@@ -1,0 +1,101 @@
+"""Streaming over a pattern: the keys that later queries may still ask for, and nothing else.
+
+A pattern of bounded reach keeps its first `sinks` tokens and the last `reach`: a store of one size from the start.
+Without a bound every key is kept.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import Mask
+from regard.functional.cache import advance, append, place
+from regard.functional.patterns import Pattern
+from regard.functional.softmax import softmax_attention
+
+CHUNK = 128  # tokens that meet the store at once
+
+
+class PatternState(NamedTuple):
+    k: Float[Tensor, "B H C K"]
+    v: Float[Tensor, "B H C V"]
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+def empty_state(
+    like: Tensor,
+    batch_size: int,
+    num_heads: int,
+    head_dim: int,
+    pattern: Pattern,
+    max_len: int | None,
+) -> PatternState:
+    """The state before the first token, in the dtype and on the device of `like`."""
+    room = max_len or 0 if pattern.reach is None else pattern.sinks + pattern.reach
+    n = 0 if pattern.reach is None else room
+    store = like.new_zeros(batch_size, num_heads, room, head_dim)
+    position = torch.full((batch_size, n), -1, dtype=torch.long, device=like.device)
+    return PatternState(store, store.clone(), position, position.new_zeros(batch_size))
+
+
+def extend_pattern(
+    q: Float[Tensor, "B H N K"],
+    k: Float[Tensor, "B H N K"],
+    v: Float[Tensor, "B H N V"],
+    state: PatternState,
+    *,
+    pattern: Pattern,
+    valid: Bool[Tensor, "B N"] | None = None,
+    donate: bool = False,
+) -> tuple[Float[Tensor, "B H N V"], PatternState]:
+    """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
+    parts = []
+    for start in range(0, q.shape[2], CHUNK):
+        new = slice(start, start + CHUNK)
+        of_chunk = None if valid is None else valid[:, new]
+        y, state = _extend(
+            q[:, :, new], k[:, :, new], v[:, :, new], state, pattern, of_chunk, donate
+        )
+        donate = True  # what lies between two chunks is ours
+        parts.append(y)
+    return torch.cat(parts, dim=2), state
+
+
+def _extend(
+    q, k, v, state: PatternState, pattern: Pattern, valid, donate: bool
+) -> tuple[Tensor, PatternState]:
+    N, n = q.shape[2], state.position.shape[1]
+    new = place(state.length, valid, N)
+    length = advance(state.length, valid, N)
+    position = torch.cat([state.position, new], dim=1)
+    donate = donate and pattern.reach is None
+    k, v = append(state.k, k, n, donate), append(state.v, v, n, donate)
+    i, j = new[:, None, :, None], position[:, None, None, :]
+    allowed = pattern.contains(i, j) & (j >= 0) & (j <= i)
+    y = softmax_attention(q, k[:, :, : n + N], v[:, :, : n + N], mask=Mask(pairwise=allowed))
+    if pattern.reach is None:
+        return y, PatternState(k, v, position, length)
+    kept = _kept(pattern.sinks, pattern.reach, state.length, length, n + N)
+    position = position.gather(1, kept)
+    slot = torch.arange(n, device=position.device)
+    filled = torch.where(slot < pattern.sinks, slot < length[:, None], position >= pattern.sinks)
+    return y, PatternState(
+        _rows(k, kept), _rows(v, kept), position.masked_fill(~filled, -1), length
+    )
+
+
+def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B C"]) -> Float[Tensor, "B H C K"]:
+    return z.gather(2, index[:, None, :, None].expand(-1, z.shape[1], -1, z.shape[3]))
+
+
+def _kept(sinks: int, reach: int, before: Tensor, after: Tensor, total: int) -> Int[Tensor, "B C"]:
+    """Which rows of [store | new tokens] the next store holds: the first `sinks` tokens, and the last `reach`."""
+    first = torch.arange(sinks, device=before.device).expand(before.shape[0], -1)
+    first = torch.where(first < before[:, None], first, sinks + reach + first - before[:, None])
+    last = sinks + (after - before)[:, None] + torch.arange(reach, device=before.device)
+    return torch.cat([first, last], dim=1).clamp(max=total - 1)

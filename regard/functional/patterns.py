@@ -1,0 +1,322 @@
+"""Which pairs may meet: patterns as values, combined with `|`, from which mask, plan and picture are derived.
+
+    Window(256, 256) | First(1)                     a sliding window and one token that sees all and is seen by all
+    PerHead((Window(64, 64), Strided(64)))          one pattern for each head
+
+A pattern speaks of positions: `contains(i, j)` says whether query i may see key j, `keys(rows, S)` names a range of
+keys that holds all those of some queries, and `reach` and `sinks` say what a causal stream must remember. Causality,
+padding and single pairs are the mask's business and come on top.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from operator import or_
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.core.errors import OptionError
+from regard.core.shapes import check_positive
+
+Positions = Int[Tensor, "b 1 T 1"]
+Pairs = Bool[Tensor, "b h T S"]
+
+
+class Pattern:
+    """A set of (query, key) positions."""
+
+    @property
+    def step(self) -> int:
+        """How far apart queries lie that share keys."""
+        return 1
+
+    def contains(self, i: Positions, j: Int[Tensor, "b 1 1 S"]) -> Pairs:
+        """Whether query i may see key j, broadcast over batch and heads."""
+        raise NotImplementedError
+
+    def keys(self, rows: range, S: int) -> list[range]:
+        """Ranges that together hold every key of these queries."""
+        raise NotImplementedError
+
+    @property
+    def reach(self) -> int | None:
+        """How far behind a query its keys lie, `sinks` aside; None: no bound."""
+        return None
+
+    @property
+    def sinks(self) -> int:
+        """How many of the first tokens stay visible for ever."""
+        return 0
+
+    @property
+    def terms(self) -> "tuple[Pattern, ...]":
+        return (self,)
+
+    def __or__(self, other: "Pattern") -> "Pattern":
+        if isinstance(other, PerHead):
+            return PerHead(tuple(self | one for one in other.heads))
+        return Union(tuple(dict.fromkeys(self.terms + other.terms)))
+
+
+@dataclass(frozen=True)
+class Window(Pattern):
+    """i - before <= j <= i + after, in steps of `dilation`: before + 1 + after keys, the query itself among them."""
+
+    before: int
+    after: int
+    dilation: int = 1
+
+    def __post_init__(self):
+        check_positive(dilation=self.dilation)
+        _check_counts(before=self.before, after=self.after)
+
+    @property
+    def step(self) -> int:
+        return self.dilation
+
+    @property
+    def reach(self) -> int:
+        return self.before * self.dilation
+
+    def contains(self, i, j):
+        near = (j >= i - self.before * self.dilation) & (j <= i + self.after * self.dilation)
+        return near if self.dilation == 1 else near & (j % self.dilation == i % self.dilation)
+
+    def keys(self, rows, S):
+        first, end = (
+            rows[0] - self.before * self.dilation,
+            rows[-1] + self.after * self.dilation + 1,
+        )
+        return [range(first if first >= 0 else first % self.dilation, min(end, S), self.dilation)]
+
+
+@dataclass(frozen=True)
+class Block(Pattern):
+    """Keys of the query's own block of `size` tokens, and of `before` and `after` whole blocks beside it."""
+
+    size: int
+    before: int = 0
+    after: int = 0
+
+    def __post_init__(self):
+        check_positive(size=self.size)
+        _check_counts(before=self.before, after=self.after)
+
+    @property
+    def reach(self) -> int:
+        return (self.before + 1) * self.size - 1
+
+    def contains(self, i, j):
+        own, block = i // self.size, j // self.size
+        return (block >= own - self.before) & (block <= own + self.after)
+
+    def keys(self, rows, S):
+        first = max(rows[0] // self.size - self.before, 0) * self.size
+        return [range(first, min((rows[-1] // self.size + self.after + 1) * self.size, S))]
+
+
+@dataclass(frozen=True)
+class Strided(Pattern):
+    """Keys at a whole number of strides from the query: (i - j) mod stride = 0."""
+
+    stride: int
+
+    def __post_init__(self):
+        check_positive(stride=self.stride)
+
+    @property
+    def step(self) -> int:
+        return self.stride
+
+    def contains(self, i, j):
+        return i % self.stride == j % self.stride
+
+    def keys(self, rows, S):
+        return [range(rows[0] % self.stride, S, self.stride)]
+
+
+@dataclass(frozen=True)
+class Summary(Pattern):
+    """The last `width` columns of every block: j mod block >= block - width. `group` g counts g * width further in."""
+
+    block: int
+    width: int
+    group: int = 0
+
+    def __post_init__(self):
+        check_positive(block=self.block, width=self.width)
+        _check_counts(group=self.group)
+        if (self.group + 1) * self.width > self.block:
+            raise OptionError(
+                f"width ({self.width}) of group {self.group} does not fit into a block of {self.block} columns"
+            )
+
+    @property
+    def _first(self) -> int:
+        return self.block - (self.group + 1) * self.width
+
+    def contains(self, i, j):
+        column = j % self.block
+        return (column >= self._first) & (column < self._first + self.width)
+
+    def keys(self, rows, S):
+        return [range(self._first + c, S, self.block) for c in range(self.width)]
+
+
+@dataclass(frozen=True)
+class First(Pattern):
+    """The first `count` tokens are global: they see all and are seen by all."""
+
+    count: int
+
+    def __post_init__(self):
+        check_positive(count=self.count)
+
+    @property
+    def reach(self) -> int:
+        return 0
+
+    @property
+    def sinks(self) -> int:
+        return self.count
+
+    def contains(self, i, j):
+        return (i < self.count) | (j < self.count)
+
+    def keys(self, rows, S):
+        return [range(S if rows[0] < self.count else min(self.count, S))]
+
+
+@dataclass(frozen=True)
+class All(Pattern):
+    """Every pair."""
+
+    def contains(self, i, j):
+        return torch.ones_like(j, dtype=torch.bool)
+
+    def keys(self, rows, S):
+        return [range(S)]
+
+
+@dataclass(frozen=True)
+class Union(Pattern):
+    """Pairs of any of the terms, each counted once. Written with `|`."""
+
+    parts: tuple[Pattern, ...]
+
+    @property
+    def terms(self) -> tuple[Pattern, ...]:
+        return self.parts
+
+    @property
+    def reach(self) -> int | None:
+        reaches = [part.reach for part in self.parts]
+        return None if None in reaches else max(r for r in reaches if r is not None)
+
+    @property
+    def sinks(self) -> int:
+        return max(part.sinks for part in self.parts)
+
+    def contains(self, i, j):
+        return reduce(or_, (part.contains(i, j) for part in self.parts))
+
+    def keys(self, rows, S):
+        return [keys for part in self.parts for keys in part.keys(rows, S)]
+
+
+@dataclass(frozen=True)
+class PerHead(Pattern):
+    """One pattern for each head, in the order of the heads."""
+
+    heads: tuple[Pattern, ...]
+
+    @property
+    def reach(self) -> int | None:
+        return Union(self.heads).reach
+
+    @property
+    def sinks(self) -> int:
+        return Union(self.heads).sinks
+
+    def contains(self, i, j):
+        return torch.cat(
+            torch.broadcast_tensors(*(one.contains(i, j) for one in self.heads)), dim=1
+        )
+
+    def keys(self, rows, S):
+        return Union(self.heads).keys(rows, S)
+
+    def __or__(self, other):
+        others = other.heads if isinstance(other, PerHead) else (other,) * len(self.heads)
+        if len(others) != len(self.heads):
+            raise OptionError(
+                f"patterns for {len(self.heads)} and for {len(others)} heads cannot be joined"
+            )
+        return PerHead(tuple(a | b for a, b in zip(self.heads, others, strict=True)))
+
+
+def picture(pattern: Pattern, T: int, *, causal: bool = False) -> Pairs:
+    """The pairs among T tokens, [1 h T T]: the dense oracle, and what the documentation draws."""
+    place = torch.arange(T)
+    pairs = pattern.contains(place[None, None, :, None], place[None, None, None, :])
+    pairs = pairs.expand(1, -1, T, T)
+    return pairs.tril() if causal else pairs
+
+
+def mask_mod(
+    pattern: Pattern, *, causal: bool = False
+) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """The same pairs as torch's FlexAttention asks for them: mask_mod(b, h, q_idx, kv_idx)."""
+
+    def allowed(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        if isinstance(pattern, PerHead):
+            heads = (one.contains(q_idx, kv_idx) & (h == n) for n, one in enumerate(pattern.heads))
+            pairs = reduce(or_, heads)
+        else:
+            pairs = pattern.contains(q_idx, kv_idx)
+        return pairs & (kv_idx <= q_idx) if causal else pairs
+
+    return allowed
+
+
+def disjoint(ranges: list[range]) -> list[range]:
+    """The same numbers, each once: intervals joined, and combs cut where an interval covers them."""
+    spans: list[range] = []
+    for r in sorted((r for r in ranges if len(r) and r.step == 1), key=lambda r: r.start):
+        if spans and r.start <= spans[-1].stop:
+            spans[-1] = range(spans[-1].start, max(spans[-1].stop, r.stop))
+        else:
+            spans.append(r)
+    combs = list(dict.fromkeys(r for r in ranges if len(r) and r.step > 1))
+    if any(_may_meet(a, b) for n, a in enumerate(combs) for b in combs[:n]):
+        points = sorted({p for r in combs for p in r})
+        runs = groupby(enumerate(points), key=lambda pair: pair[1] - pair[0])
+        return disjoint(
+            spans + [range(run[0][1], run[-1][1] + 1) for run in (list(g) for _, g in runs)]
+        )
+    for span in spans:
+        combs = [piece for comb in combs for piece in _cut(comb, span)]
+    return spans + combs
+
+
+def _cut(comb: range, span: range) -> list[range]:
+    pieces = comb[: _steps_below(comb, span.start)], comb[_steps_below(comb, span.stop) :]
+    return [piece for piece in pieces if len(piece)]
+
+
+def _steps_below(comb: range, bound: int) -> int:
+    """How many numbers of the comb are smaller than the bound."""
+    return min(max(-((comb.start - bound) // comb.step), 0), len(comb))
+
+
+def _may_meet(a: range, b: range) -> bool:
+    return a.step != b.step or a.start % a.step == b.start % b.step
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise OptionError(f"{name} ({count!r}) must be a whole number, 0 or more")

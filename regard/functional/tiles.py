@@ -1,0 +1,148 @@
+"""Exact softmax attention over a plan of tiles: some queries meet some keys, and what they allow is computed there.
+
+Parts of one query's softmax that lie in different tiles are merged by their log-sum-exp. Nothing of size [T S] is
+stored; the backward recomputes each tile's weights from the final log-sum-exp, so that its cost too follows the plan.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class Tile(NamedTuple):
+    rows: range  # queries
+    cols: range | Int[Tensor, "s"]  # keys, each once
+    part: int  # tiles of one part share no query
+
+
+Allowed = Callable[[Tile], Bool[Tensor, "b h t s"]]
+
+
+def tile_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    tiles: list[Tile],
+    allowed: Allowed,
+    scale: float | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale q k^T) v over the pairs that `allowed(tile)` says; a query with no key in any tile gives zero."""
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return _TileAttention.apply(q, k, v, tiles, allowed, scale)
+
+
+class _TileAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, tiles, allowed, scale):
+        merging = any(tile.part > 0 for tile in tiles)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        y = q.new_zeros(*q.shape[:3], v.shape[3], dtype=wide if merging else q.dtype)
+        total = q.new_full(q.shape[:3], -math.inf, dtype=wide)
+        for tile in tiles:
+            t = _slice(tile.rows)
+            part, lse = _attend(
+                q[:, :, t], take(k, tile.cols), take(v, tile.cols), allowed(tile), scale
+            )
+            if tile.part > 0:
+                both = torch.logaddexp(total[:, :, t], lse)
+                some = both.masked_fill(both == -math.inf, 0)
+                part = (
+                    y[:, :, t] * (total[:, :, t] - some).exp()[..., None]
+                    + part * (lse - some).exp()[..., None]
+                )
+                lse = both
+            y[:, :, t] = part
+            total[:, :, t] = lse
+        y = y.to(q.dtype)
+        ctx.save_for_backward(q, k, v, y, total)
+        ctx.tiles, ctx.allowed, ctx.scale = tiles, allowed, scale
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        q, k, v, y, total = ctx.saved_tensors
+        total = total.masked_fill(total == -math.inf, 0)
+        wide = total.dtype
+        dq, dk, dv = (torch.zeros_like(z, dtype=wide) for z in (q, k, v))
+        for tile in ctx.tiles:
+            t = _slice(tile.rows)
+            slices = (
+                dy[:, :, t],
+                q[:, :, t],
+                take(k, tile.cols),
+                take(v, tile.cols),
+                y[:, :, t],
+                total[:, :, t],
+            )
+            for whole, dim, part in zip(
+                (dq, dk, dv),
+                (tile.rows, tile.cols, tile.cols),
+                _attend_backward(*slices, ctx.allowed(tile), ctx.scale),
+                strict=True,
+            ):
+                if isinstance(dim, Tensor):
+                    whole.index_add_(2, dim, part.to(wide))
+                else:
+                    whole[:, :, _slice(dim)] += part
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None, None
+
+
+def places(of: range | Int[Tensor, "n"], device: torch.device) -> Int[Tensor, "n"]:
+    return of if isinstance(of, Tensor) else torch.arange(of.start, of.stop, of.step, device=device)
+
+
+def _slice(r: range) -> slice:
+    return slice(r.start, r.stop, r.step)
+
+
+def take(z: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "s"]) -> Float[Tensor, "B H s K"]:
+    return z.index_select(2, cols) if isinstance(cols, Tensor) else z[:, :, _slice(cols)]
+
+
+def _fused(q: Tensor, v: Tensor) -> bool:
+    return q.device.type in ("cpu", "meta") and q.shape[-1] == v.shape[-1]
+
+
+def _attend(q, k, v, allowed, scale) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H t"]]:
+    """Outputs, and the log-sum-exp of the scores; rows without a key: 0 and -inf."""
+    none = ~allowed.any(-1)
+    if _fused(q, v):
+        y, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, False, attn_mask=_bias(allowed, q.dtype), scale=scale
+        )
+        return y, lse.masked_fill(none, -math.inf)
+    scores = _scores(q, k, allowed, scale)
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse.masked_fill(none, 0)[..., None]).exp()
+    return weights.to(v.dtype) @ v, lse
+
+
+def _attend_backward(dy, q, k, v, y, lse, allowed, scale) -> tuple[Tensor, Tensor, Tensor]:
+    if _fused(q, v):
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            dy, q, k, v, y, lse, 0.0, False, attn_mask=_bias(allowed, q.dtype), scale=scale
+        )
+    weights = (_scores(q, k, allowed, scale) - lse[..., None]).exp()
+    dv = weights.to(dy.dtype).transpose(-1, -2) @ dy
+    dweights = (dy @ v.transpose(-1, -2)).to(weights.dtype)
+    delta = (dy.to(weights.dtype) * y).sum(-1, keepdim=True)
+    dscores = (weights * (dweights - delta) * scale).to(q.dtype)
+    return dscores @ k, dscores.transpose(-1, -2) @ q, dv
+
+
+def _bias(allowed: Bool[Tensor, "b h t s"], dtype: torch.dtype) -> Float[Tensor, "b h t s"]:
+    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(
+        ~allowed, -math.inf
+    )
+
+
+def _scores(q, k, allowed, scale) -> Float[Tensor, "B H t s"]:
+    scores = (scale * q) @ k.transpose(-1, -2)
+    return scores.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~allowed, -math.inf)

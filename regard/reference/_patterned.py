@@ -1,0 +1,60 @@
+"""Softmax attention of one row over given sets of pairs, query by query; shared by the oracles of sparse patterns."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regard.reference._rows import Row, linear, run, softmax
+
+
+def attend_over(
+    pairs: Callable[[Row, int, int, int], bool],
+    params: dict[str, Tensor],
+    H: int,
+    x: Tensor,
+    **request,
+) -> tuple[Tensor, Tensor]:
+    """-> (y [B T D], weights [B H T T]); `pairs(row, h, i, j)` says whether the mechanism itself joins i and j.
+
+    Global tokens see all and are seen by all; causality, padding and single pairs come on top.
+    """
+
+    def mix_row(row: Row) -> tuple[Tensor, Tensor]:
+        mixed, weights = heads_over(pairs, params, H, row)
+        return linear(params, "heads.out", mixed), weights
+
+    return run(mix_row, x, num_heads=H, **request)
+
+
+def heads_over(
+    pairs: Callable[[Row, int, int, int], bool],
+    params: dict[str, Tensor],
+    H: int,
+    row: Row,
+    of: str = "heads",
+) -> tuple[Tensor, Tensor]:
+    """-> (mixed [T D], before the output projection; weights [H T T])"""
+    K = row.x.shape[-1] // H
+    q = linear(params, f"{of}.query", row.x).reshape(row.T, H, K)
+    k = linear(params, f"{of}.key", row.x).reshape(row.T, H, K)
+    v = linear(params, f"{of}.value", row.x).reshape(row.T, H, K)
+    weights = row.x.new_zeros(H, row.T, row.T)
+    mixed = []
+    for i in range(row.T):
+        heads = []
+        for h in range(H):
+            scores: list[Tensor | None] = []
+            for j in range(row.T):
+                joined = pairs(row, h, i, j) or row.is_global[i] or row.is_global[j]
+                scores.append(
+                    q[i, h] @ k[j, h] * K**-0.5 if joined and row.allowed[h][i][j] else None
+                )
+            y = row.x.new_zeros(K)
+            for j, w in enumerate(softmax(scores)):
+                if w is not None:
+                    weights[h, i, j] = w.detach()
+                    y = y + w * v[j, h]
+            heads.append(y)
+        mixed.append(torch.cat(heads))
+    return torch.stack(mixed), weights
