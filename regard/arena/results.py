@@ -75,6 +75,7 @@ class NotRun:
     mixer: str
     subject: str  # a task's name, or a Pass
     reason: str
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,37 +95,41 @@ Result = Trained | Timed | NotRun | Checked
 
 
 def current(results: Iterable[Result]) -> list[Result]:
-    """The newest row on each subject, in the order in which subjects first appeared.
+    """The newest row on each subject, in the order in which subjects first appeared; absences at the end.
 
-    A mixer that could not run on a task, and later did, is a result and no longer an absence; so is the reverse.
+    A mixer that could not run on a task, and later did, is a result and no longer an absence; so is the reverse. When
+    its laws are run anew, the absences found before are forgotten.
     """
     newest: dict[tuple, Result] = {}
+    absent: dict[tuple, NotRun] = {}
     for result in results:
-        mixer = (result.mixer, repr(sorted(getattr(result, "options", {}).items())))
+        who, subject = _who(result), _subject(result)
         match result:
-            case Trained():
-                _forget(newest, result.mixer, result.task)
-                newest[("trained", *mixer, result.task, result.seed)] = result
-            case Timed():
-                _forget(newest, result.mixer, result.kind)
-                place = (result.length, result.batch, result.dim, result.causal, result.provenance.device)
-                newest[("timed", *mixer, result.kind, *place)] = result
             case NotRun():
-                for key, other in list(newest.items()):
-                    if other.mixer == result.mixer and result.subject in (_subject(other), None):
-                        del newest[key]
-                newest[("not run", result.mixer, result.subject)] = result
+                absent[who, subject] = result
+                continue
+            case Trained():
+                place: tuple = (result.seed,)
+            case Timed():
+                place = (result.length, result.batch, result.dim, result.causal, result.provenance.device)
             case Checked():
-                newest[("checked", *mixer)] = result
-    return list(newest.values())
+                absent = {key: row for key, row in absent.items() if key[0] != who}
+                place = ()
+        absent.pop((who, subject), None)
+        newest[who, subject, place] = result
+    return [row for (who, subject, _), row in newest.items() if (who, subject) not in absent] + list(absent.values())
 
 
-def _forget(newest: dict[tuple, Result], mixer: str, subject: str) -> None:
-    newest.pop(("not run", mixer, subject), None)
+def _who(result: Result) -> tuple[str, str]:
+    return result.mixer, repr(sorted(result.options.items()))
 
 
-def _subject(result: Result) -> str | None:
+def _subject(result: Result) -> str:
     match result:
-        case Trained(task=subject) | Timed(kind=subject) | NotRun(subject=subject):
-            return subject
-    return None
+        case Trained():
+            return result.task
+        case Timed():
+            return result.kind
+        case NotRun():
+            return result.subject
+    return "laws"

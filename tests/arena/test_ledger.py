@@ -161,7 +161,21 @@ def test_two_ledgers_on_one_file_see_each_other(path):
         assert one.results() == two.results() and len(one.results()) == 22
 
 
+def checked(failed_law=None):
+    return Checked(
+        mixer="softmax", options={"window_size": 3}, source_sha256="ef", failed_law=failed_law, message="", seconds=1.0,
+        provenance=PROVENANCE,
+    )  # fmt: skip
+
+
 def test_current_keeps_the_newest_row_on_each_subject():
-    absent = NotRun(mixer="softmax", subject="listops", reason="it fails its law causality")
+    absent = NotRun(mixer="softmax", subject="listops", reason="it fails a law", options={"window_size": 3})
     assert current([absent, trained(value=0.1), trained(value=0.2), timed()]) == [trained(value=0.2), timed()]
     assert current([trained(), trained(seed=1), timed(), absent]) == [timed(), absent]
+
+
+def test_laws_run_anew_forget_what_was_absent():
+    absent = NotRun(mixer="softmax", subject="listops", reason="it fails a law", options={"window_size": 3})
+    failed, mended = checked("causality"), checked()
+    assert current([checked(), trained(), failed, absent]) == [failed, absent]
+    assert current([checked(), trained(), failed, absent, mended]) == [mended, trained()]
