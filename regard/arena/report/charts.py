@@ -13,6 +13,7 @@ from regard.arena.report.summary import Summary
 from regard.arena.results import Pass, Result, Timed
 from regard.core import OptionError
 
+Chart = alt.LayerChart | alt.FacetChart  # what Altair says a layer of charts may become
 COLOURS = (
     "#3f7fd1",
     "#e07b39",
@@ -44,7 +45,7 @@ def bubbles(
     task: str,
     shape: tuple[int, int],
     view: tuple[Pass, int] | None = None,
-) -> alt.LayerChart | None:
+) -> Chart | None:
     """Quality against speed against memory on one task.
 
     Without a `view` the chart holds every pass and length, chosen by its signals `kind` and `length`.
@@ -143,20 +144,19 @@ def bubbles(
         width=width, height=height
     )
     if view is None:
-        kind, length = default_view(summary, task, views)
+        kind, length = default_view(summary, views)
         chart = chart.add_params(
             alt.param(name="kind", value=kind), alt.param(name="length", value=length)
         )
     return chart
 
 
-def default_view(
-    summary: Summary, task: str, views: Sequence[tuple[Pass, int]]
-) -> tuple[Pass, int]:
+def default_view(summary: Summary, views: Sequence[tuple[Pass, int]]) -> tuple[Pass, int]:
+    """Of the first pass there is, at its longest common length."""
     for kind in summary.passes:
-        wanted = (kind, summary.common_length(kind))
-        if wanted in views:
-            return wanted
+        length = summary.common_length(kind)
+        if length and (kind, length) in views:
+            return kind, length
     return views[-1]
 
 
@@ -200,11 +200,11 @@ def _told(row: Timed) -> dict[str, str]:
 
 def scaling(
     summary: Summary, kind: Pass, quantity: str, shape: tuple[int, int] = (235, 240)
-) -> alt.LayerChart | None:
+) -> Chart | None:
     """Time ("time") or peak memory ("memory") of one pass against length, log-log."""
     width, height = shape
     palette = colours(summary)
-    points = []
+    points: list[dict[str, Any]] = []
     for label in summary.mechanisms:
         for length in summary.lengths(kind):
             row = summary.timing(label, kind, length)
@@ -271,13 +271,11 @@ def scaling(
     return whole.properties(width=width, height=height)
 
 
-def curves(
-    summary: Summary, task: str, shape: tuple[int, int] = (235, 240)
-) -> alt.LayerChart | None:
+def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> Chart | None:
     """The validation metric against training steps, one line for each seed."""
     width, height = shape
     palette = colours(summary)
-    points = [
+    points: list[dict[str, Any]] = [
         {
             "mechanism": quality.mechanism,
             "colour": palette[summary.family[quality.mechanism]],
@@ -331,12 +329,13 @@ def draw_picture(rows: Iterable[Result], path: Path) -> Path:
     for task in summary.tasks:
         views = sorted({(point["kind"], point["length"]) for point in _points(summary, task)})
         if views:
-            kind, length = default_view(summary, task, views)
+            kind, length = default_view(summary, views)
             chart = bubbles(summary, task, WIDE, (kind, length))
             title = alt.TitleParams(
                 task, subtitle=f"{words.PASS_NAMES[kind]}, {length:,} tokens", anchor="start"
             )
-            charts.append(chart.properties(title=title))
+            if chart:
+                charts.append(chart.properties(title=title))
     if not charts:
         raise OptionError(
             "rows must hold a mechanism that was both trained and timed: there is nothing to draw"

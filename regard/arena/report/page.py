@@ -16,10 +16,10 @@ import altair as alt
 
 from regard.arena.ledger import KINDS, canonical
 from regard.arena.report import words
-from regard.arena.report.charts import NARROW, WIDE, bubbles, colours, curves, scaling
-from regard.arena.report.summary import Summary
+from regard.arena.report.charts import NARROW, WIDE, Chart, bubbles, colours, curves, scaling
+from regard.arena.report.summary import PASSES, Summary
 from regard.arena.report.table import crossings, parameters, standings
-from regard.arena.results import Provenance, Result
+from regard.arena.results import Provenance, Result, Trained
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
 
@@ -98,8 +98,8 @@ def _charts(summary: Summary) -> list[_Chart]:
     def add(
         group: str,
         title: str,
-        wide: alt.LayerChart | None,
-        narrow: alt.LayerChart | None,
+        wide: Chart | None,
+        narrow: Chart | None,
         turns=False,
     ):
         if wide is not None and narrow is not None:
@@ -237,7 +237,9 @@ def _scaling(summary: Summary, charts: list[_Chart]) -> str:
     if not figures:
         return ""
     names = [*(kind for kind in summary.passes), "memory"]
-    titles = {**words.PASS_NAMES, "memory": "memory"}
+    titles: dict[str, str] = {kind: words.PASS_NAMES[kind] for kind in PASSES} | {
+        "memory": "memory"
+    }
     heads = "".join(f"<th>{escape(titles[name])}</th>" for name in names)
     body = "".join(
         f"<tr><th>{escape(label)}</th>"
@@ -377,7 +379,7 @@ def _origin(summary: Summary) -> str:
             groups[
                 where.command, where.commit, where.device, where.threads, where.dtype, versions
             ].append(where.started)
-        if hasattr(row, "data_sha256"):
+        if isinstance(row, Trained):
             data[row.task].add(row.data_sha256)
     if not groups:
         return ""

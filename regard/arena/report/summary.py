@@ -7,10 +7,10 @@ counts; timings of one machine are never set beside those of another; whatever i
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from regard.arena.results import Checked, NotRun, Pass, Result, Timed, Trained, current
 from regard.mixers import MIXERS
@@ -21,6 +21,7 @@ TOLERANCE = (
     0.02  # of the best quality: what a faster mechanism may lose and still be called as good
 )
 LEVEL = 0.05  # a smaller difference in time is called none
+Row = TypeVar("Row", Trained, Timed)
 _LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
 
 
@@ -82,7 +83,9 @@ class Summary:
         trained = self._comparable_training([row for row in newest if isinstance(row, Trained)])
         timed = self._comparable_timing([row for row in newest if isinstance(row, Timed)])
         name = _labels(trained, timed)
-        labelled = {name(row): row.mixer for row in [*trained, *timed]}
+        labelled = {name(row): row.mixer for row in trained} | {
+            name(row): row.mixer for row in timed
+        }
         self.mechanisms = sorted(labelled, key=lambda label: (_place(labelled[label]), label))
         self.family = {label: _family(labelled[label]) for label in self.mechanisms}
         self.tasks = sorted({row.task for row in trained})
@@ -281,8 +284,8 @@ class Summary:
         pairs = []
         for n in self.lengths(kind):
             row = self.timing(label, kind, n)
-            base = softmax and row and self.timed.get((softmax, kind, n, row.causal))
-            if base and row.peak_bytes > 0 and base.peak_bytes > 0:
+            base = self.timed.get((softmax, kind, n, row.causal)) if softmax and row else None
+            if row and base and row.peak_bytes > 0 and base.peak_bytes > 0:
                 pairs.append((n, row.peak_bytes / base.peak_bytes))
         return pairs
 
@@ -348,28 +351,27 @@ def _family(mixer: str) -> str:
     return MIXERS[mixer].family if mixer in MIXERS else "other"
 
 
-def _labels(trained: list[Trained], timed: list[Timed]):
+def _labels(trained: list[Trained], timed: list[Timed]) -> Callable[[Trained | Timed], str]:
     """A function row -> label: the mixer's name, with options where one mixer was run with several."""
-    options = defaultdict(set)
-    for row in trained:
-        options[row.mixer, row.task].add(_frozen(row.options))
-    for row in timed:
-        options[row.mixer, row.kind].add(_frozen(row.options))
-    several = {mixer for (mixer, _), sets in options.items() if len(sets) > 1}
-    chosen = defaultdict(lambda: defaultdict(set))
-    for row in [*trained, *timed]:
-        for option in row.options:
-            chosen[row.mixer][option] |= {
-                _frozen(r.options.get(option)) for r in [*trained, *timed] if r.mixer == row.mixer
-            }
+    rows: list[Trained | Timed] = [*trained, *timed]
+    sets: dict[tuple[str, str], set[str]] = defaultdict(set)
+    values: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        sets[row.mixer, row.task if isinstance(row, Trained) else row.kind].add(
+            _frozen(row.options)
+        )
+        for option, value in row.options.items():
+            values[row.mixer, option].add(_frozen(value))
+    several = {mixer for (mixer, _), found in sets.items() if len(found) > 1}
+    counts = Counter(row.mixer for row in rows)
+    given = Counter((row.mixer, option) for row in rows for option in row.options)
+
+    def differs(mixer: str, option: str) -> bool:
+        return len(values[mixer, option]) > 1 or given[mixer, option] < counts[mixer]
 
     def name(row: Trained | Timed) -> str:
-        if row.mixer not in several:
-            return row.mixer
-        told = [
-            f"{k}={row.options[k]}" for k in sorted(row.options) if len(chosen[row.mixer][k]) > 1
-        ]
-        return f"{row.mixer} ({', '.join(told)})" if told else row.mixer
+        told = [f"{k}={v}" for k, v in sorted(row.options.items()) if differs(row.mixer, k)]
+        return f"{row.mixer} ({', '.join(told)})" if told and row.mixer in several else row.mixer
 
     return name
 
@@ -378,8 +380,8 @@ def _frozen(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _newest(rows, key):
-    found = {}
+def _newest(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Row]:
+    found: dict[Any, Row] = {}
     for row in rows:
         held = found.get(key(row))
         if held is None or row.provenance.started >= held.provenance.started:
@@ -387,12 +389,12 @@ def _newest(rows, key):
     return found
 
 
-def _majority(rows: list, key) -> tuple[list, list]:
+def _majority(rows: list[Row], key: Callable[[Row], Hashable]) -> tuple[list[Row], list[Row]]:
     """Rows of the most frequent key (the newest among equals), and the others."""
     if not rows:
         return [], []
     counts = Counter(map(key, rows))
-    started = defaultdict(str)
+    started: dict[Hashable, str] = defaultdict(str)
     for row in rows:
         started[key(row)] = max(started[key(row)], row.provenance.started)
     main = max(counts, key=lambda k: (counts[k], started[k]))

@@ -54,8 +54,11 @@ def crossings(summary: Summary) -> list[tuple[str, dict[str, Crossing | None]]]:
     for label in summary.mechanisms:
         if summary.is_baseline(label):
             continue
-        found = {kind: crossing(summary.ratios(label, kind)) for kind in summary.passes}
-        for kind in ("train", "forward"):
+        found: dict[str, Crossing | None] = {
+            kind: crossing(summary.ratios(label, kind)) for kind in summary.passes
+        }
+        of_memory: tuple[Pass, ...] = ("train", "forward")
+        for kind in of_memory:
             if kind in summary.passes:
                 found["memory"] = crossing(summary.memory_ratios(label, kind))
                 break
