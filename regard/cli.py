@@ -145,10 +145,25 @@ class Arena:
 
     suite: Positional[str] = "quick"
     ledger: Path = LEDGER
+    folder: Path = Path("runs/arena/trials")
+    """where unfinished training is kept, so that a killed run goes on"""
     json: Json = False
 
     def run(self) -> int:
-        raise NotImplementedError
+        from regard.arena.ledger import Ledger
+        from regard.arena.run import run_suite
+        from regard.arena.suite import SUITES
+
+        suite = SUITES[self.suite]
+        outcome = run_suite(suite, Ledger(self.ledger), self.folder, progress=not self.json)
+        if self.json:
+            print_json(asdict(outcome) | {"ledger": str(self.ledger)})
+        else:
+            print(
+                f"{outcome.suite}: {outcome.new} new results, {outcome.found} already there, "
+                f"{outcome.seconds:.0f} s. They are in {self.ledger}; `regard report` draws them."
+            )
+        return 0
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ SOURCES = {
     "tasks": ("regard.tasks", "TASKS"),
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
+    "suites": ("regard.arena.suite", "SUITES"),
     "recipes": ("regard.recipes", "RECIPES"),
 }
 """Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
@@ -139,7 +140,11 @@ def _configuration(entry: Any) -> Any:
 def _settings(entry: Any) -> list[dict[str, Any]]:
     """What an entry that is a value was made with; for a recipe, what the run that it makes is told."""
     fixed = _flat(asdict(entry() if hasattr(entry, "make") else entry))
-    return [{"name": name, "default": _plain(value)} for name, value in fixed if name != "name"]
+    return [
+        {"name": name, "default": _plain(value)}
+        for name, value in fixed
+        if name not in ("name", "about")
+    ]
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -152,6 +157,8 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 def _text(entry: Any) -> str:
     """The docstring of the defining file, then the entry's own."""
+    if hasattr(entry, "about"):
+        return entry.about
     if hasattr(entry, "make"):
         return inspect.getdoc(entry.make) or ""
     cls = entry if inspect.isclass(entry) else type(entry)

@@ -154,6 +154,35 @@ def test_bench_times_and_says_what_cannot_run(capsys):
     assert code == 0 and absent["not run"] in out
 
 
+def test_arena_and_report_share_the_ledger(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from regard.arena import suite as suites
+    from regard.core import Catalog
+
+    race = suites.Race(lengths=(16,), passes=("decode",), dim=16, num_heads=2, seconds=0.01)
+    tiny = suites.Suite(name="tiny", about="a test", mixers=("linear",), race=race)
+    monkeypatch.setattr(suites, "SUITES", Catalog("suite", (tiny,)))
+    monkeypatch.setattr("regard.testing.check_mixer", lambda *args, **kwargs: [])
+    first = loaded(capsys, "arena", "tiny")
+    assert first["new"] > 0 and {row["mixer"] for row in first["results"]} == {"linear"}
+    again = loaded(capsys, "arena", "tiny")
+    assert (again["new"], again["found"]) == (0, first["new"])
+    code, out, _ = ran(capsys, "arena", "tiny")
+    assert code == 0 and "0 new results" in out
+    code, out, _ = ran(capsys, "report")
+    assert code == 0 and str(tmp_path / "runs/arena/report.html") in out
+    assert (tmp_path / "runs/arena/report.html").stat().st_size > 1000
+    assert loaded(capsys, "report")["page"].endswith("report.html")
+
+
+def test_report_names_a_damaged_ledger(capsys, tmp_path):
+    (tmp_path / "ledger.sqlite").write_bytes(
+        b"not a ledger at all, but long enough to be looked at"
+    )
+    code, _, err = ran(capsys, "report", "--ledger", str(tmp_path / "ledger.sqlite"))
+    assert code == 2 and "ledger.sqlite" in err
+
+
 def test_doctor_finds_this_machine(capsys):
     rows = {row["what"]: row["found"] for row in loaded(capsys, "doctor")}
     import torch
