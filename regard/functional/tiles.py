@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 class Tile(NamedTuple):
     rows: range  # queries
-    cols: range | Int[Tensor, "s"]  # keys, each once
+    cols: range | Int[Tensor, "s"] | Int[Tensor, "H s"]  # keys, each once; -1: none
     part: int  # tiles of one part share no query
 
 
@@ -46,7 +46,7 @@ class _TileAttention(torch.autograd.Function):
         total = q.new_full(q.shape[:3], -math.inf, dtype=wide)
         for tile in tiles:
             t = _slice(tile.rows)
-            part, lse = _attend(
+            part, lse = attend(
                 q[:, :, t], take(k, tile.cols), take(v, tile.cols), allowed(tile), scale
             )
             if tile.part > 0:
@@ -73,28 +73,23 @@ class _TileAttention(torch.autograd.Function):
         dq, dk, dv = (torch.zeros_like(z, dtype=wide) for z in (q, k, v))
         for tile in ctx.tiles:
             t = _slice(tile.rows)
-            slices = (
+            grads = attend_backward(
                 dy[:, :, t],
                 q[:, :, t],
                 take(k, tile.cols),
                 take(v, tile.cols),
                 y[:, :, t],
                 total[:, :, t],
+                ctx.allowed(tile),
+                ctx.scale,
             )
-            for whole, dim, part in zip(
-                (dq, dk, dv),
-                (tile.rows, tile.cols, tile.cols),
-                _attend_backward(*slices, ctx.allowed(tile), ctx.scale),
-                strict=True,
-            ):
-                if isinstance(dim, Tensor):
-                    whole.index_add_(2, dim, part.to(wide))
-                else:
-                    whole[:, :, _slice(dim)] += part
+            add(dq, tile.rows, grads[0])
+            add(dk, tile.cols, grads[1])
+            add(dv, tile.cols, grads[2])
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None, None
 
 
-def places(of: range | Int[Tensor, "n"], device: torch.device) -> Int[Tensor, "n"]:
+def positions(of: range | Int[Tensor, "n"], device: torch.device) -> Int[Tensor, "n"]:
     return of if isinstance(of, Tensor) else torch.arange(of.start, of.stop, of.step, device=device)
 
 
@@ -102,15 +97,30 @@ def _slice(r: range) -> slice:
     return slice(r.start, r.stop, r.step)
 
 
-def take(z: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "s"]) -> Float[Tensor, "B H s K"]:
-    return z.index_select(2, cols) if isinstance(cols, Tensor) else z[:, :, _slice(cols)]
+def take(z: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "*h s"]) -> Float[Tensor, "B H s K"]:
+    if not isinstance(cols, Tensor):
+        return z[:, :, _slice(cols)]
+    return z.index_select(2, cols) if cols.dim() == 1 else z.gather(2, _per_head(cols, z))
+
+
+def add(whole: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "*h s"], part: Tensor) -> None:
+    if not isinstance(cols, Tensor):
+        whole[:, :, _slice(cols)] += part
+    elif cols.dim() == 1:
+        whole.index_add_(2, cols, part.to(whole.dtype))
+    else:
+        whole.scatter_add_(2, _per_head(cols, whole), part.to(whole.dtype))
+
+
+def _per_head(cols: Int[Tensor, "H s"], z: Float[Tensor, "B H S K"]) -> Int[Tensor, "B H s K"]:
+    return cols.clamp(min=0)[None, :, :, None].expand(z.shape[0], -1, -1, z.shape[3])
 
 
 def _fused(q: Tensor, v: Tensor) -> bool:
     return q.device.type in ("cpu", "meta") and q.shape[-1] == v.shape[-1]
 
 
-def _attend(q, k, v, allowed, scale) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H t"]]:
+def attend(q, k, v, allowed, scale) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H t"]]:
     """Outputs, and the log-sum-exp of the scores; rows without a key: 0 and -inf."""
     none = ~allowed.any(-1)
     if _fused(q, v):
@@ -124,7 +134,7 @@ def _attend(q, k, v, allowed, scale) -> tuple[Float[Tensor, "B H t V"], Float[Te
     return weights.to(v.dtype) @ v, lse
 
 
-def _attend_backward(dy, q, k, v, y, lse, allowed, scale) -> tuple[Tensor, Tensor, Tensor]:
+def attend_backward(dy, q, k, v, y, lse, allowed, scale) -> tuple[Tensor, Tensor, Tensor]:
     if _fused(q, v):
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             dy, q, k, v, y, lse, 0.0, False, attn_mask=_bias(allowed, q.dtype), scale=scale
