@@ -2,11 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
-from torch.utils.data import Dataset
 
 from regard.tasks import Batch
+
+
+class Items(Protocol):
+    """What a split offers: its items by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, item: int, /) -> Any: ...
 
 
 class Batches:
@@ -27,7 +35,7 @@ class Batches:
         return np.random.default_rng([self.seed, epoch]).permutation(self.size)
 
 
-def steps_for_tokens(tokens: int, batches: Batches, data: Dataset) -> int:
+def steps_for_tokens(tokens: int, batches: Batches, data: Items) -> int:
     """Smallest number of steps whose items hold at least `tokens` tokens."""
     length = lru_cache(maxsize=None)(lambda item: len(data[item]["tokens"]))
     step = 0
@@ -37,9 +45,7 @@ def steps_for_tokens(tokens: int, batches: Batches, data: Dataset) -> int:
     return step
 
 
-def in_order(
-    data: Dataset, batch_size: int, collate: Callable[[Sequence], Batch]
-) -> Iterator[Batch]:
+def in_order(data: Items, batch_size: int, collate: Callable[[Sequence], Batch]) -> Iterator[Batch]:
     """Every item once, in the order of the data; the last batch may be smaller."""
     size = len(data)
     for start in range(0, size, batch_size):

@@ -1,7 +1,7 @@
 """What a person sees of a run: a bar in the terminal, curves in TensorBoard."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class Bar:
 @contextmanager
 def bar_of(progress: bool | Progress, name: str, steps: int, done: int) -> Iterator[Bar]:
     """A bar of our own, or a line in the Progress that the caller is drawing."""
+    drawing: AbstractContextManager[object]
     if isinstance(progress, Progress):
         display, drawing = progress, nullcontext()
     else:

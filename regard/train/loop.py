@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from accelerate import Accelerator
@@ -22,12 +22,11 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.utils.data import Dataset
 
 from regard.core import Mixer, OptionError, RegardError
 from regard.tasks import Batch, Splits, Task
 from regard.train import checkpoint, randomness
-from regard.train.batches import Batches, count_tokens, in_order, steps_for_tokens
+from regard.train.batches import Batches, Items, count_tokens, in_order, steps_for_tokens
 from regard.train.config import TrainConfig
 from regard.train.display import Bar, Log, bar_of, log_to
 from regard.train.optimizer import make_optimizer, make_schedule
@@ -127,7 +126,9 @@ class _Trainer:
         self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
         self.run_dir, self.root = run_dir, run_dir / "checkpoints"
         self.batches = self._batches(len(splits.train))
-        self.steps = config.steps or steps_for_tokens(config.tokens, self.batches, splits.train)
+        self.steps = config.steps or steps_for_tokens(
+            config.tokens or 0, self.batches, splits.train
+        )
         set_seed(config.seed, device_specific=accelerator.num_processes > 1)
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
         self.schedule = make_schedule(self.optimizer.optimizer, config.warmup, self.steps)
@@ -152,7 +153,10 @@ class _Trainer:
         tally, config = self.tally, self.config
         while tally.step < self.steps and not tally.stopped:
             loss = self._train(self._next_stop())
-            log.add(tally.step, {"train/loss": loss, "train/rate": self.schedule.get_last_lr()[0]})
+            log.add(
+                tally.step,
+                {"train/loss": loss, "train/rate": float(self.schedule.get_last_lr()[0])},
+            )
             last = tally.step == self.steps
             improved = False
             if last or tally.step % config.eval_every == 0:
@@ -219,7 +223,7 @@ class _Trainer:
 
     # ------------------------------------------------------------------ evaluation
 
-    def _score(self, data: Dataset) -> float:
+    def _score(self, data: Items) -> float:
         self.model.eval()
         batches = in_order(data, self.config.batch_size, self.task.collate)
         with torch.no_grad():
@@ -286,7 +290,7 @@ class _Trainer:
 
     def _save(self) -> None:
         """Every process gives its part; the first one writes."""
-        model = get_model_state_dict(self.model, options=_WHOLE)
+        model = _weights(self.model, _WHOLE)
         optimizer = get_optimizer_state_dict(self.model, self.optimizer.optimizer, options=_WHOLE)
         random = gather_object([randomness.capture()])
         if self.accelerator.is_main_process:
@@ -339,20 +343,24 @@ class _Trainer:
         randomness.restore(stored.state["random"][self.accelerator.process_index])
 
     def _restore_weights(self, stored: checkpoint.Checkpoint) -> None:
-        ours = {name: list(value.shape) for name, value in get_model_state_dict(self.model).items()}
+        ours = {name: list(value.shape) for name, value in _weights(self.model).items()}
         _same(
             "model.",
             {name: list(value.shape) for name, value in stored.model.items()},
             ours,
             self.run_dir,
         )
-        set_model_state_dict(self.model, stored.model, options=_WHOLE)
+        set_model_state_dict(self.model, dict(stored.model), options=_WHOLE)
 
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 _PRESENT = dataclasses.replace(
     _WHOLE, strict=False
 )  # a parameter that met no gradient has no slots
+
+
+def _weights(model: nn.Module, options: StateDictOptions | None = None) -> dict[str, Tensor]:
+    return cast(dict[str, Tensor], get_model_state_dict(model, options=options))
 
 
 def _whole(norm: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from regard.train.config import TrainConfig
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> AdamW:
     groups = decay_groups(model, config.weight_decay)
-    return AdamW(groups, lr=config.lr, betas=tuple(config.betas), fused=True)
+    return AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
