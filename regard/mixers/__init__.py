@@ -2,9 +2,12 @@
 
 from regard.core import Catalog, Mixer
 from regard.mixers.build import build
+from regard.mixers.fnet import FNet
+from regard.mixers.gau import GAU
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.mixers.softmax import Softmax
+from regard.mixers.synthesizer_dense import SynthesizerDense
 
 MIXERS: Catalog[type[Mixer]] = Catalog(
     "mixer",
@@ -12,6 +15,9 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Softmax,
         Linear,
         Local,
+        SynthesizerDense,
+        FNet,
+        GAU,
     ),
 )
 

@@ -6,12 +6,18 @@
 params: the module's state dict; options: the mixer's `options`; plan: its random or data-dependent structure.
 """
 
+from regard.reference.fnet import fnet
+from regard.reference.gau import gau
 from regard.reference.linear import linear
 from regard.reference.local import local
 from regard.reference.softmax import softmax
+from regard.reference.synthesizer_dense import synthesizer_dense
 
 __all__ = [
+    "fnet",
+    "gau",
     "linear",
     "local",
     "softmax",
+    "synthesizer_dense",
 ]

@@ -1,0 +1,42 @@
+"""FNet (Lee-Thorp et al. 2021, arXiv 2105.03824): tokens are mixed by a Fourier transform, nothing is learned.
+
+    y = Re( F_seq F_hid x )
+
+Cost: T D (log T + log D). The transform is not normalised, as in the paper, so y grows like sqrt(T D) and wants a norm
+after it (`norm="ortho"` divides by sqrt(T D)). The paper lets padding take part and change every output; here a row
+is transformed at its own length, by a chirp transform where rows of a batch differ.
+"""
+
+from typing import Literal
+
+from regard.core import Capabilities, Mixer, No, OptionError
+from regard.functional.fourier import fourier_mixing
+
+
+class FNet(Mixer):
+    name = "fnet"
+    family = "fourier"
+    paper = "Lee-Thorp et al. 2021, arXiv 2105.03824"
+    capabilities = Capabilities(
+        causal=No("every output of a Fourier transform depends on every token"),
+        pairwise=No(
+            "its mixing weights are fixed by the length, so single pairs cannot be taken out"
+        ),
+        global_tokens=True,
+        cross=No("a Fourier transform maps one sequence to itself"),
+        streaming=No("a further token changes every earlier output"),
+        attention_map=No("its mixing weights are complex and differ by channel"),
+        positions=frozenset({"absolute"}),
+        time="T log T D + T D log D",
+        memory="T D",
+    )
+    variants = {"ortho": {"norm": "ortho"}}
+
+    def __init__(self, dim: int, *, norm: Literal["backward", "ortho"] = "backward"):
+        super().__init__(dim)
+        if norm not in ("backward", "ortho"):
+            raise OptionError(f"fnet: norm must be 'backward' or 'ortho', got {norm!r}")
+        self.norm: Literal["backward", "ortho"] = norm
+
+    def mix(self, x, context, mask):
+        return fourier_mixing(x, mask=mask, norm=self.norm)

@@ -1,0 +1,213 @@
+"""Gated attention unit, also called FLASH-Quad (Hua et al. 2022, arXiv 2202.10447): attention and feed-forward in one.
+
+    u = silu(x W_u),  v = silu(x W_v),  z = silu(x W_z)
+    q = rope(z gamma_q + beta_q),  k = rope(z gamma_k + beta_k)                    one head of width `key_dim`
+    A_ij = relu( q_i k_j / sqrt(K) + b_ij )^2 / n_i,   y = (u * A v) W_out         n_i: number of keys that i sees
+
+Cost: T^2 (K + F); no [T T] is stored. Two such layers hold the parameters of one attention and one feed-forward layer.
+Weights `scale`: as above ("visible"), which neither padding, truncation nor streaming changes and no length spoils;
+the paper's relu(q k / max_len + b)^2 ("paper"); relu(q k / sqrt(K) + b)^2 / max_len ("ns").
+Relative bias: rope(a)_i rope(b)_j with learned a, b ("rotary"), the paper's form for long sequences, for any length;
+one learned number per distance, its form up to max_len = 512 ("toeplitz"); or none.
+The paper has no context: here u and q come from x, v and k from the context; queries count from 0, or, where causal,
+the last one stands beside the last key.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.rotary import rotate
+from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.nn.offset_scale import OffsetScale
+
+
+class State(NamedTuple):
+    k: Float[Tensor, "B 1 C K"]  # with the features of the rotary bias
+    v: Float[Tensor, "B 1 C F"]
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+class ContextState(NamedTuple):
+    k: Float[Tensor, "B 1 S K"]
+    v: Float[Tensor, "B 1 S F"]
+    valid: Bool[Tensor, "B S"]
+    length: Int[Tensor, "B"]
+
+
+class GAU(Mixer):
+    name = "gau"
+    family = "squared-relu"
+    paper = "Hua et al. 2022, arXiv 2202.10447"
+    num_heads = 1
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=True,
+        streaming="exact",
+        attention_map=True,
+        includes_ffn=True,
+        positions=frozenset({"absolute"}),
+        time="T^2 K + T^2 F",
+        memory="T F",
+        state="T F + T K",
+    )
+    variants = {
+        "paper": {"scale": "paper", "relative_bias": "toeplitz", "key_dim": 8},
+        "ns": {"scale": "ns", "relative_bias": None, "hidden_dim": 20, "key_dim": 6},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        max_len: int | None = None,
+        hidden_dim: int | None = None,
+        key_dim: int = 128,
+        scale: Literal["visible", "paper", "ns"] = "visible",
+        relative_bias: Literal["rotary", "toeplitz"] | None = "rotary",
+        bias: bool = True,
+    ):
+        super().__init__(dim, max_len=max_len)
+        hidden_dim = 2 * dim if hidden_dim is None else hidden_dim
+        check_positive(hidden_dim=hidden_dim, key_dim=key_dim)
+        if key_dim % 2:
+            raise OptionError(
+                f"gau: key_dim ({key_dim}) must be even: rotary positions turn channels in pairs"
+            )
+        if scale not in ("visible", "paper", "ns"):
+            raise OptionError(f"gau: scale must be 'visible', 'paper' or 'ns', got {scale!r}")
+        if relative_bias not in ("rotary", "toeplitz", None):
+            raise OptionError(
+                f"gau: relative_bias must be 'rotary', 'toeplitz' or None, got {relative_bias!r}"
+            )
+        bound = [
+            name
+            for name in (f"scale={scale!r}", f"relative_bias={relative_bias!r}")
+            if name in _NEED_MAX_LEN
+        ]
+        if bound:
+            if max_len is None:
+                raise OptionError(f"gau: {' and '.join(bound)} need max_len: pass max_len=")
+            self.declare(any_length=No(f"{' and '.join(bound)} depend on max_len"))
+        self.gate = nn.Linear(dim, hidden_dim, bias=bias)
+        self.value = nn.Linear(dim, hidden_dim, bias=bias)
+        self.shared = nn.Linear(dim, key_dim, bias=bias)
+        self.views = OffsetScale(key_dim, 2, std=0.02)
+        self.out = nn.Linear(hidden_dim, dim, bias=bias)
+        for linear in (self.gate, self.value, self.shared, self.out):
+            nn.init.normal_(linear.weight, std=0.02)
+            if bias:
+                nn.init.zeros_(linear.bias)
+        size = {"rotary": (2, key_dim), "toeplitz": (2 * (max_len or 0) - 1,), None: None}[
+            relative_bias
+        ]
+        self.relative = None if size is None else nn.Parameter(0.02 * torch.randn(size))
+        self.relative_bias = relative_bias
+        self.score_scale = 1 / max_len if scale == "paper" else 1 / math.sqrt(key_dim)
+        self.divisor = {"visible": None, "paper": 1.0, "ns": max_len}[scale]
+
+    def mix(self, x, context, mask):
+        q, k, v, options = self._parts(x, context, mask)
+        return self._gated(x, squared_relu_attention(q, k, v, mask=mask, **options))
+
+    def _parts(
+        self, x: Tensor, context: Tensor | None, mask: Mask
+    ) -> tuple[Tensor, Tensor, Tensor, dict]:
+        source = x if context is None else context
+        T, S = x.shape[1], source.shape[1]
+        key = torch.arange(S, device=x.device)[None]
+        query = (
+            mask.last_key(T, S, x.device) if mask.causal else torch.arange(T, device=x.device)[None]
+        )
+        return (
+            self._queries(x, query),
+            self._keys(source, key),
+            self._values(source),
+            self._options(query, key),
+        )
+
+    def _queries(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
+    ) -> Float[Tensor, "B 1 T K"]:
+        q = rotate(self.views(F.silu(self.shared(x)))[0], position) * self.score_scale
+        return self._with_bias_features(q, position, 0)
+
+    def _keys(
+        self, x: Float[Tensor, "B S D"], position: Int[Tensor, "b S"]
+    ) -> Float[Tensor, "B 1 S K"]:
+        return self._with_bias_features(
+            rotate(self.views(F.silu(self.shared(x)))[1], position), position, 1
+        )
+
+    def _with_bias_features(self, z: Tensor, position: Tensor, side: int) -> Tensor:
+        if self.relative_bias == "rotary":  # q k + rope(a) rope(b) as one product
+            turned = rotate(self.relative[side].expand(*position.shape, -1), position)
+            z = torch.cat([z, turned.to(z.dtype).expand(z.shape[0], -1, -1)], dim=-1)
+        return z[:, None]
+
+    def _values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B 1 S F"]:
+        return F.silu(self.value(x))[:, None]
+
+    def _options(self, query: Int[Tensor, "b T"], key: Int[Tensor, "c S"]) -> dict:
+        def bias(rows: slice) -> Tensor:
+            distance = key[:, None, :] - query[:, rows, None] + self.max_len - 1
+            return self.relative[distance.clamp(0, 2 * self.max_len - 2)][:, None]
+
+        return {"bias": bias if self.relative_bias == "toeplitz" else None, "divisor": self.divisor}
+
+    def _gated(
+        self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B 1 T F"]
+    ) -> Float[Tensor, "B T D"]:
+        return self.out(F.silu(self.gate(x)) * mixed[:, 0])
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight = self.out.weight
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        if context is not None:
+            valid = (
+                context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
+            )
+            position = torch.arange(context.shape[1], device=context.device)[None]
+            return ContextState(self._keys(context, position), self._values(context), valid, length)
+        width = self.views.gamma.shape[1] * (2 if self.relative_bias == "rotary" else 1)
+        k = weight.new_zeros(batch_size, 1, max_len or 0, width)
+        v = weight.new_zeros(batch_size, 1, max_len or 0, weight.shape[1])
+        return State(k, v, length.new_zeros(batch_size, 0), length)
+
+    def _extend(self, x, state, valid, donate):
+        length = advance(state.length, valid, x.shape[1])
+        new = place(state.length, valid, x.shape[1])
+        q = self._queries(x, new)
+        if isinstance(state, ContextState):
+            key = torch.arange(state.k.shape[2], device=x.device)[None]
+            mask, options = Mask(valid=state.valid), self._options(new, key)
+            y = self._gated(x, squared_relu_attention(q, state.k, state.v, mask=mask, **options))
+            return y * state.valid.any(1)[:, None, None], state._replace(length=length)
+        filled = state.position.shape[1]
+        k = append(state.k, self._keys(x, new), filled, donate)
+        v = append(state.v, self._values(x), filled, donate)
+        position = torch.cat([state.position, new], dim=1)
+        n = position.shape[1]
+        mask, options = cached_mask(new, position, valid), self._options(new, position)
+        mixed = squared_relu_attention(q, k[:, :, :n], v[:, :, :n], mask=mask, **options)
+        return self._gated(x, mixed), State(k, v, position, length)
+
+    def _observe(self, x, context, mask):
+        q, k, v, options = self._parts(x, context, mask)
+        weights = squared_relu_weights(q, k, mask=mask, **options)
+        return Observation(q, k, v, weights, weights @ v)
+
+
+_NEED_MAX_LEN = ("scale='paper'", "scale='ns'", "relative_bias='toeplitz'")

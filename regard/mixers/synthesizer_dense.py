@@ -1,0 +1,59 @@
+"""Dense Synthesizer (Tay et al. 2020, arXiv 2005.00743): a token alone decides how it weighs all positions.
+
+    B_i = W_2 relu(W_1 x_i + b_1) + b_2,   y_i = softmax(B_i) V          B_i has one entry per position up to max_len
+
+Logits are cut to the keys at hand before the softmax. Cost: T^2 (F + V) per head; weights are held for some queries
+at a time. W_1 reads the whole token; W_2 belongs to one head (`share_w2`: to all of them, as in public code).
+Row i depends on x_i only, so a causal mask is all that causality needs; the state holds values and no keys.
+"""
+
+from regard.core import Capabilities, Mixer, No
+from regard.nn.logits import DenseLogits
+from regard.nn.synthesis import Synthesis
+
+
+class SynthesizerDense(Mixer):
+    name = "synthesizer_dense"
+    family = "score-free"
+    paper = "Tay et al. 2020, arXiv 2005.00743"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("its weights are made by one sequence, for positions of that sequence"),
+        streaming="exact",
+        attention_map=True,
+        any_length=No("a token makes one logit for each of max_len positions"),
+        positions=frozenset({"absolute"}),
+        time="T^2 H K",
+        memory="T H",
+        state="T D",
+    )
+    variants = {"shared": {"share_w2": True}, "narrow": {"head_hidden_dim": 5}}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int,
+        head_hidden_dim: int | None = None,
+        share_w2: bool = False,
+    ):
+        super().__init__(dim, max_len=max_len)
+        self.num_heads = num_heads
+        hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
+        logits = DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2)
+        self.synthesis = Synthesis(dim, num_heads, max_len, logits)
+
+    def mix(self, x, context, mask):
+        return self.synthesis.mix(x, mask)
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        return self.synthesis.initial_state(batch_size, max_len)
+
+    def _extend(self, x, state, valid, donate):
+        return self.synthesis.extend(x, state, valid, donate)
+
+    def _observe(self, x, context, mask):
+        return self.synthesis.observe(x, mask)

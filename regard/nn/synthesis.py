@@ -1,0 +1,78 @@
+"""Synthesis: what all Synthesizers share around their logits, in one forward and token by token."""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import Mask, Observation
+from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.synthesizer import at_positions, synthesizer_attention, synthesizer_weights
+from regard.nn.values import Values
+
+
+class State(NamedTuple):
+    v: Float[Tensor, "B H C V"]
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+class Logits(Protocol):
+    def rows(self, x: Tensor, position: Tensor | None = None) -> Tensor: ...
+
+    def score(self, rows: Tensor, S: int) -> Tensor: ...
+
+
+class Synthesis(nn.Module):
+    """y = concat_h( softmax(B_h) v_h ) W_out with logits B from `logits` (see `regard.nn.logits`)."""
+
+    def __init__(self, dim: int, num_heads: int, max_len: int, logits: nn.Module):
+        super().__init__()
+        self.max_len = max_len
+        self.logits: Logits = logits
+        self.values = Values(dim, num_heads)
+
+    def mix(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T D"]:
+        v = self.values.split(x)
+        return self.values.merge(
+            synthesizer_attention(self.logits.rows(x), self.logits.score, v, mask=mask)
+        )
+
+    def initial_state(self, batch_size: int, max_len: int | None) -> State:
+        weight = self.values.value.weight
+        v = weight.new_zeros(batch_size, self.values.num_heads, max_len or 0, self.values.head_dim)
+        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
+        return State(v, position, position.new_zeros(batch_size))
+
+    def extend(
+        self,
+        x: Float[Tensor, "B N D"],
+        state: State,
+        valid: Bool[Tensor, "B N"] | None,
+        donate: bool,
+    ) -> tuple[Float[Tensor, "B N D"], State]:
+        v = append(state.v, self.values.split(x), state.position.shape[1], donate)
+        new = place(state.length, valid, x.shape[1])
+        position = torch.cat([state.position, new], dim=1)
+        n = position.shape[1]
+        reach = min(n, self.max_len)  # a token's position is never beyond its column
+
+        def score(rows: Tensor, S: int) -> Tensor:
+            return at_positions(self.logits.score(rows, reach), position[:, :S])
+
+        rows = self.logits.rows(x, new.clamp_min(0))
+        mixed = synthesizer_attention(
+            rows, score, v[:, :, :n], mask=cached_mask(new, position, valid)
+        )
+        return self.values.merge(mixed), State(
+            v, position, advance(state.length, valid, x.shape[1])
+        )
+
+    def observe(self, x: Float[Tensor, "B T D"], mask: Mask) -> Observation:
+        v = self.values.split(x)
+        weights = synthesizer_weights(self.logits.rows(x), self.logits.score, x.shape[1], mask=mask)
+        weights = weights.expand(x.shape[0], v.shape[1], -1, -1)
+        return Observation(v=v, weights=weights, heads=weights @ v)

@@ -1,0 +1,27 @@
+"""Values: the projections around mixing weights that need neither queries nor keys."""
+
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core.shapes import check_divisible, check_positive
+
+
+class Values(nn.Module):
+    """v = values.split(x); y = values.merge(weights @ v). Glorot initialisation, as in `Heads`."""
+
+    def __init__(self, dim: int, num_heads: int):
+        super().__init__()
+        check_positive(num_heads=num_heads)
+        check_divisible(dim=dim, num_heads=num_heads)
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.value = nn.Linear(dim, dim, bias=False)
+        self.out = nn.Linear(dim, dim, bias=False)
+        for linear in (self.value, self.out):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:
+        return rearrange(self.value(x), "b s (h v) -> b h s v", h=self.num_heads)
+
+    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+        return self.out(rearrange(mixed, "b h t v -> b t (h v)"))

@@ -1,0 +1,37 @@
+"""Oracle of `fnet` (arXiv 2105.03824) in real arithmetic: y = C_n x C_D - S_n x S_D, cosine and sine matrices."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from regard.reference._rows import Row, run
+
+
+def fnet(
+    params,
+    options,
+    x,
+    *,
+    context=None,
+    causal=False,
+    valid=None,
+    pairwise=None,
+    global_tokens=None,
+    plan=None,
+):
+    """-> (y [B T D], None)"""
+
+    def waves(n: int) -> tuple[Tensor, Tensor]:
+        angle = [[2 * math.pi * (j * k % n) / n for j in range(n)] for k in range(n)]
+        cosine = [[math.cos(a) for a in row] for row in angle]
+        sine = [[math.sin(a) for a in row] for row in angle]
+        return torch.tensor(cosine, dtype=x.dtype), torch.tensor(sine, dtype=x.dtype)
+
+    def mix_row(row: Row) -> tuple[Tensor, None]:
+        D = row.x.shape[1]
+        (c_n, s_n), (c_d, s_d) = waves(row.T), waves(D)
+        y = c_n @ row.x @ c_d - s_n @ row.x @ s_d
+        return (y / math.sqrt(row.T * D) if options["norm"] == "ortho" else y), None
+
+    return run(mix_row, x, valid=valid)
