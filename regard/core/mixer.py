@@ -82,6 +82,14 @@ class Mixer(nn.Module, ABC):
 
     # ------------------------------------------------------------------ for callers
 
+    def require(self, what: str) -> None:
+        """Raise UnsupportedError, with the declared reason, if the capability of this name is a `No`."""
+        answer = getattr(self.capabilities, what)
+        if isinstance(answer, No):
+            raise UnsupportedError(
+                f"{self.name} does not support {what}: {answer.reason}.{_instead(what)}"
+            )
+
     @final  # type: ignore[misc]
     def forward(
         self,
@@ -108,7 +116,7 @@ class Mixer(nn.Module, ABC):
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Any:
         """The state before the first token. `max_len` reserves room; `valid` belongs to `context`."""
-        self._require("streaming", self.capabilities.streaming)
+        self.require("streaming")
         check_positive(batch_size=batch_size)
         if max_len is not None:
             check_positive(max_len=max_len)
@@ -117,7 +125,7 @@ class Mixer(nn.Module, ABC):
             if valid is not None:
                 raise ShapeError(f"{self.name}: valid belongs to context, and no context was given")
             return self._initial_state(batch_size, max_len, None, None)
-        self._require("cross", self.capabilities.cross)
+        self.require("cross")
         self._check_tokens("context", context)
         B, S, _ = context.shape
         if batch_size != B:
@@ -125,7 +133,7 @@ class Mixer(nn.Module, ABC):
         self._check_length("context length", S)
         Mask(valid=valid).check(self.name, B, S, S)
         if valid is not None:
-            self._require("padding", self.capabilities.padding)
+            self.require("padding")
             order = compaction(valid)
             context, valid = _clear(permute(context, order.source), order.valid), order.valid
         return self._initial_state(batch_size, max_len, context, valid)
@@ -144,7 +152,7 @@ class Mixer(nn.Module, ABC):
         Tokens that are not `valid` are as if absent. `donate=True` lets the new state reuse the storage of the
         one passed in, which must not be used again.
         """
-        self._require("streaming", self.capabilities.streaming)
+        self.require("streaming")
         self._check_tokens("x", x)
         B, N, _ = x.shape
         length = getattr(state, "length", None)
@@ -160,7 +168,7 @@ class Mixer(nn.Module, ABC):
             self._check_length("state length + new tokens", int((length + added).max()))
         if valid is None:
             return self._extend(x, state, None, donate)
-        self._require("padding", self.capabilities.padding)
+        self.require("padding")
         order = compaction(valid)
         y, after = self._extend(
             _clear(permute(x, order.source), order.valid), state, order.valid, donate
@@ -176,7 +184,7 @@ class Mixer(nn.Module, ABC):
         mask: Mask = OPEN,
     ) -> Float[Tensor, "B H T S"]:
         """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed."""
-        self._require("attention_map", self.capabilities.attention_map)
+        self.require("attention_map")
         weights = self.observe(x, context=context, mask=mask).weights
         assert weights is not None, (
             f"{self.name} declares attention_map and its _observe gives no weights"
@@ -245,12 +253,6 @@ class Mixer(nn.Module, ABC):
 
     # ------------------------------------------------------------------ the checks
 
-    def _require(self, what: str, answer: Any) -> None:
-        if isinstance(answer, No):
-            raise UnsupportedError(
-                f"{self.name} does not support {what}: {answer.reason}.{_instead(what)}"
-            )
-
     def _check_tokens(self, name: str, x: object) -> None:
         check_tokens(self.name, name, x, self.dim)
         if torch.compiler.is_compiling():
@@ -287,7 +289,7 @@ class Mixer(nn.Module, ABC):
         S = T
         self._check_length("length", T)
         if context is not None:
-            self._require("cross", can.cross)
+            self.require("cross")
             self._check_tokens("context", context)
             assert isinstance(context, Tensor)
             if context.shape[0] != B:
@@ -297,15 +299,15 @@ class Mixer(nn.Module, ABC):
             S = context.shape[1]
             self._check_length("context length", S)
         if mask.causal:
-            self._require("causal", can.causal)
+            self.require("causal")
         else:
-            self._require("bidirectional", can.bidirectional)
+            self.require("bidirectional")
         if mask.valid is not None:
-            self._require("padding", can.padding)
+            self.require("padding")
         if mask.pairwise is not None:
-            self._require("pairwise", can.pairwise)
+            self.require("pairwise")
         if mask.global_tokens is not None:
-            self._require("global_tokens", can.global_tokens)
+            self.require("global_tokens")
             if context is not None:
                 raise ShapeError(
                     f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out."
@@ -362,9 +364,10 @@ class _Door(NamedTuple):
         weights = self._tokens(weights, self.queries)
         if self.keys is not None:
             assert weights is not None
-            weights = self._tokens(weights.transpose(2, 3), self.keys)
-            assert weights is not None
-            weights = weights.transpose(2, 3)
+            external, tokens = weights.tensor_split([-self.keys.target.shape[1]], dim=3)
+            moved = self._tokens(tokens.transpose(2, 3), self.keys)
+            assert moved is not None
+            weights = torch.cat([external, moved.transpose(2, 3)], dim=3)
         return weights
 
 

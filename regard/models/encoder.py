@@ -59,8 +59,7 @@ class Encoder(nn.Module):
         self.embedding = Embedding(config, position)
         facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
         first = build(config.mixer, **facts, **mixer_options)
-        needed = "causal" if causal else "bidirectional"
-        first._require(needed, getattr(first.capabilities, needed))
+        first.require("causal" if causal else "bidirectional")
         count = config.num_layers * layers_per_block(first)
         mixers = [first, *(build(config.mixer, **facts, **mixer_options) for _ in range(count - 1))]
         self.blocks = nn.ModuleList(_block(config, mixer) for mixer in mixers)

@@ -162,7 +162,7 @@ class ClaimsNoMemory(Linear):
 
 
 class RefusesSilently(Linear):
-    def _require(self, what, answer):
+    def require(self, what):
         return None
 
 
