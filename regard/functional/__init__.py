@@ -1,16 +1,22 @@
 """Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
 
+from regard.functional.favor import favor_attention
 from regard.functional.fourier import fourier_mixing
 from regard.functional.linear import linear_attention
+from regard.functional.lowrank import projected_attention
 from regard.functional.pattern import pattern_attention
+from regard.functional.random_feature import random_feature_attention
 from regard.functional.softmax import softmax_attention
 from regard.functional.squared_relu import squared_relu_attention
 from regard.functional.synthesizer import synthesizer_attention
 
 __all__ = [
+    "favor_attention",
     "fourier_mixing",
     "linear_attention",
     "pattern_attention",
+    "projected_attention",
+    "random_feature_attention",
     "softmax_attention",
     "squared_relu_attention",
     "synthesizer_attention",

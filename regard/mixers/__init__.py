@@ -4,20 +4,36 @@ from regard.core import Catalog, Mixer
 from regard.mixers.build import build
 from regard.mixers.fnet import FNet
 from regard.mixers.gau import GAU
+from regard.mixers.head_mix import HeadMix
 from regard.mixers.linear import Linear
+from regard.mixers.linformer import Linformer
 from regard.mixers.local import Local
+from regard.mixers.performer import Performer
+from regard.mixers.rfa import RFA
 from regard.mixers.softmax import Softmax
+from regard.mixers.strided import Strided
 from regard.mixers.synthesizer_dense import SynthesizerDense
+from regard.mixers.synthesizer_factorized_dense import SynthesizerFactorizedDense
+from regard.mixers.synthesizer_factorized_random import SynthesizerFactorizedRandom
+from regard.mixers.synthesizer_random import SynthesizerRandom
 
 MIXERS: Catalog[type[Mixer]] = Catalog(
     "mixer",
     (
         Softmax,
         Linear,
-        Local,
+        RFA,
+        Performer,
         SynthesizerDense,
         FNet,
         GAU,
+        Local,
+        Strided,
+        HeadMix,
+        Linformer,
+        SynthesizerRandom,
+        SynthesizerFactorizedRandom,
+        SynthesizerFactorizedDense,
     ),
 )
 

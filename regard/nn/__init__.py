@@ -3,6 +3,7 @@
 from regard.nn.coord_conv import CoordConv2d
 from regard.nn.feed_forward import FEED_FORWARDS, FeedForward
 from regard.nn.heads import Heads
+from regard.nn.length_projection import LengthProjection
 from regard.nn.norm import NORMS, LayerNorm, ScaleNorm
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "FeedForward",
     "Heads",
     "LayerNorm",
+    "LengthProjection",
     "ScaleNorm",
 ]

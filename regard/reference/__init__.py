@@ -8,16 +8,32 @@ params: the module's state dict; options: the mixer's `options`; plan: its rando
 
 from regard.reference.fnet import fnet
 from regard.reference.gau import gau
+from regard.reference.head_mix import head_mix
 from regard.reference.linear import linear
+from regard.reference.linformer import linformer
 from regard.reference.local import local
+from regard.reference.performer import performer
+from regard.reference.rfa import rfa
 from regard.reference.softmax import softmax
+from regard.reference.strided import strided
 from regard.reference.synthesizer_dense import synthesizer_dense
+from regard.reference.synthesizer_factorized_dense import synthesizer_factorized_dense
+from regard.reference.synthesizer_factorized_random import synthesizer_factorized_random
+from regard.reference.synthesizer_random import synthesizer_random
 
 __all__ = [
     "fnet",
     "gau",
+    "head_mix",
     "linear",
+    "linformer",
     "local",
+    "performer",
+    "rfa",
     "softmax",
+    "strided",
     "synthesizer_dense",
+    "synthesizer_factorized_dense",
+    "synthesizer_factorized_random",
+    "synthesizer_random",
 ]

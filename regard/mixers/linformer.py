@@ -1,0 +1,125 @@
+"""Linformer: keys and values projected along the length (Wang et al. 2020, arXiv 2006.04768).
+
+    K' = E K,   V' = F V   (M slots),   y = softmax(Q K'^T / sqrt(K)) V'
+
+E, F [M max_len] act on projected keys and values, without bias; a shorter sequence uses their first columns. Cost:
+T M (K + V) per head. `sharing`, as in the paper: "none" (E_h, F_h for each head), "headwise" (E, F for all heads),
+"key_value" (E = F for all heads), "layerwise" (that one matrix for all layers too: `projection`, a LengthProjection,
+is the object that all of them are given).
+
+Beyond the paper's figures, and named in it: `projection="mean"` takes means over M segments as equal as can be, learns
+nothing, has no longest length, and is exact up to M tokens. Its other suggestion, a strided convolution, is the mixer
+`compressed`. Slots are sums over valid tokens and are not rescaled to their number, as in the paper. The attention
+map is the product through the slots, (softmax) F, and has negative weights.
+"""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.lowrank import projected_attention, projected_weights, segment_means
+from regard.nn.heads import Heads
+from regard.nn.length_projection import LengthProjection
+
+Sharing = Literal["none", "headwise", "key_value", "layerwise"]
+NUM_SLOTS = 128
+
+
+class Linformer(Mixer):
+    name = "linformer"
+    family = "low-rank"
+    paper = "Wang et al. 2020, arXiv 2006.04768"
+    capabilities = Capabilities(
+        causal=No("every compressed key mixes all positions, later ones too"),
+        pairwise=No("compressed keys mix all positions, so single pairs cannot be taken out"),
+        global_tokens=True,
+        cross=True,
+        streaming=No("it has no causal form"),
+        attention_map=True,
+        any_length=No("the length projection has one column for each of max_len positions"),
+        positions=frozenset({"absolute"}),
+        approximates="softmax",
+        time="T M H K",
+        memory="T D",
+    )
+    variants = {
+        "narrow": {"num_slots": 5},
+        "headwise": {"num_slots": 5, "sharing": "headwise"},
+        "key_value": {"num_slots": 5, "sharing": "key_value"},
+        "mean": {"num_slots": 5, "projection": "mean"},
+    }
+    limits = {"softmax": ({"projection": "mean", "num_slots": 64}, {})}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int,
+        num_slots: int | None = None,
+        sharing: Sharing = "none",
+        projection: LengthProjection | Literal["mean"] | None = None,
+    ):
+        super().__init__(dim, max_len=max_len)
+        _check(sharing, projection, max_len, num_slots)
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads)
+        self.num_slots = NUM_SLOTS if num_slots is None else num_slots
+        self.project: LengthProjection | None = None
+        if projection == "mean":
+            self.declare(any_length=True)
+        elif isinstance(projection, LengthProjection):
+            self.project, self.num_slots = projection, projection.num_slots
+        else:
+            self.project = LengthProjection(
+                max_len,
+                self.num_slots,
+                num_heads=num_heads if sharing == "none" else 1,
+                tied=sharing == "key_value",
+            )
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        return self.heads.merge(projected_attention(q, k, v, **self._slots(k, mask)))
+
+    def _slots(self, k: Tensor, mask: Mask) -> dict[str, Tensor | None]:
+        B, S = k.shape[0], k.shape[2]
+        if self.project is not None:
+            E, F = self.project(S)
+            return {"E": E, "F": F, "valid": mask.valid}
+        valid = k.new_ones(B, S, dtype=torch.bool) if mask.valid is None else mask.valid
+        E = segment_means(valid.sum(1), S, self.num_slots, k.dtype)
+        return {"E": E, "F": E, "valid": mask.valid, "slots": (E[:, 0] > 0).any(-1)}
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        weights = projected_weights(q, k, **self._slots(k, mask))
+        return Observation(q, k, v, weights, weights @ v)
+
+
+def _check(sharing: Sharing, projection: object, max_len: int, num_slots: int | None) -> None:
+    if sharing not in get_args(Sharing):
+        raise OptionError(f"linformer: sharing must be one of {get_args(Sharing)}, got {sharing!r}")
+    if projection not in (None, "mean") and not isinstance(projection, LengthProjection):
+        raise OptionError(
+            f"linformer: projection must be None, 'mean' or a LengthProjection, got {projection!r}"
+        )
+    given = isinstance(projection, LengthProjection)
+    if given != (sharing == "layerwise"):
+        raise OptionError(
+            f"linformer: sharing='layerwise' and a LengthProjection as projection go together, got sharing={sharing!r} "
+            f"and projection={projection!r}. Give one object to every layer: projection=LengthProjection({max_len}, 128)"
+        )
+    if projection == "mean" and sharing != "none":
+        raise OptionError(f"linformer: projection='mean' has nothing to share, got {sharing=}")
+    if isinstance(projection, LengthProjection):
+        if projection.max_len < max_len:
+            raise OptionError(
+                f"linformer: max_len ({max_len}) exceeds that of projection ({projection.max_len})"
+            )
+        if num_slots not in (None, projection.num_slots):
+            raise OptionError(
+                f"linformer: num_slots ({num_slots}) is not that of projection ({projection.num_slots})"
+            )
