@@ -58,6 +58,9 @@ class Mixer(nn.Module, ABC):
     )
     """Entries that this one equals at a limit: name -> (own options, the other's options); parameters are copied."""
 
+    delay: int = 0
+    """Causal: how many of the latest tokens may wait, in a slot that is not yet complete, before a later query feels them."""
+
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
 
     def __new__(cls, *args: Any, **kwargs: Any):

@@ -1,5 +1,6 @@
 """Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
 
+from regard.functional.compressed import compressed_attention
 from regard.functional.favor import favor_attention
 from regard.functional.fourier import fourier_mixing
 from regard.functional.linear import linear_attention
@@ -11,6 +12,7 @@ from regard.functional.squared_relu import squared_relu_attention
 from regard.functional.synthesizer import synthesizer_attention
 
 __all__ = [
+    "compressed_attention",
     "favor_attention",
     "fourier_mixing",
     "linear_attention",

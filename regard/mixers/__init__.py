@@ -1,13 +1,17 @@
 """One mechanism per file. MIXERS lists them; a user's own class needs no entry: pass the class to `build`."""
 
 from regard.core import Catalog, Mixer
+from regard.mixers.bigbird import BigBird
 from regard.mixers.build import build
+from regard.mixers.compressed import Compressed
 from regard.mixers.fnet import FNet
 from regard.mixers.gau import GAU
+from regard.mixers.global_ import Global
 from regard.mixers.head_mix import HeadMix
 from regard.mixers.linear import Linear
 from regard.mixers.linformer import Linformer
 from regard.mixers.local import Local
+from regard.mixers.longformer import Longformer
 from regard.mixers.performer import Performer
 from regard.mixers.rfa import RFA
 from regard.mixers.softmax import Softmax
@@ -34,6 +38,10 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         SynthesizerRandom,
         SynthesizerFactorizedRandom,
         SynthesizerFactorizedDense,
+        Longformer,
+        BigBird,
+        Global,
+        Compressed,
     ),
 )
 

@@ -6,12 +6,16 @@
 params: the module's state dict; options: the mixer's `options`; plan: its random or data-dependent structure.
 """
 
+from regard.reference.bigbird import bigbird
+from regard.reference.compressed import compressed
 from regard.reference.fnet import fnet
 from regard.reference.gau import gau
+from regard.reference.global_ import global_
 from regard.reference.head_mix import head_mix
 from regard.reference.linear import linear
 from regard.reference.linformer import linformer
 from regard.reference.local import local
+from regard.reference.longformer import longformer
 from regard.reference.performer import performer
 from regard.reference.rfa import rfa
 from regard.reference.softmax import softmax
@@ -22,12 +26,16 @@ from regard.reference.synthesizer_factorized_random import synthesizer_factorize
 from regard.reference.synthesizer_random import synthesizer_random
 
 __all__ = [
+    "bigbird",
+    "compressed",
     "fnet",
     "gau",
+    "global_",
     "head_mix",
     "linear",
     "linformer",
     "local",
+    "longformer",
     "performer",
     "rfa",
     "softmax",

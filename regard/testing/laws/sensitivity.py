@@ -1,5 +1,7 @@
 """A pair that takes part is felt: where the weight is not zero the output depends on the key, and no key is deaf."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,7 @@ def law(subject: Subject) -> None:
             heard = felt if heard is None else heard | felt
             if subject.can.attention_map:
                 weights = mixer.attention_map(x, context=request.context, mask=request.mask)[0]
-                used = (weights != 0).any(0)
+                used = (weights[..., -felt.shape[1] :] != 0).any(0)
                 require(
                     felt[used].all(),
                     f"{request.label}: an output ignores a key to which it gives weight",
@@ -28,7 +30,14 @@ def law(subject: Subject) -> None:
         reaches = request.mask.dense(T, heard.shape[1])[0].any(0)
         if request.mask.valid is not None and request.context is None:
             reaches = reaches & request.mask.valid[0][:, None]
+        if subject.can.attention_map and request.mask.pairwise is not None:
+            reaches = reaches & _met_without_pairwise(mixer, request, subject)
         takes_part = reaches.any(0)
+        if request.mask.causal and mixer.delay:
+            exists = (
+                torch.ones_like(takes_part) if request.mask.valid is None else request.mask.valid[0]
+            )
+            takes_part &= exists.cumsum(0) <= exists.sum() - mixer.delay
         require(
             heard.any(0)[takes_part].all(), f"{request.label}: no output depends on an allowed key"
         )
@@ -41,6 +50,17 @@ def law(subject: Subject) -> None:
                 met[takes_part].all(),
                 f"{request.label}: no output but its own depends on an allowed token",
             )
+
+
+def _met_without_pairwise(mixer: Mixer, request: Request, subject: Subject) -> Tensor:
+    """[T S]: pairs of the mechanism's own pattern, which the allowed pairs may miss altogether."""
+    free = replace(request.mask, pairwise=None)
+    maps = [
+        mixer.attention_map(subject.tokens(1, T, seed=seed), context=request.context, mask=free)[0]
+        for seed in SEEDS
+    ]
+    S = request.mask.pairwise.shape[3] if request.mask.pairwise is not None else T
+    return torch.stack([(weights[..., -S:] != 0).any(0) for weights in maps]).any(0)
 
 
 def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:

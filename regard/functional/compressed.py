@@ -1,0 +1,127 @@
+"""Softmax attention to slots, each made of a few neighbouring keys (memory-compressed attention, arXiv 1801.10198).
+
+Slot c is made of the tokens c s .. c s + s - 1, counted from the first token, whatever the length. Causal: a query sees
+a slot that is complete at its own position, and an optional first slot that all see.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.softmax import softmax_attention
+
+QUERY_BLOCK = 512  # queries whose mask is held at once
+
+Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
+
+
+class First(NamedTuple):
+    """A slot that every query sees."""
+
+    k: Float[Tensor, "B H 1 K"]
+    v: Float[Tensor, "B H 1 V"]
+    late: (
+        bool  # the others wait for the token after their last: the first slot has shown their first
+    )
+
+
+def compressed_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    factor: int,
+    compress_k: Compress,
+    compress_v: Compress,
+    first: First | None = None,
+    mask: Mask = OPEN,
+) -> Float[Tensor, "B H T V"]:
+    """softmax(q k'^T / sqrt(K)) v' over slots of `factor` keys; `mask.valid`, if any, has valid keys first.
+
+    Bidirectional: the last slot is completed with zeros, and takes part if one of its tokens does; `first` does not.
+    Causal: an incomplete slot does not exist.
+    """
+    T, S = q.shape[2], k.shape[2]
+    if not mask.causal:
+        taken = mask.valid
+        if taken is not None:
+            k, v = (torch.where(taken[:, None, :, None], z, z.new_zeros(())) for z in (k, v))
+            taken = F.pad(taken, (0, -S % factor)).unflatten(1, (-1, factor)).any(-1)
+        k, v = (F.pad(z, (0, 0, 0, -S % factor)) for z in (k, v))
+        return softmax_attention(q, compress_k(k), compress_v(v), mask=Mask(valid=taken))
+    last = mask.last_key(T, S, q.device)
+    offset = S - T if mask.shift is None else None
+    k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
+    return slot_attention(q, k, v, last, factor=factor, first=first, offset=offset)
+
+
+def complete(
+    z: Float[Tensor, "B H S K"], factor: int, compress: Compress
+) -> Float[Tensor, "B H C K"]:
+    """The slots of all complete groups."""
+    S = z.shape[2] // factor * factor
+    return compress(z[:, :, :S]) if S else z[:, :, :0]
+
+
+def slot_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H C K"],
+    v: Float[Tensor, "B H C V"],
+    last: Int[Tensor, "b T"],
+    *,
+    factor: int,
+    first: First | None = None,
+    offset: int | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
+
+    offset: says that last[:, i] is i + offset, so that slots beyond a block of queries need not be looked at.
+    """
+    T, lead = q.shape[2], 0 if first is None else 1
+    late = first is not None and first.late
+    if first is not None:
+        k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+    if k.shape[2] == 0:
+        return q.new_zeros(*q.shape[:3], v.shape[3])
+    parts = []
+    for start in range(0, T, QUERY_BLOCK):
+        stop = min(start + QUERY_BLOCK, T)
+        seen = k.shape[2]
+        if offset is not None:
+            seen = min(max(lead + (stop + offset - late) // factor, 1), seen)
+        at = last[:, start:stop]
+        count = torch.where(at < 0, 0, lead + (at + 1 - int(late)) // factor)
+        allowed = torch.arange(seen, device=q.device) < count[:, None, :, None]
+        here = slice(0, seen)
+        parts.append(
+            softmax_attention(
+                q[:, :, start:stop], k[:, :, here], v[:, :, here], mask=Mask(pairwise=allowed)
+            )
+        )
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+
+def write(
+    store: Float[Tensor, "B H C K"],
+    new: Float[Tensor, "B H n K"],
+    at: Int[Tensor, "B n"],
+    exists: Bool[Tensor, "B n"],
+    room: int,
+    donate: bool,
+) -> Float[Tensor, "B H C2 K"]:
+    """`new` at these columns of `store`, each row at its own, where they exist; `room`: columns needed."""
+    C, n = store.shape[2], new.shape[2]
+    if n == 0:
+        return store
+    room = max(room, n)  # so that the columns of a row are distinct modulo the room
+    if C < room:
+        store = F.pad(store, (0, 0, 0, (2 * room if donate else room) - C))
+    index = (at % store.shape[2])[:, None, :, None].expand_as(new)
+    new = torch.where(exists[:, None, :, None], new, store.gather(2, index))
+    tracked = torch.is_grad_enabled() and (store.requires_grad or new.requires_grad)
+    return store.scatter_(2, index, new) if donate and not tracked else store.scatter(2, index, new)
