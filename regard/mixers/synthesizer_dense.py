@@ -26,7 +26,7 @@ class SynthesizerDense(Mixer):
         any_length=No("a token makes one logit for each of max_len positions"),
         positions=frozenset({"absolute"}),
         time="T^2 H K",
-        memory="T H",
+        memory="T D",
         state="T D",
     )
     variants = {"shared": {"share_w2": True}, "narrow": {"head_hidden_dim": 5}}

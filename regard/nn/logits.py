@@ -41,3 +41,89 @@ class DenseLogits(nn.Module):
 
     def score(self, rows: Float[Tensor, "B H T F"], S: int) -> Float[Tensor, "B H T S"]:
         return rows @ self.weight[:, :S].transpose(-1, -2) + self.bias[:, None, :S]
+
+
+class RandomLogits(nn.Module):
+    """B = R: the same for every example; fixed at its random start unless `trainable`."""
+
+    def __init__(self, num_heads: int, max_len: int, *, trainable: bool = True):
+        super().__init__()
+        table = torch.empty(num_heads, max_len, max_len)
+        for matrix in table:
+            nn.init.xavier_uniform_(matrix)
+        if trainable:
+            self.table = nn.Parameter(table)
+        else:
+            self.register_buffer("table", table)
+
+    def rows(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
+    ) -> Float[Tensor, "b H T F"]:
+        return by_position(self.table, x.shape[1], position)
+
+    def score(self, rows: Float[Tensor, "b H T F"], S: int) -> Float[Tensor, "b H T S"]:
+        return rows[..., :S]
+
+
+class FactorizedRandomLogits(nn.Module):
+    """B = R_1 R_2^T with `rank` columns in each factor."""
+
+    def __init__(self, num_heads: int, max_len: int, *, rank: int):
+        super().__init__()
+        check_positive(rank=rank)
+        self.left = nn.Parameter(torch.empty(num_heads, max_len, rank))
+        self.right = nn.Parameter(torch.empty(num_heads, max_len, rank))
+        for matrix in (*self.left, *self.right):
+            nn.init.xavier_uniform_(matrix)
+
+    def rows(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
+    ) -> Float[Tensor, "b H T F"]:
+        return by_position(self.left, x.shape[1], position)
+
+    def score(self, rows: Float[Tensor, "b H T F"], S: int) -> Float[Tensor, "b H T S"]:
+        return rows @ self.right[:, :S].transpose(-1, -2)
+
+
+class FactorizedDenseLogits(nn.Module):
+    """B_ij = A_ip C_iq of two short vectors A_i (a entries), C_i (b entries) made by token i, a b >= max_len.
+
+    tiling "outer": j = p b + q, so that every pair (p, q) occurs; "same": p = j mod a, q = j mod b, both tiled.
+    """
+
+    def __init__(
+        self, dim: int, num_heads: int, *, hidden: int, factors: tuple[int, int], tiling: str
+    ):
+        super().__init__()
+        check_positive(head_hidden_dim=hidden)
+        self.num_heads, self.factors, self.tiling = num_heads, factors, tiling
+        self.hidden = nn.Linear(dim, num_heads * hidden)
+        nn.init.xavier_uniform_(self.hidden.weight)
+        nn.init.zeros_(self.hidden.bias)
+        self.weight = nn.Parameter(torch.empty(num_heads, sum(factors), hidden))
+        self.bias = nn.Parameter(torch.zeros(num_heads, sum(factors)))
+        for matrix in self.weight:
+            nn.init.xavier_uniform_(matrix)
+
+    def rows(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
+    ) -> Float[Tensor, "B H T F"]:
+        hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
+        return hidden @ self.weight.transpose(-1, -2) + self.bias[:, None]
+
+    def score(self, rows: Float[Tensor, "B H T F"], S: int) -> Float[Tensor, "B H T S"]:
+        a, b = self.factors
+        left, right = rows.split(self.factors, dim=-1)
+        if self.tiling == "outer":
+            return (left[..., : -(-S // b), None] * right[..., None, :]).flatten(-2)[..., :S]
+        j = torch.arange(S, device=rows.device)
+        return left[..., j % a] * right[..., j % b]
+
+
+def by_position(
+    table: Float[Tensor, "H N F"], T: int, position: Int[Tensor, "b T"] | None
+) -> Float[Tensor, "b H T F"]:
+    """Rows of a table: the first T, or those of the given positions."""
+    if position is None:
+        return table[None, :, :T]
+    return rearrange(table[:, position], "h b t f -> b h t f")

@@ -9,9 +9,9 @@ from regard.reference._rows import Row, linear, run, softmax
 
 
 def synthetic(
-    logit: Callable[[Row, int, int, int], Tensor], params, options, x, **request
+    logits: Callable[[Row, int, int], Tensor], params, options, x, **request
 ) -> tuple[Tensor, Tensor | None]:
-    """`logit(row, h, i, j)` is the number before the softmax."""
+    """`logits(row, h, i)` [T]: the numbers of query i before the softmax."""
     H = options["num_heads"]
 
     def mix_row(row: Row) -> tuple[Tensor, Tensor]:
@@ -21,9 +21,8 @@ def synthetic(
         for i in range(row.T):
             heads = []
             for h in range(H):
-                scores = [
-                    logit(row, h, i, j) if row.allowed[h][i][j] else None for j in range(row.T)
-                ]
+                given = logits(row, h, i)
+                scores = [given[j] if row.allowed[h][i][j] else None for j in range(row.T)]
                 y = x.new_zeros(v.shape[-1])
                 for j, w in enumerate(softmax(scores)):
                     if w is not None:

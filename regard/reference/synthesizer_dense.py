@@ -1,5 +1,6 @@
 """Oracle of `synthesizer_dense` (arXiv 2005.00743): B_ij = entry j of W_2 relu(W_1 x_i + b_1) + b_2."""
 
+import torch
 from torch import Tensor
 
 from regard.reference._rows import Row
@@ -24,9 +25,9 @@ def synthesizer_dense(
     w2, b2 = params["synthesis.logits.weight"], params["synthesis.logits.bias"]
     F = w1.shape[0] // H
 
-    def logit(row: Row, h: int, i: int, j: int) -> Tensor:
+    def logits(row: Row, h: int, i: int) -> Tensor:
         hidden = (w1[h * F : (h + 1) * F] @ row.x[i] + b1[h * F : (h + 1) * F]).clamp(min=0)
         g = h % w2.shape[0]
-        return w2[g, j] @ hidden + b2[g, j]
+        return torch.stack([w2[g, j] @ hidden + b2[g, j] for j in range(row.T)])
 
-    return synthetic(logit, params, options, x, causal=causal, valid=valid, pairwise=pairwise)
+    return synthetic(logits, params, options, x, causal=causal, valid=valid, pairwise=pairwise)
