@@ -9,16 +9,19 @@ arXiv 2004.05150).
 import math
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.core.compaction import compaction
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.functional.patterns import All, Pattern, PerHead, Union, disjoint, picture
-from regard.functional.softmax import masked_softmax
-from regard.functional.tiles import Tile, places, tile_attention
+from regard.functional.softmax import masked_softmax, softmax_attention
+from regard.functional.tiles import Tile, positions, tile_attention
 
 TILE = 128  # queries
 
@@ -31,28 +34,33 @@ def pattern_attention(
     pattern: Pattern,
     mask: Mask = OPEN,
     scale: float | None = None,
+    external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
+    max_global: int | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the pairs of the pattern that the mask allows.
 
-    Global tokens (`mask.global_tokens`) may be any, so that every query is compared with every key where they are
-    given: time grows as T^2, memory does not.
+    external: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
+    it any token may be one, and where `mask.global_tokens` is given every query is compared with every key: time grows
+    as T^2, memory does not.
     """
     _check_one_axis(q, k)
     if isinstance(pattern, PerHead):
-        return _each_head(q, k, v, pattern, mask, scale)
-    T, device = q.shape[2], q.device
-    if mask.global_tokens is not None:
-        groups, tiles = [pattern], _tiles(All(), 0, T, mask.causal, device)
-    else:
-        groups = _groups(pattern)
-        tiles = [
-            tile
-            for n, group in enumerate(groups)
-            for tile in _tiles(group, n, T, mask.causal, device)
-        ]
-    return tile_attention(
-        q, k, v, tiles=tiles, allowed=Allowance(groups, mask, device), scale=scale
-    )
+        return _each_head(q, k, v, pattern, mask, scale, external, max_global)
+    front = None if external is None else Front(*external)
+    if mask.global_tokens is None or max_global is None:
+        return _tiled(q, k, v, pattern, mask, scale, front)
+    at, present = global_places(mask.global_tokens, max_global)
+    front = Front(pick(k, at), pick(v, at), at, present)
+    if external is not None:
+        E = external[0].shape[2]
+        front = Front(
+            torch.cat([external[0], front.k], dim=2),
+            torch.cat([external[1], front.v], dim=2),
+            F.pad(at, (E, 0), value=-1),
+            F.pad(present, (E, 0), value=True),
+        )
+    y = _tiled(q, k, v, pattern, mask, scale, front)
+    return replace_rows(y, q, k, v, mask, at, present, scale=scale, external=external)
 
 
 def pattern_weights(
@@ -62,13 +70,67 @@ def pattern_weights(
     pattern: Pattern,
     mask: Mask = OPEN,
     scale: float | None = None,
-) -> Float[Tensor, "B H T T"]:
-    """The weights that `pattern_attention` applies; rows without a key are zero."""
+    external: Float[Tensor, "B H E K"] | None = None,
+) -> Float[Tensor, "B H T E+T"]:
+    """The weights that `pattern_attention` applies, external keys first; rows without a key are zero."""
     _check_one_axis(q, k)
     T = q.shape[2]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    pairs = picture(pattern, T).to(q.device)
-    return masked_softmax(scale * q @ k.transpose(-1, -2), mask.dense(T, T, pattern=pairs))
+    allowed = mask.dense(T, T, pattern=picture(pattern, T, device=q.device))
+    if external is not None:
+        allowed = F.pad(allowed, (external.shape[2], 0), value=True)
+        k = torch.cat([external, k], dim=2)
+    return masked_softmax(scale * q @ k.transpose(-1, -2), allowed)
+
+
+def global_places(
+    global_tokens: Bool[Tensor, "B T"], count: int
+) -> tuple[Int[Tensor, "B M"], Bool[Tensor, "B M"]]:
+    """Positions of the first `count` global tokens of every row, and which of them exist."""
+    order = compaction(global_tokens)
+    return order.source[:, :count], order.valid[:, :count]
+
+
+def pick(z: Float[Tensor, "B H T K"], at: Int[Tensor, "B M"]) -> Float[Tensor, "B H M K"]:
+    return z.gather(2, at[:, None, :, None].expand(-1, z.shape[1], -1, z.shape[3]))
+
+
+def replace_rows(
+    y: Float[Tensor, "B H T V"],
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    mask: Mask,
+    at: Int[Tensor, "B M"],
+    present: Bool[Tensor, "B M"],
+    *,
+    scale: float | None = None,
+    external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """y, with the rows of global tokens computed anew over all keys that the mask allows."""
+    T = q.shape[2]
+    allowed = present[:, None, :, None].expand(-1, 1, -1, T)
+    if mask.causal:
+        allowed = allowed & (torch.arange(T, device=q.device) <= at[:, None, :, None])
+    if mask.valid is not None:
+        allowed = allowed & mask.valid[:, None, None, :]
+    if mask.pairwise is not None:
+        allowed = allowed & pick(mask.pairwise.expand(q.shape[0], -1, -1, -1), at)
+    if external is not None:
+        k, v = torch.cat([external[0], k], dim=2), torch.cat([external[1], v], dim=2)
+        allowed = F.pad(allowed, (external[0].shape[2], 0), value=True)
+    rows = softmax_attention(pick(q, at), k, v, mask=Mask(pairwise=allowed), scale=scale)
+    rows = torch.where(present[:, None, :, None], rows, pick(y, at))
+    return y.scatter(2, at[:, None, :, None].expand_as(rows), rows)
+
+
+class Front(NamedTuple):
+    """Keys before those of the tokens: learned ones, or global tokens brought to where every tile meets them."""
+
+    k: Float[Tensor, "B H E K"]
+    v: Float[Tensor, "B H E V"]
+    position: Int[Tensor, "B E"] | None = None  # of global tokens; -1: learned
+    present: Bool[Tensor, "B E"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,29 +139,91 @@ class Allowance:
 
     groups: list[Pattern]
     mask: Mask
-
+    front: Front | None
     device: torch.device
 
     def __call__(self, tile: Tile) -> Bool[Tensor, "b h t s"]:
-        rows, cols = places(tile.rows, self.device), places(tile.cols, self.device)
-        i, j = rows[None, None, :, None], cols[None, None, None, :]
+        rows, cols = positions(tile.rows, self.device), positions(tile.cols, self.device)
+        E = 0 if self.front is None else self.front.k.shape[2]
+        front = E if tile.part == 0 else 0
+        cols = cols[..., front:] - E if E else cols
+        i, j = rows[None, None, :, None], cols.view(1, -1, 1, cols.shape[-1])
         pairs = self.groups[tile.part].contains(i, j)
         for earlier in self.groups[: tile.part]:
             pairs = pairs & ~earlier.contains(i, j)
-        mask = self.mask
+        pairs = self._restrict(pairs, rows, i, j)
+        return _beside(self._front(rows, i), pairs) if front else pairs
+
+    def _restrict(self, pairs: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        mask, at = self.mask, j[0, :, 0].clamp(min=0)
+        if j.shape[1] > 1:
+            pairs = pairs & (j >= 0)
         if mask.global_tokens is not None:
-            pairs = (
-                pairs
-                | mask.global_tokens[:, None, None, cols]
-                | mask.global_tokens[:, None, rows, None]
-            )
+            seen_by_all = mask.global_tokens[:, at][:, :, None]
+            if self.front is not None and self.front.present is not None:
+                pairs = pairs & ~seen_by_all
+            else:
+                pairs = pairs | seen_by_all | mask.global_tokens[:, None, rows, None]
         if mask.causal:
             pairs = pairs & (j <= i)
         if mask.valid is not None:
-            pairs = pairs & mask.valid[:, None, None, cols]
+            pairs = pairs & mask.valid[:, at][:, :, None]
         if mask.pairwise is not None:
-            pairs = pairs & mask.pairwise[:, :, rows[:, None], cols]
+            pairs = pairs & _columns(mask.pairwise[:, :, rows], at[None])
         return pairs
+
+    def _front(self, rows: Tensor, i: Tensor) -> Bool[Tensor, "b h t E"]:
+        assert self.front is not None
+        at, present = self.front.position, self.front.present
+        if at is None or present is None:
+            return torch.ones(
+                1, 1, len(rows), self.front.k.shape[2], dtype=torch.bool, device=self.device
+            )
+        seen = present[:, None, None].expand(-1, 1, len(rows), -1)
+        if self.mask.causal:
+            seen = seen & (at[:, None, None] <= i)
+        if self.mask.pairwise is not None:
+            pairs = _columns(self.mask.pairwise[:, :, rows], at.clamp(min=0)[:, None])
+            seen = seen & (pairs | (at < 0)[:, None, None])
+        return seen
+
+
+def _columns(
+    pairwise: Bool[Tensor, "b h t S"], at: Int[Tensor, "b h s"]
+) -> Bool[Tensor, "b h t s"]:
+    b, h = max(pairwise.shape[0], at.shape[0]), max(pairwise.shape[1], at.shape[1])
+    index = at[:, :, None].expand(b, h, pairwise.shape[2], -1)
+    return pairwise.expand(b, h, -1, -1).gather(3, index)
+
+
+def _beside(a: Bool[Tensor, "b h t E"], b: Bool[Tensor, "b h t s"]) -> Bool[Tensor, "b h t E+s"]:
+    lead = torch.broadcast_shapes(a.shape[:3], b.shape[:3])
+    return torch.cat([a.expand(*lead, -1), b.expand(*lead, -1)], dim=-1)
+
+
+def _tiled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: Pattern,
+    mask: Mask,
+    scale: float | None,
+    front: Front | None,
+) -> Tensor:
+    any_global = mask.global_tokens is not None and (front is None or front.present is None)
+    dense = any_global or q.shape[2] <= TILE
+    groups = [pattern] if dense else _groups(pattern)
+    plan = [All()] if dense else groups
+    tiles = [
+        tile
+        for part, group in enumerate(plan)
+        for tile in _tiles(group, part, q.shape[1], q.shape[2], mask.causal, q.device)
+    ]
+    if front is not None:
+        k, v = torch.cat([front.k, k], dim=2), torch.cat([front.v, v], dim=2)
+        tiles = [_behind(front.k.shape[2], tile, q.device) for tile in tiles]
+    allowed = Allowance(groups, mask, front, q.device)
+    return tile_attention(q, k, v, tiles=tiles, allowed=allowed, scale=scale)
 
 
 def _groups(pattern: Pattern) -> list[Pattern]:
@@ -108,28 +232,61 @@ def _groups(pattern: Pattern) -> list[Pattern]:
     return [Union(tuple(group)) for _, group in groupby(terms, key=lambda term: term.step)]
 
 
-def _tiles(group: Pattern, part: int, T: int, causal: bool, device: torch.device) -> list[Tile]:
+def _tiles(
+    group: Pattern, part: int, H: int, T: int, causal: bool, device: torch.device
+) -> list[Tile]:
     tiles, step = [], group.terms[0].step
+    size = min([TILE, *(term.share for term in group.terms if term.share is not None)])
     for residue in range(min(step, T)):
         alike = range(residue, T, step)
-        for start in range(0, len(alike), TILE):
-            rows = alike[start : start + TILE]
+        for start in range(0, len(alike), size):
+            rows = alike[start : start + size]
             end = rows[-1] + 1 if causal else T
-            ranges = disjoint(
-                [range(r.start, min(r.stop, end), r.step) for r in group.keys(rows, T)]
-            )
-            if ranges:
-                cols = (
-                    ranges[0]
-                    if len(ranges) == 1
-                    else torch.cat([places(r, device) for r in ranges])
-                )
+            ranges = group.keys(rows, T)
+            ranges = disjoint([range(r.start, min(r.stop, end), r.step) for r in ranges])
+            cols = _joined(ranges, device)
+            for term in group.terms:
+                scattered = term.scattered(rows, T)
+                if scattered is not None:
+                    scattered = scattered.masked_fill(_inside(scattered, ranges), -1)
+                    shared = positions(cols, device).expand(H, -1)
+                    cols = torch.cat([shared, scattered.expand(H, -1)], dim=-1)
+            if isinstance(cols, Tensor) or len(cols):
                 tiles.append(Tile(rows, cols, part))
     return tiles
 
 
+def _joined(ranges: list[range], device: torch.device) -> range | Int[Tensor, "s"]:
+    if len(ranges) < 2:
+        return ranges[0] if ranges else range(0)
+    return torch.cat([positions(r, device) for r in ranges])
+
+
+def _inside(cols: Int[Tensor, "h s"], ranges: list[range]) -> Bool[Tensor, "h s"]:
+    inside = torch.zeros_like(cols, dtype=torch.bool)
+    for r in ranges:
+        inside |= (cols >= r.start) & (cols < r.stop) & ((cols - r.start) % r.step == 0)
+    return inside
+
+
+def _behind(E: int, tile: Tile, device: torch.device) -> Tile:
+    cols = positions(tile.cols, device)
+    cols = torch.where(cols >= 0, cols + E, -1)
+    if tile.part == 0:
+        front = torch.arange(E, device=device).expand(*cols.shape[:-1], -1)
+        cols = torch.cat([front, cols], dim=-1)
+    return tile._replace(cols=cols)
+
+
 def _each_head(
-    q: Tensor, k: Tensor, v: Tensor, pattern: PerHead, mask: Mask, scale: float | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: PerHead,
+    mask: Mask,
+    scale: float | None,
+    external: tuple[Tensor, Tensor] | None,
+    max_global: int | None,
 ) -> Tensor:
     """Heads of one pattern together, and back into the order of the heads."""
     if len(pattern.heads) != q.shape[1]:
@@ -141,12 +298,17 @@ def _each_head(
         pairwise = mask.pairwise
         if pairwise is not None and pairwise.shape[1] > 1:
             pairwise = pairwise[:, index]
-        mine = replace(mask, pairwise=pairwise)
-        parts.append(
-            pattern_attention(
-                q[:, index], k[:, index], v[:, index], pattern=one, mask=mine, scale=scale
-            )
+        part = pattern_attention(
+            q[:, index],
+            k[:, index],
+            v[:, index],
+            pattern=one,
+            mask=replace(mask, pairwise=pairwise),
+            scale=scale,
+            external=None if external is None else (external[0][:, index], external[1][:, index]),
+            max_global=max_global,
         )
+        parts.append(part)
         order += heads
     back = sorted(range(len(order)), key=order.__getitem__)
     return torch.cat(parts, dim=1)[:, torch.tensor(back, device=q.device)]
@@ -155,5 +317,5 @@ def _each_head(
 def _check_one_axis(q: Tensor, k: Tensor) -> None:
     if q.shape[2] != k.shape[2]:
         raise ShapeError(
-            f"a pattern of positions needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
+            f"a pattern needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
         )

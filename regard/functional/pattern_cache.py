@@ -7,6 +7,7 @@ Without a bound every key is kept.
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -52,6 +53,7 @@ def extend_pattern(
     pattern: Pattern,
     valid: Bool[Tensor, "B N"] | None = None,
     donate: bool = False,
+    external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
 ) -> tuple[Float[Tensor, "B H N V"], PatternState]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     parts = []
@@ -59,7 +61,7 @@ def extend_pattern(
         new = slice(start, start + CHUNK)
         of_chunk = None if valid is None else valid[:, new]
         y, state = _extend(
-            q[:, :, new], k[:, :, new], v[:, :, new], state, pattern, of_chunk, donate
+            q[:, :, new], k[:, :, new], v[:, :, new], state, pattern, of_chunk, donate, external
         )
         donate = True  # what lies between two chunks is ours
         parts.append(y)
@@ -67,7 +69,14 @@ def extend_pattern(
 
 
 def _extend(
-    q, k, v, state: PatternState, pattern: Pattern, valid, donate: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: PatternState,
+    pattern: Pattern,
+    valid: Tensor | None,
+    donate: bool,
+    external: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, PatternState]:
     N, n = q.shape[2], state.position.shape[1]
     new = place(state.length, valid, N)
@@ -77,7 +86,14 @@ def _extend(
     k, v = append(state.k, k, n, donate), append(state.v, v, n, donate)
     i, j = new[:, None, :, None], position[:, None, None, :]
     allowed = pattern.contains(i, j) & (j >= 0) & (j <= i)
-    y = softmax_attention(q, k[:, :, : n + N], v[:, :, : n + N], mask=Mask(pairwise=allowed))
+    met_k, met_v = k[:, :, : n + N], v[:, :, : n + N]
+    if external is not None:
+        met_k, met_v = (
+            torch.cat([external[0], met_k], dim=2),
+            torch.cat([external[1], met_v], dim=2),
+        )
+        allowed = F.pad(allowed, (external[0].shape[2], 0), value=True)
+    y = softmax_attention(q, met_k, met_v, mask=Mask(pairwise=allowed))
     if pattern.reach is None:
         return y, PatternState(k, v, position, length)
     kept = _kept(pattern.sinks, pattern.reach, state.length, length, n + N)

@@ -42,6 +42,15 @@ class Pattern:
         raise NotImplementedError
 
     @property
+    def share(self) -> int | None:
+        """How many queries in a row share their scattered keys; None: there are none."""
+        return None
+
+    def scattered(self, rows: range, S: int) -> Int[Tensor, "h s"] | None:
+        """Keys of these queries that no range names, by head; -1: none."""
+        return None
+
+    @property
     def reach(self) -> int | None:
         """How far behind a query its keys lie, `sinks` aside; None: no bound."""
         return None
@@ -201,6 +210,36 @@ class All(Pattern):
         return [range(S)]
 
 
+@dataclass(frozen=True, eq=False)
+class Scattered(Pattern):
+    """Blocks that a table names for each block of queries, head by head: table[h, i // size] holds j // size, or -1."""
+
+    size: int
+    table: Int[Tensor, "H N r"]
+
+    @property
+    def share(self) -> int:
+        return self.size
+
+    def contains(self, i, j):
+        named = self.table[:, (i // self.size)[:, 0, :, 0]].transpose(0, 1)  # b H T r
+        block = torch.where(j >= 0, j // self.size, -2)
+        return (named[:, :, :, None] == block[..., None]).any(-1)
+
+    def keys(self, rows, S):
+        return []
+
+    def scattered(self, rows, S):
+        blocks = self.table[:, rows[0] // self.size]
+        again = (blocks[:, :, None] == blocks[:, None]).tril(-1).any(-1)
+        inside = torch.arange(self.size, device=blocks.device)
+        cols = (blocks[:, :, None] * self.size + inside).masked_fill(
+            (again | (blocks < 0))[..., None], -1
+        )
+        cols = cols.flatten(1)
+        return cols.masked_fill(cols >= S, -1)
+
+
 @dataclass(frozen=True)
 class Union(Pattern):
     """Pairs of any of the terms, each counted once. Written with `|`."""
@@ -258,9 +297,11 @@ class PerHead(Pattern):
         return PerHead(tuple(a | b for a, b in zip(self.heads, others, strict=True)))
 
 
-def picture(pattern: Pattern, T: int, *, causal: bool = False) -> Pairs:
+def picture(
+    pattern: Pattern, T: int, *, causal: bool = False, device: torch.device | None = None
+) -> Pairs:
     """The pairs among T tokens, [1 h T T]: the dense oracle, and what the documentation draws."""
-    place = torch.arange(T)
+    place = torch.arange(T, device=device)
     pairs = pattern.contains(place[None, None, :, None], place[None, None, None, :])
     pairs = pairs.expand(1, -1, T, T)
     return pairs.tril() if causal else pairs
@@ -280,6 +321,25 @@ def mask_mod(
         return pairs & (kv_idx <= q_idx) if causal else pairs
 
     return allowed
+
+
+def draw_blocks(
+    num_heads: int, num_blocks: int, count: int, *, seed: int, causal: bool, first_is_global: bool
+) -> Int[Tensor, "H N r"]:
+    """`count` different blocks for each head and block, from `seed`; -1 where there are not so many to choose from.
+
+    None of the block's own window (one block to each side), nor the first where it is global; only earlier ones when
+    `causal` (Zaheer et al. 2020, arXiv 2007.14062).
+    """
+    generator = torch.Generator().manual_seed(seed + causal)
+    lot = torch.rand(num_heads, num_blocks, num_blocks, generator=generator, device="cpu")
+    block = torch.arange(num_blocks, device="cpu")
+    far = block - block[:, None]
+    barred = (far >= -1) if causal else (far.abs() <= 1)
+    if first_is_global:
+        barred = barred | (block == 0) | (block == 0)[:, None]
+    lot, drawn = lot.masked_fill(barred, -1).topk(min(count, num_blocks), dim=-1)
+    return drawn.masked_fill(lot < 0, -1)
 
 
 def disjoint(ranges: list[range]) -> list[range]:

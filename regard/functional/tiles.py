@@ -97,7 +97,9 @@ def _slice(r: range) -> slice:
     return slice(r.start, r.stop, r.step)
 
 
-def take(z: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "*h s"]) -> Float[Tensor, "B H s K"]:
+def take(
+    z: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "*h s"]
+) -> Float[Tensor, "B H s K"]:
     if not isinstance(cols, Tensor):
         return z[:, :, _slice(cols)]
     return z.index_select(2, cols) if cols.dim() == 1 else z.gather(2, _per_head(cols, z))

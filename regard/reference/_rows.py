@@ -80,10 +80,13 @@ def run(
             mixed = torch.where(keep, mixed, torch.zeros_like(mixed))
             y = y.index_copy(0, torch.tensor(queries, device=x.device), mixed)
             if mixed_weights is not None:
-                weights = x.new_zeros(mixed_weights.shape[0], T, S)
+                external = mixed_weights.shape[2] - len(keys)  # learned keys come first
+                weights = x.new_zeros(mixed_weights.shape[0], T, external + S)
                 for i, query in enumerate(queries):
+                    for e in range(external):
+                        weights[:, query, e] = mixed_weights[:, i, e].detach() * bool(sees[i])
                     for j, key in enumerate(keys):
-                        weights[:, query, key] = mixed_weights[:, i, j].detach()
+                        weights[:, query, external + key] = mixed_weights[:, i, external + j].detach()
         outputs.append(y)
         maps.append(weights)
     known = next((w for w in maps if w is not None), None)

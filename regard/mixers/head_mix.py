@@ -1,0 +1,90 @@
+"""A pattern for each head: no need to choose between near and far (Beltagy et al. 2020, arXiv 2004.05150).
+
+    y = concat_h( softmax over A^h_i ) W_out
+
+`patterns` are values of `regard.functional.patterns`, one for each head, in order: Window, Block, Strided, Summary,
+First, All, and unions with `|`. By default heads take turns: a window, a dilated window, a window with the first token
+seen by all. Heads of one pattern run together.
+
+Cost: the sum of the patterns' pairs. State: the longest reach of any head, for all of them; every key where one head's
+pattern has no bound. The output projection has no bias.
+"""
+
+from collections.abc import Sequence
+
+from regard.core import Capabilities, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.pattern import pattern_attention, pattern_weights
+from regard.functional.pattern_cache import empty_state, extend_pattern
+from regard.functional.patterns import All, Block, First, Pattern, PerHead, Strided, Summary, Window
+from regard.nn.heads import Heads
+
+DEFAULT = (Window(64, 64), Window(64, 64, 8), Window(64, 64) | First(1))
+
+
+class HeadMix(Mixer):
+    name = "head_mix"
+    family = "banded"
+    paper = "Beltagy et al. 2020, arXiv 2004.05150"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("a pattern needs queries and keys on one axis"),
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T W H K",
+        memory="T D",
+        state="W H K",
+    )
+    variants = {
+        "small": {"patterns": (Window(2, 2), Window(1, 1, 3), Window(0, 0) | First(2))},
+        "unbounded": {
+            "patterns": (Window(3, 1), Block(4) | Summary(4, 1), Window(2, 2) | Strided(5))
+        },
+        "permuted": {"patterns": (Block(4, 1), All(), Block(4, 1))},
+    }
+    limits = {"softmax": ({"patterns": (Window(64, 64), All(), Block(64))}, {})}
+
+    def __init__(self, dim: int, *, num_heads: int, patterns: Sequence[Pattern] | None = None):
+        super().__init__(dim)
+        check_positive(num_heads=num_heads)
+        if patterns is None:
+            patterns = [DEFAULT[h % len(DEFAULT)] for h in range(num_heads)]
+        if len(patterns) != num_heads:
+            raise OptionError(
+                f"head_mix: {len(patterns)} patterns for {num_heads} heads: give one for each"
+            )
+        for pattern in patterns:
+            if not isinstance(pattern, Pattern) or isinstance(pattern, PerHead):
+                raise OptionError(
+                    f"head_mix: {pattern!r} is not a pattern of one head: Window(64, 64) | First(1)?"
+                )
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads)
+        self.pattern = PerHead(tuple(patterns))
+        if self.pattern.reach is None:
+            self.declare(time="T^2 H K", state="T H K")
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x)
+        return self.heads.merge(pattern_attention(q, k, v, pattern=self.pattern, mask=mask))
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight = self.heads.value.weight
+        return empty_state(
+            weight, batch_size, self.num_heads, self.heads.head_dim, self.pattern, max_len
+        )
+
+    def _extend(self, x, state, valid, donate):
+        q, k, v = self.heads.split(x)
+        mixed, state = extend_pattern(
+            q, k, v, state, pattern=self.pattern, valid=valid, donate=donate
+        )
+        return self.heads.merge(mixed), state
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x)
+        weights = pattern_weights(q, k, pattern=self.pattern, mask=mask)
+        return Observation(q, k, v, weights, weights @ v)

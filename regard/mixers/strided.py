@@ -1,0 +1,130 @@
+"""Strided attention: Sparse Transformer (Child et al. 2019, arXiv 1904.10509) and the dilated window.
+
+    strided   A1_i = { j : |i - j| <= w },  w = l                A2_i = { j : (i - j) mod l = 0 }
+    fixed     A1_i = { j : floor(j / l) = floor(i / l) }         A2_i = { j : j mod l >= l - c }
+    dilated   A_i  = { i + l d : -w <= d <= w }                                          (l the stride, j <= i when causal)
+
+One head takes A1 and A2 together, each key once; with `merged=False` heads alternate between them. The paper is causal;
+without `causal` the sets are taken to both sides. The paper has l + 1 keys in the strided A1, its code l: the union is
+the same, and `window_size` sets it for separate heads.
+
+Cost: T (w + T / l) (K + V) per head: T^1.5 with l = sqrt(max_len), which is the default (128 without max_len). State:
+every key for "strided", whose columns all come round again; every key for "fixed"; the last w l for "dilated". The
+output projection has no bias.
+"""
+
+from math import isqrt
+from typing import Literal, get_args
+
+from regard.core import Capabilities, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.pattern import pattern_attention, pattern_weights
+from regard.functional.pattern_cache import empty_state, extend_pattern
+from regard.functional.patterns import (
+    Block,
+    Pattern,
+    PerHead,
+    Strided as Stride,
+    Summary,
+    Union,
+    Window,
+)
+from regard.nn.heads import Heads
+
+Kind = Literal["strided", "fixed", "dilated"]
+
+
+class Strided(Mixer):
+    name = "strided"
+    family = "banded"
+    paper = "Child et al. 2019, arXiv 1904.10509"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("a stride needs queries and keys on one axis"),
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T W H K + T^2 H K / W",
+        memory="T D",
+        state="T H K",
+    )
+    variants = {
+        "small": {"stride": 4},
+        "separate": {"stride": 4, "merged": False},
+        "fixed": {"kind": "fixed", "stride": 4, "summary_width": 2},
+        "fixed_separate": {"kind": "fixed", "stride": 5, "merged": False},
+        "dilated": {"kind": "dilated", "stride": 3, "window_size": 2},
+    }
+    limits = {"softmax": ({"stride": 1}, {})}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        kind: Kind = "strided",
+        stride: int | None = None,
+        window_size: int | None = None,
+        summary_width: int | None = None,
+        merged: bool = True,
+        max_len: int | None = None,
+    ):
+        super().__init__(dim)
+        if kind not in get_args(Kind):
+            raise OptionError(
+                f"strided: kind ({kind!r}) must be one of {', '.join(get_args(Kind))}"
+            )
+        if window_size is not None and kind == "fixed":
+            raise OptionError(
+                "strided: window_size has no meaning for kind 'fixed', whose blocks are `stride` long"
+            )
+        if summary_width is not None and kind != "fixed":
+            raise OptionError(f"strided: summary_width belongs to kind 'fixed', not to {kind!r}")
+        if kind == "dilated" and not merged:
+            raise OptionError("strided: merged=False needs two sets, and kind 'dilated' has one")
+        if stride is None:
+            stride = 128 if max_len is None else isqrt(max_len)
+        check_positive(num_heads=num_heads, stride=stride, window_size=window_size or 1)
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads)
+        self.pattern = _pattern(
+            kind, stride, window_size or stride, summary_width, merged, num_heads
+        )
+        if kind == "dilated":
+            self.declare(time="T W H K", state="W H K")
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x)
+        return self.heads.merge(pattern_attention(q, k, v, pattern=self.pattern, mask=mask))
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight = self.heads.value.weight
+        return empty_state(
+            weight, batch_size, self.num_heads, self.heads.head_dim, self.pattern, max_len
+        )
+
+    def _extend(self, x, state, valid, donate):
+        q, k, v = self.heads.split(x)
+        mixed, state = extend_pattern(
+            q, k, v, state, pattern=self.pattern, valid=valid, donate=donate
+        )
+        return self.heads.merge(mixed), state
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x)
+        weights = pattern_weights(q, k, pattern=self.pattern, mask=mask)
+        return Observation(q, k, v, weights, weights @ v)
+
+
+def _pattern(
+    kind: Kind, stride: int, w: int, c: int | None, merged: bool, num_heads: int
+) -> Pattern:
+    if kind == "dilated":
+        return Window(w, w, stride)
+    if kind == "strided":
+        sets = Window(w, w), Stride(stride)
+    else:
+        sets = Block(stride), Summary(stride, max(1, stride // 8) if c is None else c)
+    return Union(sets) if merged else PerHead(tuple(sets[h % 2] for h in range(num_heads)))

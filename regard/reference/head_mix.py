@@ -1,0 +1,54 @@
+"""Oracle of `head_mix` (arXiv 2004.05150): each head's pattern, read from its fields and joined pair by pair."""
+
+from regard.reference._patterned import attend_over
+
+
+def head_mix(
+    params,
+    options,
+    x,
+    *,
+    context=None,
+    causal=False,
+    valid=None,
+    pairwise=None,
+    global_tokens=None,
+    plan=None,
+):
+    """-> (y [B T D], weights [B H T T])"""
+    patterns = options["patterns"]
+
+    def pairs(row, h, i, j):
+        if patterns is not None:
+            return joins(patterns[h], i, j)
+        step = 8 if h % 3 == 1 else 1
+        near = abs(i - j) <= 64 * step and (i - j) % step == 0
+        return near or (h % 3 == 2 and (i == 0 or j == 0))
+
+    masks = dict(causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens)
+    return attend_over(pairs, params, options["num_heads"], x, **masks)
+
+
+def joins(pattern, i: int, j: int) -> bool:
+    match type(pattern).__name__:
+        case "Union":
+            return any(joins(part, i, j) for part in pattern.parts)
+        case "Window":
+            return any(
+                j == i + s * pattern.dilation for s in range(-pattern.before, pattern.after + 1)
+            )
+        case "Block":
+            own = i // pattern.size
+            return any(
+                j // pattern.size == own + s for s in range(-pattern.before, pattern.after + 1)
+            )
+        case "Strided":
+            return (i - j) % pattern.stride == 0
+        case "Summary":
+            last = pattern.block - pattern.group * pattern.width
+            return last - pattern.width <= j % pattern.block < last
+        case "First":
+            return i < pattern.count or j < pattern.count
+        case "All":
+            return True
+    raise TypeError(f"no oracle for the pattern {pattern!r}")

@@ -1,0 +1,41 @@
+"""Oracle of `strided` (arXiv 1904.10509): the sets A1 and A2, together or head by head, and the dilated window."""
+
+from math import isqrt
+
+from regard.reference._patterned import attend_over
+
+
+def strided(
+    params,
+    options,
+    x,
+    *,
+    context=None,
+    causal=False,
+    valid=None,
+    pairwise=None,
+    global_tokens=None,
+    plan=None,
+):
+    """-> (y [B T D], weights [B H T T])"""
+    kind, stride = options["kind"], options["stride"]
+    if stride is None:
+        stride = 128 if options["max_len"] is None else isqrt(options["max_len"])
+    w = stride if options["window_size"] is None else options["window_size"]
+    c = max(1, stride // 8) if options["summary_width"] is None else options["summary_width"]
+
+    def first(i, j):
+        return abs(i - j) <= w if kind == "strided" else i // stride == j // stride
+
+    def second(i, j):
+        return (i - j) % stride == 0 if kind == "strided" else j % stride >= stride - c
+
+    def pairs(row, h, i, j):
+        if kind == "dilated":
+            return any(j == i + stride * step for step in range(-w, w + 1))
+        if options["merged"]:
+            return first(i, j) or second(i, j)
+        return first(i, j) if h % 2 == 0 else second(i, j)
+
+    masks = dict(causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens)
+    return attend_over(pairs, params, options["num_heads"], x, **masks)
