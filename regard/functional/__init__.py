@@ -3,10 +3,12 @@
 from regard.functional.compressed import compressed_attention
 from regard.functional.favor import favor_attention
 from regard.functional.fourier import fourier_mixing
+from regard.functional.hashed import lsh_attention
 from regard.functional.linear import linear_attention
 from regard.functional.lowrank import projected_attention
 from regard.functional.pattern import pattern_attention
 from regard.functional.random_feature import random_feature_attention
+from regard.functional.scores import scored_attention
 from regard.functional.softmax import softmax_attention
 from regard.functional.squared_relu import squared_relu_attention
 from regard.functional.synthesizer import synthesizer_attention
@@ -16,9 +18,11 @@ __all__ = [
     "favor_attention",
     "fourier_mixing",
     "linear_attention",
+    "lsh_attention",
     "pattern_attention",
     "projected_attention",
     "random_feature_attention",
+    "scored_attention",
     "softmax_attention",
     "squared_relu_attention",
     "synthesizer_attention",

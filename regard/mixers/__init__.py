@@ -13,7 +13,9 @@ from regard.mixers.linformer import Linformer
 from regard.mixers.local import Local
 from regard.mixers.longformer import Longformer
 from regard.mixers.performer import Performer
+from regard.mixers.reformer import Reformer
 from regard.mixers.rfa import RFA
+from regard.mixers.scored import Scored
 from regard.mixers.softmax import Softmax
 from regard.mixers.strided import Strided
 from regard.mixers.synthesizer_dense import SynthesizerDense
@@ -42,6 +44,8 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         BigBird,
         Global,
         Compressed,
+        Reformer,
+        Scored,
     ),
 )
 

@@ -17,7 +17,9 @@ from regard.reference.linformer import linformer
 from regard.reference.local import local
 from regard.reference.longformer import longformer
 from regard.reference.performer import performer
+from regard.reference.reformer import reformer
 from regard.reference.rfa import rfa
+from regard.reference.scored import scored
 from regard.reference.softmax import softmax
 from regard.reference.strided import strided
 from regard.reference.synthesizer_dense import synthesizer_dense
@@ -37,7 +39,9 @@ __all__ = [
     "local",
     "longformer",
     "performer",
+    "reformer",
     "rfa",
+    "scored",
     "softmax",
     "strided",
     "synthesizer_dense",

@@ -1,0 +1,79 @@
+"""Locality-sensitive hashing attention (Kitaev et al. 2020, arXiv 2001.04451)."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.ordered import Order, band, chunks, ordered_attention
+
+
+def angular_hash(
+    q: Float[Tensor, "B H T K"], rotations: list[Float[Tensor, "R H K n"]]
+) -> Int[Tensor, "B H R T"]:
+    """h(q) = argmax([q R; -q R]) in each round and head (cross-polytope hash, arXiv 1509.02897).
+
+    Several rotations make independent hashes h_1, h_2, .. that are one: h_1 + n_1 (h_2 + n_2 ..), n_i = 2 columns.
+    """
+    R = rotations[0].shape[0]
+    bucket = torch.zeros(*q.shape[:2], R, q.shape[2], dtype=torch.long, device=q.device)
+    for rotation in reversed(rotations):
+        rotated = torch.einsum("bhtk,rhkn->bhrtn", q, rotation)
+        found = torch.cat([rotated, -rotated], dim=-1).argmax(-1)
+        bucket = bucket * (2 * rotation.shape[-1]) + found
+    return bucket
+
+
+def lsh_order(
+    buckets: Int[Tensor, "B H R T"],
+    *,
+    chunk_size: int,
+    strict: bool,
+    chunks_before: int = 1,
+    chunks_after: int = 0,
+    same_bucket_only: bool = True,
+    mask: Mask = OPEN,
+) -> Order:
+    """Who may meet whom; absent tokens go behind the last bucket, where they move no chunk's border."""
+    if mask.valid is not None:
+        beyond = torch.iinfo(buckets.dtype).max
+        buckets = buckets.masked_fill(~mask.valid[:, None, None, :], beyond)
+    if strict:
+        return band(buckets, chunk_size)
+    return chunks(
+        buckets, chunk_size, before=chunks_before, after=chunks_after, same_group=same_bucket_only
+    )
+
+
+def lsh_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    *,
+    buckets: Int[Tensor, "B H R T"],
+    chunk_size: int,
+    mask: Mask = OPEN,
+    scale: float = 1.0,
+    chunks_before: int = 1,
+    chunks_after: int = 0,
+    same_bucket_only: bool = True,
+    dedup: bool = True,
+) -> Float[Tensor, "B H T V"]:
+    """Softmax over the tokens that share a bucket in one of R rounds and lie near in the sorted order.
+
+    k: the queries at unit norm, as a rule. Causal: the last `chunk_size` earlier tokens of the own bucket, so that no
+    later token moves a border. Otherwise: chunks of the order by (bucket, position). A token sees itself only where
+    it sees nothing else.
+    """
+    order = lsh_order(
+        buckets,
+        chunk_size=chunk_size,
+        strict=mask.causal,
+        chunks_before=chunks_before,
+        chunks_after=chunks_after,
+        same_bucket_only=same_bucket_only,
+        mask=mask,
+    )
+    return ordered_attention(
+        q, k, v, order=order, mask=mask, scale=scale, exclude_self=True, count_once=dedup
+    )

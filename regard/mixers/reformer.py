@@ -1,0 +1,192 @@
+"""Reformer: locality-sensitive hashing attention with shared queries and keys (Kitaev et al. 2020, arXiv 2001.04451).
+
+    q_i = x_i W_QK,   k_j = q_j / |q_j|,   h(x) = argmax([x R; -x R]),   R random, for each of `num_hashes` rounds
+    y_i = softmax(q_i k_j) v_j   over   P_i = union over rounds of { j != i : h(j) = h(i), j near in the sorted order }
+
+Tokens are sorted by (bucket, position). Bidirectional: the order is cut into chunks, and a query looks at its own and
+the one before. Causal: it looks at the last `chunk_size` earlier tokens of its bucket. A token sees itself only where
+no round offers it another.
+
+Cost: num_hashes T chunk_size (K + V) per head, and a sort. State: the last `chunk_size` keys and values of every bucket.
+`num_buckets` is a constant: by default two for each chunk of `max_len` tokens. A pair of numbers stands for two hashes
+whose product counts, with far fewer rotations.
+
+Unlike the paper: causal chunks are not the default, because later tokens move their borders and so decide which earlier
+ones a query sees; `published_causal=True` gives them (then always, for every request, so `causal` is refused). The first
+chunk has none before it; the official code wraps round to the last. `same_bucket_only=False, dedup=False` are the
+official code's (no bucket test; a pair met in several rounds counts as often). No dropout on weights.
+"""
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.cache import advance
+from regard.functional.hashed import angular_hash, lsh_order
+from regard.functional.ordered import Order, ordered_attention, ordered_weights
+from regard.functional.ordered_cache import empty_rings, extend_rings
+from regard.nn.full_precision import in_full_precision
+from regard.nn.heads import Heads
+from regard.nn.seeded import normal
+
+
+class Reformer(Mixer):
+    name = "reformer"
+    family = "hashed"
+    paper = "Kitaev et al. 2020, arXiv 2001.04451"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("its keys are the queries of the same tokens"),
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        approximates="softmax",
+        time="R T W H K",
+        memory="T D",
+        state="R N W H K",
+    )
+    variants = {
+        "small": {"num_buckets": 4, "chunk_size": 3, "num_hashes": 2},
+        "factorised": {"num_buckets": (2, 4), "chunk_size": 2, "num_hashes": 3},
+        "official": {"chunk_size": 3, "same_bucket_only": False, "dedup": False, "num_hashes": 2},
+        "both_sides": {"num_buckets": 2, "chunk_size": 2, "chunks_before": 2, "chunks_after": 1},
+        "counted": {"num_buckets": 4, "chunk_size": 3, "num_hashes": 3, "dedup": False},
+        "published_causal": {"num_buckets": 4, "chunk_size": 3, "published_causal": True},
+    }
+    limits = {
+        "softmax": ({"num_buckets": 1, "chunk_size": 64, "num_hashes": 1}, {"shared_qk": True})
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int | None = None,
+        num_hashes: int = 2,
+        chunk_size: int = 64,
+        num_buckets: int | tuple[int, ...] | None = None,
+        chunks_before: int = 1,
+        chunks_after: int = 0,
+        same_bucket_only: bool = True,
+        dedup: bool = True,
+        published_causal: bool = False,
+        scale: float = 1.0,
+        seed: int | None = None,
+    ):
+        super().__init__(dim, max_len=max_len)
+        check_positive(
+            num_hashes=num_hashes, chunk_size=chunk_size, chunks_before=chunks_before + 1
+        )
+        check_positive(chunks_after=chunks_after + 1)
+        self.num_heads, self.num_hashes, self.chunk_size = num_heads, num_hashes, chunk_size
+        self.factors = _factors(num_buckets, max_len, chunk_size)
+        self.chunks_before, self.chunks_after = chunks_before, chunks_after
+        self.same_bucket_only, self.dedup = same_bucket_only, dedup
+        self.published_causal, self.scale = published_causal, scale
+        self.heads = Heads(dim, num_heads, shared_qk=True)
+        for n, factor in enumerate(self.factors):
+            shape = (num_hashes, num_heads, self.heads.head_dim, factor // 2)
+            rotation = normal(*shape, seed=None if seed is None else seed + n)
+            self.register_buffer(f"rotations_{n}", rotation)
+        if published_causal:
+            why = "later tokens move the borders of chunks, and so what earlier queries see"
+            self.declare(causal=No(why), streaming=No(why))
+        elif not same_bucket_only:
+            why = "without same_bucket_only the chunks decide what a query sees, and later tokens move their borders"
+            self.declare(causal=No(why), streaming=No(why))
+
+    def mix(self, x, context, mask):
+        q = self.heads.queries(x)
+        order, mask = self._order(self._buckets(x, q), mask)
+        k, v = F.normalize(q, dim=-1), self.heads.values(x)
+        y = ordered_attention(q, k, v, order=order, mask=mask, **self._rules())
+        return self.heads.merge(y)
+
+    def _rules(self) -> dict[str, bool | float]:
+        return {"scale": self.scale, "exclude_self": True, "count_once": self.dedup}
+
+    def _order(self, buckets: Tensor, mask: Mask) -> tuple[Order, Mask]:
+        order = lsh_order(
+            buckets,
+            chunk_size=self.chunk_size,
+            strict=mask.causal,
+            chunks_before=self.chunks_before,
+            chunks_after=self.chunks_after,
+            same_bucket_only=self.same_bucket_only,
+            mask=mask,
+        )
+        return order, replace(mask, causal=True) if self.published_causal else mask
+
+    def _buckets(self, x: Tensor, q: Tensor) -> Tensor:
+        """[B H R T]"""
+        dtype = self.heads.query.weight.dtype
+        return in_full_precision(self._hash, q, project=self.heads.queries, x=x, dtype=dtype)
+
+    def _hash(self, q: Tensor) -> Tensor:
+        if self.factors == (1,):
+            shape = (*q.shape[:2], self.num_hashes, q.shape[2])
+            return torch.zeros(shape, dtype=torch.long, device=q.device)
+        rotations = [self.get_buffer(f"rotations_{n}") for n in range(len(self.factors))]
+        return angular_hash(q, rotations)
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        groups = 1
+        for factor in self.factors:
+            groups *= factor
+        return empty_rings(
+            self.heads.value.weight,
+            batch_size,
+            self.num_heads,
+            self.heads.head_dim,
+            self.num_hashes,
+            groups,
+            self.chunk_size,
+        )
+
+    def _extend(self, x, state, valid, donate):
+        q = self.heads.queries(x)
+        group = self._buckets(x, q)
+        if valid is not None:
+            group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
+        k, v = F.normalize(q, dim=-1), self.heads.values(x)
+        y, after = extend_rings(q, k, v, group, state, donate=donate, **self._rules())
+        length = advance(state.length, valid, x.shape[1])
+        return self.heads.merge(y), after._replace(length=length)
+
+    def _observe(self, x, context, mask):
+        q = self.heads.queries(x)
+        order, mask = self._order(self._buckets(x, q), mask)
+        k, v = F.normalize(q, dim=-1), self.heads.values(x)
+        weights = ordered_weights(q, k, order=order, mask=mask, **self._rules())
+        return Observation(q, k, v, weights, weights @ v)
+
+    def _plan(self, x, context, mask):
+        return {"buckets": self._buckets(x, self.heads.queries(x))}
+
+
+def _factors(
+    num_buckets: int | tuple[int, ...] | None, max_len: int | None, chunk_size: int
+) -> tuple[int, ...]:
+    """The numbers of buckets of the hashes that are combined, each 1 or even."""
+    if num_buckets is None:
+        if max_len is None:
+            raise OptionError(
+                "reformer needs num_buckets or max_len: buckets are a constant, never the current length's"
+            )
+        return (2 * -(-max_len // chunk_size),)
+    factors = (num_buckets,) if isinstance(num_buckets, int) else tuple(num_buckets)
+    if factors != (1,) and any(
+        isinstance(n, bool) or not isinstance(n, int) or n < 2 or n % 2 for n in factors
+    ):
+        raise OptionError(
+            f"reformer: num_buckets ({num_buckets!r}) must be 1, even, or a tuple of even numbers: each rotation "
+            "gives a bucket and its opposite"
+        )
+    return factors

@@ -1,0 +1,23 @@
+"""Decisions in the parameters' own precision: autocast must not move a token from one bucket or cluster to another."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def in_full_precision(
+    decide: Callable[[Tensor], Tensor],
+    projected: Tensor,
+    *,
+    project: Callable[[Tensor], Tensor],
+    x: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """decide(projected), without gradient; under autocast, decide(project(x)) computed in `dtype`."""
+    kind = x.device.type
+    with torch.no_grad():
+        if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
+            return decide(projected)
+        with torch.autocast(kind, enabled=False):
+            return decide(project(x.to(dtype)))
