@@ -98,43 +98,58 @@ def causal_sums(
     z = phi_k.new_zeros(B, H, M) if z is None else z
     if T == 1:  # a decoding step
         if log_decay is not None:
-            decay = log_decay.exp()[..., None]
-            S, z = S * decay, z * decay[..., 0]
-            S, z = S.view(B, H, M, -1), z.view(B, H, M)
+            decay = log_decay.exp().to(S.dtype)
+            S, z = S * decay[..., None], z * decay
         S = S + phi_k.transpose(-1, -2) @ v
         z = z + phi_k[:, :, 0]
         return *read(phi_q, S, z), S, z
     C = min(CHUNK, T)
-    rest = -T % C
-    phi_q, phi_k, v = (F.pad(a, (0, 0, 0, rest)).unflatten(2, (-1, C)) for a in (phi_q, phi_k, v))
+    v = torch.cat([v, v.new_ones(B, H, T, 1)], dim=-1)  # numerator and denominator in one product
+    phi_q, phi_k, v = (_in_chunks(a, C) for a in (phi_q, phi_k, v))
+    state = torch.cat([S, z[..., None]], dim=-1)
     weights = phi_q @ phi_k.transpose(-1, -2)
     if log_decay is None:
-        weights = weights.tril()
-        states = torch.cat([S[:, :, None], phi_k.transpose(-1, -2) @ v], dim=2).cumsum(2)
-        norms = torch.cat([z[:, :, None], phi_k.sum(3)], dim=2).cumsum(2)
+        before, after = _summed_so_far(state, phi_k.transpose(-1, -2) @ v)
+        inside = weights.tril_() @ v
+        sums = torch.baddbmm(*(a.flatten(0, 2) for a in (inside, phi_q, before)))
     else:
-        G = F.pad(log_decay, (0, rest)).unflatten(2, (-1, C)).cumsum(3)  # restarts in every chunk
-        after = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
-        weights = weights * (G[..., :, None] - G[..., None, :]).masked_fill(after, -torch.inf).exp()
-        phi_k = phi_k * (G[..., -1:] - G).exp()[..., None]
-        phi_q = phi_q * G.exp()[..., None]
-        states, norms = _decayed(S, z, phi_k.transpose(-1, -2) @ v, phi_k.sum(3), G[..., -1].exp())
-    numerator = weights @ v + phi_q @ states[:, :, :-1]
-    denominator = weights.sum(-1, keepdim=True) + phi_q @ norms[:, :, :-1, :, None]
-    numerator, denominator = (a.flatten(2, 3)[:, :, :T] for a in (numerator, denominator))
-    return numerator, denominator, states[:, :, -1], norms[:, :, -1]
+        G = _in_chunks(log_decay[..., None], C)[..., 0].cumsum(3)  # restarts in every chunk
+        later = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
+        apart = (G[..., :, None] - G[..., None, :]).masked_fill(later, -torch.inf)
+        to_end = v * (G[..., -1:] - G).exp().to(v.dtype)[..., None]
+        gain = phi_k.transpose(-1, -2) @ to_end
+        before, after = _decayed_so_far(state, gain, G[..., -1].exp())
+        inside = (weights * apart.exp().to(weights.dtype)) @ v
+        sums = inside + phi_q @ before * G.exp().to(v.dtype)[..., None]
+    sums = sums.reshape(B, H, -1, sums.shape[-1])[:, :, :T]
+    return sums[..., :-1], sums[..., -1:], after[..., :-1], after[..., -1]
 
 
-def _decayed(
-    S: Tensor, z: Tensor, gain: Tensor, norm_gain: Tensor, decay: Tensor
+def _in_chunks(a: Tensor, C: int) -> Tensor:
+    rest = -a.shape[2] % C
+    return (F.pad(a, (0, 0, 0, rest)) if rest else a).unflatten(2, (-1, C))
+
+
+def _summed_so_far(
+    state: Float[Tensor, "B H M V"], gain: Float[Tensor, "B H N M V"]
 ) -> tuple[Tensor, Tensor]:
-    """States [B H N+1 M V] and norms [B H N+1 M] at every chunk border, one chunk after another."""
-    states, norms = [S], [z]
-    for chunk in range(gain.shape[2]):
-        shrink = decay[:, :, chunk, None]
-        states.append(states[-1] * shrink[..., None] + gain[:, :, chunk])
-        norms.append(norms[-1] * shrink + norm_gain[:, :, chunk])
-    return torch.stack(states, dim=2), torch.stack(norms, dim=2)
+    """States before every chunk and after the last; added in float32 at least."""
+    wide = torch.promote_types(gain.dtype, torch.float32)
+    before = torch.cat([state[:, :, None], gain[:, :, :-1]], dim=2).cumsum(2, dtype=wide)
+    return before.to(gain.dtype), (before[:, :, -1] + gain[:, :, -1]).to(state.dtype)
+
+
+def _decayed_so_far(
+    state: Float[Tensor, "B H M V"],
+    gain: Float[Tensor, "B H N M V"],
+    decay: Float[Tensor, "B H N"],
+) -> tuple[Tensor, Tensor]:
+    """The same where each chunk first multiplies the state, one chunk after another."""
+    now, before = state.to(torch.promote_types(gain.dtype, torch.float32)), []
+    for shrink, more in zip(decay.unbind(2), gain.unbind(2), strict=True):
+        before.append(now.to(gain.dtype))
+        now = now * shrink[..., None, None] + more
+    return torch.stack(before, dim=2), now.to(state.dtype)
 
 
 def on_one_timeline(
@@ -172,6 +187,6 @@ def kernel_weights(
         G = log_decay.cumsum(2)
         last = mask.last_key(T, S, G.device).clamp(min=0)[:, None].expand(*G.shape[:2], T)
         apart = G.gather(2, last)[..., None] - G[:, :, None, :]
-        weights = weights * apart.clamp(max=0).exp()
+        weights = weights * apart.clamp(max=0).exp().to(weights.dtype)
     weights = weights * mask.dense(T, S, device=phi_q.device)
     return divide(weights, weights.sum(-1, keepdim=True))
