@@ -1,0 +1,125 @@
+"""FAVOR+: softmax attention through positive random features (Choromanski et al. 2020, arXiv 2009.14794).
+
+    phi(x) = exp(w x - |x|^2 / 2 - c),   E phi(q) phi(k) = exp(q k / sqrt(K) - c_q - c_k),   x = q / K^(1/4), w ~ N(0, I)
+
+"hyperbolic" features add exp(-w x - |x|^2 / 2 - c); "relu" features are relu(w x) + 1e-3, a kernel of their own. The factor
+M^(-1/2) of the paper cancels in the quotient, and so does c, a maximum that keeps exponents <= 0. Queries: over the
+token's features. Keys, in causal order: over features and positions so far, so that a sum made under a smaller c decays
+when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6 is added to
+all features. Maxima take no gradient.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.linear import kernel_attention
+
+Features = Literal["positive", "hyperbolic", "relu"]
+
+EPS = 1e-6
+RELU_EPS = 1e-3
+FORGOTTEN = (
+    -104.0
+)  # exp of it is zero in float32; a larger decay would cost the digits of the smaller ones near it
+
+
+def favor_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    w: Float[Tensor, "h M K"],
+    *,
+    mask: Mask = OPEN,
+    features: Features = "positive",
+) -> Float[Tensor, "B H T V"]:
+    """Attention from random features with projection `w`, one for all heads or one for each."""
+    phi_q = query_features(q, w, features, causal=mask.causal)
+    phi_k, log_decay, _ = key_features(k, w, features, causal=mask.causal, valid=mask.valid)
+    return kernel_attention(
+        phi_q, phi_k, v, mask=mask, log_decay=log_decay, divide=divide_by_floored
+    )
+
+
+def divide_by_floored(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Nothing is added; a denominator that has vanished gives zero."""
+    return numerator / denominator.clamp_min(torch.finfo(denominator.dtype).tiny ** 0.8)
+
+
+def lowest(dtype: torch.dtype) -> float:
+    """A maximum over nothing: finite, so that differences are numbers."""
+    return torch.finfo(dtype).min / 2
+
+
+def query_features(
+    q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features, *, causal: bool
+) -> Float[Tensor, "B H T M"]:
+    wx, half = _projected(q, w, features)
+    if features == "relu":
+        return F.relu(wx) + RELU_EPS
+    top = (wx.amax(-1) - half).detach()
+    phi = (wx - (half + top)[..., None]).exp()
+    return (phi if causal else phi + EPS).to(q.dtype)
+
+
+def key_features(
+    k: Float[Tensor, "B H S K"],
+    w: Float[Tensor, "h M K"],
+    features: Features,
+    *,
+    causal: bool,
+    valid: Bool[Tensor, "B S"] | None = None,
+    before: Float[Tensor, "B H"] | None = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Features, zero where not valid; in causal order also log_decay [B H S] and the maximum after them, c [B H].
+
+    before: the maximum over the tokens that came earlier (none: there are none).
+    """
+    wx, half = _projected(k, w, features)
+    present = None if valid is None else valid[:, None, :]
+    log_decay = after = None
+    if features == "relu":
+        phi = F.relu(wx) + RELU_EPS
+        after = before
+    else:
+        top = (wx.amax(-1) - half).detach()
+        top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
+        if causal:
+            c, log_decay = _running_maximum(top, before)
+            after = c[:, :, -1].to(k.dtype)
+        else:
+            c = top.amax(-1, keepdim=True)
+        level = half + c
+        level = level if present is None else level.masked_fill(~present, torch.inf)
+        phi = (wx - level[..., None]).exp()
+        phi = phi if causal else phi + EPS
+    phi = phi if present is None else phi * present[..., None]
+    return phi.to(k.dtype), log_decay, after
+
+
+def _projected(x: Tensor, w: Tensor, features: Features) -> tuple[Tensor, Tensor]:
+    """w x [B H T M] and |x|^2 / 2 [B H T] of the scaled token, in float32 at least."""
+    x = x * x.shape[-1] ** -0.25
+    wx = x @ w.transpose(-1, -2)
+    if features == "hyperbolic":
+        wx = torch.cat([wx, -wx], dim=-1)
+    if features == "relu":
+        return wx, wx
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return wx.to(wide), x.to(wide).square().sum(-1) / 2
+
+
+def _running_maximum(
+    top: Float[Tensor, "B H S"], before: Float[Tensor, "B H"] | None
+) -> tuple[Tensor, Tensor]:
+    """c_i = max(before, top_0 .. top_i), and what a sum under the previous c has to be multiplied by, in log."""
+    none = lowest(top.dtype)
+    start = top.new_full(top.shape[:2], none) if before is None else before.detach().to(top.dtype)
+    c = torch.cat([start[..., None], top.clamp_min(none)], dim=-1).cummax(-1).values
+    previous, c = c[..., :-1], c[..., 1:]
+    nothing_yet = previous <= none
+    return c, (previous - c).clamp_min(FORGOTTEN).masked_fill(nothing_yet, 0.0)
