@@ -1,0 +1,56 @@
+"""Random Feature Attention: a Gaussian or arc-cosine kernel through random features (Peng et al. 2021, arXiv 2103.02143).
+
+Features of either sign: a denominator near zero is held away from it, with its sign.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.feature_maps import arc_cosine_features, fourier_features
+from regard.functional.linear import EPS, kernel_attention
+
+Features = Literal["fourier", "arc_cosine"]
+
+
+def random_feature_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    w: Float[Tensor, "h M K"],
+    *,
+    mask: Mask = OPEN,
+    features: Features = "fourier",
+    gate: Float[Tensor, "B H S"] | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
+    phi_k, log_decay = gated(unit_features(k, w, features), gate)
+    phi_q = unit_features(q, w, features)
+    return kernel_attention(phi_q, phi_k, v, mask=mask, log_decay=log_decay, divide=divide_signed)
+
+
+def unit_features(
+    x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features
+) -> Float[Tensor, "B H T M"]:
+    """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens."""
+    phi = fourier_features if features == "fourier" else arc_cosine_features
+    return phi(F.normalize(x, dim=-1, eps=1e-6), w)
+
+
+def gated(
+    phi_k: Float[Tensor, "B H S M"], gate: Float[Tensor, "B H S"] | None
+) -> tuple[Tensor, Tensor | None]:
+    """(1 - g) phi(k) and log g, with g = sigmoid(gate): S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T."""
+    if gate is None:
+        return phi_k, None
+    return phi_k * torch.sigmoid(-gate)[..., None], F.logsigmoid(gate)
+
+
+def divide_signed(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
+    away = torch.where(denominator < 0, denominator.clamp(max=-EPS), denominator.clamp(min=EPS))
+    return numerator / away
