@@ -10,6 +10,7 @@ from regard.functional.pattern import pattern_attention
 from regard.functional.random_feature import random_feature_attention
 from regard.functional.scores import scored_attention
 from regard.functional.softmax import softmax_attention
+from regard.functional.spatial import spatial_mixing
 from regard.functional.squared_relu import squared_relu_attention
 from regard.functional.synthesizer import synthesizer_attention
 
@@ -24,6 +25,7 @@ __all__ = [
     "random_feature_attention",
     "scored_attention",
     "softmax_attention",
+    "spatial_mixing",
     "squared_relu_attention",
     "synthesizer_attention",
 ]

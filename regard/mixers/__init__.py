@@ -7,11 +7,13 @@ from regard.mixers.compressed import Compressed
 from regard.mixers.fnet import FNet
 from regard.mixers.gau import GAU
 from regard.mixers.global_ import Global
+from regard.mixers.gmlp import GMLP
 from regard.mixers.head_mix import HeadMix
 from regard.mixers.linear import Linear
 from regard.mixers.linformer import Linformer
 from regard.mixers.local import Local
 from regard.mixers.longformer import Longformer
+from regard.mixers.mlp_mixer import MLPMixer
 from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
 from regard.mixers.rfa import RFA
@@ -46,6 +48,8 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Compressed,
         Reformer,
         Scored,
+        MLPMixer,
+        GMLP,
     ),
 )
 

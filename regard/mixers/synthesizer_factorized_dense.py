@@ -36,8 +36,8 @@ class SynthesizerFactorizedDense(Mixer):
         state="T D",
     )
     variants = {
-        "unequal": {"first_factor": 43, "head_hidden_dim": 4},
-        "same_tiling": {"first_factor": 43, "head_hidden_dim": 4, "tiling": "same"},
+        "unequal": {"first_factor": 43, "head_hidden_dim": 2},
+        "same_tiling": {"first_factor": 43, "head_hidden_dim": 2, "tiling": "same"},
     }
 
     def __init__(

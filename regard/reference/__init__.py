@@ -11,11 +11,13 @@ from regard.reference.compressed import compressed
 from regard.reference.fnet import fnet
 from regard.reference.gau import gau
 from regard.reference.global_ import global_
+from regard.reference.gmlp import gmlp
 from regard.reference.head_mix import head_mix
 from regard.reference.linear import linear
 from regard.reference.linformer import linformer
 from regard.reference.local import local
 from regard.reference.longformer import longformer
+from regard.reference.mlp_mixer import mlp_mixer
 from regard.reference.performer import performer
 from regard.reference.reformer import reformer
 from regard.reference.rfa import rfa
@@ -33,11 +35,13 @@ __all__ = [
     "fnet",
     "gau",
     "global_",
+    "gmlp",
     "head_mix",
     "linear",
     "linformer",
     "local",
     "longformer",
+    "mlp_mixer",
     "performer",
     "reformer",
     "rfa",

@@ -1,0 +1,135 @@
+"""gMLP, and aMLP with `attention_dim` (Liu et al. 2021, arXiv 2105.08050): a feed-forward layer gated across positions.
+
+    [z_1, z_2] = gelu(x U),   y = (z_1 * (W LN(z_2) + b + tiny)) V          W [T T] signed, b [T], one for all channels
+    tiny = softmax(q k^T / sqrt(K)) v W_o,   q, k, v = x W_qkv, one head of width K = `attention_dim` (the paper's 64)
+
+W starts near 0 and b at 1, so that a fresh layer is a plain feed-forward layer; causal is W below its diagonal.
+Cost: T^2 F / 2, F = `hidden_dim`; max_len^2 parameters. The state holds LN(z_2) of all past tokens. W_o has no bias
+beside b. Without attention the map shows W, as far as it is used; its entries have signs.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core.shapes import check_divisible, check_positive
+from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.softmax import softmax_attention
+from regard.functional.spatial import spatial_mixing
+
+NEAR_ZERO = 1e-3
+
+
+class State(NamedTuple):
+    token: Float[Tensor, "B 1 C F"]  # LN(z_2), and key and value of the tiny attention
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+class GMLP(Mixer):
+    name = "gmlp"
+    family = "score-free"
+    paper = "Liu et al. 2021, arXiv 2105.08050"
+    num_heads = 1
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("its gate has one weight for each pair of positions of one sequence"),
+        streaming="exact",
+        attention_map=True,
+        any_length=No("its gate has weights for max_len positions"),
+        includes_ffn=True,
+        positions=frozenset({"absolute"}),
+        time="T^2 F",
+        memory="T F",
+        state="T F",
+    )
+    variants = {"tiny_attention": {"attention_dim": 6}, "narrow": {"hidden_dim": 10}}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        max_len: int,
+        hidden_dim: int | None = None,
+        attention_dim: int | None = None,
+    ):
+        super().__init__(dim, max_len=max_len)
+        hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
+        check_positive(hidden_dim=hidden_dim)
+        check_divisible(hidden_dim=hidden_dim, halves=2)
+        self.widen = nn.Linear(dim, hidden_dim)
+        self.norm = nn.LayerNorm(hidden_dim // 2)
+        self.weight = nn.Parameter(torch.empty(max_len, max_len))
+        self.bias = nn.Parameter(torch.ones(max_len))
+        self.narrow = nn.Linear(hidden_dim // 2, dim)
+        nn.init.uniform_(self.weight, -NEAR_ZERO / max_len, NEAR_ZERO / max_len)
+        self.qkv = self.tiny_out = None
+        if attention_dim is not None:
+            check_positive(attention_dim=attention_dim)
+            self.qkv = nn.Linear(dim, 3 * attention_dim, bias=False)
+            self.tiny_out = nn.Linear(attention_dim, hidden_dim // 2, bias=False)
+            self.declare(
+                attention_map=No("its gate and its tiny attention weigh tokens separately")
+            )
+
+    def mix(self, x, context, mask):
+        T = x.shape[1]
+        z1, z2 = self._halves(x)
+        gate = spatial_mixing(self.weight[None, :T, :T], z2, mask=mask) + self.bias[:T, None]
+        if self.qkv is not None:
+            q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
+            gate = gate + self._tiny(q, k, v, mask)
+        return self.narrow(z1 * gate)
+
+    def _halves(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor]:
+        z1, z2 = F.gelu(self.widen(x)).chunk(2, dim=-1)
+        return z1, self.norm(z2)
+
+    def _tiny(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        return self.tiny_out(softmax_attention(q, k, v, mask=mask)[:, 0])
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        width = self.norm.normalized_shape[0]
+        if self.tiny_out is not None:
+            width += 2 * self.tiny_out.in_features
+        token = self.weight.new_zeros(batch_size, 1, max_len or 0, width)
+        position = torch.empty(batch_size, 0, dtype=torch.long, device=token.device)
+        return State(token, position, position.new_zeros(batch_size))
+
+    def _extend(self, x, state, valid, donate):
+        new = place(state.length, valid, x.shape[1])
+        z1, new_token = self._halves(x)
+        if self.qkv is not None:
+            q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
+            new_token = torch.cat([new_token, k[:, 0], v[:, 0]], dim=-1)
+        token = append(state.token, new_token[:, None], state.position.shape[1], donate)
+        position = torch.cat([state.position, new], dim=1)
+        seen = token[:, :, : position.shape[1]]
+        mask = cached_mask(new, position, valid)
+        w = self.weight[new.clamp_min(0)[:, :, None], position.clamp_min(0)[:, None, :]]
+        width = z1.shape[-1]
+        gate = spatial_mixing(w, seen[:, 0, :, :width], mask=mask)
+        gate = gate + self.bias[new.clamp_min(0)][..., None]
+        if self.qkv is not None:
+            k, v = seen[..., width:].chunk(2, dim=-1)
+            gate = gate + self._tiny(q, k, v, mask)
+        return self.narrow(z1 * gate), State(
+            token, position, advance(state.length, valid, x.shape[1])
+        )
+
+    def _observe(self, x, context, mask):
+        if self.qkv is not None:
+            return Observation()
+        T = x.shape[1]
+        v = self._halves(x)[1][:, None]
+        weights = self.weight[:T, :T] * mask.dense(T, T, device=x.device)
+        weights = weights.expand(x.shape[0], 1, T, T)
+        return Observation(v=v, weights=weights, heads=weights @ v)

@@ -1,0 +1,45 @@
+"""Token mixing of MLP-Mixer (Tolstikhin et al. 2021, arXiv 2105.01601): a feed-forward layer across positions.
+
+    Y = W_2 gelu(W_1 X + b_1 1^T) + b_2 1^T,   W_1 [M T], W_2 [T M], shared by all channels
+
+The paper's channel mixing is an ordinary feed-forward layer, which the block adds. Cost: T M D, M = `token_hidden_dim`
+(by default dim / 2, as in the paper's models). A shorter sequence uses the first columns of W_1 and rows of W_2; the
+hidden layer sums over all tokens, so there is no causal form, and absent tokens add nothing to it.
+"""
+
+import torch.nn.functional as F
+from torch import nn
+
+from regard.core import Capabilities, Mixer, No
+from regard.core.shapes import check_positive
+
+
+class MLPMixer(Mixer):
+    name = "mlp_mixer"
+    family = "score-free"
+    paper = "Tolstikhin et al. 2021, arXiv 2105.01601"
+    capabilities = Capabilities(
+        causal=No("its hidden layer sums over all positions"),
+        pairwise=No("positions meet in a hidden layer, so single pairs cannot be taken out"),
+        global_tokens=True,
+        cross=No("its layers are made for the positions of one sequence"),
+        streaming=No("its hidden layer sums over all positions"),
+        attention_map=No("positions are mixed by a nonlinear layer, not by weights"),
+        any_length=No("its weights have one column for each of max_len positions"),
+        positions=frozenset({"absolute"}),
+        time="T M D",
+        memory="T D",
+    )
+    variants = {"narrow": {"token_hidden_dim": 5}}
+
+    def __init__(self, dim: int, *, max_len: int, token_hidden_dim: int | None = None):
+        super().__init__(dim, max_len=max_len)
+        hidden = max(1, dim // 2) if token_hidden_dim is None else token_hidden_dim
+        check_positive(token_hidden_dim=hidden)
+        self.gather = nn.Linear(max_len, hidden)
+        self.spread = nn.Linear(hidden, max_len)
+
+    def mix(self, x, context, mask):
+        T = x.shape[1]
+        hidden = F.gelu(self.gather.weight[:, :T] @ x + self.gather.bias[:, None])
+        return self.spread.weight[:T] @ hidden + self.spread.bias[:T, None]
