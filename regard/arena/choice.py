@@ -42,7 +42,10 @@ class Choice:
             source = Path(inspect.getfile(cls)).read_bytes()
         except (OSError, TypeError):  # typed in at a prompt
             source = b""
-        return here | {"class": f"{cls.__module__}.{cls.__qualname__}", "source": hashlib.sha256(source).hexdigest()}
+        return here | {
+            "class": f"{cls.__module__}.{cls.__qualname__}",
+            "source": hashlib.sha256(source).hexdigest(),
+        }
 
 
 def refusal(mixer: Mixer, needed: str) -> str | None:

@@ -19,7 +19,9 @@ from regard.arena.results import Checked, NotRun, Provenance, Result, Timed, Tra
 from regard.core import StoredDataError
 
 FORMAT = 1
-APPLICATION = 0x52474152  # "RGAR" in the header, so that `file` and we can tell whose database it is
+APPLICATION = (
+    0x52474152  # "RGAR" in the header, so that `file` and we can tell whose database it is
+)
 BUSY_SECONDS = 60
 KINDS: dict[str, type] = {"trained": Trained, "timed": Timed, "not run": NotRun, "checked": Checked}
 _SCHEMA = f"""
@@ -38,7 +40,9 @@ def trial_key(content: Mapping[str, Any]) -> str:
 
 def canonical(content: Any) -> str:
     """JSON with sorted keys and no spaces; dataclasses as their fields. NaN is refused."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+    return json.dumps(
+        content, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
+    )
 
 
 class Ledger:
@@ -84,7 +88,9 @@ class Ledger:
                 ((rows, chain),) = connection.execute("SELECT rows, chain FROM format")
                 row = _Row(rows + 1, key, kind, text, _row_hash(rows + 1, key, kind, text))
                 connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
-                connection.execute("UPDATE format SET rows = ?, chain = ?", (row.number, _link(chain, row)))
+                connection.execute(
+                    "UPDATE format SET rows = ?, chain = ?", (row.number, _link(chain, row))
+                )
         except sqlite3.DatabaseError as error:
             raise self._damaged(f"cannot be written ({error})") from error
 
@@ -120,20 +126,30 @@ class Ledger:
             if faults != [("ok",)]:
                 raise self._damaged(f"is truncated or altered ({faults[0][0]})")
             header = self._read("SELECT version, rows, chain FROM format")
-            rows = [_Row(*row) for row in self._read("SELECT number, key, kind, result, sha256 FROM trials ORDER BY number")]
+            rows = [
+                _Row(*row)
+                for row in self._read(
+                    "SELECT number, key, kind, result, sha256 FROM trials ORDER BY number"
+                )
+            ]
         finally:
             self._connection.rollback()
         if len(header) != 1:
             raise self._damaged(f"has {len(header)} format lines, and needs one")
         version, count, last = header[0]
         if version != FORMAT:
-            raise self._damaged(f"has format {version!r}, and this version of regard reads format {FORMAT}", mended=False)
+            raise self._damaged(
+                f"has format {version!r}, and this version of regard reads format {FORMAT}",
+                mended=False,
+            )
         chain = ""
         for expected, row in enumerate(rows, start=1):
             if row.number != expected:
                 raise self._damaged(f"lacks row {expected}")
             if row.sha256 != _row_hash(*row[:4]):
-                raise self._damaged(f"has an altered row: {row.number} ({row.kind}, key {str(row.key)[:12]})")
+                raise self._damaged(
+                    f"has an altered row: {row.number} ({row.kind}, key {str(row.key)[:12]})"
+                )
             chain = _link(chain, row)
         if len(rows) != count:
             raise self._damaged(f"holds {len(rows)} rows where {count} were written")
@@ -148,7 +164,9 @@ class Ledger:
         known = {field.name for field in fields(cls)}
         if not values.keys() <= known:
             strange = ", ".join(sorted(values.keys() - known))
-            raise self._damaged(f"has a row with unknown fields ({strange}): {row.number}", mended=False)
+            raise self._damaged(
+                f"has a row with unknown fields ({strange}): {row.number}", mended=False
+            )
         if "provenance" in values:
             values["provenance"] = Provenance(**values["provenance"])
         if "curve" in values:
@@ -157,7 +175,9 @@ class Ledger:
 
     def _damaged(self, what: str, *, mended: bool = True) -> StoredDataError:
         instead = "Restore it from a copy, or" if mended else "Use that version of regard, or"
-        return StoredDataError(f"ledger {self.path} {what}. {instead} name another file to start anew.")
+        return StoredDataError(
+            f"ledger {self.path} {what}. {instead} name another file to start anew."
+        )
 
 
 class _Row(NamedTuple):
@@ -169,7 +189,9 @@ class _Row(NamedTuple):
 
 
 def _row_hash(number: int, key: str, kind: str, result: str) -> str:
-    return hashlib.sha256(json.dumps([number, key, kind, result], default=repr).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([number, key, kind, result], default=repr).encode()
+    ).hexdigest()
 
 
 def _link(chain: str, row: _Row) -> str:

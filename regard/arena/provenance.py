@@ -17,7 +17,9 @@ from regard.arena.results import Provenance
 PACKAGE = Path(regard.__file__).parent
 
 
-def provenance(*, device: str = "cpu", dtype: str = "float32", command: str | None = None) -> Provenance:
+def provenance(
+    *, device: str = "cpu", dtype: str = "float32", command: str | None = None
+) -> Provenance:
     """Of what is computed now on this device; `command` is this process's own by default."""
     return Provenance(
         commit=commit(),
@@ -31,12 +33,17 @@ def provenance(*, device: str = "cpu", dtype: str = "float32", command: str | No
 
 
 def versions() -> dict[str, str]:
-    return {"python": platform.python_version(), "torch": torch.__version__, "regard": regard.__version__}
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "regard": regard.__version__,
+    }
 
 
 def own_command() -> str:
     program, *arguments = sys.argv
-    name = "python -m regard" if Path(program).name == "__main__.py" else Path(program).name
+    path = Path(program)
+    name = f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
     return shlex.join([*name.split(), *arguments])
 
 
@@ -82,7 +89,9 @@ def _processor() -> str:
 
 def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20)
+        done = subprocess.run(
+            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -111,13 +111,21 @@ def current(results: Iterable[Result]) -> list[Result]:
             case Trained():
                 place: tuple = (result.seed,)
             case Timed():
-                place = (result.length, result.batch, result.dim, result.causal, result.provenance.device)
+                place = (
+                    result.length,
+                    result.batch,
+                    result.dim,
+                    result.causal,
+                    result.provenance.device,
+                )
             case Checked():
                 absent = {key: row for key, row in absent.items() if key[0] != who}
                 place = ()
         absent.pop((who, subject), None)
         newest[who, subject, place] = result
-    return [row for (who, subject, _), row in newest.items() if (who, subject) not in absent] + list(absent.values())
+    return [
+        row for (who, subject, _), row in newest.items() if (who, subject) not in absent
+    ] + list(absent.values())
 
 
 def _who(result: Result) -> tuple[str, str]:

@@ -44,7 +44,9 @@ class Setting:
         if self.kind not in PASSES:
             raise OptionError(f"kind must be one of {', '.join(PASSES)}, got {self.kind!r}")
         if self.dtype not in ("float32", "bfloat16", "float16", "float64"):
-            raise OptionError(f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}")
+            raise OptionError(
+                f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}"
+            )
 
     @property
     def max_len(self) -> int:
@@ -71,7 +73,9 @@ def measure(
         if reason is not None:
             raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
     entries = [_Entry(choice, setting) for choice in choices]
-    baselines = {causal: _Entry(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}}
+    baselines = {
+        causal: _Entry(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}
+    }
     for entry in entries:
         if entry.choice == _SOFTMAX:
             baselines[entry.causal] = entry
@@ -247,4 +251,8 @@ def _tokens(mixer: Mixer, setting: Setting, length: int) -> torch.Tensor:
 
 
 def _storages(state: Any) -> list[torch.UntypedStorage]:
-    return [leaf.untyped_storage() for leaf in pytree.tree_leaves(state) if isinstance(leaf, torch.Tensor)]
+    return [
+        leaf.untyped_storage()
+        for leaf in pytree.tree_leaves(state)
+        if isinstance(leaf, torch.Tensor)
+    ]

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from regard.arena.ledger import Ledger, trial_key
 from regard.arena.results import Checked, NotRun, Provenance, Timed, Trained, current
 from regard.core import StoredDataError
@@ -44,7 +45,13 @@ def path(tmp_path):
 
 def test_results_come_back_equal_and_in_order(tmp_path):
     checked = Checked(
-        mixer="gau", options={}, source_sha256="ef", failed_law="causality", message="m", seconds=1.0, provenance=PROVENANCE
+        mixer="gau",
+        options={},
+        source_sha256="ef",
+        failed_law="causality",
+        message="m",
+        seconds=1.0,
+        provenance=PROVENANCE,
     )
     rows = [trained(), timed(), NotRun(mixer="fnet", subject="decode", reason="no state"), checked]
     with Ledger(tmp_path / "a" / "b.sqlite") as ledger:
@@ -114,13 +121,15 @@ def test_a_truncated_file_is_named(path, keep):
 
 def test_a_foreign_file_is_named(tmp_path):
     text = tmp_path / "notes.txt"
-    text.write_text("not a database, and longer than one header of a hundred bytes would need to be " * 3)
-    with pytest.raises(StoredDataError, match="notes.txt cannot be read"):
+    text.write_text(
+        "not a database, and longer than one header of a hundred bytes would need to be " * 3
+    )
+    with pytest.raises(StoredDataError, match=r"notes\.txt cannot be read"):
         Ledger(text)
     other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE songs (title TEXT)")
-    with pytest.raises(StoredDataError, match="other.sqlite is a database of another program"):
+    with pytest.raises(StoredDataError, match=r"other\.sqlite is a database of another program"):
         Ledger(other)
     with pytest.raises(StoredDataError, match="is not a file"):
         Ledger(tmp_path)
@@ -129,11 +138,17 @@ def test_a_foreign_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("statement", "complaint"),
     [
-        ("UPDATE trials SET result = replace(result, '0.5', '0.9') WHERE number = 7", "an altered row: 7 .trained"),
+        (
+            "UPDATE trials SET result = replace(result, '0.5', '0.9') WHERE number = 7",
+            "an altered row: 7 .trained",
+        ),
         ("UPDATE trials SET kind = 'timed' WHERE number = 7", "an altered row: 7"),
         ("DELETE FROM trials WHERE number = 7", "lacks row 7"),
         ("DELETE FROM trials WHERE number = 20", "holds 19 rows where 20 were written"),
-        ("UPDATE format SET version = 2", "has format 2, and this version of regard reads format 1"),
+        (
+            "UPDATE format SET version = 2",
+            "has format 2, and this version of regard reads format 1",
+        ),
         ("DELETE FROM format", "has 0 format lines"),
         ("DROP TABLE trials", "cannot be read .no such table"),
     ],
@@ -169,13 +184,20 @@ def checked(failed_law=None):
 
 
 def test_current_keeps_the_newest_row_on_each_subject():
-    absent = NotRun(mixer="softmax", subject="listops", reason="it fails a law", options={"window_size": 3})
-    assert current([absent, trained(value=0.1), trained(value=0.2), timed()]) == [trained(value=0.2), timed()]
+    absent = NotRun(
+        mixer="softmax", subject="listops", reason="it fails a law", options={"window_size": 3}
+    )
+    assert current([absent, trained(value=0.1), trained(value=0.2), timed()]) == [
+        trained(value=0.2),
+        timed(),
+    ]
     assert current([trained(), trained(seed=1), timed(), absent]) == [timed(), absent]
 
 
 def test_laws_run_anew_forget_what_was_absent():
-    absent = NotRun(mixer="softmax", subject="listops", reason="it fails a law", options={"window_size": 3})
+    absent = NotRun(
+        mixer="softmax", subject="listops", reason="it fails a law", options={"window_size": 3}
+    )
     failed, mended = checked("causality"), checked()
     assert current([checked(), trained(), failed, absent]) == [failed, absent]
     assert current([checked(), trained(), failed, absent, mended]) == [mended, trained()]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from regard.core.counting import Counted, count
 
 DEVICES = ["cpu", "meta"]
@@ -53,7 +54,9 @@ def test_backward(device):
     counted = count(step)
     y, grad_w = 8 * 32 * FLOAT, 16 * 32 * FLOAT
     assert counted.flops == forward + gradient
-    assert 3 * y + grad_w <= counted.peak_bytes <= 4 * y + grad_w  # y is a local of step until it returns
+    assert (
+        3 * y + grad_w <= counted.peak_bytes <= 4 * y + grad_w
+    )  # y is a local of step until it returns
     assert w.grad is not None
 
 
@@ -64,7 +67,9 @@ def test_fused_attention(device, causal):
     pairs = 2 * 3 * (64 * 65 // 2 if causal else 64 * 64)
     forward = count(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal))
     assert forward.flops == 2 * pairs * (8 + 8)
-    assert forward.peak_bytes == 2 * 3 * 64 * (8 + 1) * FLOAT  # the output, and a logarithm for each query
+    assert (
+        forward.peak_bytes == 2 * 3 * 64 * (8 + 1) * FLOAT
+    )  # the output, and a logarithm for each query
     both = count(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal).sum().backward())
     assert both.flops == 2 * pairs * 16 + 2 * pairs * 5 * 8
 
@@ -75,7 +80,9 @@ def test_grouped_heads_and_masks(device):
     k, v = torch.zeros(1, 2, 32, 8, device=device), torch.zeros(1, 2, 32, 8, device=device)
     mask = torch.ones(1, 1, 16, 32, dtype=torch.bool, device=device)
     with torch.no_grad():
-        counted = count(lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True))
+        counted = count(
+            lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+        )
     assert counted.flops == 2 * (4 * 16 * 32) * 16
     numbers = 4 * 16 * (8 + 1) * FLOAT + 16 * 32 * FLOAT
     assert numbers <= counted.peak_bytes <= numbers + 64
@@ -104,7 +111,11 @@ def test_fourier_transforms(device):
 
 
 def test_convolution_linear_and_inference_mode():
-    x, conv, linear = torch.zeros(1, 4, 10), torch.nn.Conv1d(4, 6, 3), torch.nn.Linear(10, 5, bias=False)
+    x, conv, linear = (
+        torch.zeros(1, 4, 10),
+        torch.nn.Conv1d(4, 6, 3),
+        torch.nn.Linear(10, 5, bias=False),
+    )
     assert count(lambda: conv(x)).flops == 2 * 4 * 6 * 3 * 8
     with torch.inference_mode():
         assert count(lambda: linear(x)).flops == 2 * 4 * 10 * 5
@@ -119,5 +130,7 @@ def test_a_whole_layer_counts_the_same_everywhere():
         return count(lambda: mixer(x).sum().backward())
 
     cpu, meta = at("cpu"), at("meta")
-    assert cpu.flops == meta.flops == 9 * 2 * 256 * 64**2 + 2 * 256**2 * 64 * 7  # x needs no gradient
+    assert (
+        cpu.flops == meta.flops == 9 * 2 * 256 * 64**2 + 2 * 256**2 * 64 * 7
+    )  # x needs no gradient
     assert cpu.peak_bytes == pytest.approx(meta.peak_bytes, rel=0.02)

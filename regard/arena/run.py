@@ -1,0 +1,305 @@
+"""Running a suite: laws first, then training, then timing; each result is in the ledger before the next begins."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from regard.arena import speed, trial
+from regard.arena.choice import Choice
+from regard.arena.ledger import Ledger, trial_key
+from regard.arena.provenance import describe, provenance, source_sha256, versions
+from regard.arena.results import Checked, NotRun, Result, Timed
+from regard.arena.suite import Contest, Race, Suite
+from regard.core import OptionError
+from regard.tasks import Splits
+from regard.testing import LawError, check_mixer
+from regard.train import DivergedError
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What running a suite came to; `results` are the rows of this suite, new and found."""
+
+    suite: str
+    new: int = 0  # trials run now
+    found: int = 0  # trials that the ledger had
+    seconds: float = 0.0
+    results: list[Result] = field(default_factory=list)
+
+
+def run_suite(
+    suite: Suite,
+    ledger: Ledger,
+    run_dir: str | Path,
+    *,
+    command: str | None = None,
+    progress: bool | Progress = True,
+) -> Outcome:
+    """Do what is missing in the ledger. Killed at any point, the next call goes on where this one was.
+
+    A mechanism that breaks a law is neither trained nor timed; it, and every pair that its capabilities forbid,
+    becomes a NotRun row with the reason. `command` is what the rows say they come from: this process's own by default.
+    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist.
+    """
+    with _display(progress, suite) as display:
+        return _Run(suite, ledger, Path(run_dir), command, display).all()
+
+
+class _Run:
+    def __init__(
+        self, suite: Suite, ledger: Ledger, run_dir: Path, command: str | None, display: "_Display"
+    ):
+        self.suite, self.ledger, self.run_dir = suite, ledger, run_dir
+        self.command, self.display = command, display
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.choices = suite.choices
+        for choice in self.choices:
+            choice.sketch()  # wrong names and options are found here
+        self.outcome = Outcome(suite=suite.name)
+        self.broken: dict[int, str] = {}  # place in choices -> why it is not measured
+        self.checks: dict[int, str] = {}  # place in choices -> key of its laws
+
+    def all(self) -> Outcome:
+        began = time.perf_counter()
+        for place, choice in enumerate(self.choices):
+            self._check(place, choice)
+        for contest in self.suite.contests:
+            self._contest(contest)
+        if self.suite.race is not None:
+            self._race(self.suite.race)
+        self.outcome.seconds = time.perf_counter() - began
+        return self.outcome
+
+    # ------------------------------------------------------------------ laws
+
+    def _check(self, place: int, choice: Choice) -> None:
+        """Reuses the newest verdict if it was on this source; an older one is not enough, even if it was."""
+        options = dict(choice.options)
+        verdicts = [row for row in self.ledger.results() if isinstance(row, Checked)]
+        earlier = [row for row in verdicts if (row.mixer, row.options) == (choice.name, options)]
+        source = trial_key(choice.identity() | {"package": source_sha256()})
+        again = (
+            len(earlier) - 1 if earlier and earlier[-1].source_sha256 == source else len(earlier)
+        )
+        key = self.checks[place] = trial_key(
+            {"kind": "checked", "source": source, "verdict": again} | versions()
+        )
+        verdict = self.ledger.get(key)
+        if verdict is None:
+            with self.display.doing(f"laws  {choice.name}"):
+                verdict = self._verdict(choice, source)
+            self._keep(key, verdict)
+        else:
+            self._found(verdict)
+        assert isinstance(verdict, Checked)
+        if verdict.failed_law is not None:
+            self.broken[place] = f"{choice.name} breaks a law. {verdict.message}"
+            self.display.say(self.broken[place])
+
+    def _verdict(self, choice: Choice, source: str) -> Checked:
+        origin = provenance(device="cpu", dtype="float64", command=self.command)
+        began, failed, message = time.perf_counter(), None, ""
+        try:
+            check_mixer(lambda: choice.build(dim=24, num_heads=3, max_len=64))
+        except LawError as error:
+            message = str(error).splitlines()[0]
+            failed = message.partition(":")[0]
+        return Checked(
+            mixer=choice.name,
+            options=dict(choice.options),
+            source_sha256=source,
+            failed_law=failed,
+            message=message,
+            seconds=time.perf_counter() - began,
+            provenance=origin,
+        )
+
+    # ------------------------------------------------------------------ training
+
+    def _contest(self, contest: Contest) -> None:
+        name = contest.task.name
+        with self.display.doing(f"data  {name}"):
+            splits = contest.task.load()
+        able = []
+        for place, choice in enumerate(self.choices):
+            reason = self.broken.get(place) or trial.obstacle(choice, contest.task, splits)
+            if reason is None:
+                try:
+                    able.append((place, trial.model_config(contest, choice)))
+                except OptionError as error:  # no width has as many parameters
+                    reason = str(error)
+            if reason is not None:
+                self._absent(place, name, reason)
+                self.display.advance(len(self.suite.seeds))
+        for seed in self.suite.seeds:
+            for place, model in able:
+                self._train(place, contest, seed, model, splits)
+                self.display.advance()
+
+    def _train(
+        self, place: int, contest: Contest, seed: int, model: trial.ModelConfig, splits: Splits
+    ) -> None:
+        choice, name = self.choices[place], contest.task.name
+        key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))
+        known = self.ledger.get(key)
+        if known is not None:
+            self._found(known)
+            return
+        folder = self.run_dir / f"{name}-{choice.name}-{seed}-{key[:12]}"
+        with self.display.doing(f"{name}  {choice.name}  seed {seed}"):
+            try:
+                row: Result = trial.train(
+                    contest,
+                    choice,
+                    seed,
+                    model,
+                    splits,
+                    folder,
+                    command=self.command,
+                    progress=self.display.bars,
+                )
+            except DivergedError as error:
+                row = NotRun(
+                    mixer=choice.name, subject=name, reason=str(error), options=dict(choice.options)
+                )
+        self._keep(key, row)
+
+    # ------------------------------------------------------------------ timing
+
+    def _race(self, race: Race) -> None:
+        for kind in race.passes:
+            able = []
+            for place, choice in enumerate(self.choices):
+                reason = self.broken.get(place) or speed.obstacle(choice, kind)
+                if reason is None:
+                    able.append(choice)
+                else:
+                    self._absent(place, kind, reason)
+            for length in race.lengths:
+                self._time(
+                    race,
+                    speed.Setting(kind=kind, length=length, device=self.device, **_shared(race)),
+                    able,
+                )
+                self.display.advance()
+
+    def _time(self, race: Race, setting: speed.Setting, able: list[Choice]) -> None:
+        keys = [trial_key(self._timed_content(choice, setting)) for choice in able]
+        missing = []
+        for key, choice in zip(keys, able, strict=True):
+            known = self.ledger.get(key)
+            if known is None:
+                missing.append((key, choice))
+            else:
+                self._found(known)
+        if not missing:
+            return
+        origin = provenance(device=setting.device, dtype=setting.dtype, command=self.command)
+        with self.display.doing(f"{setting.kind}  {setting.length} tokens"):
+            rows = speed.measure([choice for _, choice in missing], setting, origin)
+        for (key, _), row in zip(missing, rows, strict=True):
+            self._keep(key, row)
+
+    def _timed_content(self, choice: Choice, setting: speed.Setting) -> dict[str, Any]:
+        about = versions()
+        where = {
+            "machine": describe(setting.device),
+            "torch": about["torch"],
+            "regard": about["regard"],
+        }
+        return {"kind": "timed"} | choice.identity() | {"setting": asdict(setting)} | where
+
+    # ------------------------------------------------------------------ rows
+
+    def _absent(self, place: int, subject: str, reason: str) -> None:
+        choice = self.choices[place]
+        row = NotRun(
+            mixer=choice.name, subject=subject, reason=reason, options=dict(choice.options)
+        )
+        key = trial_key(
+            {"kind": "not run", "laws": self.checks[place], "subject": subject, "reason": reason}
+        )
+        if key not in self.ledger:
+            self.ledger.put(key, row)
+        self.outcome.results.append(row)
+
+    def _keep(self, key: str, row: Result) -> None:
+        self.ledger.put(key, row)
+        self.outcome.new += 1
+        self.outcome.results.append(row)
+        self.display.say(_line(row))
+
+    def _found(self, row: Result) -> None:
+        self.outcome.found += 1
+        self.outcome.results.append(row)
+
+
+def _shared(race: Race) -> dict[str, Any]:
+    return {name: getattr(race, name) for name in ("batch", "dim", "num_heads", "dtype", "seconds")}
+
+
+def _line(row: Result) -> str:
+    match row:
+        case Checked(failed_law=None):
+            return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
+        case Checked():
+            return f"{row.mixer} breaks {row.failed_law}"
+        case Timed():
+            return f"{row.kind} {row.length}: {row.mixer} {row.median_ms:.3g} ms, {row.ratio:.2f} of softmax"
+        case NotRun():
+            return f"{row.subject}: {row.mixer} not run. {row.reason}"
+    return f"{row.task}: {row.mixer} {row.metric} {row.value:.3f}, seed {row.seed} ({row.seconds:.0f} s)"
+
+
+# ------------------------------------------------------------------ what a person sees
+
+
+class _Display:
+    def __init__(self, bars: Progress | None, total: int, name: str):
+        self._bars = bars
+        self._task = None if bars is None else bars.add_task(name, total=total)
+        self._name = name
+
+    @property
+    def bars(self) -> bool | Progress:
+        return False if self._bars is None else self._bars
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        if self._bars is not None and self._task is not None:
+            self._bars.update(self._task, description=f"{self._name}: {what}")
+        yield
+
+    def advance(self, steps: int = 1) -> None:
+        if self._bars is not None and self._task is not None:
+            self._bars.advance(self._task, steps)
+
+    def say(self, line: str) -> None:
+        if self._bars is not None:
+            self._bars.console.print(line, highlight=False, markup=False)
+
+
+@contextmanager
+def _display(progress: bool | Progress, suite: Suite) -> Iterator[_Display]:
+    trials = len(suite.contests) * len(suite.choices) * len(suite.seeds)
+    timings = 0 if suite.race is None else len(suite.race.passes) * len(suite.race.lengths)
+    if isinstance(progress, Progress):
+        yield _Display(progress, trials + timings, suite.name)
+    elif progress:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bars:
+            yield _Display(bars, trials + timings, suite.name)
+    else:
+        yield _Display(None, 0, suite.name)

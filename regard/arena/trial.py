@@ -1,0 +1,116 @@
+"""Trial: one mechanism trained on one task from one seed, under the same budget as all others."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import Progress
+
+from regard.arena.choice import Choice, refusal
+from regard.arena.provenance import provenance, versions
+from regard.arena.results import Trained
+from regard.arena.suite import Contest
+from regard.models import ClassifierConfig, LanguageModelConfig, count_parameters, match_parameters
+from regard.tasks import Splits, Task
+from regard.train import fit
+
+ModelConfig = ClassifierConfig | LanguageModelConfig
+
+
+def obstacle(choice: Choice, task: Task, splits: Splits) -> str | None:
+    """Why this mechanism cannot be trained on this task, or None."""
+    sketch = choice.sketch()
+    reasons = (refusal(sketch, need) for need in needs(task, splits))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def needs(task: Task, splits: Splits) -> list[str]:
+    """The capabilities that a model of this task asks of its mixer."""
+    direction = "causal" if task.kind == "language_model" else "bidirectional"
+    lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
+    equal = all(int(of.min()) == int(of.max()) for of in lengths)
+    return [direction] if equal else [direction, "padding"]
+
+
+def model_config(contest: Contest, choice: Choice) -> ModelConfig:
+    """The task's model around this mixer, with as many parameters as the softmax model; OptionError if none has."""
+    softmax = _config(contest, Choice(mixer="softmax"))
+    if choice == Choice(mixer="softmax"):
+        return softmax
+    return match_parameters(_config(contest, choice), count_parameters(softmax))
+
+
+def _config(contest: Contest, choice: Choice) -> ModelConfig:
+    task, size = contest.task, contest.size
+    facts: dict[str, Any] = dict(
+        vocab_size=task.vocab_size,
+        max_len=task.max_len,
+        mixer=choice.mixer,
+        mixer_options=dict(choice.options),
+        dim=size.dim,
+        num_heads=size.num_heads,
+        num_layers=size.num_layers,
+        position=size.position,
+    )
+    if task.kind == "language_model":
+        return LanguageModelConfig(**facts)
+    assert task.num_classes is not None, f"{task.name} classifies and has no num_classes"
+    return ClassifierConfig(**facts, num_classes=task.num_classes)
+
+
+def content(
+    contest: Contest, choice: Choice, seed: int, model: ModelConfig, data_sha256: str
+) -> dict[str, Any]:
+    """Everything that determines the result, for its key."""
+    about = versions()
+    facts = {
+        field.name: getattr(model, field.name) for field in dataclasses.fields(model)
+    } | choice.identity()
+    return {
+        "kind": "trained",
+        "task": {"name": contest.task.name} | dataclasses.asdict(contest.task),
+        "data": data_sha256,
+        "model": {"name": model.name} | facts,
+        "train": dataclasses.asdict(contest.train) | {"seed": seed},
+        "torch": about["torch"],
+        "regard": about["regard"],
+    }
+
+
+def train(
+    contest: Contest,
+    choice: Choice,
+    seed: int,
+    model: ModelConfig,
+    splits: Splits,
+    run_dir: Path,
+    *,
+    command: str | None = None,
+    progress: bool | Progress = False,
+) -> Trained:
+    """A run that was killed goes on from its newest checkpoint in `run_dir`. Raises DivergedError."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = "bfloat16" if contest.train.precision == "bf16" else "float32"
+    origin = provenance(device=device, dtype=dtype, command=command)
+    torch.manual_seed(seed)
+    built = model.build()
+    config = dataclasses.replace(contest.train, seed=seed)
+    fitted = fit(built, contest.task, config, run_dir, splits=splits, progress=progress)
+    return Trained(
+        task=contest.task.name,
+        mixer=choice.name,
+        seed=seed,
+        options=dict(choice.options),
+        metric=fitted.metric,
+        value=fitted.value,
+        better=fitted.better,
+        parameters=sum(p.numel() for p in built.parameters() if p.requires_grad),
+        steps=fitted.steps,
+        tokens=fitted.tokens,
+        seconds=fitted.seconds,
+        tokens_per_second=fitted.tokens_per_second,
+        data_sha256=fitted.data_sha256,
+        provenance=origin,
+        curve=fitted.curve,
+    )
