@@ -1,6 +1,7 @@
 """Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
 
 from regard.functional.compressed import compressed_attention
+from regard.functional.efficient import efficient_attention
 from regard.functional.favor import favor_attention
 from regard.functional.fourier import fourier_mixing
 from regard.functional.hashed import lsh_attention
@@ -16,6 +17,7 @@ from regard.functional.synthesizer import synthesizer_attention
 
 __all__ = [
     "compressed_attention",
+    "efficient_attention",
     "favor_attention",
     "fourier_mixing",
     "linear_attention",

@@ -153,9 +153,15 @@ def _decayed_so_far(
 
 
 def on_one_timeline(
-    phi_q: Tensor, phi_k: Tensor, v: Tensor, log_decay: Tensor | None, mask: Mask
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    log_decay: Tensor | None,
+    mask: Mask,
+    *,
+    absent: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Queries and keys padded in front to one length, the last query beside the last key."""
+    """Queries and keys padded in front to one length, the last query beside the last key; `absent` is the padding's phi_k."""
     T, S = phi_q.shape[2], phi_k.shape[2]
     if (
         mask.shift is not None
@@ -167,7 +173,8 @@ def on_one_timeline(
     if T < S:
         phi_q = F.pad(phi_q, (0, 0, S - T, 0))
     elif S < T:
-        phi_k, v = F.pad(phi_k, (0, 0, T - S, 0)), F.pad(v, (0, 0, T - S, 0))
+        phi_k = F.pad(phi_k, (0, 0, T - S, 0), value=absent)
+        v = F.pad(v, (0, 0, T - S, 0))
         log_decay = None if log_decay is None else F.pad(log_decay, (T - S, 0))
     return phi_q, phi_k, v, log_decay
 

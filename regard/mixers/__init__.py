@@ -4,6 +4,7 @@ from regard.core import Catalog, Mixer
 from regard.mixers.bigbird import BigBird
 from regard.mixers.build import build
 from regard.mixers.compressed import Compressed
+from regard.mixers.efficient import Efficient
 from regard.mixers.fnet import FNet
 from regard.mixers.gau import GAU
 from regard.mixers.global_ import Global
@@ -30,6 +31,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
     (
         Softmax,
         Linear,
+        Efficient,
         RFA,
         Performer,
         SynthesizerDense,

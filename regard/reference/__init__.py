@@ -8,6 +8,7 @@ params: the module's state dict; options: the mixer's `options`; plan: its rando
 
 from regard.reference.bigbird import bigbird
 from regard.reference.compressed import compressed
+from regard.reference.efficient import efficient
 from regard.reference.fnet import fnet
 from regard.reference.gau import gau
 from regard.reference.global_ import global_
@@ -32,6 +33,7 @@ from regard.reference.synthesizer_random import synthesizer_random
 __all__ = [
     "bigbird",
     "compressed",
+    "efficient",
     "fnet",
     "gau",
     "global_",

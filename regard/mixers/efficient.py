@@ -1,0 +1,119 @@
+"""Efficient attention (Shen et al. 2018, arXiv 1812.01243).
+
+    y = rho_q(Q) (rho_k(K)^T V),   rho_q: softmax over a query's features,   rho_k: softmax over positions, in every channel
+
+Cost: T K V per head; the weights are never formed, and their rows sum to one. No scale on q or k.
+Causal order is not in the paper: rho_k then runs over the positions so far, so that the last row is that of the
+bidirectional form and each channel has its own denominator. State: K (V + 2) per head.
+`normaliser="scaling"` is the paper's other form, Q K^T V / (number of keys), which divides by all keys at once.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.cache import advance
+from regard.functional.efficient import (
+    causal_means,
+    efficient_attention,
+    efficient_weights,
+    no_keys,
+    position_softmax,
+    present_keys,
+)
+from regard.functional.linear import kernel_attention, kernel_weights
+from regard.nn.heads import Heads
+
+
+class State(NamedTuple):
+    S: Float[Tensor, "B H K V"]  # sum of exp(k - m) v in every channel
+    z: Float[Tensor, "B H K"]  # sum of exp(k - m)
+    m: Float[Tensor, "B H K"]
+    length: Int[Tensor, "B"]
+
+
+class ContextState(NamedTuple):
+    S: Float[Tensor, "B H K V"]
+    length: Int[Tensor, "B"]
+
+
+class Efficient(Mixer):
+    name = "efficient"
+    family = "linear"
+    paper = "Shen et al. 2018, arXiv 1812.01243"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=No(
+            "keys are summed before any query meets them, so single pairs cannot be taken out"
+        ),
+        global_tokens=True,
+        cross=True,
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T H K V",
+        memory="T D",
+        state="H K V",
+    )
+    variants = {"scaling": {"normaliser": "scaling"}}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        normaliser: Literal["softmax", "scaling"] = "softmax",
+    ):
+        super().__init__(dim)
+        if normaliser not in ("softmax", "scaling"):
+            raise OptionError(
+                f"efficient: normaliser must be 'softmax' or 'scaling', got {normaliser!r}"
+            )
+        if normaliser == "scaling":
+            at_once = No("normaliser='scaling' divides by the number of all keys")
+            self.declare(causal=at_once, streaming=at_once)
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads)
+        self.normaliser = normaliser
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        if self.normaliser == "softmax":
+            return self.heads.merge(efficient_attention(q, k, v, mask=mask))
+        n = number_of_keys(k, mask)
+        return self.heads.merge(kernel_attention(q, k, v, mask=mask, divide=lambda a, _: a / n))
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight, K = self.heads.value.weight, self.heads.head_dim
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        if context is not None:
+            mask = Mask(valid=valid)
+            rho_k = position_softmax(present_keys(self.heads.keys(context), mask), mask)
+            return ContextState(rho_k.transpose(-1, -2) @ self.heads.values(context), length)
+        return State(*no_keys(weight.new_empty(batch_size, self.num_heads, 0, K), K), length)
+
+    def _extend(self, x, state, valid, donate):
+        length = advance(state.length, valid, x.shape[1])
+        rho = self.heads.queries(x).softmax(-1)
+        if isinstance(state, ContextState):
+            return self.heads.merge(rho @ state.S), state._replace(length=length)
+        k = present_keys(self.heads.keys(x), Mask(valid=valid))
+        y, S, z, m = causal_means(rho, k, self.heads.values(x), state.S, state.z, state.m)
+        return self.heads.merge(y), State(S, z, m, length)
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        if self.normaliser == "softmax":
+            weights = efficient_weights(q, k, mask=mask)
+        else:
+            n = number_of_keys(k, mask)
+            weights = kernel_weights(q, k, mask=mask, divide=lambda a, _: a / n)
+        return Observation(q, k, v, weights, weights @ v)
+
+
+def number_of_keys(k: Float[Tensor, "B H S K"], mask: Mask) -> Tensor | int:
+    """Valid keys of each row, at least one."""
+    return k.shape[2] if mask.valid is None else mask.valid.sum(1).clamp(min=1)[:, None, None, None]
