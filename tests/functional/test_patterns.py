@@ -1,0 +1,194 @@
+"""Patterns: the algebra, the picture, and kernels that agree with the picture however the tiles fall."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from regard import Mask, OptionError, ShapeError
+from regard.functional import pattern as kernel
+from regard.functional.pattern import pattern_attention, pattern_weights
+from regard.functional.patterns import (
+    All,
+    Block,
+    First,
+    PerHead,
+    Scattered,
+    Strided,
+    Summary,
+    Window,
+    disjoint,
+    draw_blocks,
+    mask_mod,
+    picture,
+)
+
+B, H, K = 2, 3, 4
+TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
+PATTERNS = [
+    Window(2, 1),
+    Window(2, 2, 3),
+    Block(4),
+    Block(3, 1, 1),
+    Strided(4),
+    Window(3, 3) | Strided(4),
+    Block(4) | Summary(4, 2),
+    Summary(5, 2, 1) | Summary(3, 1),
+    Window(1, 1, 2) | Window(1, 1, 3) | First(2) | Strided(5),
+    All(),
+    PerHead((Window(1, 1), Strided(3), Window(1, 1))) | First(1),
+    Block(3, 1, 1) | Scattered(3, TABLE) | First(3),
+    Scattered(3, TABLE) | Window(1, 1) | Strided(4),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(kernel, "TILE", 4)
+
+
+def masks(T: int, causal: bool):
+    valid = torch.arange(T) < torch.tensor([[T], [max(T - 3, 1)]])
+    pairwise = torch.rand(1, H, T, T) > 0.4
+    few = torch.rand(B, T) > 0.7
+    few = few & (few.cumsum(1) <= 3) & valid
+    yield Mask(causal=causal)
+    yield Mask(causal=causal, valid=valid, compact=True)
+    yield Mask(causal=causal, pairwise=pairwise)
+    yield Mask(causal=causal, valid=valid, pairwise=pairwise, global_tokens=few, compact=True)
+
+
+@pytest.mark.parametrize("max_global", [None, 3])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_tiles_equal_the_dense_softmax_in_outputs_and_gradients(pattern, causal, max_global):
+    torch.manual_seed(0)
+    for T in (1, 5, 13):
+        q, k, v = (
+            torch.randn(B, H, T, K, dtype=torch.float64, requires_grad=True) for _ in range(3)
+        )
+        outer_k, outer_v = (
+            torch.randn(B, H, 2, K, dtype=torch.float64, requires_grad=True) for _ in range(2)
+        )
+        dy = torch.randn(B, H, T, K, dtype=torch.float64)
+        for mask in masks(T, causal):
+            for external in (None, (outer_k, outer_v)):
+                leaves = (q, k, v) if external is None else (q, k, v, *external)
+                y = pattern_attention(
+                    q, k, v, pattern=pattern, mask=mask, external=external, max_global=max_global
+                )
+                weights = pattern_weights(
+                    q, k, pattern=pattern, mask=mask, external=external and external[0]
+                )
+                dense = weights @ (v if external is None else torch.cat([outer_v, v], dim=2))
+                torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
+                found, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
+                torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [K, K + 3])
+def test_tiles_without_the_fused_kernel(width):
+    T, pattern = 13, Window(3, 3) | Strided(4)
+    q, k = (torch.randn(B, H, T, K, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    v = torch.randn(B, H, T, width, dtype=torch.float64, requires_grad=True)
+    mask = Mask(valid=torch.arange(T) < torch.tensor([[T], [2]]), compact=True)
+    y, dense = (
+        pattern_attention(q, k, v, pattern=pattern, mask=mask),
+        pattern_weights(q, k, pattern=pattern, mask=mask) @ v,
+    )
+    torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
+    dy = torch.randn_like(y)
+    found, expected = (torch.autograd.grad(z, (q, k, v), dy) for z in (y, dense))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_the_ranges_name_every_key_of_the_picture(pattern):
+    T = 31
+    pairs = picture(pattern, T)[0]
+    for term in [term for one in getattr(pattern, "heads", (pattern,)) for term in one.terms]:
+        if term.share is not None:
+            continue
+        wanted = picture(term, T)[0, 0]
+        for residue in range(term.step):
+            rows = range(residue, T, term.step)[1:4]
+            named = {j for keys in term.keys(rows, T) for j in keys}
+            assert {j for i in rows for j in range(T) if wanted[i, j]} <= named
+        assert (wanted <= pairs.any(0)).all()
+
+
+def test_union_is_a_set():
+    a, b, c = Window(2, 2), Strided(3), First(1)
+    assert torch.equal(picture(a | b, 13), picture(a, 13) | picture(b, 13))
+    assert torch.equal(picture(a | b | c, 13), picture(c | b | a, 13))
+    assert (a | a).terms == (a,) and a | b == a | b
+    heads = PerHead((a, b))
+    assert (heads | c) == PerHead((a | c, b | c)) and (c | heads) == PerHead((c | a, c | b))
+    assert (heads | PerHead((c, c))) == (heads | c)
+
+
+def test_identities():
+    T = 13
+    assert torch.equal(picture(Window(T, T), T), picture(All(), T))
+    assert torch.equal(picture(Block(T), T), picture(All(), T))
+    assert torch.equal(picture(First(T), T), picture(All(), T))
+    assert torch.equal(picture(Strided(1), T), picture(All(), T))
+    assert torch.equal(picture(Window(T, T, 4), T), picture(Strided(4), T))
+    assert picture(Window(2, 5), T, causal=True).sum(-1).max() == 3  # w + 1 keys, itself among them
+
+
+def test_mask_mod_is_the_picture():
+    T = 13
+    i, j = torch.arange(T)[:, None], torch.arange(T)
+    for pattern in (Window(2, 1, 2) | First(1), PerHead((Window(1, 1), Strided(3)))):
+        for h, pairs in enumerate(picture(pattern, T, causal=True)[0]):
+            assert torch.equal(mask_mod(pattern, causal=True)(None, torch.tensor(h), i, j), pairs)
+
+
+def test_disjoint_names_every_number_once():
+    lot = random.Random(0)
+    for _ in range(300):
+        ranges = [
+            range(lot.randrange(20), lot.randrange(40), lot.choice([1, 1, 2, 3, 5]))
+            for _ in range(4)
+        ]
+        numbers = [n for r in disjoint(ranges) for n in r]
+        assert sorted(numbers) == sorted(set().union(*ranges))
+
+
+def test_blocks_come_from_the_seed_and_keep_away_from_the_window():
+    drawn = draw_blocks(2, 9, 3, seed=1, causal=False, first_is_global=True)
+    assert torch.equal(drawn, draw_blocks(2, 9, 3, seed=1, causal=False, first_is_global=True))
+    assert not torch.equal(drawn, draw_blocks(2, 9, 3, seed=2, causal=False, first_is_global=True))
+    past = draw_blocks(2, 9, 3, seed=1, causal=True, first_is_global=True)
+    for h in range(2):
+        for g in range(9):
+            row = [b for b in drawn[h, g].tolist() if b >= 0]
+            assert len(row) == len(set(row)) and all(b > 0 and abs(b - g) > 1 for b in row)
+            assert all(0 < b < g - 1 for b in past[h, g].tolist() if b >= 0)
+
+
+def test_cost_follows_the_pairs():
+    from regard.core.counting import count
+
+    def flops(T, pattern):
+        q = torch.empty(1, 2, T, 8, device="meta")
+        return count(lambda: pattern_attention(q, q, q, pattern=pattern)).flops
+
+    for pattern in (Window(16, 16), Block(16), Window(4, 4, 4) | First(1)):
+        assert math.isclose(flops(2048, pattern) / flops(512, pattern), 4, rel_tol=0.2)
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(OptionError, match=r"before \(-1\)"):
+        Window(-1, 2)
+    with pytest.raises(OptionError, match=r"width \(3\) of group 1"):
+        Summary(5, 3, 1)
+    with pytest.raises(OptionError, match="2 and for 3 heads"):
+        PerHead((All(), All())) | PerHead((All(),) * 3)
+    q = torch.zeros(1, 2, 5, 4)
+    with pytest.raises(ShapeError, match="on one axis, got 5 and 4"):
+        pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
+    with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
+        pattern_attention(q, q, q, pattern=PerHead((All(),)))
