@@ -5,10 +5,12 @@ from regard.nn.feed_forward import FEED_FORWARDS, FeedForward
 from regard.nn.heads import Heads
 from regard.nn.length_projection import LengthProjection
 from regard.nn.norm import NORMS, LayerNorm, ScaleNorm
+from regard.nn.scores import SCORES
 
 __all__ = [
     "FEED_FORWARDS",
     "NORMS",
+    "SCORES",
     "CoordConv2d",
     "FeedForward",
     "Heads",

@@ -1,0 +1,155 @@
+"""Attention by any score (table of scores: Bahdanau 2014, Luong 2015, Graves 2014, Vaswani 2017).
+
+    y = concat_h( sum_j w_ij v_j ) W_out,   w_ij = softmax_j score(q_i, k_j)
+
+`score` is a name of SCORES (dot, scaled_dot, general, additive, location, cosine) or a Score class, `score_options` are
+its own. `normaliser="sigmoid"` or "none" makes each weight on its own; such sums grow with the number of keys. Scores
+meet the queries and keys of a head, after the usual projections, and have parameters for each head.
+
+Cost: T^2 (K + V) per head, T^2 (A + V) element-wise for the additive score, A its hidden width. Products with softmax
+run on the fused kernel; others are scored for some queries at a time, and again in the backward. Location has one row
+of scores for each of `max_len` positions, and no more.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, get_args
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.scores import Normaliser, scored_attention, scored_weights
+from regard.functional.softmax import softmax_attention
+from regard.nn.heads import Heads
+from regard.nn.scores import Score, build_score
+
+
+class State(NamedTuple):
+    k: Float[Tensor, "B H C A"]  # prepared by the score
+    v: Float[Tensor, "B H C V"]
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+class ContextState(NamedTuple):
+    k: Float[Tensor, "B H S A"]
+    v: Float[Tensor, "B H S V"]
+    valid: Bool[Tensor, "B S"]
+    length: Int[Tensor, "B"]
+
+
+class Scored(Mixer):
+    name = "scored"
+    family = "softmax"
+    paper = "Luong et al. 2015, arXiv 1508.04025"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=True,
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T^2 H K",
+        memory="T D",
+        state="T H K",
+    )
+    variants = {
+        "general": {"score": "general"},
+        "additive": {"score": "additive", "score_options": {"hidden_dim": 5}},
+        "location": {"score": "location"},
+        "cosine": {"score": "cosine"},
+        "sigmoid": {"score": "dot", "normaliser": "sigmoid"},
+        "unnormalised": {"score": "cosine", "normaliser": "none"},
+    }
+    limits = {"softmax": ({"score": "scaled_dot"}, {})}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int | None = None,
+        score: str | type[Score] = "scaled_dot",
+        normaliser: Normaliser = "softmax",
+        score_options: Mapping[str, Any] | None = None,
+    ):
+        super().__init__(dim, max_len=max_len)
+        if normaliser not in get_args(Normaliser):
+            raise OptionError(
+                f"scored: normaliser must be one of {get_args(Normaliser)}, got {normaliser!r}"
+            )
+        self.num_heads, self.normaliser = num_heads, normaliser
+        self.heads = Heads(dim, num_heads)
+        self.score = build_score(
+            score, self.heads.head_dim, num_heads=num_heads, max_len=max_len, options=score_options
+        )
+        if self.score.max_len is not None:
+            self.max_len = self.score.max_len
+            self.declare(
+                any_length=No(f"{self.score.name} scores are one for each of max_len positions")
+            )
+
+    def mix(self, x, context, mask):
+        return self.heads.merge(self._attend(*self._prepared(x, context), mask))
+
+    def _prepared(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.heads.split(x, context)
+        return self.score.queries(q), self.score.keys(k), v
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        if self.score.product and self.normaliser == "softmax":
+            return softmax_attention(q, k, v, mask=mask, scale=1.0)
+        return scored_attention(
+            q,
+            k,
+            v,
+            pairs=self.score.pairs,
+            mask=mask,
+            normaliser=self.normaliser,
+            block=self.score.block,
+        )
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight = self.heads.value.weight
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        if context is not None:
+            valid = (
+                context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
+            )
+            k = self.score.keys(self.heads.keys(context))
+            return ContextState(k, self.heads.values(context), valid, length)
+        position = length.new_zeros(batch_size, 0)
+        v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, self.heads.head_dim)
+        A = self.score.keys(v.new_zeros(1, self.num_heads, 1, self.heads.head_dim)).shape[3]
+        return State(v.new_zeros(*v.shape[:3], A), v, position, length)
+
+    def _extend(self, x, state, valid, donate):
+        length = advance(state.length, valid, x.shape[1])
+        q = self.score.queries(self.heads.queries(x))
+        if isinstance(state, ContextState):
+            mixed = self._attend(q, state.k, state.v, Mask(valid=state.valid))
+            return self.heads.merge(mixed), state._replace(length=length)
+        new = place(state.length, valid, x.shape[1])
+        filled = state.position.shape[1]
+        k = append(state.k, self.score.keys(self.heads.keys(x), new), filled, donate)
+        v = append(state.v, self.heads.values(x), filled, donate)
+        position = torch.cat([state.position, new], dim=1)
+        n = position.shape[1]
+        mixed = self._attend(q, k[:, :, :n], v[:, :, :n], cached_mask(new, position, valid))
+        return self.heads.merge(mixed), State(k, v, position, length)
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        weights = scored_weights(
+            self.score.queries(q),
+            self.score.keys(k),
+            pairs=self.score.pairs,
+            mask=mask,
+            normaliser=self.normaliser,
+        )
+        return Observation(q, k, v, weights, weights @ v)

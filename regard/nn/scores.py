@@ -1,0 +1,202 @@
+"""SCORES: how much a query and a key have to do with each other. score(q [.. T K], k [.. S K]) -> [.. T S]
+
+A score is used in two steps, so that the keys of a stream are prepared once and long sequences can be scored in parts:
+    queries(q) -> q'     keys(k, position) -> k'     pairs(q', k') -> [.. T S]      (`product`: pairs is q' k'^T)
+With `num_heads` every head has parameters of its own and `..` ends in the heads; without, `..` is free.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core import Catalog, OptionError, UnknownNameError
+from regard.core.shapes import check_positive
+from regard.functional.scores import QUERY_BLOCK, additive_score, dot_product
+
+EPS = 1e-6
+HELD = 1024  # numbers of hidden layer for each key, held at once
+
+
+class Score(nn.Module):
+    """Base of every score: the dot product, with queries and keys as they are."""
+
+    name: ClassVar[str]
+    product: ClassVar[bool] = True  # `pairs` is a dot product, which fused kernels know
+    block: int = QUERY_BLOCK  # queries that should be scored at a time
+    max_len: int | None = None  # largest number of keys, where there is one
+
+    def __init__(self, dim: int, *, num_heads: int | None = None):
+        check_positive(dim=dim)
+        super().__init__()
+        self.dim = dim
+        self.heads = () if num_heads is None else (num_heads,)
+
+    def forward(
+        self, q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S C"]
+    ) -> Float[Tensor, "*b T S"]:
+        return self.pairs(self.queries(q), self.keys(k))
+
+    def queries(self, q: Float[Tensor, "*b T K"]) -> Float[Tensor, "*b T A"]:
+        return q
+
+    def keys(
+        self, k: Float[Tensor, "*b S K"], position: Int[Tensor, "B S"] | None = None
+    ) -> Float[Tensor, "*b S A"]:
+        """`position` of the keys, for the scores that depend on it; by default 0 .. S - 1."""
+        return k
+
+    def pairs(
+        self, q: Float[Tensor, "*b T A"], k: Float[Tensor, "*b S A"]
+    ) -> Float[Tensor, "*b T S"]:
+        return dot_product(q, k)
+
+    def _matrix(self, rows: int, columns: int) -> nn.Parameter:
+        """[H, rows, columns], Glorot for each head."""
+        bound = math.sqrt(6 / (rows + columns))
+        return nn.Parameter(torch.empty(*self.heads, rows, columns).uniform_(-bound, bound))
+
+
+class Dot(Score):
+    """q . k (Luong et al. 2015, arXiv 1508.04025)"""
+
+    name = "dot"
+
+
+class ScaledDot(Score):
+    """q . k / sqrt(K) (Vaswani et al. 2017, arXiv 1706.03762)"""
+
+    name = "scaled_dot"
+
+    def queries(self, q):
+        return q / math.sqrt(self.dim)
+
+
+class General(Score):
+    """q^T W k (Luong et al. 2015, arXiv 1508.04025); keys may be of another width."""
+
+    name = "general"
+
+    def __init__(self, dim: int, *, num_heads: int | None = None, key_dim: int | None = None):
+        super().__init__(dim, num_heads=num_heads)
+        self.weight = self._matrix(dim, dim if key_dim is None else key_dim)
+
+    def queries(self, q):
+        return q @ self.weight
+
+
+class Additive(Score):
+    """v . tanh(W_q q + W_k k + b) (Bahdanau et al. 2014, arXiv 1409.0473); with W = [W_q W_k] Luong's concat.
+
+    Bounded by the sum of |v|. v starts uniform, not at the paper's zero, where all weights are equal.
+    """
+
+    name = "additive"
+    product = False
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int | None = None,
+        key_dim: int | None = None,
+        hidden_dim: int | None = None,
+        bias: bool = True,
+    ):
+        super().__init__(dim, num_heads=num_heads)
+        hidden_dim = dim if hidden_dim is None else hidden_dim
+        check_positive(hidden_dim=hidden_dim)
+        self.block = max(1, HELD // hidden_dim)
+        self.query = self._matrix(hidden_dim, dim)
+        self.key = self._matrix(hidden_dim, dim if key_dim is None else key_dim)
+        bound = 1 / math.sqrt(hidden_dim)
+        self.v = nn.Parameter(torch.empty(*self.heads, hidden_dim).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(*self.heads, hidden_dim)) if bias else None
+
+    def queries(self, q):
+        projected = q @ self.query.transpose(-1, -2)
+        return projected if self.bias is None else projected + self.bias[..., None, :]
+
+    def keys(self, k, position=None):
+        return k @ self.key.transpose(-1, -2)
+
+    def pairs(self, q, k):
+        return additive_score(q, k, self.v)
+
+
+class Location(Score):
+    """(W q)_j, row j of W for the key at position j, whatever it holds (Luong et al. 2015, arXiv 1508.04025)."""
+
+    name = "location"
+
+    def __init__(self, dim: int, *, num_heads: int | None = None, max_len: int):
+        super().__init__(dim, num_heads=num_heads)
+        check_positive(max_len=max_len)
+        self.max_len = max_len
+        bound = 1 / math.sqrt(dim)
+        self.weight = nn.Parameter(torch.empty(*self.heads, max_len, dim).uniform_(-bound, bound))
+
+    def keys(self, k, position=None):
+        if position is None:
+            return self.weight[..., : k.shape[-2], :].expand(*k.shape[:-1], -1)
+        return self.weight[..., position.clamp_min(0), :].movedim(-3, 0)
+
+
+class Cosine(Score):
+    """beta cos(q, k), beta = softplus(raw) > 0 (Graves et al. 2014, arXiv 1410.5401); never beyond beta.
+
+    beta is learned, and starts at sqrt(K), where scores of independent vectors vary as scaled dot products do. A vector
+    is divided by max(norm, 1e-6), where the paper adds a constant to the product of both norms.
+    """
+
+    name = "cosine"
+
+    def __init__(self, dim: int, *, num_heads: int | None = None, beta: float | None = None):
+        super().__init__(dim, num_heads=num_heads)
+        beta = math.sqrt(dim) if beta is None else beta
+        if not beta > 0:
+            raise OptionError(f"beta ({beta}) must be greater than 0")
+        raw = beta + math.log(-math.expm1(-beta))  # softplus(raw) = beta
+        self.raw = nn.Parameter(torch.full(self.heads, raw))
+
+    def queries(self, q):
+        return F.softplus(self.raw)[..., None, None] * F.normalize(q, dim=-1, eps=EPS)
+
+    def keys(self, k, position=None):
+        return F.normalize(k, dim=-1, eps=EPS)
+
+
+SCORES: Catalog[type[Score]] = Catalog(
+    "score", (Dot, ScaledDot, General, Additive, Location, Cosine)
+)
+
+
+def build_score(
+    score: str | Callable[..., Score],
+    dim: int,
+    *,
+    num_heads: int | None = None,
+    max_len: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Score:
+    """A score of this name or class, with its own `options`; `max_len` is taken by those that need it.
+
+    Raises UnknownNameError (score or option) and OptionError (a missing max_len, a value that cannot be used).
+    """
+    cls = SCORES[score] if isinstance(score, str) else score
+    known = inspect.signature(cls).parameters
+    options = dict(options or {})
+    for name in options:
+        if name not in known:
+            who = f"option of score {getattr(cls, 'name', cls)}"
+            raise UnknownNameError(who, name, [k for k in known if k not in ("dim", "num_heads")])
+    if "max_len" in known:
+        if max_len is None:
+            raise OptionError(f"score {score!r} needs max_len: pass max_len=")
+        options.setdefault("max_len", max_len)
+    return cls(dim, num_heads=num_heads, **options)
