@@ -72,12 +72,17 @@ def softmax_weights(
     mask: Mask = OPEN,
     scale: float | None = None,
     exclude_self: bool = False,
+    bias: Float[Tensor, "b H T S"] | None = None,
 ) -> Float[Tensor, "B H T S"]:
-    """The weights that `softmax_attention` applies, before dropout; rows without a key are zero."""
+    """The weights that `softmax_attention` applies, before dropout; rows without a key are zero.
+
+    bias: added to the scaled scores.
+    """
     T, S = q.shape[2], k.shape[2]
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = scale * q @ k.transpose(-1, -2)
+    scores = scores if bias is None else scores + bias
     allowed = allowed_rows(mask, T, S, slice(0, T), exclude_self, q.device)
     return masked_softmax(scores, allowed)
 

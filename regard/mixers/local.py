@@ -6,15 +6,26 @@
 paper counts both sides, its code one.) L layers see L w dilation tokens to each side.
 
 Cost: T (2 w + 1) (K + V) per head. Where global tokens are given, T^2: any token may be one. State: the last
-w dilation keys and values. The output projection has no bias.
+w dilation keys and values. The output projection has no bias. `position="rotary"` (arXiv 2104.09864) turns queries and
+keys by their place in the whole sequence; `position_options` are the kind's own.
 """
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.core.shapes import check_positive
+from regard.functional.cache import place
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.pattern_cache import empty_state, extend_pattern
 from regard.functional.patterns import Window
 from regard.nn.heads import Heads
+from regard.positions.inside import inside
+from regard.positions.relative import Rotary
 
 
 class Local(Mixer):
@@ -28,7 +39,7 @@ class Local(Mixer):
         cross=No("a window needs queries and keys on one axis"),
         streaming="exact",
         attention_map=True,
-        positions=frozenset({"absolute"}),
+        positions=frozenset({"absolute", "rotary"}),
         time="T W H K",
         memory="T D",
         state="W H K",
@@ -36,18 +47,40 @@ class Local(Mixer):
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},
+        "rotary": {"window_size": 3, "position": "rotary"},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
 
-    def __init__(self, dim: int, *, num_heads: int, window_size: int = 128, dilation: int = 1):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        window_size: int = 128,
+        dilation: int = 1,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
+    ):
         super().__init__(dim)
         check_positive(window_size=window_size)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.pattern = Window(window_size, window_size, dilation)
+        self.position = inside(self, num_heads, position, position_options)
+
+    def _split(
+        self, x: Tensor, position: Int[Tensor, "b T"] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v of tokens at these positions; without any: 0, 1, 2 .."""
+        q, k, v = self.heads.split(x)
+        if not isinstance(self.position, Rotary):
+            return q, k, v
+        if position is None:
+            position = torch.arange(x.shape[1], device=x.device)
+        return self.position.rotate(q, position), self.position.rotate(k, position), v
 
     def mix(self, x, context, mask):
-        q, k, v = self.heads.split(x)
+        q, k, v = self._split(x)
         return self.heads.merge(pattern_attention(q, k, v, pattern=self.pattern, mask=mask))
 
     def _initial_state(self, batch_size, max_len, context, valid):
@@ -57,13 +90,13 @@ class Local(Mixer):
         )
 
     def _extend(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
+        q, k, v = self._split(x, place(state.length, valid, x.shape[1]))
         mixed, state = extend_pattern(
             q, k, v, state, pattern=self.pattern, valid=valid, donate=donate
         )
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x)
+        q, k, v = self._split(x)
         weights = pattern_weights(q, k, pattern=self.pattern, mask=mask)
         return Observation(q, k, v, weights, weights @ v)

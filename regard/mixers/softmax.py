@@ -4,19 +4,26 @@
 
 Cost: T S (K + V) per head; the fused kernel stores no weights. Options beyond the paper: fewer key/value heads
 (`num_kv_heads`, arXiv 2305.13245); keys made from the queries (`shared_qk`, arXiv 2001.04451), where keys have unit
-norm, the scale is 1 and a token sees itself only if it sees nothing else.
+norm, the scale is 1 and a token sees itself only if it sees nothing else; positions inside attention (`position`):
+"rotary" turns queries and keys (arXiv 2104.09864), "alibi" (arXiv 2108.12409) and "t5" (arXiv 1910.10683) add a number
+to each scaled score, T H S more, made for 512 queries at a time. `position_options` are the kind's own; layers share a
+table of "t5" when one module is given to all: `layer.position = first.position`. T5 itself has `scale=1.0`.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.biased import Bias, biased_attention
 from regard.functional.cache import advance, append, cached_mask, place
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.nn.heads import Heads
+from regard.positions.inside import inside
+from regard.positions.relative import T5, Alibi, Rotary
 
 
 class State(NamedTuple):
@@ -46,7 +53,7 @@ class Softmax(Mixer):
         cross=True,
         streaming="exact",
         attention_map=True,
-        positions=frozenset({"absolute"}),
+        positions=frozenset({"absolute", "rotary", "alibi", "t5"}),
         time="T^2 H K",
         memory="T D",
         state="T G K",
@@ -55,6 +62,9 @@ class Softmax(Mixer):
         "grouped_query": {"num_kv_heads": 1},
         "shared_qk": {"shared_qk": True},
         "bias": {"bias": True},
+        "rotary": {"position": "rotary"},
+        "alibi": {"position": "alibi"},
+        "t5": {"position": "t5", "position_options": {"num_buckets": 8, "max_distance": 6}},
     }
 
     def __init__(
@@ -66,6 +76,8 @@ class Softmax(Mixer):
         shared_qk: bool = False,
         scale: float | None = None,
         bias: bool = False,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         dropout: float = 0.0,
     ):
         super().__init__(dim)
@@ -80,17 +92,48 @@ class Softmax(Mixer):
         self.scale = 1.0 if shared_qk and scale is None else scale
         self.shared_qk = shared_qk
         self.dropout = dropout
+        self.position = inside(self, num_heads, position, position_options)
+        if self.position is not None:
+            self.declare(cross=No("relative positions need queries and keys on one axis"))
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(self._attend(q, k, v, mask, self.shared_qk))
+        position = torch.arange(x.shape[1], device=x.device)[None]
+        q, k = self._rotated(q, k, position)
+        bias = self._bias(position, position, q.dtype)
+        return self.heads.merge(self._attend(q, k, v, mask, self.shared_qk, bias))
 
-    def _attend(self, q, k, v, mask: Mask, exclude_self: bool) -> Tensor:
+    def _rotated(self, q, k, position: Int[Tensor, "b T"]) -> tuple[Tensor, Tensor]:
+        if not isinstance(self.position, Rotary):
+            return q, k
+        return self.position.rotate(q, position), self.position.rotate(k, position)
+
+    def _bias(
+        self, query: Int[Tensor, "b T"], key: Int[Tensor, "b S"], dtype: torch.dtype
+    ) -> Bias | None:
+        """What is added to the scores of queries and keys at these positions."""
+        of = self.position
+        if not isinstance(of, Alibi | T5):
+            return None
+        return lambda rows, cols: of.bias(query[:, rows], key[:, cols], dtype)
+
+    def _attend(self, q, k, v, mask: Mask, exclude_self: bool, bias: Bias | None = None) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        return softmax_attention(
-            q, k, v, mask=mask, scale=self.scale, exclude_self=exclude_self, dropout=dropout
+        if bias is None:
+            return softmax_attention(
+                q, k, v, mask=mask, scale=self.scale, exclude_self=exclude_self, dropout=dropout
+            )
+        return biased_attention(
+            q,
+            k,
+            v,
+            bias=bias,
+            mask=mask,
+            scale=self.scale,
+            exclude_self=exclude_self,
+            dropout=dropout,
         )
 
     def _initial_state(self, batch_size, max_len, context, valid):
@@ -122,8 +165,9 @@ class Softmax(Mixer):
             return y, state._replace(length=length)
         q, new_k, new_v = self.heads.split(x)
         filled = state.position.shape[1]
-        k, v = append(state.k, new_k, filled, donate), append(state.v, new_v, filled, donate)
         new = place(state.length, valid, x.shape[1])
+        q, new_k = self._rotated(q, new_k, new)
+        k, v = append(state.k, new_k, filled, donate), append(state.v, new_v, filled, donate)
         position = torch.cat([state.position, new], dim=1)
         n = position.shape[1]
         mask = cached_mask(new, position, valid)
@@ -133,11 +177,22 @@ class Softmax(Mixer):
         ):  # all but the first token have an earlier one to see
             first_or_other = (new == 0)[:, :, None] | (position[:, None, :] != new[:, :, None])
             mask, exclude_self = Mask(pairwise=mask.pairwise & first_or_other[:, None]), False
-        mixed = self._attend(q, k[:, :, :n], v[:, :, :n], mask, exclude_self)
+        bias = self._bias(new, position, q.dtype)
+        mixed = self._attend(q, k[:, :, :n], v[:, :, :n], mask, exclude_self, bias)
         return self.heads.merge(mixed), State(k, v, position, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        weights = softmax_weights(q, k, mask=mask, scale=self.scale, exclude_self=self.shared_qk)
+        position = torch.arange(x.shape[1], device=x.device)[None]
+        q, k = self._rotated(q, k, position)
+        bias = self._bias(position, position, q.dtype)
+        weights = softmax_weights(
+            q,
+            k,
+            mask=mask,
+            scale=self.scale,
+            exclude_self=self.shared_qk,
+            bias=None if bias is None else bias(slice(None), slice(None)),
+        )
         heads = weights @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
         return Observation(q, k, v, weights, heads)

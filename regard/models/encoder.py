@@ -188,11 +188,16 @@ def _positions(config: StackConfig) -> tuple[AbsolutePosition, dict[str, Any]]:
         raise OptionError(
             "mixer_options must not hold position: the config's own position is given to the mixer"
         )
+    options["position"] = config.position
     if config.position_options:
-        raise OptionError(
-            f"position_options belong to added positions; {config.position} is made by the mixer"
-        )
-    return NoPosition(), options | {"position": config.position}
+        if "position_options" not in option_names(mixer):
+            raise OptionError(f"{mixer.name} takes no options of its {config.position} positions")
+        if "position_options" in options:
+            raise OptionError(
+                "mixer_options must not hold position_options: the config's own are given to the mixer"
+            )
+        options["position_options"] = config.position_options
+    return NoPosition(), options
 
 
 def _block(config: StackConfig, mixer: Mixer) -> Block:

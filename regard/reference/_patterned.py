@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from regard.reference._rotary import rope
 from regard.reference._rows import Row, linear, run, softmax
 
 
@@ -15,16 +16,17 @@ def attend_over(
     x: Tensor,
     *,
     external: Tensor | None = None,
+    rotary: dict | None = None,
     **request,
 ) -> tuple[Tensor, Tensor]:
     """-> (y [B T D], weights [B H T E+T]); `pairs(row, h, i, j)` says whether the mechanism itself joins i and j.
 
     Global tokens see all and are seen by all; causality, padding and single pairs come on top. `external` [E D]: learned
-    tokens that every query sees.
+    tokens that every query sees. `rotary`: options of `rope`, by which queries and keys are turned.
     """
 
     def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        mixed, weights = heads_over(pairs, params, H, row, external=external)
+        mixed, weights = heads_over(pairs, params, H, row, external=external, rotary=rotary)
         return linear(params, "heads.out", mixed), weights
 
     return run(mix_row, x, num_heads=H, **request)
@@ -38,6 +40,7 @@ def heads_over(
     *,
     of: str = "heads",
     external: Tensor | None = None,
+    rotary: dict | None = None,
 ) -> tuple[Tensor, Tensor]:
     """-> (mixed [T D], before the output projection; weights [H T E+T])"""
     K = row.x.shape[-1] // H
@@ -46,6 +49,13 @@ def heads_over(
     q = linear(params, f"{of}.query", row.x).reshape(row.T, H, K)
     k = linear(params, f"{of}.key", source).reshape(E + row.T, H, K)
     v = linear(params, f"{of}.value", source).reshape(E + row.T, H, K)
+    if rotary is not None:
+        q, k = (
+            torch.stack(
+                [torch.stack([rope(z[t, h], t, **rotary) for h in range(H)]) for t in range(row.T)]
+            )
+            for z in (q, k)
+        )
     weights = row.x.new_zeros(H, row.T, E + row.T)
     mixed = []
     for i in range(row.T):

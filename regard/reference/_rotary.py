@@ -1,14 +1,17 @@
-"""Rotary positions by the definition: channel pair (c, c + K/2) turned by position * 10000^(-2c/K)."""
+"""Rotary positions by the definition: channel pair (c, c + K/2), or (2c, 2c + 1), turned by position * base^(-2c/K)."""
 
 import torch
 from torch import Tensor
 
 
-def rope(x: Tensor, position: int) -> Tensor:
+def rope(x: Tensor, position: int, base: float = 10000.0, pairing: str = "half") -> Tensor:
     """x [K] -> [K]"""
     half = x.shape[0] // 2
+    if pairing == "adjacent":
+        turned = rope(torch.cat([x[0::2], x[1::2]]), position, base)
+        return torch.stack([turned[c // 2 + (c % 2) * half] for c in range(2 * half)])
     angle = torch.tensor(
-        [position * 10000 ** (-c / half) for c in range(half)], dtype=x.dtype, device=x.device
+        [position * base ** (-c / half) for c in range(half)], dtype=x.dtype, device=x.device
     )
     a, b = x[:half], x[half:]
     return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()])

@@ -26,6 +26,7 @@ def local(
         params,
         options["num_heads"],
         x,
+        rotary=options["position_options"] or {} if options["position"] == "rotary" else None,
         causal=causal,
         valid=valid,
         pairwise=pairwise,

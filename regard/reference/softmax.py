@@ -1,8 +1,14 @@
-"""Oracle of `softmax` (arXiv 1706.03762; shared-QK: arXiv 2001.04451): one head, one query, one key at a time."""
+"""Oracle of `softmax` (arXiv 1706.03762; shared-QK: arXiv 2001.04451): one head, one query, one key at a time.
+
+Positions inside attention: rotary (arXiv 2104.09864), ALiBi (arXiv 2108.12409), T5's buckets (arXiv 1910.10683).
+"""
+
+import math
 
 import torch
 from torch import Tensor
 
+from regard.reference._rotary import rope
 from regard.reference._rows import Row, linear, run, softmax as softmax_of
 
 
@@ -26,6 +32,26 @@ def softmax(
     scale = options.get("scale")
     if scale is None:
         scale = 1.0 if shared else K**-0.5
+    position, of_position = options.get("position"), options.get("position_options") or {}
+
+    def turned(z: Tensor) -> Tensor:
+        """[T H K], token t turned by t"""
+        if position != "rotary":
+            return z
+        return torch.stack(
+            [
+                torch.stack([rope(z[t, h], t, **of_position) for h in range(z.shape[1])])
+                for t in range(z.shape[0])
+            ]
+        )
+
+    def added(h: int, i: int, j: int) -> Tensor | float:
+        """To the score of query i and key j."""
+        if position == "alibi":
+            return -slope(h, H) * abs(i - j)
+        if position == "t5":
+            return params["position.table"][bucket(i - j, **of_position), h]
+        return 0.0
 
     def mix_row(row: Row) -> tuple[Tensor, Tensor]:
         q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
@@ -39,6 +65,7 @@ def softmax(
             )
         else:
             k = linear(params, "heads.key", row.context).reshape(row.S, G, K)
+        q, k = turned(q), turned(k)
         weights = x.new_zeros(H, row.T, row.S)
         mixed = []
         for i in range(row.T):
@@ -48,7 +75,10 @@ def softmax(
                 keys = [j for j in range(row.S) if row.allowed[h][i][j]]
                 if shared and any(j != i for j in keys):
                     keys = [j for j in keys if j != i]
-                scores = [scale * q[i, h] @ k[j, g] if j in keys else None for j in range(row.S)]
+                scores = [
+                    scale * q[i, h] @ k[j, g] + added(h, i, j) if j in keys else None
+                    for j in range(row.S)
+                ]
                 y = x.new_zeros(K)
                 for j, w in enumerate(softmax_of(scores)):
                     if w is not None:
@@ -68,3 +98,28 @@ def softmax(
         pairwise=pairwise,
         global_tokens=global_tokens,
     )
+
+
+def slope(h: int, H: int) -> float:
+    """ALiBi's geometric sequence; where H is no power of two, the rest are odd members of the sequence for twice as many."""
+    low = 1
+    while 2 * low <= H:
+        low *= 2
+    return 2.0 ** (-8 * (h + 1) / low) if h < low else 2.0 ** (-8 * (2 * (h - low) + 1) / (2 * low))
+
+
+def bucket(
+    distance: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+) -> int:
+    """T5's bucket of query position - key position: exact up to half the buckets of a direction, then logarithmic."""
+    first = 0
+    if bidirectional:
+        num_buckets //= 2
+        first = num_buckets if distance < 0 else 0
+        distance = abs(distance)
+    distance = max(distance, 0)
+    exact = num_buckets // 2
+    if distance < exact:
+        return first + distance
+    grown = math.log(distance / exact) / math.log(max_distance / exact) * (num_buckets - exact)
+    return first + min(exact + math.floor(grown + 1e-9), num_buckets - 1)

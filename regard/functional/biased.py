@@ -1,0 +1,94 @@
+"""Softmax attention with a number added to every score, made for one block of queries at a time.
+
+    y_i = sum_j w_ij v_j,   w_i = softmax over the allowed j of  scale q_i . k_j + bias_ij
+
+The bias comes as a function, so that no [H T S] tensor is stored: a training step, too, makes each block anew.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.softmax import QUERY_BLOCK, allowed_rows
+
+Bias = Callable[[slice, slice], Tensor]  # queries, keys -> [b H t s]
+
+
+def biased_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    *,
+    bias: Bias,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+    window: int | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T V"]:
+    """As `softmax_attention`, with `bias(queries, keys)` [b H t s] added to the scaled scores.
+
+    window: under `mask.causal`, a query sees no more than the last `window` keys.
+    """
+    T, S = q.shape[2], k.shape[2]
+    attend = partial(
+        _block,
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        exclude_self=exclude_self,
+        window=window,
+        dropout=dropout,
+    )
+    if T <= QUERY_BLOCK:
+        return attend(q, k, v, rows=slice(0, T), cols=met_keys(mask, T, S, slice(0, T), window))
+    if torch.is_grad_enabled():
+        attend = partial(checkpoint, attend, use_reentrant=False)
+    parts = []
+    for start in range(0, T, QUERY_BLOCK):
+        rows = slice(start, min(start + QUERY_BLOCK, T))
+        parts.append(attend(q, k, v, rows=rows, cols=met_keys(mask, T, S, rows, window)))
+    return torch.cat(parts, dim=2)
+
+
+def met_keys(mask: Mask, T: int, S: int, rows: slice, window: int | None) -> slice:
+    """The keys that some query of `rows` may meet, as far as causality and the window say; one at least."""
+    if not mask.causal or mask.shift is not None:
+        return slice(0, S)
+    stop = max(rows.stop + S - T, 1)
+    first = 0 if window is None else rows.start + S - T - window + 1
+    return slice(min(max(first, 0), stop - 1), stop)
+
+
+def windowed(
+    allowed: Bool[Tensor, "b h t S"], mask: Mask, T: int, rows: slice, window: int | None
+) -> Bool[Tensor, "b h t S"]:
+    """`allowed`, less the keys that a causal query has left behind its window."""
+    if window is None or not mask.causal:
+        return allowed
+    S = allowed.shape[-1]
+    last = mask.last_key(T, S, allowed.device)[:, rows]
+    return allowed & (torch.arange(S, device=allowed.device) > last[:, None, :, None] - window)
+
+
+def _block(q, k, v, *, rows, cols, mask, bias, scale, exclude_self, window, dropout):
+    T, S = q.shape[2], k.shape[2]
+    allowed = allowed_rows(mask, T, S, rows, exclude_self, q.device)
+    allowed = windowed(allowed, mask, T, rows, window)[..., cols]
+    some = allowed.any(-1, keepdim=True)
+    y = F.scaled_dot_product_attention(
+        q[:, :, rows],
+        k[:, :, cols],
+        v[:, :, cols],
+        attn_mask=bias(rows, cols).masked_fill(~(allowed | ~some), -torch.inf),
+        scale=scale,
+        dropout_p=dropout,
+        enable_gqa=k.shape[1] != q.shape[1],
+    )
+    return torch.where(some, y, y.new_zeros(()))

@@ -1,0 +1,37 @@
+"""Positions that a mixer takes into its scores, made from a name and options."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.core import Mixer, OptionError, UnknownNameError, UnsupportedError
+from regard.positions.base import Position
+from regard.positions.build import make
+from regard.positions.relative import T5, Alibi, Rotary
+
+KINDS: dict[str, type[Position]] = {cls.name: cls for cls in (Rotary, Alibi, T5)}
+
+
+def inside(
+    mixer: Mixer, num_heads: int, name: str | None, options: Mapping[str, Any] | None
+) -> Position | None:
+    """The module of this kind for `mixer`; None where no name is given.
+
+    Raises UnknownNameError, UnsupportedError where `mixer.capabilities.positions` lacks the kind, and OptionError.
+    """
+    if name is None:
+        if options:
+            raise OptionError(f"{mixer.name}: position_options were given without a position")
+        return None
+    if name not in KINDS:
+        raise UnknownNameError("position inside attention", name, KINDS)
+    takes = mixer.capabilities.positions
+    if name not in takes:
+        raise UnsupportedError(
+            f"{mixer.name} does not support {name} positions: it takes {', '.join(sorted(takes))}"
+        )
+    if name == Rotary.name and mixer.dim // num_heads % 2:
+        raise OptionError(
+            f"{mixer.name}: rotary positions turn channels in pairs, so dim / num_heads "
+            f"({mixer.dim // num_heads}) must be even"
+        )
+    return make(KINDS[name], {"dim": mixer.dim, "num_heads": num_heads}, options or {})

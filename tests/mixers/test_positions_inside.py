@@ -1,0 +1,123 @@
+"""Positions inside attention: what no law covers. Options together, long sequences, models, refusals."""
+
+import pytest
+import torch
+
+import regard
+from regard import Mask
+from regard.functional.softmax import QUERY_BLOCK
+from regard.testing import check_mixer
+from tests.models.small import classifier, language_model, prompts, ragged
+
+KINDS = ["rotary", "alibi", "t5"]
+
+
+@pytest.mark.parametrize("position", KINDS)
+@pytest.mark.parametrize(
+    "options", [{"num_kv_heads": 1, "scale": 1.0}, {"shared_qk": True}], ids=str
+)
+@pytest.mark.parametrize("law", ["reference", "streaming", "map"])
+def test_positions_hold_with_other_options(position, options, law):
+    check_mixer(
+        lambda: regard.build("softmax", dim=24, num_heads=3, position=position, **options), law
+    )
+
+
+@pytest.mark.parametrize(
+    ("mixer", "position", "position_options"),
+    [
+        ("softmax", "rotary", {"base": 50.0, "pairing": "adjacent"}),
+        ("local", "rotary", {"base": 50.0, "pairing": "adjacent"}),
+        ("softmax", "t5", {"num_buckets": 6, "max_distance": 5, "bidirectional": False}),
+    ],
+)
+def test_position_options_are_the_oracles_too(mixer, position, position_options):
+    options = {"position": position, "position_options": position_options}
+    check_mixer(lambda: regard.build(mixer, dim=24, num_heads=3, **options), "reference")
+
+
+@pytest.mark.parametrize("position", KINDS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_many_blocks_are_one_attention(position, causal):
+    """Queries go by blocks, each made anew in the backward; one block of all gives the same, gradients too."""
+    torch.manual_seed(0)
+    mixer = regard.build("softmax", dim=8, num_heads=2, position=position).double()
+    if position == "t5":
+        torch.nn.init.normal_(mixer.position.table)
+    T = 2 * QUERY_BLOCK + 7
+    x = torch.randn(1, T, 8, dtype=torch.float64, requires_grad=True)
+    mask = Mask(causal=causal, valid=torch.arange(T)[None] != 3)
+    y = mixer(x, mask=mask)
+    seen = mixer.observe(x, mask=mask)
+    whole = mixer.heads.merge(seen.weights @ seen.v) * mask.valid[..., None]
+    torch.testing.assert_close(y, whole, rtol=0, atol=1e-10)
+    leaves = [x, *mixer.parameters()]
+    ours, theirs = (torch.autograd.grad(z.square().sum(), leaves) for z in (y, whole))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("position", ["alibi", "t5"])
+def test_training_holds_no_bias_of_all_pairs(position):
+    mixer = regard.build("softmax", dim=8, num_heads=2, position=position)
+    held = []
+
+    def pack(z):
+        held.append(z.numel())
+        return z
+
+    T = 4 * QUERY_BLOCK
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda z: z):
+        mixer(torch.randn(1, T, 8), mask=Mask(causal=True)).sum()
+    assert max(held) <= T * 8
+
+
+def test_many_blocks_are_captured_whole():
+    mixer = regard.build("softmax", dim=8, num_heads=2, position="t5")
+    x = torch.randn(1, QUERY_BLOCK + 3, 8)
+    torch.compiler.reset()
+    compiled = torch.compile(mixer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x), mixer(x))
+
+
+@pytest.mark.parametrize("mixer, position", [("softmax", p) for p in KINDS] + [("local", "rotary")])
+def test_models_hand_them_to_the_mixer(mixer, position):
+    model = language_model(mixer=mixer, position=position)
+    assert [m.position.name for m in model.encoder.mixers] == [position] * 2
+    text = prompts()
+    for _ in range(4):
+        text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(model.generate(prompts(), max_new_tokens=4), text[:, 7:])
+    model = classifier(mixer=mixer, position=position)
+    padded = model(prompts(), valid=ragged())
+    alone = [model(prompts()[row : row + 1, ragged()[row]]) for row in range(3)]
+    torch.testing.assert_close(padded, torch.cat(alone), rtol=0, atol=1e-9)
+
+
+def test_models_hand_their_options_on():
+    model = language_model(position="rotary", position_options={"base": 100.0})
+    assert all(mixer.position.base == 100.0 for mixer in model.encoder.mixers)
+    with pytest.raises(regard.OptionError, match="must not hold position_options"):
+        language_model(
+            position="rotary",
+            position_options={"base": 100.0},
+            mixer_options={"position_options": {}},
+        )
+
+
+def test_what_cannot_be_is_refused():
+    facts = {"dim": 24, "num_heads": 3}
+    with pytest.raises(regard.UnknownNameError, match="Did you mean 'rotary'"):
+        regard.build("softmax", **facts, position="rotray")
+    with pytest.raises(regard.UnknownNameError, match="option of t5 positions 'buckets'"):
+        regard.build("softmax", **facts, position="t5", position_options={"buckets": 3})
+    with pytest.raises(regard.UnsupportedError, match="local does not support alibi positions"):
+        regard.build("local", **facts, position="alibi")
+    with pytest.raises(regard.OptionError, match="without a position"):
+        regard.build("softmax", **facts, position_options={"base": 100.0})
+    with pytest.raises(regard.OptionError, match=r"dim / num_heads \(5\) must be even"):
+        regard.build("softmax", dim=15, num_heads=3, position="rotary")
+    with pytest.raises(regard.UnsupportedError, match="queries and keys on one axis"):
+        regard.build("softmax", **facts, position="alibi")(
+            torch.zeros(1, 2, 24), context=torch.zeros(1, 3, 24)
+        )
