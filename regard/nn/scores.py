@@ -20,7 +20,7 @@ from regard.core.shapes import check_positive
 from regard.functional.scores import QUERY_BLOCK, additive_score, dot_product
 
 EPS = 1e-6
-HELD = 1024  # numbers of hidden layer for each key, held at once
+HELD = 512  # numbers of hidden layer for each key, held at once
 
 
 class Score(nn.Module):
