@@ -58,11 +58,11 @@ def lowest(dtype: torch.dtype) -> float:
 def query_features(
     q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features, *, causal: bool
 ) -> Float[Tensor, "B H T M"]:
-    wx, half = _projected(q, w, features)
+    wx = _projected(q, w, features)
     if features == "relu":
         return F.relu(wx) + RELU_EPS
-    top = (wx.amax(-1) - half).detach()
-    phi = (wx - (half + top)[..., None]).exp()
+    level, _ = _levels(q, wx)
+    phi = (wx - level[..., None]).exp()
     return (phi if causal else phi + EPS).to(q.dtype)
 
 
@@ -79,21 +79,21 @@ def key_features(
 
     before: the maximum over the tokens that came earlier (none: there are none).
     """
-    wx, half = _projected(k, w, features)
+    wx = _projected(k, w, features)
     present = None if valid is None else valid[:, None, :]
     log_decay = after = None
     if features == "relu":
         phi = F.relu(wx) + RELU_EPS
         after = before
     else:
-        top = (wx.amax(-1) - half).detach()
+        level, top = _levels(k, wx)
         top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
         if causal:
             c, log_decay = _running_maximum(top, before)
             after = c[:, :, -1].to(k.dtype)
         else:
             c = top.amax(-1, keepdim=True)
-        level = half + c
+        level = level + (c - top)
         level = level if present is None else level.masked_fill(~present, torch.inf)
         phi = (wx - level[..., None]).exp()
         phi = phi if causal else phi + EPS
@@ -101,16 +101,23 @@ def key_features(
     return phi.to(k.dtype), log_decay, after
 
 
-def _projected(x: Tensor, w: Tensor, features: Features) -> tuple[Tensor, Tensor]:
-    """w x [B H T M] and |x|^2 / 2 [B H T] of the scaled token, in float32 at least."""
-    x = x * x.shape[-1] ** -0.25
-    wx = x @ w.transpose(-1, -2)
-    if features == "hyperbolic":
-        wx = torch.cat([wx, -wx], dim=-1)
+def _projected(x: Tensor, w: Tensor, features: Features) -> Float[Tensor, "B H T M"]:
+    """w x of the scaled tokens, in float32 at least where exponentials are to be taken."""
+    wx = (x * x.shape[-1] ** -0.25) @ w.transpose(-1, -2)
     if features == "relu":
-        return wx, wx
-    wide = torch.promote_types(x.dtype, torch.float32)
-    return wx.to(wide), x.to(wide).square().sum(-1) / 2
+        return wx
+    wx = wx.to(torch.promote_types(x.dtype, torch.float32))
+    return torch.cat([wx, -wx], dim=-1) if features == "hyperbolic" else wx
+
+
+def _levels(x: Float[Tensor, "B H T K"], wx: Float[Tensor, "B H T M"]) -> tuple[Tensor, Tensor]:
+    """What to subtract from w x so that a token's largest exponent is zero, and that exponent, both [B H T].
+
+    The first is |x|^2 / 2 + (max w x - |x|^2 / 2): in value max w x, written so, because the sum would lose its digits.
+    """
+    half = x.to(wx.dtype).square().sum(-1) / (2 * x.shape[-1] ** 0.5)
+    peak = wx.detach().amax(-1)
+    return peak + (half - half.detach()), peak - half.detach()
 
 
 def _running_maximum(

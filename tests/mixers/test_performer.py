@@ -1,0 +1,99 @@
+from itertools import pairwise
+
+import pytest
+import torch
+
+from regard import Mask, OptionError, build
+from regard.functional import favor_attention
+from regard.functional.feature_maps import gaussian_rows
+
+CAUSAL = Mask(causal=True)
+
+
+def make(**options):
+    return build("performer", dim=24, num_heads=3, num_features=16, **options)
+
+
+def test_the_matrix_is_redrawn_on_schedule_and_only_then():
+    mixer = make(redraw_every=3)
+    drawn = []
+    for _ in range(7):
+        drawn.append(mixer.projection.w.clone())
+        mixer.after_step()
+    same = [torch.equal(a, b) for a, b in pairwise(drawn)]
+    assert same == [True, True, False, True, True, False]
+    still = make(redraw_every=None)
+    before = still.projection.w.clone()
+    still.after_step()
+    assert torch.equal(before, still.projection.w)
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_redraws_the_same():
+    torch.manual_seed(0)
+    mixer, other = make(redraw_every=2), make(redraw_every=2)
+    mixer.after_step()
+    other.load_state_dict(mixer.state_dict())
+    for one in (mixer, other):
+        torch.randn(5)  # the global generator has no say
+        one.after_step()
+    assert torch.equal(mixer.projection.w, other.projection.w)
+
+
+def test_one_seed_makes_one_matrix_and_another_seed_another():
+    def drawn(seed):
+        torch.manual_seed(seed)
+        return make().projection.w
+
+    assert torch.equal(drawn(1), drawn(1)) and not torch.equal(drawn(1), drawn(2))
+
+
+def test_the_meta_device_draws_nothing_and_a_state_dict_fills_it():
+    source = make()
+    with torch.device("meta"):
+        mixer = make()
+    mixer.to_empty(device="cpu").load_state_dict(source.state_dict())
+    x = torch.randn(1, 5, 24)
+    assert torch.equal(mixer(x), source(x))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("outlier", [0, 3, 140, 199])
+def test_outliers_stay_finite_and_leave_the_rest_alone(causal, outlier):
+    """A key of size 1000 has no weight in float32, wherever it stands; the others keep theirs to float32's precision."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 200, 8, generator=generator) for _ in range(3))
+    k[:, :, outlier] *= 1000 / k[:, :, outlier].norm(dim=-1, keepdim=True)
+    w = gaussian_rows(32, 8, orthogonal=True, generator=generator).float()[None]
+    q, k, v = (t.requires_grad_() for t in (q, k, v))
+    y = favor_attention(q, k, v, w, mask=Mask(causal=causal))
+    assert all(torch.isfinite(g).all() for g in torch.autograd.grad(y.square().sum(), [q, k, v]))
+    exact = favor_attention(*(t.double() for t in (q, k, v, w)), mask=Mask(causal=causal))
+    torch.testing.assert_close(y.double(), exact, rtol=0, atol=2e-4)
+    assert torch.isfinite(favor_attention(1000 * q, 1000 * k, 1000 * v, w, mask=CAUSAL)).all()
+
+
+def test_causal_and_bidirectional_agree_on_the_last_query():
+    """They differ by the 1e-6 that only the second form adds."""
+    mixer = make().double().eval()
+    x = torch.randn(2, 150, 24, dtype=torch.float64)
+    torch.testing.assert_close(mixer(x, mask=CAUSAL)[:, -1], mixer(x)[:, -1], rtol=0, atol=1e-3)
+
+
+def test_final_states_do_not_depend_on_the_chunks():
+    mixer = make().double().eval()
+    x = torch.randn(2, 300, 24, dtype=torch.float64)
+    _, once = mixer.extend(x, mixer.initial_state(2))
+    state = mixer.initial_state(2)
+    for piece in x.split([1, 130, 1, 168], dim=1):
+        _, state = mixer.extend(piece, state)
+    for a, b in zip(once, state, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_options_that_do_not_fit_are_named():
+    with pytest.raises(OptionError, match="features must be"):
+        make(features="cosine")
+    with pytest.raises(OptionError, match="has no stabiliser"):
+        make(features="relu", stabiliser="published")
+    with pytest.raises(ValueError, match="maximum over all positions"):
+        make(stabiliser="published")(torch.zeros(1, 4, 24), mask=CAUSAL)
