@@ -9,6 +9,7 @@ from regard.functional.linear import linear_attention
 from regard.functional.lowrank import projected_attention
 from regard.functional.pattern import pattern_attention
 from regard.functional.random_feature import random_feature_attention
+from regard.functional.routed import routed_attention
 from regard.functional.scores import scored_attention
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
@@ -25,6 +26,7 @@ __all__ = [
     "pattern_attention",
     "projected_attention",
     "random_feature_attention",
+    "routed_attention",
     "scored_attention",
     "softmax_attention",
     "spatial_mixing",

@@ -18,6 +18,7 @@ from regard.mixers.mlp_mixer import MLPMixer
 from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
 from regard.mixers.rfa import RFA
+from regard.mixers.routing import Routing
 from regard.mixers.scored import Scored
 from regard.mixers.softmax import Softmax
 from regard.mixers.strided import Strided
@@ -49,6 +50,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Global,
         Compressed,
         Reformer,
+        Routing,
         Scored,
         MLPMixer,
         GMLP,

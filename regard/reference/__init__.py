@@ -22,6 +22,7 @@ from regard.reference.mlp_mixer import mlp_mixer
 from regard.reference.performer import performer
 from regard.reference.reformer import reformer
 from regard.reference.rfa import rfa
+from regard.reference.routing import routing
 from regard.reference.scored import scored
 from regard.reference.softmax import softmax
 from regard.reference.strided import strided
@@ -47,6 +48,7 @@ __all__ = [
     "performer",
     "reformer",
     "rfa",
+    "routing",
     "scored",
     "softmax",
     "strided",

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, linear, run, softmax
+from regard.reference._rows import Row, linear, run
 
 
 def reformer(
@@ -59,18 +59,15 @@ def reformer(
                         met[j] = 0
                 if not any(met) and row.allowed[h][i][i]:
                     met[i] = 1
-                scores = [
-                    options["scale"] * q[i, h] @ k[j, h]
-                    + (0.0 if options["dedup"] else torch.log(x.new_tensor(float(met[j]))))
-                    if met[j]
-                    else None
-                    for j in range(row.T)
-                ]
+                keys = [j for j in range(row.T) if met[j]]
                 y = x.new_zeros(K)
-                for j, w in enumerate(softmax(scores)):
-                    if w is not None:
-                        weights[h, i, j] = w.detach()
-                        y = y + w * v[j, h]
+                if keys:
+                    scores = options["scale"] * k[keys, h] @ q[i, h]
+                    if not options["dedup"]:
+                        scores = scores + x.new_tensor([met[j] for j in keys]).log()
+                    w = scores.softmax(0)
+                    weights[h, i, keys] = w.detach()
+                    y = w @ v[keys, h]
                 heads.append(y)
             mixed.append(torch.cat(heads))
         return linear(params, "heads.out", torch.stack(mixed)), weights

@@ -1,0 +1,238 @@
+"""Attention inside clusters of tokens (Routing Transformer; Roy et al. 2020, arXiv 2003.05997).
+
+A token's route is its query or key without scale and mean, and the nearest centroid is the one of largest product.
+Three ways of choosing keys, for three requests:
+
+    members   each cluster takes its `window_size` nearest queries and as many keys; outputs are averaged over clusters
+    band      causal: the last `window_size` earlier tokens of the query's cluster
+    lists     on two axes: each query has its own list of keys
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.ordered import Order, band, ordered_attention
+from regard.functional.rows import rows_at, sums_at
+from regard.functional.softmax import masked_softmax
+
+
+def route(z: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+    """Layer norm without gain and bias: onto the sphere of radius sqrt(K)."""
+    return F.layer_norm(z, z.shape[-1:])
+
+
+def nearest(
+    routes: Float[Tensor, "B H T K"], centroids: Float[Tensor, "H N K"], mask: Mask = OPEN
+) -> Int[Tensor, "B H T"]:
+    """The cluster of each token; absent tokens (of the axis that `mask.valid` speaks of) have one of their own, N."""
+    cluster = (routes @ centroids.transpose(-1, -2)).argmax(-1)
+    if mask.valid is None:
+        return cluster
+    return torch.where(mask.valid[:, None], cluster, centroids.shape[1])
+
+
+def members(
+    routes: Float[Tensor, "B H T K"],
+    centroids: Float[Tensor, "H N K"],
+    window_size: int,
+    mask: Mask = OPEN,
+) -> Int[Tensor, "B H N W"]:
+    """The `window_size` tokens nearest to each centroid; -1 where there are fewer."""
+    affinity = centroids @ routes.transpose(-1, -2)
+    if mask.valid is not None:
+        affinity = affinity.masked_fill(~mask.valid[:, None, None], -math.inf)
+    best, index = affinity.topk(min(window_size, routes.shape[2]), dim=-1)
+    return index if mask.valid is None else index.masked_fill(best == -math.inf, -1)
+
+
+def routed_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    centroids: Float[Tensor, "H N K"],
+    window_size: int,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """Attention of the routes of q and k inside clusters; T != S is cross attention, as `regard.mixers.routing` has it."""
+    q, k = route(q), route(k)
+    if q.shape[2] == k.shape[2]:
+        if mask.causal:
+            order = cluster_band(nearest(q + k, centroids, mask), window_size)
+            return ordered_attention(q, k, v, order=order, mask=mask, scale=scale)
+        sides = (members(z, centroids, window_size, mask) for z in (q, k))
+        return member_attention(q, k, v, *sides, mask=mask, scale=scale)
+    cluster = nearest(q, centroids)
+    if mask.causal:
+        index = last_of_cluster(cluster, nearest(k, centroids, mask), window_size, mask)
+    else:
+        index = members_of(cluster, members(k, centroids, window_size, mask))
+    return list_attention(q, k, v, index, mask=mask, scale=scale)
+
+
+def cluster_band(
+    cluster: Int[Tensor, "B H T"], window_size: int, *, include_self: bool = True
+) -> Order:
+    return band(cluster[:, :, None], window_size, include_self=include_self)
+
+
+# ------------------------------------------------------------------ members
+
+
+def member_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    queries: Int[Tensor, "B H N W"],
+    keys: Int[Tensor, "B H N W"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+) -> Float[Tensor, "B H T V"]:
+    """Dense attention in each cluster; a token's output is the mean over the clusters that have it and offer it a key.
+
+    A token of no cluster gets zero. exclude_self: a token sees itself only where its cluster offers nothing else.
+    """
+    B, H, T = q.shape[:3]
+    at = [_of_members(z, index) for z, index in ((q, queries), (k, keys), (v, keys))]
+    allowed = _member_pairs(queries, keys, mask, exclude_self)
+    if allowed is None:
+        y = F.scaled_dot_product_attention(*at, scale=scale)
+        some = torch.ones(y.shape[:3], dtype=torch.bool, device=y.device)
+    else:
+        allowed = allowed.flatten(0, 1)
+        some = allowed.any(-1)
+        y = F.scaled_dot_product_attention(*at, attn_mask=allowed | ~some[..., None], scale=scale)
+        y = torch.where(some[..., None], y, y.new_zeros(()))
+    index = queries.clamp(min=0).flatten(0, 1).flatten(1)
+    count = torch.zeros(B * H, T, dtype=y.dtype, device=y.device)
+    count = count.scatter_add(1, index, some.flatten(1).to(y.dtype))
+    y = sums_at(y.flatten(1, 2), index, T) / count.clamp(min=1)[..., None]
+    return y.unflatten(0, (B, H))
+
+
+def member_weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    queries: Int[Tensor, "B H N W"],
+    keys: Int[Tensor, "B H N W"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+) -> Float[Tensor, "B H T T"]:
+    """The weights that `member_attention` amounts to: it is given one value for each token."""
+    B, H, T = q.shape[:3]
+    each = torch.eye(T, dtype=q.dtype, device=q.device).expand(B, H, T, T)
+    return member_attention(
+        q, k, each, queries, keys, mask=mask, scale=scale, exclude_self=exclude_self
+    )
+
+
+def _of_members(z: Float[Tensor, "B H T K"], index: Int[Tensor, "B H N W"]) -> Tensor:
+    """[B H T K] -> [BH N W K]"""
+    index = index.clamp(min=0).flatten(0, 1)
+    return rows_at(z.flatten(0, 1), index.flatten(1)).unflatten(1, index.shape[1:])
+
+
+def _member_pairs(
+    queries: Int[Tensor, "B H N W"], keys: Int[Tensor, "B H N W"], mask: Mask, exclude_self: bool
+) -> Bool[Tensor, "B H N w W"] | None:
+    """Pairs of members that may meet; None where all may."""
+    if mask.valid is None and mask.pairwise is None and not mask.causal and not exclude_self:
+        return None
+    i, j = queries[..., :, None], keys[..., None, :]
+    allowed = (i >= 0) & (j >= 0)
+    if mask.causal:
+        allowed = allowed & (j <= i)
+    if mask.pairwise is not None:
+        allowed = allowed & _pairs_at(mask.pairwise, i.clamp(min=0), j.clamp(min=0))
+    if exclude_self:
+        others = allowed & (i != j)
+        allowed = torch.where(others.any(-1, keepdim=True), others, allowed)
+    return allowed
+
+
+def _pairs_at(pairwise: Bool[Tensor, "b h T S"], i: Tensor, j: Tensor) -> Tensor:
+    B, H = i.shape[:2]
+    spread = (-1, *[1] * (i.dim() - 2))
+    b = torch.arange(B, device=i.device).view(-1, 1, *spread[1:])
+    h = torch.arange(H, device=i.device).view(1, *spread)
+    return pairwise.expand(B, H, -1, -1)[b, h, i, j]
+
+
+# ------------------------------------------------------------------ lists
+
+
+def members_of(
+    cluster: Int[Tensor, "B H T"], keys: Int[Tensor, "B H N W"]
+) -> Int[Tensor, "B H T W"]:
+    """The keys of each query's cluster."""
+    return keys.gather(2, cluster[..., None].expand(*cluster.shape, keys.shape[3]))
+
+
+def last_of_cluster(
+    queries: Int[Tensor, "B H T"], keys: Int[Tensor, "B H S"], window_size: int, mask: Mask
+) -> Int[Tensor, "B H T W"]:
+    """The last `window_size` keys of each query's cluster that it may see causally; -1 where there are fewer."""
+    T, S = queries.shape[2], keys.shape[2]
+    ordered, source = keys.sort(dim=-1, stable=True)
+    last = mask.last_key(T, S, keys.device)[:, None].clamp(min=-1)
+    begin = torch.searchsorted(ordered, queries.contiguous())
+    code = ordered * (S + 1) + source
+    end = torch.searchsorted(code, queries * (S + 1) + last, right=True)
+    place = end[..., None] - 1 - torch.arange(window_size, device=keys.device)
+    index = source.gather(2, place.clamp(0, S - 1).flatten(2)).view(place.shape)
+    return index.masked_fill(place < begin[..., None], -1)
+
+
+def list_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    index: Int[Tensor, "B H T W"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale q k^T) v over a list of keys for each query (-1: none); `mask.pairwise` restricts it further."""
+    weights = _list_weights(q, k, index, mask, scale)
+    values = _listed(v, index)
+    return (weights[..., None, :] @ values)[..., 0, :]
+
+
+def list_weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    index: Int[Tensor, "B H T W"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+) -> Float[Tensor, "B H T S"]:
+    weights = _list_weights(q, k, index, mask, scale)
+    dense = weights.new_zeros(*index.shape[:3], k.shape[2])
+    return dense.scatter_add(3, index.clamp(min=0), weights)
+
+
+def _list_weights(q, k, index, mask: Mask, scale: float | None) -> Float[Tensor, "B H T W"]:
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = scale * (_listed(k, index) @ q[..., None])[..., 0]
+    allowed = index >= 0
+    if mask.pairwise is not None:
+        i = torch.arange(q.shape[2], device=q.device)[:, None]
+        allowed = allowed & _pairs_at(mask.pairwise, i.expand_as(index), index.clamp(min=0))
+    return masked_softmax(scores, allowed)
+
+
+def _listed(z: Float[Tensor, "B H S K"], index: Int[Tensor, "B H T W"]) -> Tensor:
+    """[B H S K] -> [B H T W K]"""
+    flat = index.clamp(min=0).flatten(0, 1)
+    rows = rows_at(z.flatten(0, 1), flat.flatten(1)).unflatten(1, flat.shape[1:])
+    return rows.unflatten(0, index.shape[:2])

@@ -1,0 +1,323 @@
+"""Routing attention: tokens attend inside clusters that online k-means keeps (Roy et al. 2020, arXiv 2003.05997).
+
+    q^ = LN(q), k^ = LN(k)        no gain, no bias: on the sphere of radius sqrt(K)
+    cluster c:  the `window_size` = W queries and the W keys of largest q^ mu_c and k^ mu_c
+    y_i = mean over the clusters that have i of   softmax_j(q^_i k^_j / sqrt(K)) v_j,  j among the keys of the cluster
+
+A token of no cluster gets zero. mu moves by moving averages, see `nn.centroids`, in `after_step`.
+
+Cost: T N K + N W^2 K per head. N = `num_clusters` and W are constants, by default sqrt(max_len) / 2 and what covers max_len
+then (the official models lie near that). State: the last W keys and values of every cluster.
+
+Unlike the paper: balanced clusters are not the causal form, because later tokens push earlier ones out of them. Causal, a
+token belongs to the nearest centroid of q^ + k^ and sees the last W earlier tokens of it, and itself. The paper's form is
+`published_causal=True` (then always, for every request, so `causal` is refused). With a context each query goes to its
+nearest centroid alone, as its neighbours may be later ones, and sees the W keys nearest to that centroid (causal: the
+last W of its keys). `shared_qk=True` makes keys of the queries, as the official causal code does; `scale=1` is its scale.
+`attend_raw=True` clusters by q^, k^ and attends with q, k. The commitment loss is a method of its own, for the caller to
+add with weight 1e-4: mixers have no losses. Half of the heads being local, as the paper advises, is `head_mix`'s business.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.cache import advance
+from regard.functional.ordered import ordered_attention, ordered_weights
+from regard.functional.ordered_cache import empty_rings, extend_rings
+from regard.functional.routed import (
+    cluster_band,
+    last_of_cluster,
+    list_attention,
+    list_weights,
+    member_attention,
+    member_weights,
+    members,
+    members_of,
+    nearest,
+    route,
+)
+from regard.nn.centroids import Centroids
+from regard.nn.full_precision import in_full_precision
+from regard.nn.heads import Heads
+
+
+class ContextState(NamedTuple):
+    k: Float[Tensor, "B H S K"]
+    v: Float[Tensor, "B H S V"]
+    members: Int[Tensor, "B H N W"]
+    length: Int[Tensor, "B"]
+
+
+class Routing(Mixer):
+    name = "routing"
+    family = "routed"
+    paper = "Roy et al. 2020, arXiv 2003.05997"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=No("an output is a mean over clusters, and a global token belongs to none"),
+        cross=True,
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        approximates="softmax",
+        time="T N H K + N W^2 H K",
+        memory="T D",
+        state="N W H K",
+    )
+    variants = {
+        "small": {"num_clusters": 3, "window_size": 4},
+        "shared_qk": {"num_clusters": 3, "window_size": 4, "shared_qk": True, "allow_self": False},
+        "raw": {"num_clusters": 2, "window_size": 3, "attend_raw": True},
+        "published_causal": {
+            "num_clusters": 3,
+            "window_size": 5,
+            "published_causal": True,
+            "shared_qk": True,
+            "allow_self": False,
+            "scale": 1.0,
+        },
+    }
+    limits = {"softmax": ({"num_clusters": 1, "window_size": 64, "attend_raw": True}, {})}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int | None = None,
+        num_clusters: int | None = None,
+        window_size: int | None = None,
+        shared_qk: bool = False,
+        allow_self: bool = True,
+        attend_raw: bool = False,
+        scale: float | None = None,
+        decay: float = 0.999,
+        published_causal: bool = False,
+        seed: int | None = None,
+    ):
+        super().__init__(dim, max_len=max_len)
+        num_clusters, window_size = _sizes(num_clusters, window_size, max_len)
+        self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
+        self.heads = Heads(dim, num_heads, shared_qk=shared_qk)
+        self.centroids = Centroids(
+            num_heads, num_clusters, self.heads.head_dim, decay=decay, seed=seed
+        )
+        self.shared_qk, self.allow_self, self.attend_raw = shared_qk, allow_self, attend_raw
+        self.scale, self.published_causal = scale, published_causal
+        if shared_qk:
+            self.declare(cross=No("its keys are the queries of the same tokens"))
+        if published_causal:
+            why = "later tokens push earlier ones out of the clusters"
+            self.declare(causal=No(why), streaming=No(why))
+            self.declare(cross=No("its clusters compare positions of one axis"))
+
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        plan = self._plan_of(x, context, q, k, mask)
+        y = self._attend(q, k, v, plan, mask, context is not None)
+        if self.training:
+            y = self._count(y, q, k, mask, context is not None)
+        return self.heads.merge(y)
+
+    def commitment_loss(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        context: Float[Tensor, "B S D"] | None = None,
+        mask: Mask = OPEN,
+    ) -> Float[Tensor, ""]:
+        """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
+        self._check_request(x, context, mask)
+        sources = [(self.heads.queries, x, mask if context is None else OPEN)]
+        if not self.shared_qk:
+            sources.append((self.heads.keys, x if context is None else context, mask))
+        total = x.new_zeros(())
+        for project, tokens, present in sources:
+            valid = tokens.new_ones(tokens.shape[:2], dtype=torch.bool)
+            valid = valid if present.valid is None else present.valid
+            routes = route(project(torch.where(valid[..., None], tokens, tokens.new_zeros(()))))
+            mu = self._centroids_of(nearest(routes, self.centroids.value))
+            distance = (routes - mu).square().mean(-1) * valid[:, None]
+            total = total + distance.sum() / (valid.sum().clamp(min=1) * self.num_heads)
+        return total
+
+    def _centroids_of(self, cluster: Int[Tensor, "B H T"]) -> Float[Tensor, "B H T K"]:
+        head = torch.arange(self.num_heads, device=cluster.device)[:, None]
+        return self.centroids.value[head, cluster]
+
+    def after_step(self) -> None:
+        self.centroids.update()
+
+    def _split(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.heads.queries(x)
+        source = x if context is None else context
+        return q, q if self.shared_qk else self.heads.keys(source), self.heads.values(source)
+
+    def _plan_of(self, x, context, q, k, mask: Mask) -> dict[str, Tensor]:
+        """Who belongs to which cluster, for the kind of request."""
+        mu, W = self.centroids.value, self.window_size
+        source = x if context is None else context
+        project_key = self.heads.queries if self.shared_qk else self.heads.keys
+        dtype = self.heads.query.weight.dtype
+
+        def of_keys(decide):
+            return in_full_precision(decide, k, project=project_key, x=source, dtype=dtype)
+
+        if context is not None:
+            plan = {"query_clusters": self._nearest_centroid(x, q)}
+            if mask.causal:
+                return plan | {"key_clusters": of_keys(lambda k: nearest(route(k), mu, mask))}
+            return plan | {"key_members": of_keys(lambda k: members(route(k), mu, W, mask))}
+        if mask.causal:
+            both = in_full_precision(
+                lambda routes: nearest(routes, mu, mask),
+                route(q) + route(k),
+                project=lambda x: route(self.heads.queries(x)) + route(project_key(x)),
+                x=x,
+                dtype=dtype,
+            )
+            return {"clusters": both}
+        return {
+            "query_members": in_full_precision(
+                lambda q: members(route(q), mu, W, mask),
+                q,
+                project=self.heads.queries,
+                x=x,
+                dtype=dtype,
+            ),
+            "key_members": of_keys(lambda k: members(route(k), mu, W, mask)),
+        }
+
+    def _nearest_centroid(self, x: Tensor, q: Tensor) -> Int[Tensor, "B H T"]:
+        return in_full_precision(
+            lambda q: nearest(route(q), self.centroids.value),
+            q,
+            project=self.heads.queries,
+            x=x,
+            dtype=self.heads.query.weight.dtype,
+        )
+
+    def _attend(self, q, k, v, plan, mask: Mask, is_cross: bool) -> Tensor:
+        q, k = self._content(q, k)
+        if is_cross:
+            index = self._lists(plan, mask)
+            return list_attention(q, k, v, index, mask=mask, scale=self.scale)
+        rules = {"scale": self.scale, "exclude_self": not self.allow_self}
+        if mask.causal:
+            return ordered_attention(
+                q, k, v, order=self._band(plan["clusters"]), mask=mask, **rules
+            )
+        sides = plan["query_members"], plan["key_members"]
+        return member_attention(q, k, v, *sides, mask=self._published(mask), **rules)
+
+    def _content(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """What the scores are made of."""
+        if not self.attend_raw:
+            return route(q), route(k)
+        return q, F.normalize(k, dim=-1) if self.shared_qk else k
+
+    def _band(self, clusters: Tensor):
+        return cluster_band(clusters, self.window_size, include_self=self.allow_self)
+
+    def _lists(self, plan: dict[str, Tensor], mask: Mask) -> Int[Tensor, "B H T W"]:
+        if mask.causal:
+            sides = plan["query_clusters"], plan["key_clusters"]
+            return last_of_cluster(*sides, self.window_size, mask)
+        return members_of(plan["query_clusters"], plan["key_members"])
+
+    def _published(self, mask: Mask) -> Mask:
+        return replace(mask, causal=True) if self.published_causal else mask
+
+    def _count(self, y, q, k, mask: Mask, is_cross: bool) -> Tensor:
+        """Queries and keys, each with its nearest centroid, for the next update."""
+        mu = self.centroids.value
+        sides = [(q, OPEN if is_cross else mask)] + [(k, mask)] * (not self.shared_qk)
+        with torch.no_grad():
+            counted = [(route(z), nearest(route(z), mu, present)) for z, present in sides]
+        for routes, cluster in counted:
+            y = self.centroids.tally(y, routes, cluster)
+        return y
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight = self.heads.value.weight
+        if context is not None:
+            q, k, v = self._split(context[:, :1], context)
+            found = self._plan_of(context[:, :1], context, q, k, Mask(valid=valid))
+            length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+            return ContextState(k, v, found["key_members"], length)
+        return empty_rings(
+            weight,
+            batch_size,
+            self.num_heads,
+            self.heads.head_dim,
+            1,
+            self.num_clusters,
+            self.window_size,
+        )
+
+    def _extend(self, x, state, valid, donate):
+        length = advance(state.length, valid, x.shape[1])
+        if isinstance(state, ContextState):
+            q = self.heads.queries(x)
+            plan = {"query_clusters": self._nearest_centroid(x, q), "key_members": state.members}
+            y = self._attend(q, state.k, state.v, plan, OPEN, True)
+            return self.heads.merge(y), state._replace(length=length)
+        q, k, v = self._split(x, None)
+        mask = Mask(causal=True, valid=valid, compact=True)
+        group = self._plan_of(x, None, q, k, mask)["clusters"][:, :, None]
+        y, after = extend_rings(
+            *self._content(q, k),
+            v,
+            group,
+            state,
+            scale=self.scale,
+            exclude_self=not self.allow_self,
+            donate=donate,
+        )
+        return self.heads.merge(y), after._replace(length=length)
+
+    def _observe(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        plan = self._plan_of(x, context, q, k, mask)
+        q, k = self._content(q, k)
+        rules = {"scale": self.scale, "exclude_self": not self.allow_self}
+        if context is not None:
+            weights = list_weights(q, k, self._lists(plan, mask), mask=mask, scale=self.scale)
+        elif mask.causal:
+            weights = ordered_weights(q, k, order=self._band(plan["clusters"]), mask=mask, **rules)
+        else:
+            sides = plan["query_members"], plan["key_members"]
+            weights = member_weights(q, k, *sides, mask=self._published(mask), **rules)
+        return Observation(q, k, v, weights, weights @ v)
+
+    def _plan(self, x, context, mask):
+        q, k, _ = self._split(x, context)
+        return self._plan_of(x, context, q, k, mask)
+
+
+def _sizes(
+    num_clusters: int | None, window_size: int | None, max_len: int | None
+) -> tuple[int, int]:
+    """Constants: sqrt(max_len) / 2 clusters, and windows that cover max_len tokens together."""
+    if max_len is None and (num_clusters is None or window_size is None):
+        raise OptionError(
+            "routing needs max_len, or num_clusters and window_size: clusters are never the current length's"
+        )
+    if num_clusters is None:
+        assert max_len is not None
+        check_positive(max_len=max_len)
+        num_clusters = max(1, round(max_len**0.5 / 2))
+    check_positive(num_clusters=num_clusters)
+    if window_size is None:
+        assert max_len is not None
+        window_size = -(-max_len // num_clusters)
+    check_positive(window_size=window_size)
+    return num_clusters, window_size

@@ -1,0 +1,85 @@
+"""Centroids: k-means by moving averages, one update for each optimiser step.
+
+    sums <- lambda sums + (1 - lambda) sum of the routes of a cluster,   counts alike,   centroid = sums / counts
+
+counts are smoothed, (c + e) / (n + N e) n with e = 1e-5 and n their total; they begin at 1 with sums = centroids, and a
+step without tokens changes nothing. What a forward saw is counted when its gradient passes, so that it is counted once
+however often activations are recomputed, and never in evaluation. Processes add their counts up.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from regard.nn.seeded import normal
+
+EPS = 1e-5
+
+
+class Centroids(nn.Module):
+    """[H N K] in buffers, at the start on the sphere of radius sqrt(K)."""
+
+    def __init__(
+        self, num_heads: int, num_clusters: int, head_dim: int, *, decay: float, seed: int | None
+    ):
+        super().__init__()
+        start = nn.functional.layer_norm(
+            normal(num_heads, num_clusters, head_dim, seed=seed), (head_dim,)
+        )
+        self.decay = decay
+        self.register_buffer("value", start)
+        self.register_buffer("sums", start.clone())
+        self.register_buffer("counts", torch.ones(num_heads, num_clusters))
+        self.staged = torch.zeros_like(start), torch.zeros(num_heads, num_clusters)
+
+    def tally(
+        self, y: Tensor, routes: Float[Tensor, "B H T K"], cluster: Int[Tensor, "B H T"]
+    ) -> Tensor:
+        """y itself; once its gradient has passed, the routes are part of the next update. Cluster N: not counted."""
+        N = self.value.shape[1]
+        with torch.no_grad():
+            one_hot = nn.functional.one_hot(cluster, N + 1)[..., :N].to(routes.dtype)
+            sums = (one_hot.transpose(-1, -2) @ routes).sum(0)
+            counts = one_hot.sum((0, 2))
+        return _Tally.apply(y, sums, counts, *self.staged)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
+        """What is staged moves along; as a buffer it would be saved, and overwritten by the first process's."""
+        super()._apply(fn, recurse)
+        self.staged = tuple(fn(z) for z in self.staged)
+        return self
+
+    @torch.no_grad()
+    def update(self) -> None:
+        sums, counts = self.staged
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(sums)
+            dist.all_reduce(counts)
+        any_token = counts.sum() > 0
+        keep = torch.where(any_token, self.decay, 1.0).to(counts.dtype)
+        self.sums.mul_(keep).add_(sums * (1 - keep))
+        self.counts.mul_(keep).add_(counts * (1 - keep))
+        n = self.counts.sum(-1, keepdim=True)
+        smooth = (self.counts + EPS) / (n + self.counts.shape[-1] * EPS) * n
+        self.value.copy_(torch.where(any_token, self.sums / smooth[..., None], self.value))
+        sums.zero_()
+        counts.zero_()
+
+
+class _Tally(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y, sums, counts, staged_sums, staged_counts):
+        ctx.save_for_backward(sums, counts)
+        ctx.staged = staged_sums, staged_counts
+        return y.view_as(y)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        for staged, new in zip(ctx.staged, ctx.saved_tensors, strict=True):
+            staged.add_(new)
+        return dy, None, None, None, None
