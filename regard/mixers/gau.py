@@ -17,16 +17,14 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.core.shapes import check_positive
 from regard.functional.cache import advance, append, cached_mask, place
 from regard.functional.rotary import rotate
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
-from regard.nn.offset_scale import OffsetScale
+from regard.nn.gated import GatedUnit, RelativeBias, RelativeForm
 
 
 class State(NamedTuple):
@@ -76,51 +74,31 @@ class GAU(Mixer):
         hidden_dim: int | None = None,
         key_dim: int = 128,
         scale: Literal["visible", "paper", "ns"] = "visible",
-        relative_bias: Literal["rotary", "toeplitz"] | None = "rotary",
+        relative_bias: RelativeForm = "rotary",
         bias: bool = True,
     ):
         super().__init__(dim, max_len=max_len)
-        hidden_dim = 2 * dim if hidden_dim is None else hidden_dim
-        check_positive(hidden_dim=hidden_dim, key_dim=key_dim)
-        if key_dim % 2:
-            raise OptionError(
-                f"gau: key_dim ({key_dim}) must be even: rotary positions turn channels in pairs"
-            )
         if scale not in ("visible", "paper", "ns"):
             raise OptionError(f"gau: scale must be 'visible', 'paper' or 'ns', got {scale!r}")
-        if relative_bias not in ("rotary", "toeplitz", None):
-            raise OptionError(
-                f"gau: relative_bias must be 'rotary', 'toeplitz' or None, got {relative_bias!r}"
-            )
-        bound = [
-            name
-            for name in (f"scale={scale!r}", f"relative_bias={relative_bias!r}")
-            if name in _NEED_MAX_LEN
-        ]
+        given = {
+            f"scale={scale!r}": scale != "visible",
+            "relative_bias='toeplitz'": relative_bias == "toeplitz",
+        }
+        bound = " and ".join(option for option, needs in given.items() if needs)
         if bound:
             if max_len is None:
-                raise OptionError(f"gau: {' and '.join(bound)} need max_len: pass max_len=")
-            self.declare(any_length=No(f"{' and '.join(bound)} depend on max_len"))
-        self.gate = nn.Linear(dim, hidden_dim, bias=bias)
-        self.value = nn.Linear(dim, hidden_dim, bias=bias)
-        self.shared = nn.Linear(dim, key_dim, bias=bias)
-        self.views = OffsetScale(key_dim, 2, std=0.02)
-        self.out = nn.Linear(hidden_dim, dim, bias=bias)
-        for linear in (self.gate, self.value, self.shared, self.out):
-            nn.init.normal_(linear.weight, std=0.02)
-            if bias:
-                nn.init.zeros_(linear.bias)
-        size = {"rotary": (2, key_dim), "toeplitz": (2 * (max_len or 0) - 1,), None: None}[
-            relative_bias
-        ]
-        self.relative = None if size is None else nn.Parameter(0.02 * torch.randn(size))
-        self.relative_bias = relative_bias
+                raise OptionError(f"gau: {bound} needs max_len: pass max_len=")
+            self.declare(any_length=No(f"its weights depend on max_len by {bound}"))
+        self.unit = GatedUnit(
+            dim, 2 * dim if hidden_dim is None else hidden_dim, key_dim, 2, bias=bias
+        )
+        self.relative = RelativeBias(relative_bias, key_dim, max_len)
         self.score_scale = 1 / max_len if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = {"visible": None, "paper": 1.0, "ns": max_len}[scale]
 
     def mix(self, x, context, mask):
         q, k, v, options = self._parts(x, context, mask)
-        return self._gated(x, squared_relu_attention(q, k, v, mask=mask, **options))
+        return self.unit.merge(x, squared_relu_attention(q, k, v, mask=mask, **options))
 
     def _parts(
         self, x: Tensor, context: Tensor | None, mask: Mask
@@ -131,59 +109,37 @@ class GAU(Mixer):
         query = (
             mask.last_key(T, S, x.device) if mask.causal else torch.arange(T, device=x.device)[None]
         )
-        return (
-            self._queries(x, query),
-            self._keys(source, key),
-            self._values(source),
-            self._options(query, key),
-        )
+        q, k = self._queries(x, query), self._keys(source, key)
+        return q, k, self.unit.values(source), self._options(query, key)
 
     def _queries(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> Float[Tensor, "B 1 T K"]:
-        q = rotate(self.views(F.silu(self.shared(x)))[0], position) * self.score_scale
-        return self._with_bias_features(q, position, 0)
+        return self.relative.query(
+            rotate(self.unit.views(x)[0], position) * self.score_scale, position
+        )
 
     def _keys(
         self, x: Float[Tensor, "B S D"], position: Int[Tensor, "b S"]
     ) -> Float[Tensor, "B 1 S K"]:
-        return self._with_bias_features(
-            rotate(self.views(F.silu(self.shared(x)))[1], position), position, 1
-        )
+        return self.relative.key(rotate(self.unit.views(x)[1], position), position)
 
-    def _with_bias_features(self, z: Tensor, position: Tensor, side: int) -> Tensor:
-        if self.relative_bias == "rotary":  # q k + rope(a) rope(b) as one product
-            turned = rotate(self.relative[side].expand(*position.shape, -1), position)
-            z = torch.cat([z, turned.to(z.dtype).expand(z.shape[0], -1, -1)], dim=-1)
-        return z[:, None]
-
-    def _values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B 1 S F"]:
-        return F.silu(self.value(x))[:, None]
-
-    def _options(self, query: Int[Tensor, "b T"], key: Int[Tensor, "c S"]) -> dict:
-        def bias(rows: slice) -> Tensor:
-            distance = key[:, None, :] - query[:, rows, None] + self.max_len - 1
-            return self.relative[distance.clamp(0, 2 * self.max_len - 2)][:, None]
-
-        return {"bias": bias if self.relative_bias == "toeplitz" else None, "divisor": self.divisor}
-
-    def _gated(
-        self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B 1 T F"]
-    ) -> Float[Tensor, "B T D"]:
-        return self.out(F.silu(self.gate(x)) * mixed[:, 0])
+    def _options(self, query: Int[Tensor, "b T"], key: Int[Tensor, "b S"]) -> dict:
+        return {"bias": self.relative.table(query, key), "divisor": self.divisor}
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.out.weight
+        weight = self.unit.out.weight
         length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
         if context is not None:
             valid = (
                 context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
             )
             position = torch.arange(context.shape[1], device=context.device)[None]
-            return ContextState(self._keys(context, position), self._values(context), valid, length)
-        width = self.views.gamma.shape[1] * (2 if self.relative_bias == "rotary" else 1)
-        k = weight.new_zeros(batch_size, 1, max_len or 0, width)
-        v = weight.new_zeros(batch_size, 1, max_len or 0, weight.shape[1])
+            return ContextState(
+                self._keys(context, position), self.unit.values(context), valid, length
+            )
+        k = weight.new_zeros(batch_size, 1, max_len or 0, self.relative.width)
+        v = weight.new_zeros(batch_size, 1, max_len or 0, self.unit.hidden_dim)
         return State(k, v, length.new_zeros(batch_size, 0), length)
 
     def _extend(self, x, state, valid, donate):
@@ -193,21 +149,20 @@ class GAU(Mixer):
         if isinstance(state, ContextState):
             key = torch.arange(state.k.shape[2], device=x.device)[None]
             mask, options = Mask(valid=state.valid), self._options(new, key)
-            y = self._gated(x, squared_relu_attention(q, state.k, state.v, mask=mask, **options))
+            y = self.unit.merge(
+                x, squared_relu_attention(q, state.k, state.v, mask=mask, **options)
+            )
             return y * state.valid.any(1)[:, None, None], state._replace(length=length)
         filled = state.position.shape[1]
         k = append(state.k, self._keys(x, new), filled, donate)
-        v = append(state.v, self._values(x), filled, donate)
+        v = append(state.v, self.unit.values(x), filled, donate)
         position = torch.cat([state.position, new], dim=1)
         n = position.shape[1]
         mask, options = cached_mask(new, position, valid), self._options(new, position)
         mixed = squared_relu_attention(q, k[:, :, :n], v[:, :, :n], mask=mask, **options)
-        return self._gated(x, mixed), State(k, v, position, length)
+        return self.unit.merge(x, mixed), State(k, v, position, length)
 
     def _observe(self, x, context, mask):
         q, k, v, options = self._parts(x, context, mask)
         weights = squared_relu_weights(q, k, mask=mask, **options)
         return Observation(q, k, v, weights, weights @ v)
-
-
-_NEED_MAX_LEN = ("scale='paper'", "scale='ns'", "relative_bias='toeplitz'")

@@ -20,7 +20,7 @@ def gau(
     plan=None,
 ):
     """-> (y [B T D], weights [B 1 T S]); global tokens change nothing where all see all."""
-    gamma, beta = params["views.gamma"], params["views.beta"]
+    gamma, beta = params["unit.offset_scale.gamma"], params["unit.offset_scale.beta"]
     K, max_len = gamma.shape[1], options["max_len"]
     scale, form = options["scale"], options["relative_bias"]
 
@@ -28,23 +28,26 @@ def gau(
         return a / (1 + (-a).exp())
 
     def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        u, v = silu(linear(params, "gate", row.x)), silu(linear(params, "value", row.context))
+        u, v = (
+            silu(linear(params, "unit.gate", row.x)),
+            silu(linear(params, "unit.value", row.context)),
+        )
         z_q, z_k = (
-            silu(linear(params, "shared", row.x)),
-            silu(linear(params, "shared", row.context)),
+            silu(linear(params, "unit.shared", row.x)),
+            silu(linear(params, "unit.shared", row.context)),
         )
         first = row.S - row.T if causal else 0
         q = [rope(z_q[i] * gamma[0] + beta[0], first + i) for i in range(row.T)]
         k = [rope(z_k[j] * gamma[1] + beta[1], j) for j in range(row.S)]
         if form == "rotary":
-            left = [rope(params["relative"][0], first + i) for i in range(row.T)]
-            right = [rope(params["relative"][1], j) for j in range(row.S)]
+            left = [rope(params["relative.weight"][0], first + i) for i in range(row.T)]
+            right = [rope(params["relative.weight"][1], j) for j in range(row.S)]
 
         def bias(i: int, j: int) -> Tensor:
             if form == "rotary":
                 return left[i] @ right[j]
             if form == "toeplitz":
-                return params["relative"][j - first - i + max_len - 1]
+                return params["relative.weight"][j - first - i + max_len - 1]
             return x.new_zeros(())
 
         weights = x.new_zeros(1, row.T, row.S)
@@ -61,6 +64,6 @@ def gau(
                 weights[0, i, j] = w.detach()
                 y = y + w * v[j]
             mixed.append(u[i] * y)
-        return linear(params, "out", torch.stack(mixed)), weights
+        return linear(params, "unit.out", torch.stack(mixed)), weights
 
     return run(mix_row, x, context=context, causal=causal, valid=valid, pairwise=pairwise)

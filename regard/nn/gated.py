@@ -1,0 +1,99 @@
+"""Parts of the gated attention unit (Hua et al. 2022, arXiv 2202.10447), shared by GAU and FLASH."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core.errors import OptionError
+from regard.core.shapes import check_positive
+from regard.functional.rotary import rotate
+from regard.nn.offset_scale import OffsetScale
+
+RelativeForm = Literal["rotary", "toeplitz"] | None
+
+
+class GatedUnit(nn.Module):
+    """y = (silu(x W_u) * mixed) W_out around mixed values silu(x W_v), with `views` of z = silu(x W_z)."""
+
+    def __init__(self, dim: int, hidden_dim: int, key_dim: int, views: int, *, bias: bool):
+        super().__init__()
+        check_positive(hidden_dim=hidden_dim, key_dim=key_dim)
+        if key_dim % 2:
+            raise OptionError(
+                f"key_dim ({key_dim}) must be even: rotary positions turn channels in pairs"
+            )
+        self.hidden_dim, self.key_dim = hidden_dim, key_dim
+        self.gate = nn.Linear(dim, hidden_dim, bias=bias)
+        self.value = nn.Linear(dim, hidden_dim, bias=bias)
+        self.shared = nn.Linear(dim, key_dim, bias=bias)
+        self.offset_scale = OffsetScale(key_dim, views, std=0.02)
+        self.out = nn.Linear(hidden_dim, dim, bias=bias)
+        for linear in (self.gate, self.value, self.shared, self.out):
+            nn.init.normal_(linear.weight, std=0.02)
+            if bias:
+                nn.init.zeros_(linear.bias)
+
+    def views(self, x: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B T K"], ...]:
+        return self.offset_scale(F.silu(self.shared(x)))
+
+    def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B 1 S F"]:
+        return F.silu(self.value(x))[:, None]
+
+    def merge(
+        self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B 1 T F"]
+    ) -> Float[Tensor, "B T D"]:
+        return self.out(F.silu(self.gate(x)) * mixed[:, 0])
+
+
+class RelativeBias(nn.Module):
+    """Adds b_ij, a function of j - i, to a product of queries and keys.
+
+    "rotary": rope(a)_i rope(b)_j with learned a, b, as further channels of q and k; for any length.
+    "toeplitz": one learned number per distance below `reach`. None: nothing.
+    """
+
+    def __init__(self, form: RelativeForm, key_dim: int, reach: int | None):
+        super().__init__()
+        if form not in ("rotary", "toeplitz", None):
+            raise OptionError(f"relative_bias must be 'rotary', 'toeplitz' or None, got {form!r}")
+        self.form = form
+        self.width = 2 * key_dim if form == "rotary" else key_dim
+        if form == "rotary":
+            self.weight = nn.Parameter(0.02 * torch.randn(2, key_dim))
+        if form == "toeplitz":
+            assert reach is not None
+            self.weight = nn.Parameter(0.02 * torch.randn(2 * reach - 1))
+
+    def query(
+        self, q: Float[Tensor, "B T K"], position: Int[Tensor, "b T"]
+    ) -> Float[Tensor, "B 1 T K2"]:
+        return self._widened(q, position, 0)
+
+    def key(
+        self, k: Float[Tensor, "B S K"], position: Int[Tensor, "b S"]
+    ) -> Float[Tensor, "B 1 S K2"]:
+        return self._widened(k, position, 1)
+
+    def _widened(self, z: Tensor, position: Tensor, side: int) -> Tensor:
+        if self.form == "rotary":
+            turned = rotate(self.weight[side].expand(*position.shape, -1), position)
+            z = torch.cat([z, turned.to(z.dtype).expand(z.shape[0], -1, -1)], dim=-1)
+        return z[:, None]
+
+    def table(
+        self, query: Int[Tensor, "b T"], key: Int[Tensor, "b S"]
+    ) -> Callable[[slice], Tensor] | None:
+        """What the channels do not hold: rows -> [b 1 t S] for these queries."""
+        if self.form != "toeplitz":
+            return None
+
+        def rows(queries: slice) -> Tensor:
+            middle = self.weight.shape[0] // 2
+            distance = key[:, None, :] - query[:, queries, None] + middle
+            return self.weight[distance.clamp(0, 2 * middle)][:, None]
+
+        return rows
