@@ -5,6 +5,7 @@ from regard.mixers.bigbird import BigBird
 from regard.mixers.build import build
 from regard.mixers.compressed import Compressed
 from regard.mixers.efficient import Efficient
+from regard.mixers.flash import Flash
 from regard.mixers.fnet import FNet
 from regard.mixers.gau import GAU
 from regard.mixers.global_ import Global
@@ -54,6 +55,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Scored,
         MLPMixer,
         GMLP,
+        Flash,
     ),
 )
 

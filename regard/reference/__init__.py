@@ -9,6 +9,7 @@ params: the module's state dict; options: the mixer's `options`; plan: its rando
 from regard.reference.bigbird import bigbird
 from regard.reference.compressed import compressed
 from regard.reference.efficient import efficient
+from regard.reference.flash import flash
 from regard.reference.fnet import fnet
 from regard.reference.gau import gau
 from regard.reference.global_ import global_
@@ -35,6 +36,7 @@ __all__ = [
     "bigbird",
     "compressed",
     "efficient",
+    "flash",
     "fnet",
     "gau",
     "global_",

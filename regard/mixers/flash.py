@@ -1,0 +1,138 @@
+"""FLASH: mixed chunk attention behind a gate (Hua et al. 2022, arXiv 2202.10447); linear cost, constant state.
+
+    u, v, z as in `gau`; four views of z, turned by rope: q, k inside chunks of C tokens and q', k' between them
+    y_i = ( u_i * [ sum_{j in chunk of i} relu(q_i k_j / sqrt(K) + b_ij)^2 / n_i v_j  +  a_i q'_i sum_j k'_j v_j^T ] ) W_out
+
+The second sum runs over all tokens, or, where causal, over those of the chunks before (the own chunk is left out).
+Cost: T C (K + F) + T K F. n_i: number of keys of the chunk that i sees; the paper's relu(q k / C + b)^2 is
+`scale="paper"`. a_i, by `lin_norm`: one over the number of summed tokens ("count"), which no length spoils; 1 / C when
+causal ("chunk", a public code's, whose term grows with the length), otherwise as "count"; 1 / max_len ("n").
+The relative bias is as in `gau`, with C in the place of max_len. Chunks start at the first token.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.cache import place
+from regard.functional.mixed_chunk import (
+    ChunkState,
+    LinNorm,
+    between_chunks,
+    between_chunks_weights,
+    empty_chunks,
+    extend_chunks,
+    same_chunk,
+    shares,
+    within_chunks,
+)
+from regard.functional.rotary import rotate
+from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.nn.gated import GatedUnit, RelativeBias, RelativeForm
+
+State = ChunkState
+
+
+class Flash(Mixer):
+    name = "flash"
+    family = "squared-relu"
+    paper = "Hua et al. 2022, arXiv 2202.10447"
+    num_heads = 1
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=No(
+            "keys are summed before any query meets them, so single pairs cannot be taken out"
+        ),
+        global_tokens=True,
+        cross=No("its chunks pair the tokens of one sequence"),
+        streaming="exact",
+        attention_map=True,
+        includes_ffn=True,
+        positions=frozenset({"absolute"}),
+        approximates="gau",
+        time="T C K + T C F + T K F",
+        memory="T F",
+        state="K F + C F + C K",
+    )
+    variants = {
+        "chunk": {"chunk_size": 4, "key_dim": 6},
+        "paper": {
+            "chunk_size": 4,
+            "key_dim": 6,
+            "scale": "paper",
+            "relative_bias": "toeplitz",
+            "lin_norm": "chunk",
+        },
+        "max_len": {"chunk_size": 5, "key_dim": 8, "lin_norm": "n", "relative_bias": None},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        max_len: int | None = None,
+        hidden_dim: int | None = None,
+        key_dim: int = 128,
+        chunk_size: int = 256,
+        scale: Literal["visible", "paper"] = "visible",
+        lin_norm: LinNorm = "count",
+        relative_bias: RelativeForm = "rotary",
+        bias: bool = True,
+    ):
+        super().__init__(dim, max_len=max_len)
+        check_positive(chunk_size=chunk_size)
+        if scale not in ("visible", "paper"):
+            raise OptionError(f"flash: scale must be 'visible' or 'paper', got {scale!r}")
+        self.shares = shares(self.name, lin_norm, chunk_size, max_len)
+        if lin_norm == "n":
+            self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))
+        hidden_dim = 2 * dim if hidden_dim is None else hidden_dim
+        self.unit = GatedUnit(dim, hidden_dim, key_dim, 4, bias=bias)
+        self.relative = RelativeBias(relative_bias, key_dim, chunk_size)
+        self.chunk_size = chunk_size
+        self.score_scale = 1 / chunk_size if scale == "paper" else 1 / math.sqrt(key_dim)
+        self.divisor = 1.0 if scale == "paper" else None
+
+    def mix(self, x, context, mask):
+        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
+        options = {"chunk_size": self.chunk_size, "mask": mask}
+        local = within_chunks(self._attend, q[0], k[0], v, **options)
+        between = between_chunks(q[1], k[1], v, share=self.shares[mask.causal], **options)
+        return self.unit.merge(x, local + between)
+
+    def _parts(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Float[Tensor, "B 1 T F"]]:
+        q, k, far_q, far_k = (rotate(z, position) for z in self.unit.views(x))
+        q, k = self.relative.query(q * self.score_scale, position), self.relative.key(k, position)
+        return (q, far_q[:, None]), (k, far_k[:, None]), self.unit.values(x)
+
+    def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
+        bias = self.relative.table(query, key)
+        return squared_relu_attention(q, k, v, mask=mask, bias=bias, divisor=self.divisor)
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        widths = self.relative.width, self.unit.key_dim, self.unit.hidden_dim
+        return empty_chunks(self.unit.out.weight, batch_size, 1, self.chunk_size, *widths)
+
+    def _extend(self, x, state, valid, donate):
+        q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
+        share = self.shares[True]
+        mixed, state = extend_chunks(self._attend, state, q, k, v, valid=valid, share=share)
+        return self.unit.merge(x, mixed), state
+
+    def _observe(self, x, context, mask):
+        T = x.shape[1]
+        position = torch.arange(T, device=x.device)[None]
+        q, k, v = self._parts(x, position)
+        chunk = Mask(mask.causal, mask.valid, same_chunk(T, self.chunk_size, x.device))
+        bias = self.relative.table(position, position)
+        local = squared_relu_weights(q[0], k[0], mask=chunk, bias=bias, divisor=self.divisor)
+        options = {"chunk_size": self.chunk_size, "mask": mask, "share": self.shares[mask.causal]}
+        weights = local + between_chunks_weights(q[1], k[1], **options)
+        return Observation(v=v, weights=weights, heads=weights @ v)
