@@ -228,6 +228,7 @@ class _Run:
         )
         if key not in self.ledger:
             self.ledger.put(key, row)
+            self.display.say(_line(row))
         self.outcome.results.append(row)
 
     def _keep(self, key: str, row: Result) -> None:
