@@ -15,6 +15,7 @@ from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
 from regard.functional.squared_relu import squared_relu_attention
 from regard.functional.synthesizer import synthesizer_attention
+from regard.functional.window import window_attention
 
 __all__ = [
     "compressed_attention",
@@ -32,4 +33,5 @@ __all__ = [
     "spatial_mixing",
     "squared_relu_attention",
     "synthesizer_attention",
+    "window_attention",
 ]

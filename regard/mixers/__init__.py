@@ -15,6 +15,8 @@ from regard.mixers.linear import Linear
 from regard.mixers.linformer import Linformer
 from regard.mixers.local import Local
 from regard.mixers.longformer import Longformer
+from regard.mixers.luong_local import LuongLocal
+from regard.mixers.mixed_chunk import MixedChunk
 from regard.mixers.mlp_mixer import MLPMixer
 from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
@@ -55,7 +57,9 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Scored,
         MLPMixer,
         GMLP,
+        LuongLocal,
         Flash,
+        MixedChunk,
     ),
 )
 

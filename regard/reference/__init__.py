@@ -19,6 +19,8 @@ from regard.reference.linear import linear
 from regard.reference.linformer import linformer
 from regard.reference.local import local
 from regard.reference.longformer import longformer
+from regard.reference.luong_local import luong_local
+from regard.reference.mixed_chunk import mixed_chunk
 from regard.reference.mlp_mixer import mlp_mixer
 from regard.reference.performer import performer
 from regard.reference.reformer import reformer
@@ -31,6 +33,7 @@ from regard.reference.synthesizer_dense import synthesizer_dense
 from regard.reference.synthesizer_factorized_dense import synthesizer_factorized_dense
 from regard.reference.synthesizer_factorized_random import synthesizer_factorized_random
 from regard.reference.synthesizer_random import synthesizer_random
+from regard.reference.transformer_xl import transformer_xl
 
 __all__ = [
     "bigbird",
@@ -46,6 +49,8 @@ __all__ = [
     "linformer",
     "local",
     "longformer",
+    "luong_local",
+    "mixed_chunk",
     "mlp_mixer",
     "performer",
     "reformer",
@@ -58,4 +63,5 @@ __all__ = [
     "synthesizer_factorized_dense",
     "synthesizer_factorized_random",
     "synthesizer_random",
+    "transformer_xl",
 ]

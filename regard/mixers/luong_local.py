@@ -1,0 +1,229 @@
+"""Luong's local attention: a window around a position that is given or predicted (Luong et al. 2015, arXiv 1508.04025).
+
+    y_t = sum_j a_t(j) v_j,   a_t = softmax of score(q_t, k_j) over the window p_t - D_w .. p_t + D_w
+
+"monotonic" (local-m): p_t = t, at most M - 1. "predictive" (local-p): p_t = M sigmoid(v_p . tanh(W_p q_t)), the window
+lies around floor(p_t), and weights are multiplied by exp(-(j - p_t)^2 / (2 sigma^2)), sigma = D_w / 2, without being
+divided by their sum again (`renormalise`: with it). M is the number of valid keys; `window_size` = D_w counts ONE side.
+
+The gradient reaches p_t through the Gaussian alone, as in the paper; rounding may move a predicted window by one key. Not in the paper: several heads, each with its own
+window where that is predicted; self use. Causal: p_t is the last key that the query may see, and the window lies behind
+it. `score` is any of SCORES. Cost: T (2 D_w + 1) (K + V) per head. State: the last D_w keys and values.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.cache import advance, place
+from regard.functional.window import Windows, window_attention, window_weights
+from regard.nn.heads import Heads
+from regard.nn.scores import Score, build_score
+
+Alignment = Literal["monotonic", "predictive"]
+
+
+class State(NamedTuple):
+    k: Float[Tensor, "B H W A"]  # of the last window_size tokens, prepared by the score
+    v: Float[Tensor, "B H W V"]
+    length: Int[Tensor, "B"]
+
+
+class ContextState(NamedTuple):
+    k: Float[Tensor, "B H S A"]
+    v: Float[Tensor, "B H S V"]
+    count: Int[Tensor, "B"]  # valid tokens of the context
+    length: Int[Tensor, "B"]
+
+
+class LuongLocal(Mixer):
+    name = "luong_local"
+    family = "banded"
+    paper = "Luong et al. 2015, arXiv 1508.04025"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=No(
+            "its weights are defined inside one window for each query, which global tokens would leave"
+        ),
+        cross=True,
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T W H K",
+        memory="T D",
+        state="W H K",
+    )
+    variants = {
+        "narrow": {"window_size": 2},
+        "additive": {"window_size": 3, "score": "additive"},
+        "predictive": {"window_size": 4, "alignment": "predictive"},
+        "renormalised": {
+            "window_size": 4,
+            "alignment": "predictive",
+            "renormalise": True,
+            "score": "scaled_dot",
+        },
+    }
+    limits = {"scored": ({"window_size": 64}, {"score": "general"})}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int | None = None,
+        window_size: int = 10,
+        alignment: Alignment = "monotonic",
+        score: str | type[Score] = "general",
+        score_options: Mapping[str, Any] | None = None,
+        renormalise: bool = False,
+    ):
+        super().__init__(dim, max_len=max_len)
+        check_positive(window_size=window_size)
+        if alignment not in get_args(Alignment):
+            raise OptionError(
+                f"luong_local: alignment must be one of {get_args(Alignment)}, got {alignment!r}"
+            )
+        if renormalise and alignment == "monotonic":
+            raise OptionError(
+                "luong_local: renormalise needs alignment='predictive': other weights have sum 1 already"
+            )
+        self.num_heads, self.window_size, self.renormalise = num_heads, window_size, renormalise
+        self.heads = Heads(dim, num_heads)
+        K = self.heads.head_dim
+        self.score = build_score(
+            score, K, num_heads=num_heads, max_len=max_len, options=score_options
+        )
+        self.predictive = alignment == "predictive"
+        if self.predictive:
+            self.W_p = nn.Parameter(torch.empty(num_heads, K, K).uniform_(-1, 1) * math.sqrt(3 / K))
+            self.v_p = nn.Parameter(torch.empty(num_heads, K).uniform_(-1, 1) / math.sqrt(K))
+            self.declare(
+                causal=No("its window is placed by the number of all keys"),
+                streaming=No(
+                    "it has no causal form: its window is placed by the number of all keys"
+                ),
+            )
+        if self.score.max_len is not None:
+            self.max_len = self.score.max_len
+            self.declare(
+                any_length=No(f"{self.score.name} scores are one for each of max_len positions")
+            )
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        windows = self._windows(q, k, mask)
+        return self.heads.merge(self._attend(q, self.score.keys(k), v, windows, mask.pairwise))
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None
+    ) -> Tensor:
+        return window_attention(
+            self.score.queries(q),
+            k,
+            v,
+            windows=windows,
+            pairwise=pairwise,
+            pairs=self.score.pairs,
+            renormalise=self.renormalise,
+        )
+
+    def _windows(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], mask: Mask
+    ) -> Windows:
+        T, S, D_w = q.shape[2], k.shape[2], self.window_size
+        count = torch.full((1,), S, device=q.device) if mask.valid is None else mask.valid.sum(1)
+        if self.predictive:
+            return self._predicted(q, count)
+        if not mask.causal:
+            return self._around(torch.arange(T, device=q.device)[None], count)
+        last = mask.last_key(T, S, q.device)
+        return Windows((last - D_w)[:, None], D_w + 1, torch.zeros_like(count), last)
+
+    def _around(self, t: Int[Tensor, "b T"], count: Int[Tensor, "b"]) -> Windows:
+        final = (count - 1)[:, None]
+        start = torch.minimum(t, final) - self.window_size
+        return Windows(
+            start[:, None],
+            2 * self.window_size + 1,
+            torch.zeros_like(count),
+            final.expand(-1, t.shape[1]),
+        )
+
+    def _predicted(self, q: Float[Tensor, "B H T K"], count: Int[Tensor, "b"]) -> Windows:
+        share = (torch.tanh(q @ self.W_p.transpose(-1, -2)) @ self.v_p[..., None])[..., 0]
+        share = share.to(
+            torch.promote_types(q.dtype, torch.float32)
+        ).sigmoid()  # bfloat16 cannot count to 1000
+        p = count[:, None, None] * share
+        final = (count - 1)[:, None]
+        floor = torch.minimum(p.detach().floor().long(), final[:, None])
+        return Windows(
+            floor - self.window_size,
+            2 * self.window_size + 1,
+            torch.zeros_like(count),
+            final.expand(-1, q.shape[2]),
+            centre=p,
+            sigma=self.window_size / 2,
+        )
+
+    def _plan(self, x, context, mask):
+        if not self.predictive:
+            return None
+        q, k, _ = self.heads.split(x, context)
+        return {"window": self._windows(q, k, mask).start + self.window_size}
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight = self.heads.value.weight
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        if context is not None:
+            count = torch.full_like(length, context.shape[1]) if valid is None else valid.sum(1)
+            k = self.score.keys(self.heads.keys(context))
+            return ContextState(k, self.heads.values(context), count, length)
+        v = weight.new_zeros(batch_size, self.num_heads, self.window_size, self.heads.head_dim)
+        A = self.score.keys(v[:1, :, :1]).shape[3]
+        return State(v.new_zeros(*v.shape[:3], A), v, length)
+
+    def _extend(self, x, state, valid, donate):
+        N, D_w = x.shape[1], self.window_size
+        length = advance(state.length, valid, N)
+        q = self.heads.queries(x)
+        t = place(state.length, valid, N)
+        if isinstance(state, ContextState):
+            y = self._attend(q, state.k, state.v, self._around(t.clamp_min(0), state.count), None)
+            return self.heads.merge(y), state._replace(length=length)
+        k = torch.cat([state.k, self.score.keys(self.heads.keys(x), t)], dim=2)
+        v = torch.cat([state.v, self.heads.values(x)], dim=2)
+        start = torch.arange(N, device=x.device)[
+            None
+        ]  # column c holds the token at length - D_w + c
+        windows = Windows(start[:, None], D_w + 1, D_w - state.length, start + D_w)
+        y = self._attend(q, k, v, windows, None)
+        k, v = (_from(z, length - state.length, D_w) for z in (k, v))
+        return self.heads.merge(y), State(k, v, length)
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        weights = window_weights(
+            self.score.queries(q),
+            self.score.keys(k),
+            windows=self._windows(q, k, mask),
+            pairwise=mask.pairwise,
+            pairs=self.score.pairs,
+            renormalise=self.renormalise,
+        )
+        return Observation(q, k, v, weights, weights @ v)
+
+
+def _from(
+    z: Float[Tensor, "B H n K"], start: Int[Tensor, "B"], count: int
+) -> Float[Tensor, "B H c K"]:
+    index = (start[:, None] + torch.arange(count, device=z.device))[:, None, :, None]
+    return z.gather(2, index.expand(-1, z.shape[1], -1, z.shape[3]))
