@@ -164,9 +164,12 @@ def extend_chunks(
     v: Float[Tensor, "B H N V"],
     *,
     valid: Bool[Tensor, "B N"] | None,
-    share: Share,
+    share: Share | None,
 ) -> tuple[Float[Tensor, "B H N V"], ChunkState]:
-    """The causal form for the next N tokens. q and k: those of `attend`, and those of the sums."""
+    """The causal form for the next N tokens. q and k: those of `attend`, and those of the sums.
+
+    Without `attend` nothing is mixed inside chunks, without `share` nothing between them.
+    """
     C = state.k.shape[2]
     if valid is None:
         valid = torch.ones(v.shape[0], v.shape[2], dtype=torch.bool, device=v.device)
@@ -197,9 +200,14 @@ def _extend_piece(attend, state: ChunkState, q, k, v, valid, share) -> tuple[Ten
     second_k = k[1] * (valid & second)[:, None, :, None]
     P = state.P + first_k.transpose(-1, -2) @ v
     closed = state.M + P
-    y = (q[1] @ state.M) * share(before, v.dtype)[:, None, None, None]
-    y_second = (q[1] @ closed) * share(before + C, v.dtype)[:, None, None, None]
-    y = torch.where(second[:, None, :, None], y_second, y)
+    y = torch.zeros_like(v)
+    if share is not None:
+        sums, counts = (state.M, closed), (before, before + C)
+        first, then = (
+            (q[1] @ M) * share(n, v.dtype)[:, None, None, None]
+            for M, n in zip(sums, counts, strict=True)
+        )
+        y = torch.where(second[:, None, :, None], then, first)
     keys = permute(torch.cat([state.k, k[0]], dim=2), order.source, dim=2)
     values = permute(torch.cat([state.v, v], dim=2), order.source, dim=2)
     slot = torch.arange(keys.shape[2], device=v.device)[None]

@@ -1,0 +1,153 @@
+"""Mixed chunk attention without the gate: MC-TFM++ (Hua et al. 2022, arXiv 2202.10447, the ablation of FLASH).
+
+    y = concat_h( softmax(q k^T / sqrt(K)) v inside chunks of C tokens  +  a_i q_i / sqrt(K) sum_j k_j v_j^T ) W_out
+
+q and k are turned by rope. The second sum runs over all tokens, or, where causal, over those of the chunks before; a_i
+as in `flash` (`lin_norm`). Cost: T C K + T K V per head. The paper does not say how its heads weigh or scale the parts:
+here both use the same q and k. `local_fn="relu2"` takes relu(q k / sqrt(K))^2 over the number of visible keys inside
+chunks, as `flash` does. `parts`: "local" and "global" are the paper's ablations with one part only.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.shapes import check_positive
+from regard.functional.cache import place
+from regard.functional.mixed_chunk import (
+    ChunkState,
+    LinNorm,
+    between_chunks,
+    between_chunks_weights,
+    empty_chunks,
+    extend_chunks,
+    same_chunk,
+    shares,
+    within_chunks,
+)
+from regard.functional.rotary import rotate
+from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.nn.heads import Heads
+
+State = ChunkState
+
+
+class MixedChunk(Mixer):
+    name = "mixed_chunk"
+    family = "linear"
+    paper = "Hua et al. 2022, arXiv 2202.10447"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=No(
+            "keys are summed before any query meets them, so single pairs cannot be taken out"
+        ),
+        global_tokens=True,
+        cross=No("its chunks pair the tokens of one sequence"),
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        approximates="softmax",
+        time="T C H K + T H K V",
+        memory="T D",
+        state="H K V + C H K",
+    )
+    variants = {
+        "chunk": {"chunk_size": 4},
+        "relu2": {"chunk_size": 5, "local_fn": "relu2", "lin_norm": "chunk"},
+        "local": {"chunk_size": 4, "parts": "local"},
+        "global": {"chunk_size": 4, "parts": "global"},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int | None = None,
+        chunk_size: int = 256,
+        local_fn: Literal["softmax", "relu2"] = "softmax",
+        lin_norm: LinNorm = "count",
+        parts: Literal["both", "local", "global"] = "both",
+    ):
+        super().__init__(dim, max_len=max_len)
+        check_positive(chunk_size=chunk_size)
+        if local_fn not in _LOCAL:
+            raise OptionError(
+                f"mixed_chunk: local_fn must be 'softmax' or 'relu2', got {local_fn!r}"
+            )
+        if parts not in ("both", "local", "global"):
+            raise OptionError(
+                f"mixed_chunk: parts must be 'both', 'local' or 'global', got {parts!r}"
+            )
+        self.shares = shares(self.name, lin_norm, chunk_size, max_len)
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads)
+        if self.heads.head_dim % 2:
+            raise OptionError(
+                f"mixed_chunk: dim / num_heads ({self.heads.head_dim}) must be even: rotary positions turn channels in pairs"
+            )
+        self.chunk_size, self.local_fn, self.parts = chunk_size, local_fn, parts
+        if lin_norm == "n":
+            self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))
+        if parts == "local":
+            self.declare(global_tokens=No("with parts='local' only tokens of one chunk meet"))
+        if parts == "global":
+            self.delay = chunk_size
+
+    def mix(self, x, context, mask):
+        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
+        options = {"chunk_size": self.chunk_size, "mask": mask}
+        mixed = []
+        if self.parts != "global":
+            mixed.append(within_chunks(self._attend, q, k, v, **options))
+        if self.parts != "local":
+            mixed.append(between_chunks(q, k, v, share=self.shares[mask.causal], **options))
+        return self.heads.merge(sum(mixed[1:], mixed[0]))
+
+    def _parts(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.heads.split(x)
+        return rotate(q, position) / math.sqrt(q.shape[-1]), rotate(k, position), v
+
+    def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
+        attention, _, options = _LOCAL[self.local_fn]
+        return attention(q, k, v, mask=mask, **options)
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        K = self.heads.head_dim
+        like = self.heads.value.weight
+        return empty_chunks(like, batch_size, self.num_heads, self.chunk_size, K, K, K)
+
+    def _extend(self, x, state, valid, donate):
+        q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
+        attend = None if self.parts == "global" else self._attend
+        share = None if self.parts == "local" else self.shares[True]
+        pairs = (q, q), (k, k)
+        mixed, state = extend_chunks(attend, state, *pairs, v, valid=valid, share=share)
+        return self.heads.merge(mixed), state
+
+    def _observe(self, x, context, mask):
+        T = x.shape[1]
+        q, k, v = self._parts(x, torch.arange(T, device=x.device)[None])
+        weights = []
+        if self.parts != "global":
+            chunk = Mask(mask.causal, mask.valid, same_chunk(T, self.chunk_size, x.device))
+            _, weigh, options = _LOCAL[self.local_fn]
+            weights.append(weigh(q, k, mask=chunk, **options))
+        if self.parts != "local":
+            options = {"chunk_size": self.chunk_size, "mask": mask}
+            weights.append(between_chunks_weights(q, k, share=self.shares[mask.causal], **options))
+        total = sum(weights[1:], weights[0])
+        return Observation(q, k, v, total, total @ v)
+
+
+_LOCAL = {
+    "softmax": (softmax_attention, softmax_weights, {"scale": 1.0}),
+    "relu2": (squared_relu_attention, squared_relu_weights, {}),
+}
