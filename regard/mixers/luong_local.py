@@ -6,9 +6,10 @@
 lies around floor(p_t), and weights are multiplied by exp(-(j - p_t)^2 / (2 sigma^2)), sigma = D_w / 2, without being
 divided by their sum again (`renormalise`: with it). M is the number of valid keys; `window_size` = D_w counts ONE side.
 
-The gradient reaches p_t through the Gaussian alone, as in the paper; rounding may move a predicted window by one key. Not in the paper: several heads, each with its own
-window where that is predicted; self use. Causal: p_t is the last key that the query may see, and the window lies behind
-it. `score` is any of SCORES. Cost: T (2 D_w + 1) (K + V) per head. State: the last D_w keys and values.
+The gradient reaches p_t through the Gaussian alone, as in the paper; rounding may move a predicted window by one key.
+Not in the paper: several heads, each with its own window where that is predicted; self use. Causal: p_t is the last key
+that the query may see, and the window lies behind it. `score` is any of SCORES. Cost: T (2 D_w + 1) (K + V) per head.
+State: the last D_w keys and values.
 """
 
 import math

@@ -1,6 +1,7 @@
 """Shared parts with parameters."""
 
 from regard.nn.coord_conv import CoordConv2d
+from regard.nn.disagreement import disagreement
 from regard.nn.feed_forward import FEED_FORWARDS, FeedForward
 from regard.nn.heads import Heads
 from regard.nn.length_projection import LengthProjection
@@ -17,4 +18,5 @@ __all__ = [
     "LayerNorm",
     "LengthProjection",
     "ScaleNorm",
+    "disagreement",
 ]
