@@ -54,29 +54,32 @@ class Mask:
         device: torch.device | None = None,
         pattern: Bool[Tensor, "_ _ _ S"] | None = None,
         rows: slice | None = None,
-    ) -> Bool[Tensor, "b h t S"]:
+        cols: slice | None = None,
+    ) -> Bool[Tensor, "b h t s"]:
         """The allowed pairs as one boolean tensor; axes that do not vary have size 1.
 
         `pattern` is the mechanism's own set of pairs (default: all), widened by global tokens before the
-        restrictions apply. `rows` asks for these queries only, so that callers can go block by block.
+        restrictions apply. `rows` and `cols` ask for these queries and keys only, so that callers can go block by
+        block; a pattern is then that of the block.
         """
         rows = slice(0, T) if rows is None else rows
+        cols = slice(0, S) if cols is None else cols
         device = next(
             (t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device
         )
-        allowed = (
-            torch.ones(1, 1, 1, S, dtype=torch.bool, device=device) if pattern is None else pattern
-        )
+        keys = torch.arange(S, device=device)[cols]
+        allowed = torch.ones_like(keys, dtype=torch.bool)[None, None, None]
+        allowed = allowed if pattern is None else pattern
         if self.global_tokens is not None and pattern is not None:
-            seen_by_all = self.global_tokens[:, None, None, :]
+            seen_by_all = self.global_tokens[:, None, None, cols]
             allowed = allowed | seen_by_all | self.global_tokens[:, None, rows, None]
         if self.causal:
             last = self.last_key(T, S, device)[:, rows]
-            allowed = allowed & (torch.arange(S, device=device) <= last[:, None, :, None])
+            allowed = allowed & (keys <= last[:, None, :, None])
         if self.valid is not None:
-            allowed = allowed & self.valid[:, None, None, :]
+            allowed = allowed & self.valid[:, None, None, cols]
         if self.pairwise is not None:
-            allowed = allowed & self.pairwise[:, :, rows]
+            allowed = allowed & self.pairwise[:, :, rows, cols]
         return allowed
 
     def check(self, who: str, B: int, T: int, S: int, num_heads: int | None = None) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.softmax import QUERY_BLOCK, allowed_rows
+from regard.functional.softmax import QUERY_BLOCK, allowed_pairs
 
 Bias = Callable[[slice, slice], Tensor]  # queries, keys -> [b H t s]
 
@@ -46,13 +46,14 @@ def biased_attention(
         window=window,
         dropout=dropout,
     )
-    if T <= QUERY_BLOCK:
+    block = QUERY_BLOCK if window is None else min(max(window, 128), QUERY_BLOCK)
+    if T <= block:
         return attend(q, k, v, rows=slice(0, T), cols=met_keys(mask, T, S, slice(0, T), window))
     if torch.is_grad_enabled():
         attend = partial(checkpoint, attend, use_reentrant=False)
     parts = []
-    for start in range(0, T, QUERY_BLOCK):
-        rows = slice(start, min(start + QUERY_BLOCK, T))
+    for start in range(0, T, block):
+        rows = slice(start, min(start + block, T))
         parts.append(attend(q, k, v, rows=rows, cols=met_keys(mask, T, S, rows, window)))
     return torch.cat(parts, dim=2)
 
@@ -66,21 +67,26 @@ def met_keys(mask: Mask, T: int, S: int, rows: slice, window: int | None) -> sli
     return slice(min(max(first, 0), stop - 1), stop)
 
 
-def windowed(
-    allowed: Bool[Tensor, "b h t S"], mask: Mask, T: int, rows: slice, window: int | None
-) -> Bool[Tensor, "b h t S"]:
-    """`allowed`, less the keys that a causal query has left behind its window."""
+def pairs(
+    mask: Mask,
+    T: int,
+    S: int,
+    rows: slice,
+    cols: slice,
+    exclude_self: bool,
+    window: int | None,
+    device: torch.device,
+) -> Bool[Tensor, "b h t s"]:
+    """The pairs that are used, for these queries and the keys that they may meet."""
+    allowed = allowed_pairs(mask, T, S, rows, cols, exclude_self, device)
     if window is None or not mask.causal:
         return allowed
-    S = allowed.shape[-1]
-    last = mask.last_key(T, S, allowed.device)[:, rows]
-    return allowed & (torch.arange(S, device=allowed.device) > last[:, None, :, None] - window)
+    last = mask.last_key(T, S, device)[:, rows]
+    return allowed & (torch.arange(S, device=device)[cols] > last[:, None, :, None] - window)
 
 
 def _block(q, k, v, *, rows, cols, mask, bias, scale, exclude_self, window, dropout):
-    T, S = q.shape[2], k.shape[2]
-    allowed = allowed_rows(mask, T, S, rows, exclude_self, q.device)
-    allowed = windowed(allowed, mask, T, rows, window)[..., cols]
+    allowed = pairs(mask, q.shape[2], k.shape[2], rows, cols, exclude_self, window, q.device)
     some = allowed.any(-1, keepdim=True)
     y = F.scaled_dot_product_attention(
         q[:, :, rows],

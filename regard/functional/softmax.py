@@ -46,20 +46,27 @@ def softmax_attention(
     parts = []
     for start in range(0, T, block):
         rows = slice(start, min(start + block, T))
-        allowed = allowed_rows(mask, T, S, rows, exclude_self, q.device)
+        allowed = allowed_pairs(mask, T, S, rows, slice(0, S), exclude_self, q.device)
         some = allowed.any(-1, keepdim=True)
         part = fused(q[:, :, rows], k, v, attn_mask=allowed | ~some)
         parts.append(torch.where(some, part, part.new_zeros(())))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
-def allowed_rows(
-    mask: Mask, T: int, S: int, rows: slice, exclude_self: bool, device: torch.device
-) -> Bool[Tensor, "b h t S"]:
-    """The pairs that softmax attention uses, for these queries."""
-    allowed = mask.dense(T, S, device=device, rows=rows)
+def allowed_pairs(
+    mask: Mask,
+    T: int,
+    S: int,
+    rows: slice,
+    cols: slice,
+    exclude_self: bool,
+    device: torch.device,
+) -> Bool[Tensor, "b h t s"]:
+    """The pairs that softmax attention uses, for these queries and keys; `exclude_self` needs all keys that they may see."""
+    allowed = mask.dense(T, S, device=device, rows=rows, cols=cols)
     if exclude_self:
-        oneself = torch.arange(T, device=device)[rows, None] == torch.arange(S, device=device)
+        queries, keys = torch.arange(T, device=device)[rows], torch.arange(S, device=device)[cols]
+        oneself = queries[:, None] == keys
         others = allowed & ~oneself
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed & oneself)
     return allowed
@@ -83,7 +90,7 @@ def softmax_weights(
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = scale * q @ k.transpose(-1, -2)
     scores = scores if bias is None else scores + bias
-    allowed = allowed_rows(mask, T, S, slice(0, T), exclude_self, q.device)
+    allowed = allowed_pairs(mask, T, S, slice(0, T), slice(0, S), exclude_self, q.device)
     return masked_softmax(scores, allowed)
 
 

@@ -131,6 +131,15 @@ class TransformerXL(Position):
         self.u = nn.Parameter(torch.zeros(num_heads, dim // num_heads))
         self.v = nn.Parameter(torch.zeros(num_heads, dim // num_heads))
 
+    def keys(
+        self, distance: Int[Tensor, "n"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "n H K"]:
+        """W R_d of these distances, query position - key position."""
+        if self.clamp_len is not None:
+            distance = distance.clamp(-self.clamp_len, self.clamp_len)
+        table = sinusoid(distance, self.dim, pairing="half", dtype=dtype)
+        return rearrange(self.distance(table), "n (h k) -> n h k", h=self.num_heads)
+
     def scores(
         self,
         q: Float[Tensor, "B H T K"],
@@ -139,11 +148,7 @@ class TransformerXL(Position):
         key_position: Int[Tensor, "b S"],
     ) -> Float[Tensor, "B H T S"]:
         far = max(q.shape[2], k.shape[2]) - 1
-        every = torch.arange(-far, far + 1, device=q.device)
-        if self.clamp_len is not None:
-            every = every.clamp(-self.clamp_len, self.clamp_len)
-        table = sinusoid(every, self.dim, pairing="half", dtype=q.dtype)
-        r = rearrange(self.distance(table), "n (h k) -> n h k", h=self.num_heads)
+        r = self.keys(torch.arange(-far, far + 1, device=q.device), q.dtype)
         content = (q + self.u[:, None]) @ k.transpose(-1, -2)
         return content + relative_scores(
             q + self.v[:, None], r, _distance(query_position, key_position)

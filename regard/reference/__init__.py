@@ -9,6 +9,7 @@ params: the module's state dict; options: the mixer's `options`; plan: its rando
 from regard.reference.bigbird import bigbird
 from regard.reference.compressed import compressed
 from regard.reference.efficient import efficient
+from regard.reference.fixed_patterns import fixed_patterns
 from regard.reference.flash import flash
 from regard.reference.fnet import fnet
 from regard.reference.gau import gau
@@ -27,6 +28,7 @@ from regard.reference.reformer import reformer
 from regard.reference.rfa import rfa
 from regard.reference.routing import routing
 from regard.reference.scored import scored
+from regard.reference.sinkhorn import sinkhorn
 from regard.reference.softmax import softmax
 from regard.reference.strided import strided
 from regard.reference.synthesizer_dense import synthesizer_dense
@@ -39,6 +41,7 @@ __all__ = [
     "bigbird",
     "compressed",
     "efficient",
+    "fixed_patterns",
     "flash",
     "fnet",
     "gau",
@@ -57,6 +60,7 @@ __all__ = [
     "rfa",
     "routing",
     "scored",
+    "sinkhorn",
     "softmax",
     "strided",
     "synthesizer_dense",

@@ -10,6 +10,7 @@ import regard
 from regard import Mixer, No, Observation
 from regard.mixers.linear import Linear
 from regard.mixers.softmax import Softmax
+from regard.mixers.transformer_xl import TransformerXL
 from regard.testing import LAWS, LawError, check_mixer
 
 
@@ -83,6 +84,11 @@ class ForgetsThePast(Softmax):
         _, after = super()._extend(x, state, valid, donate)
         fresh = self._initial_state(x.shape[0], None, None, None)
         return super()._extend(x, fresh, valid, donate)[0], after
+
+
+class RemembersAnothersPast(TransformerXL):
+    def _extend(self, x, state, valid, donate):
+        return super()._extend(x, state._replace(memory=state.memory.roll(1, 0)), valid, donate)
 
 
 class ChangesItsState(Linear):
@@ -175,6 +181,7 @@ BROKEN = [
     ("sensitivity", DoesNothing),
     ("isolation", IgnoresPairs),
     ("streaming", ForgetsThePast),
+    ("streaming", RemembersAnothersPast),
     ("streaming", ChangesItsState),
     ("map", MapWithoutMask),
     ("batch", MixesTheBatch),

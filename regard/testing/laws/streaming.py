@@ -1,4 +1,7 @@
-"""Any chunking of `extend` gives what causal `forward` gives, with gradients, ragged rows, reordered beams, and donation."""
+"""Any chunking of `extend` gives what causal `forward` gives, with gradients, ragged rows, reordered beams, and donation.
+
+`streaming="segment"`: one call gives it; what later calls see of earlier ones is the mechanism's own.
+"""
 
 import torch
 from torch import Tensor
@@ -10,27 +13,36 @@ CHUNKS = ((T,), (1,) * T, (4, 1, 5, 3), (2, 11))
 
 
 def law(subject: Subject) -> None:
-    if subject.can.streaming != "exact":
+    if not subject.can.streaming:
         return
     mixer = subject.make()
+    chunkings = CHUNKS if subject.can.streaming == "exact" else CHUNKS[:1]
+    _equals_forward(subject, mixer, chunkings)
+    _float32(subject, chunkings[-1])
+    _gradients(subject, mixer, chunkings[-1])
+    _input_state_is_a_value(subject, mixer)
+    _state_size(subject, mixer)
+    if subject.can.padding:
+        _ragged(subject, mixer, chunkings)
+    if subject.can.streaming == "segment":
+        _rows_are_their_own(subject, mixer)
+        return
+    _reordered(subject, mixer)
+    if subject.can.cross:
+        _cross(subject, mixer)
+
+
+def _equals_forward(subject: Subject, mixer: Mixer, chunkings) -> None:
     x = subject.tokens(B, T)
     full = mixer(x, mask=Mask(causal=True))
-    for chunks in CHUNKS:
+    for chunks in chunkings:
         for donate in (False, True):
             with torch.set_grad_enabled(not donate):
                 y, _ = feed(mixer, x, mixer.initial_state(B), chunks, donate=donate)
             require_close(y, full, 1e-10, f"chunks {chunks}{', donated' if donate else ''}")
-    reserved, _ = feed(mixer, x, mixer.initial_state(B, max_len=T + 3), CHUNKS[2], donate=False)
+    state = mixer.initial_state(B, max_len=T + 3)
+    reserved, _ = feed(mixer, x, state, chunkings[-1], donate=False)
     require_close(reserved, full, 1e-10, "with reserved room")
-    _float32(subject)
-    _gradients(subject, mixer)
-    _input_state_is_a_value(subject, mixer)
-    _reordered(subject, mixer)
-    _state_size(subject, mixer)
-    if subject.can.padding:
-        _ragged(subject, mixer)
-    if subject.can.cross:
-        _cross(subject, mixer)
 
 
 def feed(mixer: Mixer, x: Tensor, state, chunks, *, valid=None, donate=False):
@@ -45,10 +57,10 @@ def feed(mixer: Mixer, x: Tensor, state, chunks, *, valid=None, donate=False):
     return torch.cat(outputs, dim=1), state
 
 
-def _float32(subject: Subject) -> None:
+def _float32(subject: Subject, chunks) -> None:
     mixer = subject.make(torch.float32)
     x = subject.tokens(B, T, dtype=torch.float32)
-    y, state = feed(mixer, x, mixer.initial_state(B), CHUNKS[2])
+    y, state = feed(mixer, x, mixer.initial_state(B), chunks)
     require_close(y, mixer(x, mask=Mask(causal=True)), 1e-5, "float32")
     for field in state:
         fits = field.dtype == torch.float32 or not field.is_floating_point()
@@ -57,10 +69,10 @@ def _float32(subject: Subject) -> None:
         )
 
 
-def _gradients(subject: Subject, mixer: Mixer) -> None:
+def _gradients(subject: Subject, mixer: Mixer, chunks) -> None:
     x = subject.tokens(B, T).requires_grad_()
     leaves = [x, *mixer.parameters()]
-    streamed, _ = feed(mixer, x, mixer.initial_state(B), CHUNKS[2])
+    streamed, _ = feed(mixer, x, mixer.initial_state(B), chunks)
     expected = gradients(mixer(x, mask=Mask(causal=True)), leaves)
     for ours, theirs in zip(gradients(streamed, leaves), expected, strict=True):
         require_close(ours, theirs, 1e-10, "gradients through the state")
@@ -88,6 +100,24 @@ def _reordered(subject: Subject, mixer: Mixer) -> None:
     require_close(y, mixer(x, mask=Mask(causal=True))[pick, 6:], 1e-10, "reordered rows")
 
 
+def _rows_are_their_own(subject: Subject, mixer: Mixer) -> None:
+    """Over several segments a row gets what it gets alone, also ragged, and after its state was picked."""
+    x = subject.tokens(B, T)
+    valid = torch.arange(T) >= torch.tensor([[0], [5]]) if subject.can.padding else None
+    together, state = feed(mixer, x, mixer.initial_state(B), CHUNKS[2], valid=valid)
+    more, _ = mixer.extend(x, state)
+    for row in range(B):
+        own = torch.ones(T, dtype=torch.bool) if valid is None else valid[row]
+        sizes = [int(part.sum()) for part in own.split(CHUNKS[2]) if part.any()]
+        alone, state_alone = feed(mixer, x[row, own][None], mixer.initial_state(1), sizes)
+        require_close(together[row, own], alone[0], 1e-10, f"segments {CHUNKS[2]}: row {row} alone")
+        more_alone, _ = mixer.extend(x[row][None], state_alone)
+        require_close(more[row], more_alone[0], 1e-10, f"a segment more: row {row} alone")
+    pick = torch.tensor([1, 0, 1])
+    picked = type(state)(*(field[pick] for field in state))
+    require_close(mixer.extend(x[pick], picked)[0], more[pick], 1e-10, "reordered rows")
+
+
 def _state_size(subject: Subject, mixer: Mixer) -> None:
     declared = subject.can.state
     require(declared is not None, "streaming is declared and the state's size is not")
@@ -105,7 +135,7 @@ def _state_size(subject: Subject, mixer: Mixer) -> None:
     )
 
 
-def _ragged(subject: Subject, mixer: Mixer) -> None:
+def _ragged(subject: Subject, mixer: Mixer, chunkings) -> None:
     generator = torch.Generator().manual_seed(4)
     for name, valid in {
         "left": torch.arange(T) >= torch.tensor([[0], [5]]),
@@ -113,7 +143,7 @@ def _ragged(subject: Subject, mixer: Mixer) -> None:
     }.items():
         x = subject.tokens(B, T).masked_fill(~valid[..., None], float("nan"))
         expected = mixer(x, mask=Mask(causal=True, valid=valid))
-        for chunks in CHUNKS:
+        for chunks in chunkings:
             y, state = feed(mixer, x, mixer.initial_state(B), chunks, valid=valid)
             require_close(y, expected, 1e-10, f"{name} padding, chunks {chunks}")
             require(

@@ -1,0 +1,148 @@
+"""Transformer-XL: attention by content and distance, with a memory of the segment before (Dai et al. 2019, arXiv 1901.02860).
+
+    h~ = [SG(memory) ; h],   q = h W_q,   k = h~ W_k,   v = h~ W_v
+    A_ij = (q_i + u) . k_j + (q_i + v_b) . W_kR R_(p_i - j),   y = softmax(A / sqrt(K)) v W_out
+
+R_d = [sin(d w) | cos(d w)] has width D; p_i is the query's place among the keys, the last query at the last key. The
+memory is the last `mem_len` tokens that this layer was given. `extend(segment, state)` equals causal `forward` within
+one call; over several calls no gradient flows back into the memory, and L layers see L mem_len tokens back.
+
+Cost: T S (2 K + V) per head, D^2 parameters more. `clamp_len` replaces |d| by min(|d|, clamp_len). `same_length`: every
+query sees mem_len keys at most, itself included, in `forward` too. u and v_b belong to this layer (the paper shares
+them: `layer.position.u = first.position.u`, and so for v). The memory of a row is forgotten when its `length` is set to 0.
+
+XLNet (arXiv 1906.08237): both streams are this mixer, `mixer(g, context=h, mask=Mask(pairwise=...))`, h with its memory
+in front; distances then have both signs. Its segment term and reversed distances are left out.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, UnsupportedError
+from regard.core.compaction import permute
+from regard.core.shapes import check_positive
+from regard.functional.cache import advance
+from regard.functional.relative import Terms, distances, relative_attention, relative_weights
+from regard.nn.heads import Heads
+from regard.positions.relative import TransformerXL as RelativePosition
+
+
+class State(NamedTuple):
+    memory: Float[Tensor, "B M D"]  # newest last; min(length, M) rows of it are tokens
+    length: Int[Tensor, "B"]
+
+
+class TransformerXL(Mixer):
+    name = "transformer_xl"
+    family = "relative"
+    paper = "Dai et al. 2019, arXiv 1901.02860"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=True,
+        streaming="segment",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T^2 H K",
+        memory="T D",
+        state="M D",
+    )
+    variants = {
+        "clamped": {"clamp_len": 4},
+        "same_length": {"mem_len": 4, "same_length": True},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        mem_len: int = 128,
+        clamp_len: int | None = None,
+        same_length: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__(dim)
+        check_positive(mem_len=mem_len)
+        self.num_heads, self.mem_len, self.dropout = num_heads, mem_len, dropout
+        self.heads = Heads(dim, num_heads)
+        self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)
+        self.window = mem_len if same_length else None
+        if same_length:
+            self.declare(
+                bidirectional=No("same_length counts the keys up to the query, and none after"),
+                global_tokens=No("same_length gives every query the same number of keys"),
+                time="T M H K",
+            )
+
+    def mix(self, x, context, mask):
+        if context is not None:
+            context, mask, _ = _last_aligned(context, mask)
+        return self._attend(x, x if context is None else context, mask)
+
+    def _attend(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"], mask: Mask):
+        q, k, v = self.heads.split(x, source)
+        dropout = self.dropout if self.training else 0.0
+        terms = self._terms(q, k, mask)
+        return self.heads.merge(
+            relative_attention(q, k, v, terms=terms, mask=mask, window=self.window, dropout=dropout)
+        )
+
+    def _terms(self, q: Tensor, k: Tensor, mask: Mask) -> Terms:
+        needed = distances(q.shape[2], k.shape[2], mask.causal, q.device)
+        of = self.position
+        return Terms(of.keys(needed, of.distance.weight.dtype), of.u, of.v)
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        if context is not None:
+            raise UnsupportedError(
+                f"{self.name} does not support streaming over a context: distances are counted from its end, "
+                "where the last query stands. Call it with all queries at once."
+            )
+        weight = self.heads.value.weight
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        return State(weight.new_zeros(batch_size, self.mem_len, self.dim), length)
+
+    def _extend(self, x, state, valid, donate):
+        M, N = self.mem_len, x.shape[1]
+        source = torch.cat([state.memory, x], dim=1)
+        held = torch.arange(M, device=x.device) >= M - state.length[:, None]
+        new = held.new_ones(x.shape[:2]) if valid is None else valid
+        y = self._attend(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
+        length = advance(state.length, valid, N)
+        last = (length - state.length)[:, None] + torch.arange(M, device=x.device)
+        memory = source.detach().gather(1, last[..., None].expand(-1, -1, self.dim))
+        return y, State(memory, length)
+
+    def _observe(self, x, context, mask):
+        back = None
+        if context is not None:
+            context, mask, back = _last_aligned(context, mask)
+        q, k, v = self.heads.split(x, context)
+        weights = relative_weights(
+            q, k, terms=self._terms(q, k, mask), mask=mask, window=self.window
+        )
+        heads = weights @ v
+        if back is not None:
+            k, v = permute(k, back, dim=2), permute(v, back, dim=2)
+            weights = permute(weights, back, dim=3)
+        return Observation(q, k, v, weights, heads)
+
+
+def _last_aligned(
+    context: Float[Tensor, "B S D"], mask: Mask
+) -> tuple[Float[Tensor, "B S D"], Mask, Int[Tensor, "B S"] | None]:
+    """The tokens of each row at its end, where the last query stands; and where each column went."""
+    if mask.valid is None:
+        return context, mask, None
+    S = context.shape[1]
+    count = mask.valid.sum(1, keepdim=True)
+    column = torch.arange(S, device=context.device)
+    source, target = (column + count) % S, (column - count) % S
+    pairwise = None if mask.pairwise is None else permute(mask.pairwise, source, dim=3)
+    aligned = Mask(mask.causal, permute(mask.valid, source), pairwise)
+    return permute(context, source), aligned, target

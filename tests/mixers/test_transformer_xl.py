@@ -1,0 +1,198 @@
+"""Transformer-XL over several segments, and as XLNet's two streams: what no law covers."""
+
+import pytest
+import torch
+
+import regard
+from regard import Mask
+from regard.functional.biased import QUERY_BLOCK
+from regard.mixers.transformer_xl import TransformerXL
+from tests.models.small import language_model, prompts
+
+D, H, T = 24, 3, 13
+SEGMENTS = [(13,), (5, 8), (4, 1, 5, 3), (1,) * 13]
+
+
+def make(**options):
+    torch.manual_seed(0)
+    mixer = TransformerXL(D, num_heads=H, **options).double()
+    for parameter in mixer.parameters():
+        parameter.data.add_(0.2 * torch.randn_like(parameter))
+    return mixer
+
+
+def tokens(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, D, generator=generator, dtype=torch.float64)
+
+
+def feed(mixer, x, sizes, valid=None):
+    state, outputs = mixer.initial_state(x.shape[0]), []
+    masks = [None] * len(sizes) if valid is None else valid.split(sizes, dim=1)
+    for segment, present in zip(x.split(sizes, dim=1), masks, strict=True):
+        y, state = mixer.extend(segment, state, valid=present)
+        outputs.append(y)
+    return torch.cat(outputs, dim=1), state
+
+
+@pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
+def test_with_room_for_all_the_past_segments_are_the_whole_sequence_at_any_depth(sizes):
+    layers = [make(mem_len=T) for _ in range(3)]
+    whole = streamed = tokens(2, T)
+    for layer in layers:
+        whole = whole + layer(whole, mask=Mask(causal=True))
+        streamed = streamed + feed(layer, streamed, sizes)[0]
+    torch.testing.assert_close(streamed, whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
+def test_segments_of_ragged_rows_are_those_of_the_rows_alone(sizes):
+    mixer, x = make(mem_len=T), tokens(2, T)
+    valid = torch.rand(2, T, generator=torch.Generator().manual_seed(3)) < 0.6
+    y, state = feed(mixer, x.masked_fill(~valid[..., None], torch.nan), sizes, valid)
+    expected = mixer(x, mask=Mask(causal=True, valid=valid))
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
+    for row in range(2):
+        present = x[row, valid[row]]
+        assert torch.equal(state.memory[row, -len(present) :], present)
+
+
+def test_the_memory_is_the_last_rows_of_memory_and_segment():
+    mixer, x = make(mem_len=4), tokens(2, T)
+    for n in range(1, T + 1):
+        _, state = feed(mixer, x[:, :n], (n,) if n < 3 else (2, n - 2))
+        kept = min(n, 4)
+        assert torch.equal(state.memory[:, 4 - kept :], x[:, n - kept : n])
+        assert not state.memory[:, : 4 - kept].any()
+
+
+def test_a_segment_sees_the_memory_and_itself():
+    mixer, x = make(mem_len=4), tokens(2, T)
+    y, _ = feed(mixer, x, (8, 5))
+    pairs = Mask(causal=True)
+    expected = mixer(x[:, 8:], context=x[:, 4:], mask=pairs)
+    torch.testing.assert_close(y[:, 8:], expected, rtol=0, atol=1e-12)
+
+
+def test_no_gradient_flows_into_the_memory():
+    mixer, x = make(mem_len=T), tokens(2, T).requires_grad_()
+    _, state = mixer.extend(x[:, :6], mixer.initial_state(2))
+    assert not state.memory.requires_grad
+    y, _ = mixer.extend(x[:, 6:], state)
+    (found,) = torch.autograd.grad(y.sum(), x)
+    assert not found[:, :6].any()
+    assert found[:, 6:].all()
+
+
+def test_memory_and_segment_are_not_changed_in_place():
+    mixer, x = make(mem_len=4), tokens(2, T)
+    _, state = mixer.extend(x[:, :6], mixer.initial_state(2))
+    before = state.memory.clone()
+    _, after = mixer.extend(x[:, 6:], state, donate=True)
+    assert torch.equal(state.memory, before)
+    assert after.memory.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def test_a_row_whose_length_is_zero_has_forgotten():
+    mixer, x = make(mem_len=T), tokens(2, T)
+    _, state = mixer.extend(x[:, :6], mixer.initial_state(2))
+    y, _ = mixer.extend(x[:, 6:], state._replace(length=torch.tensor([0, 6])))
+    torch.testing.assert_close(y[0], mixer(x[:, 6:], mask=Mask(causal=True))[0])
+    torch.testing.assert_close(y[1], mixer(x, mask=Mask(causal=True))[1, 6:])
+
+
+def test_same_length_counts_the_query_itself():
+    mixer, x = make(mem_len=4, same_length=True), tokens(2, T)
+    seen = (mixer.attention_map(x, mask=Mask(causal=True)) > 0).sum(-1)
+    assert torch.equal(seen[0, 0], torch.arange(1, T + 1).clamp(max=4))
+
+
+@pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
+def test_same_length_counts_alike_in_segments(sizes):
+    """mem_len keys at most, also while the memory fills and in segments longer than it."""
+    mixer, x = make(mem_len=4, same_length=True), tokens(2, T)
+    expected = mixer(x, mask=Mask(causal=True))
+    torch.testing.assert_close(feed(mixer, x, sizes)[0], expected, rtol=0, atol=1e-12)
+
+
+def test_beyond_clamp_len_every_distance_is_one():
+    position = make(clamp_len=4).position
+    r = position.keys(torch.arange(-9, 10), torch.float64)
+    assert torch.equal(r[:5], r[5:6].expand(5, -1, -1))
+    assert torch.equal(r[14:], r[13:14].expand(5, -1, -1))
+    assert not torch.equal(r[13], r[12])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("T, S", [(11, 11), (3, 11), (11, 3), (1, 1)])
+@pytest.mark.parametrize("same_length", [False, True])
+def test_every_block_is_the_map_of_all(T, S, causal, same_length):
+    if same_length and not causal:
+        return
+    extra = QUERY_BLOCK if T > 1 else 0
+    mixer = make(mem_len=150, same_length=same_length)
+    x, h = tokens(1, T + extra).requires_grad_(), tokens(1, S + extra, seed=1)
+    context = None if T == S else h
+    mask = Mask(causal=causal)
+    y = mixer(x, context=context, mask=mask)
+    seen = mixer.observe(x, context=context, mask=mask)
+    whole = mixer.heads.merge(seen.weights @ seen.v)
+    torch.testing.assert_close(y, whole, rtol=0, atol=1e-10)
+    leaves = [x, *mixer.parameters()]
+    ours, theirs = (torch.autograd.grad(z.square().sum(), leaves) for z in (y, whole))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+
+
+def test_two_streams_of_a_permutation_do_not_leak():
+    """XLNet: query stream g sees earlier ranks, content stream h itself too; both read h and the memory."""
+    mixer, M = make(), 3
+    memory, h, g = tokens(1, M, seed=1), tokens(1, T), tokens(1, T, seed=2)
+    rank = torch.randperm(T, generator=torch.Generator().manual_seed(4))
+    earlier = torch.nn.functional.pad(rank[None, :] < rank[:, None], (M, 0), value=True)
+    itself = torch.nn.functional.pad(torch.eye(T, dtype=torch.bool), (M, 0))
+
+    def streams(h):
+        context = torch.cat([memory, h], dim=1)
+        return (
+            mixer(g, context=context, mask=Mask(pairwise=earlier[None, None])),
+            mixer(h, context=context, mask=Mask(pairwise=(earlier | itself)[None, None])),
+        )
+
+    query, content = streams(h)
+    for t in range(T):
+        moved = h.clone()
+        moved[:, t] += 3.0
+        new_query, new_content = streams(moved)
+        assert torch.equal((new_query != query).any(-1)[0], rank > rank[t])
+        assert torch.equal((new_content != content).any(-1)[0], rank >= rank[t])
+
+
+def test_the_first_target_without_memory_sees_nothing():
+    mixer, h = make(), tokens(1, T)
+    nothing_for_five = (torch.arange(T) != 5)[:, None].expand(T, T)
+    y = mixer(tokens(1, T, seed=2), context=h, mask=Mask(pairwise=nothing_for_five[None, None]))
+    assert not y[:, 5].any() and y[:, 4].all()
+
+
+def test_u_and_v_may_be_shared_by_layers():
+    first, second = make(), make()
+    second.position.u, second.position.v = first.position.u, first.position.v
+    both = torch.nn.ModuleList([first, second])
+    assert len(list(both.parameters())) == 2 * len(list(first.parameters())) - 2
+
+
+def test_what_cannot_be_is_refused():
+    counted = make(mem_len=4, same_length=True)
+    with pytest.raises(
+        regard.UnsupportedError, match="does not support bidirectional: same_length"
+    ):
+        counted(tokens(1, T))
+    with pytest.raises(regard.UnsupportedError, match="streaming over a context"):
+        make().initial_state(1, context=tokens(1, T))
+    with pytest.raises(regard.OptionError, match=r"mem_len \(0\)"):
+        make(mem_len=0)
+    with pytest.raises(regard.OptionError, match=r"clamp_len \(-1\)"):
+        make(clamp_len=-1)
+    with pytest.raises(regard.UnsupportedError, match="does not support generate"):
+        language_model(mixer=TransformerXL, position="none").generate(prompts(), max_new_tokens=2)
