@@ -5,6 +5,7 @@ from regard.mixers.bigbird import BigBird
 from regard.mixers.build import build
 from regard.mixers.compressed import Compressed
 from regard.mixers.efficient import Efficient
+from regard.mixers.fixed_patterns import FixedPatterns
 from regard.mixers.flash import Flash
 from regard.mixers.fnet import FNet
 from regard.mixers.gau import GAU
@@ -60,6 +61,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         LuongLocal,
         Flash,
         MixedChunk,
+        FixedPatterns,
     ),
 )
 

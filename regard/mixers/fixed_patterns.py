@@ -1,0 +1,151 @@
+"""Fixed encoder patterns beside learned heads (Raganato, Scherrer, Tiedemann 2020, arXiv 2002.10260).
+
+    y = concat_h( P_h v_h ) W_out      P_h from positions alone for one head per pattern, softmax(q k^T) for the others
+    current j = i; previous; next; left: (j + 1)^3 for j <= i - 2; right: (n - j)^3 for j >= i + 2; end: (j + 1)^3;
+    start: (n - j)^3; last: j = n - 1        rows divided by their sum, n the number of tokens of the row
+
+`patterns` names those of the first heads. By default the paper's seven, one learned head being kept in any case.
+Fixed heads have no queries and keys. Cost: T^2 V per head; no [T T] is stored. Rows without such a token look at the
+boundary token, which the paper leaves open. Restricted pairs are taken out before the division. Only current, previous
+and left look back, so causal and streaming need `patterns` from these.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention, fixed_weights
+from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.nn.values import Values
+
+SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
+
+
+class State(NamedTuple):
+    k: Float[Tensor, "B L C K"]  # of the learned heads
+    v: Float[Tensor, "B H C V"]
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+class FixedPatterns(Mixer):
+    name = "fixed_patterns"
+    family = "score-free"
+    paper = "Raganato et al. 2020, arXiv 2002.10260"
+    capabilities = Capabilities(
+        causal=No("its patterns next, right, end, start and last look ahead"),
+        pairwise=True,
+        global_tokens=No("its fixed heads weigh tokens by position alone"),
+        cross=No("its patterns speak of positions in one sequence"),
+        streaming=No("its patterns next, right, end, start and last look ahead"),
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T^2 H K",
+        memory="T D",
+        state="T D",
+    )
+    variants = {
+        "next": {"patterns": ("next",)},
+        "context": {"patterns": ("left", "right")},
+        "ends": {"patterns": ("end", "start", "last")},
+        "causal": {"patterns": ("left", "previous")},
+        "no_learned_head": {"patterns": ("current", "left", "previous")},
+    }
+
+    def __init__(self, dim: int, *, num_heads: int, patterns: Sequence[str] | None = None):
+        super().__init__(dim)
+        self.patterns = tuple(SEVEN[: num_heads - 1] if patterns is None else patterns)
+        for name in self.patterns:
+            if name not in PATTERNS:
+                raise UnknownNameError("fixed pattern", name, PATTERNS)
+        if len(self.patterns) > num_heads:
+            raise OptionError(
+                f"fixed_patterns: {len(self.patterns)} patterns need as many heads, num_heads is {num_heads}"
+            )
+        self.values = Values(dim, num_heads)
+        self.num_heads, self.num_learned = num_heads, num_heads - len(self.patterns)
+        self.query = self.key = None
+        if self.num_learned:
+            width = self.num_learned * self.values.head_dim
+            self.query = nn.Linear(dim, width, bias=False)
+            self.key = nn.Linear(dim, width, bias=False)
+            nn.init.xavier_uniform_(self.query.weight)
+            nn.init.xavier_uniform_(self.key.weight)
+        if all(name in CAUSAL_PATTERNS for name in self.patterns):
+            self.declare(causal=True, streaming="exact")
+
+    def mix(self, x, context, mask):
+        q, k, v, place = self._parts(x, mask)
+        return self.values.merge(self._mixed(q, k, v, mask, *place))
+
+    def _parts(self, x: Tensor, mask: Mask) -> tuple[Tensor | None, Tensor | None, Tensor, tuple]:
+        T = x.shape[1]
+        position = torch.arange(T, device=x.device)[None]
+        n = torch.full((1,), T, device=x.device) if mask.valid is None else mask.valid.sum(1)
+        return *self._learned(x), self.values.split(x), (position, position, n)
+
+    def _learned(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        if self.query is None:
+            return None, None
+        split = "b t (h k) -> b h t k"
+        return (rearrange(f(x), split, h=self.num_learned) for f in (self.query, self.key))
+
+    def _mixed(self, q, k, v, mask: Mask, query: Tensor, key: Tensor, n: Tensor) -> Tensor:
+        F = len(self.patterns)
+        fixed_mask, learned_mask = _by_heads(mask, F)
+        parts = []
+        if F:
+            parts.append(fixed_attention(self.patterns, v[:, :F], query, key, n, mask=fixed_mask))
+        if q is not None:
+            parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask))
+        return torch.cat(parts, dim=1)
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight, K = self.values.value.weight, self.values.head_dim
+        k = weight.new_zeros(batch_size, self.num_learned, max_len or 0, K)
+        v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, K)
+        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
+        return State(k, v, position, position.new_zeros(batch_size))
+
+    def _extend(self, x, state, valid, donate):
+        new = place(state.length, valid, x.shape[1])
+        length = advance(state.length, valid, x.shape[1])
+        filled = state.position.shape[1]
+        q, new_k = self._learned(x)
+        k = state.k if new_k is None else append(state.k, new_k, filled, donate)
+        v = append(state.v, self.values.split(x), filled, donate)
+        position = torch.cat([state.position, new], dim=1)
+        n = position.shape[1]
+        mask = cached_mask(new, position, valid)
+        mixed = self._mixed(q, k[:, :, :n], v[:, :, :n], mask, new, position, length)
+        return self.values.merge(mixed), State(k, v, position, length)
+
+    def _observe(self, x, context, mask):
+        q, k, v, place = self._parts(x, mask)
+        F = len(self.patterns)
+        fixed_mask, learned_mask = _by_heads(mask, F)
+        parts = []
+        if F:
+            fixed = fixed_weights(self.patterns, *place, dtype=x.dtype, mask=fixed_mask)
+            parts.append(fixed.to(x.dtype).expand(x.shape[0], -1, -1, -1))
+        if q is not None:
+            parts.append(softmax_weights(q, k, mask=learned_mask))
+        weights = torch.cat(parts, dim=1)
+        return Observation(v=v, weights=weights, heads=weights @ v)
+
+
+def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:
+    """The mask of the first heads and of the others."""
+    if mask.pairwise is None or mask.pairwise.shape[1] == 1:
+        return mask, mask
+    pairwise = mask.pairwise
+    return replace(mask, pairwise=pairwise[:, :first]), replace(mask, pairwise=pairwise[:, first:])
