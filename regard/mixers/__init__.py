@@ -24,6 +24,7 @@ from regard.mixers.reformer import Reformer
 from regard.mixers.rfa import RFA
 from regard.mixers.routing import Routing
 from regard.mixers.scored import Scored
+from regard.mixers.sinkhorn import Sinkhorn
 from regard.mixers.softmax import Softmax
 from regard.mixers.strided import Strided
 from regard.mixers.synthesizer_dense import SynthesizerDense
@@ -55,6 +56,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Compressed,
         Reformer,
         Routing,
+        Sinkhorn,
         Scored,
         MLPMixer,
         GMLP,

@@ -1,0 +1,49 @@
+"""Sorting networks of Sinkhorn attention: which source block should stand at each place (arXiv 2002.11296).
+
+linear     R_g = W s_g                         s_g [D] the summary of block g; one output for each source block
+mlp        R_g = W_2 relu(W_1 s_g)
+attention  R_gu = q_g k_u / sqrt(K)            q_g, k_u means of the blocks: no parameters, and no bound on the length
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+Kind = Literal["linear", "mlp", "attention"]
+
+
+class SortNet(nn.Module):
+    """Scores of `linear` and `mlp`; `attention` needs no module."""
+
+    def __init__(self, dim: int, num_heads: int, max_blocks: int, *, hidden: bool):
+        super().__init__()
+        self.num_heads, self.max_blocks = num_heads, max_blocks
+        self.hidden = nn.Linear(dim, dim) if hidden else None
+        self.out = nn.Linear(dim, num_heads * max_blocks)
+
+    def forward(self, summary: Float[Tensor, "B G D"], blocks: int) -> Float[Tensor, "B H G N"]:
+        """Scores of the first `blocks` source blocks."""
+        if self.hidden is not None:
+            summary = self.hidden(summary).relu()
+        shape = (self.num_heads, self.max_blocks)
+        weight = self.out.weight.unflatten(0, shape)[:, :blocks]
+        bias = self.out.bias.unflatten(0, shape)[:, :blocks]
+        scores = nn.functional.linear(summary, weight.flatten(0, 1), bias.flatten())
+        return scores.unflatten(2, (self.num_heads, blocks)).transpose(1, 2)
+
+
+def block_scores(
+    q: Float[Tensor, "B H G K"], k: Float[Tensor, "B H N K"]
+) -> Float[Tensor, "B H G N"]:
+    """The `attention` kind."""
+    return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+
+
+def gumbel(like: Tensor) -> Tensor:
+    """Gumbel(0, 1) noise, from torch's own generator."""
+    uniform = torch.rand_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
+    tiny = torch.finfo(uniform.dtype).tiny
+    return -(-uniform.clamp(min=tiny, max=1 - 1e-7).log()).log()
