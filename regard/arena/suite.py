@@ -1,7 +1,7 @@
 """Suite: what an arena runs, as data. SUITES lists them; to add a mechanism to one is to add its name."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from regard.arena.choice import Choice
 from regard.arena.results import Pass
@@ -75,7 +75,14 @@ def _brief(*, tokens: int, batch_size: int, eval_every: int) -> TrainConfig:
 QUICK = Suite(
     name="quick",
     about="six mechanisms unlike one another, three tasks, lengths to 4,096: about ten minutes on two cores",
-    mixers=("softmax", "local", "linear", "synthesizer_dense", "fnet", "gau"),
+    mixers=(
+        "softmax",
+        Choice(mixer="local", options={"window_size": 32}),
+        "linear",
+        "synthesizer_dense",
+        "fnet",
+        "gau",
+    ),
     contests=(
         Contest(task=ListOps(), train=_brief(tokens=500_000, batch_size=32, eval_every=35)),
         Contest(task=Digits(), train=_brief(tokens=1_000_000, batch_size=32, eval_every=100)),
@@ -84,4 +91,38 @@ QUICK = Suite(
     race=Race(lengths=(256, 512, 1024, 2048, 4096)),
 )
 
-SUITES: Catalog[Suite] = Catalog("suite", (QUICK,))
+_SHORT: dict[
+    str, dict[str, Any]
+] = {  # patterns that say something at the lengths of the small tasks
+    "local": {"window_size": 32},
+    "strided": {"stride": 16},
+    "longformer": {"window_size": 32},
+    "bigbird": {"block_size": 16},
+    "reformer": {"chunk_size": 16},
+    "sinkhorn": {"block_size": 16},
+    "flash": {"chunk_size": 64},
+    "mixed_chunk": {"chunk_size": 64},
+}
+
+
+def _small(task: Task, batch_size: int) -> Contest:
+    train = TrainConfig(
+        tokens=400_000,
+        batch_size=batch_size,
+        lr=2e-3,
+        eval_every=50,
+        checkpoint_every=100,
+        keep=1,
+    )
+    return Contest(task=task, train=train)
+
+
+SMALL = Suite(
+    name="small",
+    about="every mechanism of the catalogue on three tasks, lengths to 4,096: about an hour on two cores",
+    mixers=tuple(Choice(mixer=name, options=_SHORT.get(name, {})) for name in MIXERS.names()),
+    contests=(_small(ListOps(), 32), _small(Digits(), 32), _small(StdlibBytes(), 16)),
+    race=Race(lengths=(256, 1024, 4096), seconds=40.0),
+)
+
+SUITES: Catalog[Suite] = Catalog("suite", (QUICK, SMALL))
