@@ -1,22 +1,27 @@
 """Shared parts with parameters."""
 
+from regard.nn.chunked import Chunked
 from regard.nn.coord_conv import CoordConv2d
 from regard.nn.disagreement import disagreement
 from regard.nn.feed_forward import FEED_FORWARDS, FeedForward
 from regard.nn.heads import Heads
 from regard.nn.length_projection import LengthProjection
 from regard.nn.norm import NORMS, LayerNorm, ScaleNorm
+from regard.nn.reversible import ReversibleBlock, ReversibleSequence
 from regard.nn.scores import SCORES
 
 __all__ = [
     "FEED_FORWARDS",
     "NORMS",
     "SCORES",
+    "Chunked",
     "CoordConv2d",
     "FeedForward",
     "Heads",
     "LayerNorm",
     "LengthProjection",
+    "ReversibleBlock",
+    "ReversibleSequence",
     "ScaleNorm",
     "disagreement",
 ]

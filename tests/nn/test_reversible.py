@@ -1,0 +1,134 @@
+import pytest
+import torch
+from torch import nn
+
+from regard import Mask, OptionError, build
+from regard.core.counting import count
+from regard.nn import FEED_FORWARDS, Chunked, ReversibleBlock, ReversibleSequence
+
+DIM = 12
+
+
+class Mixing(nn.Module):
+    """Norm, mixer, dropout: what a block's f is."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.norm = nn.LayerNorm(DIM)
+        self.mixer = build(name, dim=DIM, num_heads=2, max_len=32)
+        self.dropout = nn.Dropout(0.2)
+
+    def forward(self, x, mask):
+        return self.dropout(self.mixer(self.norm(x), mask=mask))
+
+
+def stack(depth: int, *, recompute: bool, name: str = "reformer", device: str = "cpu"):
+    torch.manual_seed(0)
+    with torch.device(device):
+        blocks = [
+            ReversibleBlock(
+                Mixing(name),
+                nn.Sequential(nn.LayerNorm(DIM), FEED_FORWARDS["gelu"](DIM, dropout=0.1)),
+            )
+            for _ in range(depth)
+        ]
+    return ReversibleSequence(blocks, recompute=recompute)
+
+
+@pytest.mark.parametrize("name", ["reformer", "routing", "sinkhorn"])
+def test_reversible_training_is_plain_training(name):
+    results = []
+    for recompute in (False, True):
+        model = stack(3, recompute=recompute, name=name).double()
+        torch.manual_seed(1)
+        x = torch.randn(2, 11, DIM, dtype=torch.float64, requires_grad=True)
+        y = model(x, Mask(causal=True))
+        y.square().sum().backward()
+        after = torch.rand(1)
+        results.append((y, [x.grad, *(p.grad for p in model.parameters())], after))
+        assert all(g is not None for g in results[-1][1])
+    (plain, plain_grads, plain_next), (ours, our_grads, our_next) = results
+    assert torch.equal(ours, plain)
+    assert torch.equal(our_next, plain_next)
+    for got, wanted in zip(our_grads, plain_grads, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_stored_activations_do_not_grow_with_depth():
+    def peak(depth: int, recompute: bool) -> int:
+        model = stack(depth, recompute=recompute, name="local", device="meta").requires_grad_(False)
+        x = torch.empty(1, 512, DIM, device="meta", requires_grad=True)
+
+        def stored() -> int:
+            kept = []
+            with torch.autograd.graph.saved_tensors_hooks(
+                lambda t: kept.append(t.untyped_storage().nbytes()) or t, lambda t: t
+            ):
+                model(x, Mask(causal=True))
+            return sum(kept)
+
+        return stored()
+
+    assert peak(8, True) == peak(2, True)
+    assert peak(8, False) > 3 * peak(2, False)
+
+
+def test_one_layer_is_computed_back_from_its_output():
+    model = stack(6, recompute=True).double().eval()
+    seen = []
+    model.blocks[0].f.norm.register_forward_hook(
+        lambda _, given, __: seen.append(given[0].detach())
+    )
+    x = torch.randn(1, 9, DIM, dtype=torch.float64, requires_grad=True)
+    model(x, Mask()).sum().backward()
+    torch.testing.assert_close(seen[-1], x.detach(), rtol=0, atol=1e-12)
+
+
+def test_autocast_is_the_same_in_recomputation():
+    grads = []
+    for recompute in (False, True):
+        model = stack(2, recompute=recompute, name="softmax").eval()
+        torch.manual_seed(1)
+        x = torch.randn(2, 7, DIM, requires_grad=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = model(x, Mask())
+        y.float().square().sum().backward()
+        grads.append(x.grad)
+    assert (grads[0] - grads[1]).norm() < 0.02 * grads[0].norm()
+
+
+def test_arguments_that_want_gradients_are_refused():
+    model = stack(1, recompute=True)
+    with pytest.raises(OptionError, match="recompute=False"):
+        model(torch.randn(1, 4, DIM), torch.randn(3, requires_grad=True))
+    with pytest.raises(OptionError, match="merge"):
+        ReversibleSequence([], merge="sum")
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 5, 11, 64])
+def test_chunked_feed_forward_is_the_whole_one(chunk_size):
+    torch.manual_seed(0)
+    layer = FEED_FORWARDS["swiglu"](DIM).double()
+    x = torch.randn(2, 11, DIM, dtype=torch.float64, requires_grad=True)
+    leaves = [x, *layer.parameters()]
+    wanted = layer(x)
+    for recompute in (False, True):
+        y = Chunked(layer, chunk_size, recompute=recompute)(x)
+        torch.testing.assert_close(y, wanted, rtol=0, atol=1e-12)
+        for got, grad in zip(
+            torch.autograd.grad(y.sin().sum(), leaves),
+            torch.autograd.grad(wanted.sin().sum(), leaves, retain_graph=True),
+            strict=True,
+        ):
+            torch.testing.assert_close(got, grad, rtol=0, atol=1e-12)
+
+
+def test_chunks_need_less_memory_in_training_too():
+    layer = FEED_FORWARDS["gelu"](DIM, 64 * DIM).to("meta")
+    x = torch.empty(1, 1024, DIM, device="meta")
+
+    def train(module):
+        return lambda: module(x).sum().backward()
+
+    whole, parts = (count(train(m)).peak_bytes for m in (layer, Chunked(layer, 64)))
+    assert parts < whole / 3
