@@ -60,7 +60,7 @@ class Centroids(nn.Module):
             dist.all_reduce(sums)
             dist.all_reduce(counts)
         any_token = counts.sum() > 0
-        keep = torch.where(any_token, self.decay, 1.0).to(counts.dtype)
+        keep = 1 - (1 - self.decay) * any_token.to(counts.dtype)
         self.sums.mul_(keep).add_(sums * (1 - keep))
         self.counts.mul_(keep).add_(counts * (1 - keep))
         n = self.counts.sum(-1, keepdim=True)

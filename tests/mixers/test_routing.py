@@ -1,0 +1,150 @@
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from regard import Mask, UnsupportedError, build
+from regard.functional.routed import nearest, route
+from regard.nn.centroids import EPS
+
+
+def routing(**options):
+    torch.manual_seed(0)
+    given = {"num_clusters": 3, "window_size": 4} | options
+    return build("routing", dim=24, num_heads=3, max_len=64, **given).double().train()
+
+
+def by_hand(mixer, batches, decay):
+    """Centroids after one update, token by token."""
+    mu = mixer.centroids.value.clone()
+    sums, counts = mixer.centroids.sums.clone() * decay, mixer.centroids.counts.clone() * decay
+    for x, valid in batches:
+        for project in (mixer.heads.queries, mixer.heads.keys):
+            z = project(x)
+            for b in range(x.shape[0]):
+                for t in range(x.shape[1]):
+                    if valid is not None and not valid[b, t]:
+                        continue
+                    for h in range(mixer.num_heads):
+                        token = z[b, h, t]
+                        token = token - token.mean()
+                        token = token / (token.square().mean() + 1e-5).sqrt()
+                        c = int((mu[h] @ token).argmax())
+                        sums[h, c] += (1 - decay) * token
+                        counts[h, c] += 1 - decay
+    n = counts.sum(-1, keepdim=True)
+    return sums / ((counts + EPS) / (n + counts.shape[-1] * EPS) * n)[..., None]
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_centroids_move_as_the_formula_says(recompute, causal):
+    mixer = routing(decay=0.9)
+    valid = torch.rand(2, 11, generator=torch.Generator().manual_seed(1)) < 0.7
+    batches = [
+        (torch.randn(2, 11, 24, dtype=torch.float64), None),
+        (torch.randn(2, 11, 24, dtype=torch.float64), valid),
+    ]
+    with torch.no_grad():
+        wanted = by_hand(mixer, batches, 0.9)
+    for x, present in batches:  # two forwards to one step: gradients, and counts, accumulate
+        mask = Mask(causal=causal, valid=present)
+        x = x.clone().requires_grad_()
+        if recompute:
+            y = checkpoint(mixer, x, mask=mask, use_reentrant=False)
+        else:
+            y = mixer(x, mask=mask)
+        y.sum().backward()
+    before = mixer.centroids.value.clone()
+    mixer.after_step()
+    assert not torch.equal(mixer.centroids.value, before)
+    torch.testing.assert_close(mixer.centroids.value, wanted, rtol=0, atol=1e-12)
+
+
+def test_reentrant_recomputation_counts_once_too():
+    values = []
+    for recompute in (False, True):
+        mixer = routing()
+        torch.manual_seed(1)
+        x = torch.randn(2, 11, 24, dtype=torch.float64, requires_grad=True)
+        y = checkpoint(mixer, x, use_reentrant=True) if recompute else mixer(x)
+        y.sum().backward()
+        mixer.after_step()
+        values.append(mixer.centroids.value)
+    assert torch.equal(*values)
+
+
+def test_evaluation_and_steps_without_tokens_move_nothing():
+    mixer = routing()
+    before = mixer.centroids.value.clone()
+    x = torch.randn(2, 11, 24, dtype=torch.float64)
+    mixer.eval()(x).sum().backward()
+    with torch.no_grad():
+        mixer.train()(x)
+    mixer.after_step()
+    assert torch.equal(mixer.centroids.value, before)
+
+
+def test_training_compiles_whole_and_moves_centroids_alike():
+    values = []
+    for compiled in (False, True):
+        mixer = routing()
+        call = torch.compile(mixer, fullgraph=True, backend="eager") if compiled else mixer
+        torch.manual_seed(1)
+        x = torch.randn(2, 11, 24, dtype=torch.float64, requires_grad=True)
+        call(x, mask=Mask(causal=True)).sum().backward()
+        mixer.after_step()
+        values.append(mixer.centroids.value)
+    torch.testing.assert_close(*values, rtol=0, atol=1e-12)
+
+
+def test_online_k_means_finds_separated_clusters():
+    mixer = routing(num_clusters=4, decay=0.5, seed=1)
+    generator = torch.Generator().manual_seed(2)
+    centres = 3 * torch.randn(4, 24, generator=generator, dtype=torch.float64)
+    x = centres[torch.randint(4, (8, 60), generator=generator)]
+    x = x + 0.05 * torch.randn(x.shape, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        start = mixer.commitment_loss(x)
+    for _ in range(20):
+        mixer(x).sum().backward()
+        mixer.after_step()
+    with torch.no_grad():
+        assert mixer.commitment_loss(x) < 0.5 * start
+
+
+def test_commitment_loss_is_its_formula_and_pulls_the_projections():
+    mixer = routing()
+    x = torch.randn(2, 7, 24, dtype=torch.float64)
+    valid = torch.arange(7) < torch.tensor([[7], [4]])
+    loss = mixer.commitment_loss(x, mask=Mask(valid=valid))
+    wanted = 0.0
+    for project in (mixer.heads.queries, mixer.heads.keys):
+        routes = route(project(x))
+        cluster = nearest(routes, mixer.centroids.value)
+        for b, t in valid.nonzero().tolist():
+            for h in range(3):
+                mu = mixer.centroids.value[h, cluster[b, h, t]]
+                wanted = wanted + (routes[b, h, t] - mu).square().mean() / (3 * valid.sum())
+    torch.testing.assert_close(loss, wanted, rtol=0, atol=1e-12)
+    loss.backward()
+    assert mixer.heads.query.weight.grad.abs().max() > 0
+    assert mixer.heads.value.weight.grad is None
+
+
+def test_the_published_causal_form_sees_the_past_alone_and_says_that_its_structure_leaks():
+    mixer = routing(published_causal=True).eval()
+    x = torch.randn(1, 13, 24, dtype=torch.float64)
+    with pytest.raises(UnsupportedError, match="later tokens"):
+        mixer(x, mask=Mask(causal=True))
+    assert mixer.attention_map(x).triu(1).abs().max() == 0
+    moved = x.clone()
+    moved[:, 9:] = torch.randn(1, 4, 24, dtype=torch.float64)
+    assert not torch.allclose(mixer(moved)[:, :9], mixer(x)[:, :9])  # the leak
+
+
+def test_staged_counts_move_with_the_module_and_are_not_saved():
+    mixer = routing()
+    assert {z.dtype for z in mixer.centroids.staged} == {torch.float64}
+    assert not any("staged" in name for name in mixer.state_dict())
+    assert isinstance(nn.Sequential(mixer).to(torch.float32)[0].centroids.staged[0], torch.Tensor)
