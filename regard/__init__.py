@@ -23,7 +23,13 @@ from regard.mixers import MIXERS, build
 __version__ = "0.1.0"
 
 _LATER = {"reference", "testing", "models", "tasks", "train", "arena"}  # imported when first used
-_CATALOGS = {"MODELS": "models", "TASKS": "tasks", "POSITIONS": "positions", "FEED_FORWARDS": "nn"}
+_CATALOGS = {
+    "MODELS": "models",
+    "TASKS": "tasks",
+    "POSITIONS": "positions",
+    "FEED_FORWARDS": "nn",
+    "SCORES": "nn",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -39,6 +45,7 @@ __all__ = [
     "MIXERS",
     "MODELS",
     "POSITIONS",
+    "SCORES",
     "TASKS",
     "Capabilities",
     "Catalog",

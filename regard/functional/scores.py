@@ -1,7 +1,7 @@
 """Attention by any score: weights from scores, and values mixed by them, some queries at a time."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -83,8 +83,8 @@ def normalise(
     return torch.where(allowed, weights, weights.new_zeros(()))
 
 
-def again_in_backward(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """function(*tensors), of which the backward keeps the tensors only."""
+def again_in_backward(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """function(*arguments), of which the backward keeps the arguments only."""
     if not torch.is_grad_enabled():
-        return function(*tensors)
-    return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
+        return function(*arguments)
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)

@@ -21,8 +21,8 @@ class Windows(NamedTuple):
 
     start: Int[Tensor, "b h T"]
     width: int
-    low: Int[Tensor, "b"]
-    high: Int[Tensor, "b T"]
+    low: Int[Tensor, "c"]
+    high: Int[Tensor, "d T"]
     centre: Float[Tensor, "B H T"] | None = None
     sigma: float = 1.0
 

@@ -3,9 +3,9 @@
     K' = E K,   V' = F V   (M slots),   y = softmax(Q K'^T / sqrt(K)) V'
 
 E, F [M max_len] act on projected keys and values, without bias; a shorter sequence uses their first columns. Cost:
-T M (K + V) per head. `sharing`, as in the paper: "none" (E_h, F_h for each head), "headwise" (E, F for all heads),
-"key_value" (E = F for all heads), "layerwise" (that one matrix for all layers too: `projection`, a LengthProjection,
-is the object that all of them are given).
+T M (K + V) per head; M = `num_slots`, by default 128, or `max_len` if that is less. `sharing`, as in the paper: "none"
+(E_h, F_h for each head), "headwise" (E, F for all heads), "key_value" (E = F for all heads), "layerwise" (that one
+matrix for all layers too: `projection`, a LengthProjection, is the object that all of them are given).
 
 Beyond the paper's figures, and named in it: `projection="mean"` takes means over M segments as equal as can be, learns
 nothing, has no longest length, and is exact up to M tokens. Its other suggestion, a strided convolution, is the mixer
@@ -13,7 +13,7 @@ nothing, has no longest length, and is exact up to M tokens. Its other suggestio
 map is the product through the slots, (softmax) F, and has negative weights.
 """
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ class Linformer(Mixer):
         _check(sharing, projection, max_len, num_slots)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
-        self.num_slots = NUM_SLOTS if num_slots is None else num_slots
+        self.num_slots = min(NUM_SLOTS, max_len) if num_slots is None else num_slots
         self.project: LengthProjection | None = None
         if projection == "mean":
             self.declare(any_length=True)
@@ -84,7 +84,7 @@ class Linformer(Mixer):
         q, k, v = self.heads.split(x, context)
         return self.heads.merge(projected_attention(q, k, v, **self._slots(k, mask)))
 
-    def _slots(self, k: Tensor, mask: Mask) -> dict[str, Tensor | None]:
+    def _slots(self, k: Tensor, mask: Mask) -> dict[str, Any]:
         B, S = k.shape[0], k.shape[2]
         if self.project is not None:
             E, F = self.project(S)

@@ -39,7 +39,7 @@ class State(NamedTuple):
 class ContextState(NamedTuple):
     k: Float[Tensor, "B H S A"]
     v: Float[Tensor, "B H S V"]
-    count: Int[Tensor, "B"]  # valid tokens of the context
+    total: Int[Tensor, "B"]  # valid tokens of the context
     length: Int[Tensor, "B"]
 
 
@@ -148,7 +148,7 @@ class LuongLocal(Mixer):
         last = mask.last_key(T, S, q.device)
         return Windows((last - D_w)[:, None], D_w + 1, torch.zeros_like(count), last)
 
-    def _around(self, t: Int[Tensor, "b T"], count: Int[Tensor, "b"]) -> Windows:
+    def _around(self, t: Int[Tensor, "b T"], count: Int[Tensor, "c"]) -> Windows:
         final = (count - 1)[:, None]
         start = torch.minimum(t, final) - self.window_size
         return Windows(
@@ -198,7 +198,7 @@ class LuongLocal(Mixer):
         q = self.heads.queries(x)
         t = place(state.length, valid, N)
         if isinstance(state, ContextState):
-            y = self._attend(q, state.k, state.v, self._around(t.clamp_min(0), state.count), None)
+            y = self._attend(q, state.k, state.v, self._around(t.clamp_min(0), state.total), None)
             return self.heads.merge(y), state._replace(length=length)
         k = torch.cat([state.k, self.score.keys(self.heads.keys(x), t)], dim=2)
         v = torch.cat([state.v, self.heads.values(x)], dim=2)

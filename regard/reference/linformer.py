@@ -25,7 +25,7 @@ def linformer(
     def matrices(h: int, n: int) -> tuple[Tensor, Tensor]:
         """E and F [M n]"""
         if options["projection"] == "mean":
-            M = options["num_slots"] or 128
+            M = options["num_slots"] or min(128, options["max_len"])
             segments = [[j for j in range(n) if j * M // n == c] for c in range(M)]
             rows = []
             for segment in segments:
