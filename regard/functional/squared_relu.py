@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.scores import again_in_backward
 
 QUERY_BLOCK = 256  # queries whose weights are held at once
 
@@ -26,17 +27,20 @@ def squared_relu_attention(
 ) -> Float[Tensor, "B H T V"]:
     """relu(q k^T + bias)^2 v over the allowed keys, divided by `divisor`, or by their number where it is None.
 
-    bias(rows) -> [b H t S] for these queries, so that none is stored for all.
+    bias(rows) -> [b H t S] for these queries, so that none is stored for all. Weights of long sequences are made again in
+    the backward.
     """
     T, S = q.shape[2], k.shape[2]
     parts = []
     for start in range(0, T, QUERY_BLOCK):
         rows = slice(start, min(start + QUERY_BLOCK, T))
-        seen = (
-            rows.stop if mask.causal and T == S else S
-        )  # keys after the block's last query are never allowed
-        weights = _weights(q, k[:, :, :seen], mask, bias, divisor, rows, S)
-        parts.append(weights @ v[:, :, :seen])
+        seen = rows.stop if mask.causal and T == S else S  # later keys are never allowed
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, rows=rows) -> Tensor:
+            return _weights(q, k, mask, bias, divisor, rows, T, S) @ v
+
+        block = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
+        parts.append(again_in_backward(attend, *block) if T > QUERY_BLOCK else attend(*block))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
@@ -49,24 +53,26 @@ def squared_relu_weights(
     divisor: float | None = None,
 ) -> Float[Tensor, "B H T S"]:
     """The weights that `squared_relu_attention` applies."""
-    return _weights(q, k, mask, bias, divisor, slice(0, q.shape[2]), k.shape[2])
+    T, S = q.shape[2], k.shape[2]
+    return _weights(q, k, mask, bias, divisor, slice(0, T), T, S)
 
 
 def _weights(
-    q,
-    k,
+    q: Tensor,
+    k: Tensor,
     mask: Mask,
     bias: Callable[[slice], Tensor] | None,
     divisor: float | None,
     rows: slice,
+    T: int,
     S: int,
 ) -> Tensor:
-    T, seen = q.shape[2], k.shape[2]
-    scores = q[:, :, rows] @ k.transpose(-1, -2)
+    """Weights of the queries `rows` (already cut out of q) for the first keys (cut out of k)."""
+    scores = q @ k.transpose(-1, -2)
     if bias is not None:
-        scores = scores + bias(rows)[..., :seen]
+        scores = scores + bias(rows)[..., : k.shape[2]]
     allowed = mask.dense(T, S, device=q.device, rows=rows)
-    weights = scores.relu().square() * allowed[..., :seen]
+    weights = scores.relu().square() * allowed[..., : k.shape[2]]
     if divisor is None:
         return weights / allowed.sum(-1, keepdim=True).clamp_min(1)
     return weights / divisor

@@ -7,44 +7,41 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.scores import again_in_backward
 from regard.functional.softmax import masked_softmax
 
 QUERY_BLOCK = 256  # queries whose weights are held at once
 
+Logits = Callable[[slice, int], Tensor]
+
 
 def synthesizer_attention(
-    rows: Float[Tensor, "b H T F"],
-    score: Callable[[Tensor, int], Tensor],
-    v: Float[Tensor, "B H S V"],
-    *,
-    mask: Mask = OPEN,
+    logits: Logits, v: Float[Tensor, "B H S V"], *, T: int, mask: Mask = OPEN
 ) -> Float[Tensor, "B H T V"]:
-    """softmax(score(rows)) v over the allowed keys, some queries at a time; a query without a key gives zero.
+    """softmax(logits) v over the allowed keys, for T queries, some at a time; a query without a key gives zero.
 
-    score(rows [b H t F], S) -> logits [b H t S] of these queries for the first S keys.
+    logits(rows, S) -> [b H t S] of these queries for the first S keys; made again in the backward of long sequences.
     """
-    T, S = rows.shape[2], v.shape[2]
+    S = v.shape[2]
     parts = []
     for start in range(0, T, QUERY_BLOCK):
-        stop = min(start + QUERY_BLOCK, T)
-        seen = (
-            stop if mask.causal and T == S else S
-        )  # keys after the block's last query are never allowed
-        allowed = mask.dense(T, S, device=v.device, rows=slice(start, stop))[..., :seen]
-        weights = masked_softmax(score(rows[:, :, start:stop], seen), allowed)
-        parts.append(weights @ v[:, :, :seen])
+        rows = slice(start, min(start + QUERY_BLOCK, T))
+        seen = rows.stop if mask.causal and T == S else S  # later keys are never allowed
+
+        def attend(v: Tensor, rows=rows, seen=seen) -> Tensor:
+            allowed = mask.dense(T, S, device=v.device, rows=rows)[..., :seen]
+            return masked_softmax(logits(rows, seen), allowed) @ v
+
+        v_seen = v[:, :, :seen]
+        parts.append(again_in_backward(attend, v_seen) if T > QUERY_BLOCK else attend(v_seen))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
 def synthesizer_weights(
-    rows: Float[Tensor, "b H T F"],
-    score: Callable[[Tensor, int], Tensor],
-    S: int,
-    *,
-    mask: Mask = OPEN,
+    logits: Logits, T: int, S: int, *, mask: Mask = OPEN, device: torch.device | None = None
 ) -> Float[Tensor, "b H T S"]:
     """The weights that `synthesizer_attention` applies."""
-    return masked_softmax(score(rows, S), mask.dense(rows.shape[2], S, device=rows.device))
+    return masked_softmax(logits(slice(0, T), S), mask.dense(T, S, device=device))
 
 
 def at_positions(

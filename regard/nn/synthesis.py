@@ -1,6 +1,6 @@
 """Synthesis: what all Synthesizers share around their logits, in one forward and token by token."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Observation
 from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.synthesizer import at_positions, synthesizer_attention, synthesizer_weights
+from regard.functional.synthesizer import (
+    Logits,
+    at_positions,
+    synthesizer_attention,
+    synthesizer_weights,
+)
 from regard.nn.values import Values
 
 
@@ -20,26 +25,22 @@ class State(NamedTuple):
     length: Int[Tensor, "B"]
 
 
-class Logits(Protocol):
-    def rows(self, x: Tensor, position: Tensor | None = None) -> Tensor: ...
-
-    def score(self, rows: Tensor, S: int) -> Tensor: ...
-
-
 class Synthesis(nn.Module):
     """y = concat_h( softmax(B_h) v_h ) W_out with logits B from `logits` (see `regard.nn.logits`)."""
 
     def __init__(self, dim: int, num_heads: int, max_len: int, logits: nn.Module):
         super().__init__()
         self.max_len = max_len
-        self.logits: Logits = logits
+        self.logits = logits
         self.values = Values(dim, num_heads)
 
     def mix(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T D"]:
-        v = self.values.split(x)
-        return self.values.merge(
-            synthesizer_attention(self.logits.rows(x), self.logits.score, v, mask=mask)
-        )
+        T, v = x.shape[1], self.values.split(x)
+        return self.values.merge(synthesizer_attention(self._logits(x), v, T=T, mask=mask))
+
+    def _logits(self, x: Float[Tensor, "B T D"]) -> Logits:
+        made = self.logits.rows(x)
+        return lambda rows, S: self.logits.score(made[:, :, rows], S)
 
     def initial_state(self, batch_size: int, max_len: int | None) -> State:
         weight = self.values.value.weight
@@ -60,19 +61,19 @@ class Synthesis(nn.Module):
         n = position.shape[1]
         reach = min(n, self.max_len)  # a token's position is never beyond its column
 
-        def score(rows: Tensor, S: int) -> Tensor:
-            return at_positions(self.logits.score(rows, reach), position[:, :S])
+        made = self.logits.rows(x, new.clamp_min(0))
 
-        rows = self.logits.rows(x, new.clamp_min(0))
-        mixed = synthesizer_attention(
-            rows, score, v[:, :, :n], mask=cached_mask(new, position, valid)
-        )
+        def logits(rows: slice, S: int) -> Tensor:
+            return at_positions(self.logits.score(made[:, :, rows], reach), position[:, :S])
+
+        mask = cached_mask(new, position, valid)
+        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask)
         return self.values.merge(mixed), State(
             v, position, advance(state.length, valid, x.shape[1])
         )
 
     def observe(self, x: Float[Tensor, "B T D"], mask: Mask) -> Observation:
-        v = self.values.split(x)
-        weights = synthesizer_weights(self.logits.rows(x), self.logits.score, x.shape[1], mask=mask)
-        weights = weights.expand(x.shape[0], v.shape[1], -1, -1)
+        T, v = x.shape[1], self.values.split(x)
+        weights = synthesizer_weights(self._logits(x), T, T, mask=mask, device=x.device)
+        weights = weights.expand(*v.shape[:2], -1, -1)
         return Observation(v=v, weights=weights, heads=weights @ v)
