@@ -345,7 +345,8 @@ class _Plan:
 def _gathered(part: _Part, q, k, v, window) -> tuple[Tensor, Tensor, Tensor]:
     """Queries [n g c K] and the windows of keys [n g w K] and values [n g w V] of a part."""
     queries = _blocks(rows_at(q[part.rows], part.queries), window[0])
-    return queries, *(_windows(rows_at(z[part.rows], part.keys), window) for z in (k, v))
+    keys, values = (_windows(rows_at(z[part.rows], part.keys), window) for z in (k, v))
+    return queries, keys, values
 
 
 def _blocks(z: Tensor, block: int) -> Tensor:

@@ -22,7 +22,7 @@ class RingState(NamedTuple):
     code: Int[
         Tensor, "B H R G W R"
     ]  # of each stored token and round: place in its group, times G, plus its group
-    count: Int[Tensor, "B H R G"]  # tokens that each group has had
+    had: Int[Tensor, "B H R G"]  # tokens, of each group
     length: Int[Tensor, "B"]
 
 
@@ -84,7 +84,7 @@ def _extend(q, k, v, group, state: RingState, scale, exclude_self, count_once, d
     n, R = q.shape[2], group.shape[2]
     before = torch.ones(n, n, dtype=torch.bool, device=q.device).tril(-1)
     same = (group[..., :, None] == group[..., None, :]) & before
-    seen = state.count.gather(3, group)  # tokens of one's group that the rings have met
+    seen = state.had.gather(3, group)  # tokens of one's group that the rings have met
     place = seen + same.sum(-1)
 
     slot = torch.arange(W, device=q.device)
@@ -126,7 +126,7 @@ def _extend(q, k, v, group, state: RingState, scale, exclude_self, count_once, d
         _stored(state.k, k[:, :, None].expand(-1, -1, R, -1, -1), index, donate),
         _stored(state.v, v[:, :, None].expand(-1, -1, R, -1, -1), index, donate),
         _stored(state.code, codes, index, donate),
-        state.count.scatter_add(3, group, torch.ones_like(group)),
+        state.had.scatter_add(3, group, torch.ones_like(group)),
         state.length,
     )
     return y, after

@@ -101,15 +101,17 @@ def member_attention(
     A token of no cluster gets zero. exclude_self: a token sees itself only where its cluster offers nothing else.
     """
     B, H, T = q.shape[:3]
-    at = [_of_members(z, index) for z, index in ((q, queries), (k, keys), (v, keys))]
+    q, k, v = _of_members(q, queries), _of_members(k, keys), _of_members(v, keys)
     allowed = _member_pairs(queries, keys, mask, exclude_self)
     if allowed is None:
-        y = F.scaled_dot_product_attention(*at, scale=scale)
+        y = F.scaled_dot_product_attention(q, k, v, scale=scale)
         some = torch.ones(y.shape[:3], dtype=torch.bool, device=y.device)
     else:
         allowed = allowed.flatten(0, 1)
         some = allowed.any(-1)
-        y = F.scaled_dot_product_attention(*at, attn_mask=allowed | ~some[..., None], scale=scale)
+        y = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=allowed | ~some[..., None], scale=scale
+        )
         y = torch.where(some[..., None], y, y.new_zeros(()))
     index = queries.clamp(min=0).flatten(0, 1).flatten(1)
     count = torch.zeros(B * H, T, dtype=y.dtype, device=y.device)

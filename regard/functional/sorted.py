@@ -68,7 +68,7 @@ def sinkhorn_attention(
     join: one softmax over both blocks, or the sum of two.
     """
     T = q.shape[2]
-    q, k, v, valid = in_blocks(q, k, v, block_size=block_size, mask=mask)
+    (q, k, v), valid = in_blocks(q, k, v, block_size=block_size, mask=mask)
     if sort_cut is not None:
         kept = sorting[:, :, :sort_cut]
         keys, values = (mixed(kept, z).flatten(2, 3) for z in (k, v))
@@ -82,7 +82,7 @@ def sinkhorn_attention(
 
 def in_blocks(
     *parts: Float[Tensor, "B H T K"], block_size: int, mask: Mask
-) -> tuple[Tensor | None, ...]:
+) -> tuple[list[Tensor], Bool[Tensor, "B N C"] | None]:
     """Each part as [B H N C K], and `valid` [B N C], None where every place holds a token."""
     T = parts[0].shape[2]
     rest = -T % block_size
@@ -94,8 +94,8 @@ def in_blocks(
     if rest:
         parts = tuple(F.pad(z, (0, 0, 0, rest)) for z in parts)
         valid = None if valid is None else F.pad(valid, (0, rest))
-    blocks = (z.unflatten(2, (-1, block_size)) for z in parts)
-    return *blocks, None if valid is None else valid.unflatten(1, (-1, block_size))
+    blocks = [z.unflatten(2, (-1, block_size)) for z in parts]
+    return blocks, None if valid is None else valid.unflatten(1, (-1, block_size))
 
 
 def block_pairs(

@@ -18,6 +18,7 @@ official code's (no bucket test; a pair met in several rounds counts as often). 
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -106,10 +107,11 @@ class Reformer(Mixer):
         q = self.heads.queries(x)
         order, mask = self._order(self._buckets(x, q), mask)
         k, v = F.normalize(q, dim=-1), self.heads.values(x)
-        y = ordered_attention(q, k, v, order=order, mask=mask, **self._rules())
+        y = ordered_attention(q, k, v, order=order, mask=mask, **self._rules)
         return self.heads.merge(y)
 
-    def _rules(self) -> dict[str, bool | float]:
+    @property
+    def _rules(self) -> dict[str, Any]:
         return {"scale": self.scale, "exclude_self": True, "count_once": self.dedup}
 
     def _order(self, buckets: Tensor, mask: Mask) -> tuple[Order, Mask]:
@@ -156,7 +158,7 @@ class Reformer(Mixer):
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
         k, v = F.normalize(q, dim=-1), self.heads.values(x)
-        y, after = extend_rings(q, k, v, group, state, donate=donate, **self._rules())
+        y, after = extend_rings(q, k, v, group, state, donate=donate, **self._rules)
         length = advance(state.length, valid, x.shape[1])
         return self.heads.merge(y), after._replace(length=length)
 
@@ -164,7 +166,7 @@ class Reformer(Mixer):
         q = self.heads.queries(x)
         order, mask = self._order(self._buckets(x, q), mask)
         k, v = F.normalize(q, dim=-1), self.heads.values(x)
-        weights = ordered_weights(q, k, order=order, mask=mask, **self._rules())
+        weights = ordered_weights(q, k, order=order, mask=mask, **self._rules)
         return Observation(q, k, v, weights, weights @ v)
 
     def _plan(self, x, context, mask):

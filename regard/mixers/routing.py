@@ -19,7 +19,7 @@ add with weight 1e-4: mixers have no losses. Half of the heads being local, as t
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -210,7 +210,7 @@ class Routing(Mixer):
         if is_cross:
             index = self._lists(plan, mask)
             return list_attention(q, k, v, index, mask=mask, scale=self.scale)
-        rules = {"scale": self.scale, "exclude_self": not self.allow_self}
+        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
         if mask.causal:
             return ordered_attention(
                 q, k, v, order=self._band(plan["clusters"]), mask=mask, **rules
@@ -288,7 +288,7 @@ class Routing(Mixer):
         q, k, v = self._split(x, context)
         plan = self._plan_of(x, context, q, k, mask)
         q, k = self._content(q, k)
-        rules = {"scale": self.scale, "exclude_self": not self.allow_self}
+        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
         if context is not None:
             weights = list_weights(q, k, self._lists(plan, mask), mask=mask, scale=self.scale)
         elif mask.causal:

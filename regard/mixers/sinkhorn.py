@@ -253,7 +253,7 @@ class Sinkhorn(Mixer):
         q, k, v = self.heads.split(x)
         T, C = x.shape[1], self.block_size
         S = self._sorting(x, q, k, mask)
-        q_blocks, k_blocks, _, valid = in_blocks(q, k, v, block_size=C, mask=mask)
+        (q_blocks, k_blocks), valid = in_blocks(q, k, block_size=C, mask=mask)
         if self.sort_cut is not None:
             S = S[:, :, : self.sort_cut].to(q.dtype)
             keys = mixed(S, k_blocks).flatten(2, 3)

@@ -23,6 +23,11 @@ EPS = 1e-5
 class Centroids(nn.Module):
     """[H N K] in buffers, at the start on the sphere of radius sqrt(K)."""
 
+    value: Tensor
+    sums: Tensor
+    counts: Tensor
+    staged: tuple[Tensor, Tensor]
+
     def __init__(
         self, num_heads: int, num_clusters: int, head_dim: int, *, decay: float, seed: int | None
     ):
@@ -50,7 +55,8 @@ class Centroids(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
         """What is staged moves along; as a buffer it would be saved, and overwritten by the first process's."""
         super()._apply(fn, recurse)
-        self.staged = tuple(fn(z) for z in self.staged)
+        sums, counts = self.staged
+        self.staged = fn(sums), fn(counts)
         return self
 
     @torch.no_grad()

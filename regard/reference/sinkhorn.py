@@ -25,7 +25,7 @@ def sinkhorn(
     K = x.shape[-1] // H
     C = options["block_size"] or 2 * math.isqrt(options["max_len"])
 
-    def logits(row: Row, blocks: list[range], q: Tensor, k: Tensor) -> list[list[list[Tensor]]]:
+    def logits(row: Row, blocks: list[range], q: Tensor, k: Tensor) -> Tensor:
         """[H N N]"""
         N = len(blocks)
         if options["sort_net"] == "attention":
