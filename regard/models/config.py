@@ -32,6 +32,7 @@ class StackConfig(ABC):
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
     feed_forward: str = "gelu"
     hidden_dim: int | None = None
+    feed_forward_bias: bool = False
     position: str = "sinusoidal"
     position_options: Mapping[str, Any] = field(default_factory=dict)
     norm: str = "layer"
@@ -48,23 +49,29 @@ class StackConfig(ABC):
         )
         if self.hidden_dim is not None:
             check_positive(hidden_dim=self.hidden_dim)
-        resolve(self.mixer)
+        check_mixer("mixer", self.mixer, self.mixer_options)
         FEED_FORWARDS[self.feed_forward]
         POSITIONS[self.position]
         NORMS[self.norm]
-        for name in ("mixer_options", "position_options"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise OptionError(
-                    f"{name} must be a mapping of option names, got {type(getattr(self, name)).__name__}"
-                )
-        for name in ("dim", "num_heads", "max_len"):
-            if name in self.mixer_options:
-                raise OptionError(
-                    f"mixer_options must not hold {name}: the config's own {name} is given to every mixer"
-                )
+        check_mapping("position_options", self.position_options)
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
 
     @abstractmethod
     def build(self) -> nn.Module:
         """The model of this configuration, newly initialised."""
+
+
+def check_mixer(name: str, mixer: str | type[Mixer], options: object) -> None:
+    """`name` is the field's, and `<name>_options` that of its options. Raises OptionError, UnknownNameError."""
+    resolve(mixer)
+    for fact in check_mapping(f"{name}_options", options).keys() & {"dim", "num_heads", "max_len"}:
+        raise OptionError(
+            f"{name}_options must not hold {fact}: the config's own {fact} is given to every mixer"
+        )
+
+
+def check_mapping(name: str, options: object) -> Mapping[str, Any]:
+    if not isinstance(options, Mapping):
+        raise OptionError(f"{name} must be a mapping of option names, got {type(options).__name__}")
+    return options

@@ -1,6 +1,7 @@
 """Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -12,7 +13,8 @@ from regard.core.shapes import check_positive
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block, layers_per_block
 from regard.models.config import StackConfig
-from regard.nn import FEED_FORWARDS, NORMS
+from regard.models.tokens import check_tokens, places
+from regard.nn import FEED_FORWARDS, NORMS, FeedForward
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 
@@ -24,10 +26,10 @@ class State(NamedTuple):
 class Embedding(nn.Module):
     """sqrt(D) E[token] + position, rows of E with variance 1/D. Tokens that are not valid become zero."""
 
-    def __init__(self, config: StackConfig, position: AbsolutePosition):
+    def __init__(self, config: StackConfig, position: AbsolutePosition, vocab_size: int):
         super().__init__()
         self.scale = math.sqrt(config.dim)
-        self.table = nn.Embedding(config.vocab_size, config.dim)
+        self.table = nn.Embedding(vocab_size, config.dim)
         nn.init.normal_(self.table.weight, std=1 / self.scale)
         self.position = position
         self.dropout = nn.Dropout(config.dropout)
@@ -53,10 +55,11 @@ class Encoder(nn.Module):
     def __init__(self, config: StackConfig, *, causal: bool = False):
         super().__init__()
         self.who = f"{type(self).__name__.lower()}({resolve(config.mixer).name})"
-        position, mixer_options = _positions(config)
+        mixer_options = options_with_position(config, config.mixer, config.mixer_options)
+        position = added_position(config)
         self.causal, self.vocab_size = causal, config.vocab_size
         self.max_len = min(config.max_len, position.max_len or config.max_len)
-        self.embedding = Embedding(config, position)
+        self.embedding = Embedding(config, position, config.vocab_size)
         facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
         first = build(config.mixer, **facts, **mixer_options)
         first.require("causal" if causal else "bidirectional")
@@ -92,32 +95,13 @@ class Encoder(nn.Module):
         return self.norm(x)
 
     def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:
-        """Integer ids [B, T >= 1] within the vocabulary; values are read where that costs no synchronisation."""
-        if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.shape[1] < 1:
-            got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise ShapeError(f"{self.who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
-        if tokens.dtype not in (torch.int64, torch.int32):
-            raise ShapeError(f"{self.who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
-        if valid is not None:
-            Mask(valid=valid).check(self.who, tokens.shape[0], tokens.shape[1], tokens.shape[1])
-        if torch.compiler.is_compiling():
-            return
-        device = self.embedding.table.weight.device
-        if tokens.device != device:
-            raise ShapeError(
-                f"{self.who}: tokens are on {tokens.device}, the model on {device}. Move one of them."
-            )
-        if device.type != "cpu":
-            return
-        ids = tokens if valid is None else tokens[valid]
-        if not ids.numel():
-            return
-        low, high = int(ids.min()), int(ids.max())
-        if low < 0 or high >= self.vocab_size:
-            raise ShapeError(
-                f"{self.who}: token id {low if low < 0 else high} is outside the vocabulary "
-                f"(vocab_size {self.vocab_size})"
-            )
+        check_tokens(
+            self.who,
+            tokens,
+            valid,
+            vocab_size=self.vocab_size,
+            device=self.embedding.table.weight.device,
+        )
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room."""
@@ -159,29 +143,28 @@ class Encoder(nn.Module):
         return self.norm(x), State(tuple(after), length)
 
 
-def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:
-    """The place of each token among the valid ones of its row."""
-    if valid is None:
-        return torch.arange(tokens.shape[1], device=tokens.device)[None]
-    return (valid.cumsum(1) - 1).clamp(min=0)
+def added_position(config: StackConfig) -> AbsolutePosition:
+    """The positions that are added to the embeddings; none where the mixers take them instead."""
+    cls = POSITIONS[config.position]
+    if cls.kind != "absolute":
+        return NoPosition()
+    facts = {"dim": config.dim, "max_len": config.max_len, "num_heads": config.num_heads}
+    made = make(cls, facts, config.position_options)
+    assert isinstance(made, AbsolutePosition)
+    return made
 
 
-def _positions(config: StackConfig) -> tuple[AbsolutePosition, dict[str, Any]]:
-    """The added positions, and the mixer's options: kinds that are not added are the mixer's to take."""
-    cls, options = POSITIONS[config.position], dict(config.mixer_options)
-    if cls.kind == "absolute":
-        made = make(
-            cls,
-            {"dim": config.dim, "max_len": config.max_len, "num_heads": config.num_heads},
-            config.position_options,
-        )
-        assert isinstance(made, AbsolutePosition)
-        return made, options
-    mixer = resolve(config.mixer)
-    takes = sorted(mixer.capabilities.positions)
-    if config.position not in takes or "position" not in option_names(mixer):
+def options_with_position(
+    config: StackConfig, mixer: str | type[Mixer], mixer_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The mixer's options, and the config's positions among them where they are not of a kind that is added."""
+    options, cls = dict(mixer_options), resolve(mixer)
+    if POSITIONS[config.position].kind == "absolute":
+        return options
+    takes = sorted(cls.capabilities.positions)
+    if config.position not in takes or "position" not in option_names(cls):
         raise UnsupportedError(
-            f"{mixer.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
+            f"{cls.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
             f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS if p.kind == 'absolute')}."
         )
     if "position" in options:
@@ -190,26 +173,27 @@ def _positions(config: StackConfig) -> tuple[AbsolutePosition, dict[str, Any]]:
         )
     options["position"] = config.position
     if config.position_options:
-        if "position_options" not in option_names(mixer):
-            raise OptionError(f"{mixer.name} takes no options of its {config.position} positions")
+        if "position_options" not in option_names(cls):
+            raise OptionError(f"{cls.name} takes no options of its {config.position} positions")
         if "position_options" in options:
             raise OptionError(
                 "mixer_options must not hold position_options: the config's own are given to the mixer"
             )
         options["position_options"] = config.position_options
-    return NoPosition(), options
+    return options
+
+
+def feed_forward(config: StackConfig) -> FeedForward:
+    return FEED_FORWARDS[config.feed_forward](
+        config.dim, config.hidden_dim, bias=config.feed_forward_bias, dropout=config.dropout
+    )
 
 
 def _block(config: StackConfig, mixer: Mixer) -> Block:
-    ffn = None
-    if not mixer.capabilities.includes_ffn:
-        ffn = FEED_FORWARDS[config.feed_forward](
-            config.dim, config.hidden_dim, dropout=config.dropout
-        )
     return Block(
         config.dim,
         mixer,
-        ffn,
+        None if mixer.capabilities.includes_ffn else feed_forward(config),
         norm=config.norm,
         norm_first=config.norm_first,
         dropout=config.dropout,
