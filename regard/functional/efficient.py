@@ -68,9 +68,9 @@ def causal_means(
     m: Float[Tensor, "B H K"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """y [B H T V], and the state after it: S = sum_j exp(k_j - m) v_j, z = sum_j exp(k_j - m), m close to log sum_j exp(k_j)."""
-    dtype, T = v.dtype, k.shape[2]
     if S is None or z is None or m is None:
         S, z, m = no_keys(v, k.shape[-1])
+    dtype, T = v.dtype, k.shape[2]
     wide = torch.promote_types(dtype, torch.float32)
     rho, k, v, S, z, m = (a.to(wide) for a in (rho, k, v, S, z, m))
     C = min(CHUNK, 1 << (T - 1).bit_length())
@@ -83,9 +83,9 @@ def causal_means(
     m_after = so_far[:, :, -1].detach().to(dtype)
     z_after = (so_far[:, :, -1] - m_after).exp()
     R = torch.cat([m[:, :, None], L[:, :, :-1, -1].detach(), m_after[:, :, None]], dim=2)
-    gain = (k - R[:, :, 1:, None]).exp().transpose(-1, -2) @ v
+    gain = (k - R[:, :, 1:, None]).exp_().transpose(-1, -2) @ v
     before, S = _decayed_so_far(S, gain, (R[:, :, :-1] - R[:, :, 1:]).exp())
-    y = (rho * (R[:, :, :-1, None] - L).exp()) @ before
+    y = (rho * (R[:, :, :-1, None] - L).exp_()) @ before
     y = (y + _inside(rho, k, v, L)).flatten(2, 3)
     return y[:, :, :T].to(dtype), S.to(dtype), z_after.to(dtype), m_after
 
@@ -107,12 +107,12 @@ def _inside(
     C = k.shape[-2]
     if C <= BLOCK:
         later = torch.ones(C, C, dtype=torch.bool, device=k.device).triu(1)[..., None]
-        apart = (k[..., None, :, :] - L[..., :, None, :]).masked_fill(later, -torch.inf)
-        return (apart.exp() @ rho[..., None])[..., 0] @ v
+        apart = (k[..., None, :, :] - L[..., :, None, :]).masked_fill_(later, -torch.inf)
+        return (apart.exp_() @ rho[..., None])[..., 0] @ v
     rho, k, v, L = (a.unflatten(-2, (2, C // 2)) for a in (rho, k, v, L))
     R = L[..., 0, -1:, :].detach()
-    weights = (rho[..., 1, :, :] * (R - L[..., 1, :, :]).exp()) @ (
-        (k[..., 0, :, :] - R).exp().transpose(-1, -2)
+    weights = (rho[..., 1, :, :] * (R - L[..., 1, :, :]).exp_()) @ (
+        (k[..., 0, :, :] - R).exp_().transpose(-1, -2)
     )
     across = weights @ v[..., 0, :, :]
     within = _inside(rho, k, v, L)

@@ -62,7 +62,7 @@ def query_features(
     if features == "relu":
         return F.relu(wx) + RELU_EPS
     level, _ = _levels(q, wx)
-    phi = (wx - level[..., None]).exp()
+    phi = wx.sub_(level[..., None]).exp_()
     return (phi if causal else phi + EPS).to(q.dtype)
 
 
@@ -95,7 +95,7 @@ def key_features(
             c = top.amax(-1, keepdim=True)
         level = level + (c - top)
         level = level if present is None else level.masked_fill(~present, torch.inf)
-        phi = (wx - level[..., None]).exp()
+        phi = wx.sub_(level[..., None]).exp_()
         phi = phi if causal else phi + EPS
     phi = phi if present is None else phi * present[..., None]
     return phi.to(k.dtype), log_decay, after

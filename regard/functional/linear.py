@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.core.compaction import permute
 from regard.core.mask import OPEN, Mask
 
-CHUNK = 128
+CHUNK = 64  # twice this where states are large beside the products inside a chunk
 EPS = 1e-6
 
 FeatureMap = Callable[[Tensor], Tensor]
@@ -103,7 +103,7 @@ def causal_sums(
         S = S + phi_k.transpose(-1, -2) @ v
         z = z + phi_k[:, :, 0]
         return *read(phi_q, S, z), S, z
-    C = min(CHUNK, T)
+    C = min(CHUNK if M <= 2 * CHUNK else 2 * CHUNK, T)
     v = torch.cat([v, v.new_ones(B, H, T, 1)], dim=-1)  # numerator and denominator in one product
     phi_q, phi_k, v = (_in_chunks(a, C) for a in (phi_q, phi_k, v))
     state = torch.cat([S, z[..., None]], dim=-1)
@@ -115,11 +115,11 @@ def causal_sums(
     else:
         G = _in_chunks(log_decay[..., None], C)[..., 0].cumsum(3)  # restarts in every chunk
         later = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
-        apart = (G[..., :, None] - G[..., None, :]).masked_fill(later, -torch.inf)
+        apart = (G[..., :, None] - G[..., None, :]).masked_fill_(later, -torch.inf)
         to_end = v * (G[..., -1:] - G).exp().to(v.dtype)[..., None]
         gain = phi_k.transpose(-1, -2) @ to_end
         before, after = _decayed_so_far(state, gain, G[..., -1].exp())
-        inside = (weights * apart.exp().to(weights.dtype)) @ v
+        inside = (weights * apart.exp_().to(weights.dtype)) @ v
         sums = inside + phi_q @ before * G.exp().to(v.dtype)[..., None]
     sums = sums.reshape(B, H, -1, sums.shape[-1])[:, :, :T]
     return sums[..., :-1], sums[..., -1:], after[..., :-1], after[..., -1]
