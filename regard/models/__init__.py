@@ -5,7 +5,8 @@ from regard.models.block import Block, layers_per_block
 from regard.models.classifier import Classifier, ClassifierConfig
 from regard.models.config import StackConfig
 from regard.models.encoder import Encoder
-from regard.models.language_model import LanguageModel, LanguageModelConfig, reorder
+from regard.models.language_model import LanguageModel, LanguageModelConfig
+from regard.models.search import Beams, reorder
 from regard.models.sizing import count_parameters, match_parameters
 
 MODELS: Catalog[type[Classifier] | type[LanguageModel]] = Catalog(
@@ -14,6 +15,7 @@ MODELS: Catalog[type[Classifier] | type[LanguageModel]] = Catalog(
 
 __all__ = [
     "MODELS",
+    "Beams",
     "Block",
     "Classifier",
     "ClassifierConfig",
