@@ -128,7 +128,9 @@ class Compressed(Mixer):
 
     def _convolve(self, conv: nn.Conv1d, z: Tensor) -> Tensor:
         slots = conv(rearrange(z, "b h s k -> b (h k) s"))
-        return rearrange(slots, "b (h k) c -> b h c k", h=self.num_heads)
+        return rearrange(
+            slots, "b (h k) c -> b h c k", h=self.num_heads
+        ).contiguous()  # as fused kernels want it
 
     def _first(self, k: Float[Tensor, "B H f K"], v: Float[Tensor, "B H f V"]) -> First | None:
         if self.first_slot == "token0":
