@@ -5,6 +5,7 @@ from regard.nn.coord_conv import CoordConv2d
 from regard.nn.disagreement import disagreement
 from regard.nn.feed_forward import FEED_FORWARDS, FeedForward
 from regard.nn.heads import Heads
+from regard.nn.label_smoothing import smoothed_cross_entropy
 from regard.nn.length_projection import LengthProjection
 from regard.nn.norm import NORMS, LayerNorm, ScaleNorm
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
@@ -24,4 +25,5 @@ __all__ = [
     "ReversibleSequence",
     "ScaleNorm",
     "disagreement",
+    "smoothed_cross_entropy",
 ]
