@@ -18,6 +18,7 @@ from regard.mixers.local import Local
 from regard.mixers.longformer import Longformer
 from regard.mixers.luong_local import LuongLocal
 from regard.mixers.mixed_chunk import MixedChunk
+from regard.mixers.mixture import Mixture
 from regard.mixers.mlp_mixer import MLPMixer
 from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
@@ -64,6 +65,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Flash,
         MixedChunk,
         FixedPatterns,
+        Mixture,
     ),
 )
 

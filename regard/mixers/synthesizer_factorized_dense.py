@@ -9,12 +9,11 @@ default is the outer product, `tiling="same"` the literal reading. a = `first_fa
 sqrt(max_len)), b is the least that serves.
 """
 
-import math
 from typing import Literal
 
 from regard.core import Capabilities, Mixer, No, OptionError
 from regard.core.shapes import check_positive
-from regard.nn.logits import FactorizedDenseLogits
+from regard.nn.logits import FactorizedDenseLogits, near_square
 from regard.nn.synthesis import Synthesis
 
 
@@ -53,9 +52,10 @@ class SynthesizerFactorizedDense(Mixer):
         super().__init__(dim, max_len=max_len)
         if tiling not in ("outer", "same"):
             raise OptionError(f"{self.name}: tiling must be 'outer' or 'same', got {tiling!r}")
-        a = math.isqrt(max_len) if first_factor is None else first_factor
-        check_positive(first_factor=a)
-        factors = (a, -(-max_len // a))
+        factors = near_square(max_len)
+        if first_factor is not None:
+            check_positive(first_factor=first_factor)
+            factors = (first_factor, -(-max_len // first_factor))
         self.num_heads = num_heads
         hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
         logits = FactorizedDenseLogits(

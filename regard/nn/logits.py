@@ -7,13 +7,19 @@ can be made for some queries at a time:
 No scale 1/sqrt(K); b is 1 where nothing depends on the example.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core.mask import Mask
 from regard.core.shapes import check_positive
+from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
+
+FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
 class DenseLogits(nn.Module):
@@ -92,7 +98,13 @@ class FactorizedDenseLogits(nn.Module):
     """
 
     def __init__(
-        self, dim: int, num_heads: int, *, hidden: int, factors: tuple[int, int], tiling: str
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        hidden: int,
+        factors: tuple[int, int],
+        tiling: str = "outer",
     ):
         super().__init__()
         check_positive(head_hidden_dim=hidden)
@@ -118,6 +130,37 @@ class FactorizedDenseLogits(nn.Module):
             return (left[..., : -(-S // b), None] * right[..., None, :]).flatten(-2)[..., :S]
         j = torch.arange(S, device=rows.device)
         return left[..., j % a] * right[..., j % b]
+
+
+class FixedPatternLogits(nn.Module):
+    """log(P + 2^-10) of fixed patterns that look back (arXiv 2002.10260): current, previous, left, one head after another."""
+
+    def __init__(self, num_heads: int):
+        super().__init__()
+        self.patterns = [CAUSAL_PATTERNS[h % len(CAUSAL_PATTERNS)] for h in range(num_heads)]
+        self.register_buffer("floor", torch.tensor(FLOOR))
+
+    def rows(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
+    ) -> Int[Tensor, "b 1 T 1"]:
+        if position is None:
+            position = torch.arange(x.shape[1], device=x.device)[None]
+        return position[:, None, :, None]
+
+    def score(self, rows: Int[Tensor, "b 1 T 1"], S: int) -> Float[Tensor, "b H T S"]:
+        i = rows[:, 0, :, 0]
+        j = torch.arange(S, device=rows.device)[None]
+        causal = (j[:, None, :] <= i[:, :, None])[:, None]
+        weights = fixed_weights(
+            self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=Mask(pairwise=causal)
+        )
+        return (weights + self.floor).log()
+
+
+def near_square(n: int) -> tuple[int, int]:
+    """Two factors of about equal size whose product is at least n."""
+    a = math.isqrt(n)
+    return a, -(-n // a)
 
 
 def by_position(

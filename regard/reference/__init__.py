@@ -22,6 +22,7 @@ from regard.reference.local import local
 from regard.reference.longformer import longformer
 from regard.reference.luong_local import luong_local
 from regard.reference.mixed_chunk import mixed_chunk
+from regard.reference.mixture import mixture
 from regard.reference.mlp_mixer import mlp_mixer
 from regard.reference.performer import performer
 from regard.reference.reformer import reformer
@@ -54,6 +55,7 @@ __all__ = [
     "longformer",
     "luong_local",
     "mixed_chunk",
+    "mixture",
     "mlp_mixer",
     "performer",
     "reformer",

@@ -8,14 +8,58 @@ from torch import Tensor
 from regard.reference._rows import Row, linear, run, softmax
 
 
+def dense_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
+    """W_2 relu(W_1 x_i + b_1) + b_2, first T entries"""
+    hidden = _hidden(p, row, H, h, i)
+    g = h % p["weight"].shape[0]
+    return torch.stack([p["weight"][g, j] @ hidden + p["bias"][g, j] for j in range(row.T)])
+
+
+def random_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
+    """R_ij"""
+    return torch.stack([p["table"][h, i, j] for j in range(row.T)])
+
+
+def factorized_random_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
+    """sum_m R1_im R2_jm"""
+    return torch.stack([(p["left"][h, i] * p["right"][h, j]).sum() for j in range(row.T)])
+
+
+def factorized_dense_logits(
+    p, row: Row, H: int, h: int, i: int, *, a: int, b: int, outer: bool = True
+) -> Tensor:
+    """A_ip C_iq with j = p b + q, or p = j mod a, q = j mod b"""
+    hidden = _hidden(p, row, H, h, i)
+    both = [p["weight"][h, m] @ hidden + p["bias"][h, m] for m in range(a + b)]
+    left, right = both[:a], both[a:]
+    return torch.stack([left[j // b if outer else j % a] * right[j % b] for j in range(row.T)])
+
+
+def _hidden(p, row: Row, H: int, h: int, i: int) -> Tensor:
+    w, b = p["hidden.weight"], p["hidden.bias"]
+    F = w.shape[0] // H
+    return (w[h * F : (h + 1) * F] @ row.x[i] + b[h * F : (h + 1) * F]).clamp(min=0)
+
+
+def part(params: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The parameters below a name, by their names there."""
+    return {name.removeprefix(prefix): p for name, p in params.items() if name.startswith(prefix)}
+
+
 def synthetic(
-    logits: Callable[[Row, int, int], Tensor], params, options, x, **request
+    logits: Callable[[Row, int, int], Tensor],
+    params,
+    options,
+    x,
+    *,
+    values: str = "synthesis.values",
+    **request,
 ) -> tuple[Tensor, Tensor | None]:
     """`logits(row, h, i)` [T]: the numbers of query i before the softmax."""
     H = options["num_heads"]
 
     def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        v = linear(params, "synthesis.values.value", row.x).reshape(row.T, H, -1)
+        v = linear(params, f"{values}.value", row.x).reshape(row.T, H, -1)
         weights = x.new_zeros(H, row.T, row.T)
         mixed = []
         for i in range(row.T):
@@ -30,6 +74,6 @@ def synthetic(
                         y = y + w * v[j, h]
                 heads.append(y)
             mixed.append(torch.cat(heads))
-        return linear(params, "synthesis.values.out", torch.stack(mixed)), weights
+        return linear(params, f"{values}.out", torch.stack(mixed)), weights
 
     return run(mix_row, x, num_heads=H, **request)

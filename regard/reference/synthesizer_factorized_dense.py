@@ -2,11 +2,10 @@
 
 import math
 
-import torch
 from torch import Tensor
 
 from regard.reference._rows import Row
-from regard.reference._synthetic import synthetic
+from regard.reference._synthetic import factorized_dense_logits, part, synthetic
 
 
 def synthesizer_factorized_dense(
@@ -22,18 +21,12 @@ def synthesizer_factorized_dense(
     plan=None,
 ):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    H, max_len = options["num_heads"], options["max_len"]
-    w1, b1 = params["synthesis.logits.hidden.weight"], params["synthesis.logits.hidden.bias"]
-    w2, b2 = params["synthesis.logits.weight"], params["synthesis.logits.bias"]
-    F = w1.shape[0] // H
-    a = options["first_factor"] or math.isqrt(max_len)
-    b = math.ceil(max_len / a)
+    H, p = options["num_heads"], part(params, "synthesis.logits.")
+    a = options["first_factor"] or math.isqrt(options["max_len"])
+    b = math.ceil(options["max_len"] / a)
+    outer = options["tiling"] == "outer"
 
     def logits(row: Row, h: int, i: int) -> Tensor:
-        hidden = (w1[h * F : (h + 1) * F] @ row.x[i] + b1[h * F : (h + 1) * F]).clamp(min=0)
-        left = [w2[h, p] @ hidden + b2[h, p] for p in range(a)]
-        right = [w2[h, a + q] @ hidden + b2[h, a + q] for q in range(b)]
-        outer = options["tiling"] == "outer"
-        return torch.stack([left[j // b if outer else j % a] * right[j % b] for j in range(row.T)])
+        return factorized_dense_logits(p, row, H, h, i, a=a, b=b, outer=outer)
 
     return synthetic(logits, params, options, x, causal=causal, valid=valid, pairwise=pairwise)

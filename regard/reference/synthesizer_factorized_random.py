@@ -1,10 +1,9 @@
 """Oracle of `synthesizer_factorized_random` (arXiv 2005.00743): B_ij = sum_m R1_im R2_jm."""
 
-import torch
 from torch import Tensor
 
 from regard.reference._rows import Row
-from regard.reference._synthetic import synthetic
+from regard.reference._synthetic import factorized_random_logits, part, synthetic
 
 
 def synthesizer_factorized_random(
@@ -20,9 +19,9 @@ def synthesizer_factorized_random(
     plan=None,
 ):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    left, right = params["synthesis.logits.left"], params["synthesis.logits.right"]
+    H, p = options["num_heads"], part(params, "synthesis.logits.")
 
     def logits(row: Row, h: int, i: int) -> Tensor:
-        return torch.stack([(left[h, i] * right[h, j]).sum() for j in range(row.T)])
+        return factorized_random_logits(p, row, H, h, i)
 
     return synthetic(logits, params, options, x, causal=causal, valid=valid, pairwise=pairwise)

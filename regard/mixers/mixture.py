@@ -1,0 +1,221 @@
+"""A learned blend of logits (Synthesizer mixtures, Tay et al. 2020, arXiv 2005.00743).
+
+    B = sum_m a_m B_m,   a = softmax(learned numbers, one per member and head),   y = concat_h( softmax(B_h) v_h ) W_out
+
+`members`: the Synthesizer forms by their catalogue names, `fixed_patterns` (those that look back, one per head, as
+log(P + 2^-10)), `softmax` (the scaled dot product) and every other score of SCORES by its name; members have the options
+that are their defaults, and share values. The blend is the uniform one at the start, is made before mask and softmax, and
+depends on no input. By default R + V, the paper's best. Cost: the members' together; T^2 per head at least.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.synthesizer import (
+    Logits,
+    at_positions,
+    synthesizer_attention,
+    synthesizer_weights,
+)
+from regard.nn.logits import (
+    DenseLogits,
+    FactorizedDenseLogits,
+    FactorizedRandomLogits,
+    FixedPatternLogits,
+    RandomLogits,
+    near_square,
+)
+from regard.nn.scores import SCORES, build_score
+from regard.nn.values import Values
+
+
+class State(NamedTuple):
+    k: Float[Tensor, "B H C A"]  # prepared keys of all scores, side by side
+    v: Float[Tensor, "B H C V"]
+    position: Int[
+        Tensor, "B n"
+    ]  # of each stored token, -1 where there is none; n of the C rows are filled
+    length: Int[Tensor, "B"]
+
+
+class PairLogits(nn.Module):
+    """A score of SCORES with projections of its own."""
+
+    def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query = nn.Linear(dim, dim, bias=False)
+        self.key = nn.Linear(dim, dim, bias=False)
+        nn.init.xavier_uniform_(self.query.weight)
+        nn.init.xavier_uniform_(self.key.weight)
+        self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
+
+    def rows(
+        self, x: Float[Tensor, "B T D"], position: Tensor | None = None
+    ) -> Float[Tensor, "B H T A"]:
+        return self.score.queries(
+            rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads)
+        )
+
+    def keys(
+        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
+    ) -> Float[Tensor, "B H S A"]:
+        k = rearrange(self.key(x), "b s (h k) -> b h s k", h=self.num_heads)
+        return self.score.keys(k, position)
+
+
+class Mixture(Mixer):
+    name = "mixture"
+    family = "score-free"
+    paper = "Tay et al. 2020, arXiv 2005.00743"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("its synthetic members make weights for positions of one sequence"),
+        streaming="exact",
+        attention_map=True,
+        any_length=No("its synthetic members have weights for max_len positions"),
+        positions=frozenset({"absolute"}),
+        time="T^2 H K",
+        memory="T D",
+        state="T D",
+    )
+    variants = {
+        "synthetic": {"members": ("synthesizer_dense", "synthesizer_random")},
+        "factorized": {
+            "members": ("synthesizer_factorized_dense", "synthesizer_factorized_random")
+        },
+        "scores": {"members": ("cosine", "location", "additive")},
+        "patterns": {"members": ("fixed_patterns", "softmax")},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        max_len: int | None = None,
+        members: Sequence[str] = ("softmax", "synthesizer_random"),
+    ):
+        super().__init__(dim, max_len=max_len)
+        self.num_heads = num_heads
+        self.values = Values(dim, num_heads)
+        names = tuple(members)
+        if not names or len(set(names)) < len(names):
+            raise OptionError(
+                f"mixture: members must be different names, at least one, got {names}"
+            )
+        known = [*_SYNTHETIC, "fixed_patterns", "softmax", *SCORES.names()]
+        for name in names:
+            if name not in known:
+                raise UnknownNameError("member of mixture", name, known)
+        bound = [name for name in names if name in _SYNTHETIC or name == "location"]
+        if bound and max_len is None:
+            raise OptionError(f"mixture: {' and '.join(bound)} need max_len: pass max_len=")
+        if not bound:
+            self.declare(any_length=True)
+        self.members = nn.ModuleDict(
+            {name: _member(name, dim, num_heads, max_len) for name in names}
+        )
+        self.blend = nn.Parameter(torch.zeros(len(names), num_heads))
+
+    def mix(self, x, context, mask):
+        T, v = x.shape[1], self.values.split(x)
+        return self.values.merge(synthesizer_attention(self._logits(x), v, T=T, mask=mask))
+
+    def _logits(self, x: Float[Tensor, "B T D"]) -> Logits:
+        made = {name: member.rows(x) for name, member in self.members.items()}
+        keys = {name: member.keys(x) for name, member in self._scores()}
+
+        def logits(rows: slice, S: int) -> Tensor:
+            return self._blended(
+                member.score.pairs(made[name][:, :, rows], keys[name][:, :, :S])
+                if name in keys
+                else member.score(made[name][:, :, rows], S)
+                for name, member in self.members.items()
+            )
+
+        return logits
+
+    def _scores(self) -> list[tuple[str, PairLogits]]:
+        return [
+            (name, member)
+            for name, member in self.members.items()
+            if isinstance(member, PairLogits)
+        ]
+
+    def _blended(self, parts) -> Float[Tensor, "B H T S"]:
+        shares = self.blend.softmax(0)
+        return sum(
+            share[:, None, None] * part.to(share.dtype)
+            for share, part in zip(shares, parts, strict=True)
+        )
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        weight, K = self.values.value.weight, self.values.head_dim
+        v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, K)
+        one = weight.new_zeros(1, 1, self.dim)
+        A = sum(member.keys(one).shape[3] for _, member in self._scores())
+        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
+        return State(v.new_zeros(*v.shape[:3], A), v, position, position.new_zeros(batch_size))
+
+    def _extend(self, x, state, valid, donate):
+        new = place(state.length, valid, x.shape[1])
+        filled = state.position.shape[1]
+        v = append(state.v, self.values.split(x), filled, donate)
+        position = torch.cat([state.position, new], dim=1)
+        n = position.shape[1]
+        reach = n if self.max_len is None else min(n, self.max_len)
+        k, keys = state.k, {}
+        if self._scores():
+            new_k = {name: member.keys(x, new) for name, member in self._scores()}
+            k = append(state.k, torch.cat(list(new_k.values()), dim=-1), filled, donate)
+            widths = [a.shape[3] for a in new_k.values()]
+            keys = dict(zip(new_k, k.split(widths, dim=-1), strict=True))
+        made = {name: member.rows(x, new.clamp_min(0)) for name, member in self.members.items()}
+
+        def logits(rows: slice, S: int) -> Tensor:
+            return self._blended(
+                member.score.pairs(made[name][:, :, rows], keys[name][:, :, :S])
+                if name in keys
+                else at_positions(member.score(made[name][:, :, rows], reach), position[:, :S])
+                for name, member in self.members.items()
+            )
+
+        mask = cached_mask(new, position, valid)
+        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask)
+        return self.values.merge(mixed), State(
+            k, v, position, advance(state.length, valid, x.shape[1])
+        )
+
+    def _observe(self, x, context, mask):
+        T, v = x.shape[1], self.values.split(x)
+        weights = synthesizer_weights(self._logits(x), T, T, mask=mask, device=x.device)
+        weights = weights.expand(*v.shape[:2], -1, -1)
+        return Observation(v=v, weights=weights, heads=weights @ v)
+
+
+def _member(name: str, dim: int, num_heads: int, max_len: int | None) -> nn.Module:
+    if name in _SYNTHETIC:
+        return _SYNTHETIC[name](dim, num_heads, max_len)
+    if name == "fixed_patterns":
+        return FixedPatternLogits(num_heads)
+    return PairLogits("scaled_dot" if name == "softmax" else name, dim, num_heads, max_len)
+
+
+_SYNTHETIC = {
+    "synthesizer_dense": lambda D, H, N: DenseLogits(D, H, N, hidden=D // H),
+    "synthesizer_random": lambda D, H, N: RandomLogits(H, N),
+    "synthesizer_factorized_dense": lambda D, H, N: FactorizedDenseLogits(
+        D, H, hidden=D // H, factors=near_square(N)
+    ),
+    "synthesizer_factorized_random": lambda D, H, N: FactorizedRandomLogits(H, N, rank=8),
+}
