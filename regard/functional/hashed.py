@@ -19,7 +19,8 @@ def angular_hash(
     bucket = torch.zeros(*q.shape[:2], R, q.shape[2], dtype=torch.long, device=q.device)
     for rotation in reversed(rotations):
         rotated = torch.einsum("bhtk,rhkn->bhrtn", q, rotation)
-        found = torch.cat([rotated, -rotated], dim=-1).argmax(-1)
+        (high, above), (low, below) = rotated.max(-1), rotated.min(-1)
+        found = torch.where(high >= -low, above, rotation.shape[-1] + below)
         bucket = bucket * (2 * rotation.shape[-1]) + found
     return bucket
 

@@ -110,7 +110,7 @@ def ordered_attention(
         return _all_rows(q, k, v, order, mask, scale, exclude_self, count_once)
     rules = _Rules(exclude_self, count_once, mask.causal and not order.only_earlier)
     y, seen = _OrderedAttention.apply(
-        *(z.flatten(0, 1) for z in (q, k, v)),
+        *(z.flatten(0, 1).contiguous() for z in (q, k, v)),
         *(z.flatten(0, 1) for z in (order.source, order.rank, order.first, order.end)),
         None if mask.valid is None else mask.valid[:, None].expand(*q.shape[:2], -1).flatten(0, 1),
         None if mask.pairwise is None else mask.pairwise.expand(*q.shape[:2], -1, -1),
@@ -229,7 +229,7 @@ class _OrderedAttention(torch.autograd.Function):
     def backward(ctx, dy, _):
         q, k, v, y, total, source, rank, first, end, valid, pairwise = ctx.saved_tensors
         plan = _Plan(source, rank, first, end, valid, pairwise, ctx.window, ctx.rules)
-        total = total.masked_fill(total == -math.inf, 0)
+        dy, total = dy.contiguous(), total.masked_fill(total == -math.inf, 0)
         wide, grads = total.dtype, [torch.zeros_like(z, dtype=total.dtype) for z in (q, k, v)]
         block, before, after = ctx.window
         room = (before + after) * block
