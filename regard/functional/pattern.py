@@ -21,7 +21,7 @@ from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.functional.patterns import All, Pattern, PerHead, Union, disjoint, picture
 from regard.functional.softmax import masked_softmax, softmax_attention
-from regard.functional.tiles import Tile, positions, tile_attention
+from regard.functional.tiles import Keys, Tile, positions, tile_attention
 
 TILE = 128  # queries
 
@@ -235,8 +235,7 @@ def _groups(pattern: Pattern) -> list[Pattern]:
 def _tiles(
     group: Pattern, part: int, H: int, T: int, causal: bool, device: torch.device
 ) -> list[Tile]:
-    tiles, step = [], group.terms[0].step
-    size = min([TILE, *(term.share for term in group.terms if term.share is not None)])
+    tiles, step, size = [], group.terms[0].step, _tile_size(group)
     for residue in range(min(step, T)):
         alike = range(residue, T, step)
         for start in range(0, len(alike), size):
@@ -244,7 +243,7 @@ def _tiles(
             end = rows[-1] + 1 if causal else T
             ranges = group.keys(rows, T)
             ranges = disjoint([range(r.start, min(r.stop, end), r.step) for r in ranges])
-            cols = _joined(ranges, device)
+            cols: Keys = ranges[0] if len(ranges) == 1 else tuple(ranges)
             for term in group.terms:
                 scattered = term.scattered(rows, T)
                 if scattered is not None:
@@ -256,10 +255,15 @@ def _tiles(
     return tiles
 
 
-def _joined(ranges: list[range], device: torch.device) -> range | Int[Tensor, "s"]:
-    if len(ranges) < 2:
-        return ranges[0] if ranges else range(0)
-    return torch.cat([positions(r, device) for r in ranges])
+def _tile_size(group: Pattern) -> int:
+    """Fewer queries at once where keys are few, so that a tile is not mostly masked; whole blocks where they scatter."""
+    shares = [term.share for term in group.terms if term.share is not None]
+    if shares or isinstance(group, All):
+        return min([TILE, *shares])
+    if group.reach is None:
+        return min(TILE, 64)
+    steps = group.reach // group.terms[0].step
+    return min(TILE, 32 if steps <= 16 else 64 if steps <= 64 else 128)
 
 
 def _inside(cols: Int[Tensor, "h s"], ranges: list[range]) -> Bool[Tensor, "h s"]:
@@ -270,12 +274,16 @@ def _inside(cols: Int[Tensor, "h s"], ranges: list[range]) -> Bool[Tensor, "h s"
 
 
 def _behind(E: int, tile: Tile, device: torch.device) -> Tile:
-    cols = positions(tile.cols, device)
-    cols = torch.where(cols >= 0, cols + E, -1)
-    if tile.part == 0:
-        front = torch.arange(E, device=device).expand(*cols.shape[:-1], -1)
-        cols = torch.cat([front, cols], dim=-1)
-    return tile._replace(cols=cols)
+    """The tile with its keys behind E others, which the first part meets too."""
+    if isinstance(tile.cols, Tensor):
+        cols = torch.where(tile.cols >= 0, tile.cols + E, -1)
+        if tile.part == 0:
+            front = torch.arange(E, device=device).expand(*cols.shape[:-1], -1)
+            cols = torch.cat([front, cols], dim=-1)
+        return tile._replace(cols=cols)
+    ranges = (tile.cols,) if isinstance(tile.cols, range) else tile.cols
+    moved = tuple(range(r.start + E, r.stop + E, r.step) for r in ranges)
+    return tile._replace(cols=(range(E), *moved) if tile.part == 0 else moved)
 
 
 def _each_head(

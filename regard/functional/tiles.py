@@ -13,10 +13,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+Keys = range | tuple[range, ...] | Int[Tensor, "s"] | Int[Tensor, "H s"]
+
 
 class Tile(NamedTuple):
     rows: range  # queries
-    cols: range | Int[Tensor, "s"] | Int[Tensor, "H s"]  # keys, each once; -1: none
+    cols: Keys  # each once; -1 in a tensor: none
     part: int  # tiles of one part share no query
 
 
@@ -89,26 +91,31 @@ class _TileAttention(torch.autograd.Function):
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None, None
 
 
-def positions(of: range | Int[Tensor, "n"], device: torch.device) -> Int[Tensor, "n"]:
-    return of if isinstance(of, Tensor) else torch.arange(of.start, of.stop, of.step, device=device)
+def positions(of: Keys, device: torch.device) -> Int[Tensor, "*h n"]:
+    if isinstance(of, Tensor):
+        return of
+    if isinstance(of, range):
+        return torch.arange(of.start, of.stop, of.step, device=device)
+    return torch.cat([positions(r, device) for r in of])
 
 
 def _slice(r: range) -> slice:
     return slice(r.start, r.stop, r.step)
 
 
-def take(
-    z: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "*h s"]
-) -> Float[Tensor, "B H s K"]:
-    if not isinstance(cols, Tensor):
+def take(z: Float[Tensor, "B H S K"], cols: Keys) -> Float[Tensor, "B H s K"]:
+    if isinstance(cols, range):
         return z[:, :, _slice(cols)]
+    cols = positions(cols, z.device)
     return z.index_select(2, cols) if cols.dim() == 1 else z.gather(2, _per_head(cols, z))
 
 
-def add(whole: Float[Tensor, "B H S K"], cols: range | Int[Tensor, "*h s"], part: Tensor) -> None:
-    if not isinstance(cols, Tensor):
+def add(whole: Float[Tensor, "B H S K"], cols: Keys, part: Float[Tensor, "B H s K"]) -> None:
+    if isinstance(cols, range):
         whole[:, :, _slice(cols)] += part
-    elif cols.dim() == 1:
+        return
+    cols = positions(cols, whole.device)
+    if cols.dim() == 1:
         whole.index_add_(2, cols, part.to(whole.dtype))
     else:
         whole.scatter_add_(2, _per_head(cols, whole), part.to(whole.dtype))

@@ -8,9 +8,9 @@ One head takes A1 and A2 together, each key once; with `merged=False` heads alte
 without `causal` the sets are taken to both sides. The paper has l + 1 keys in the strided A1, its code l: the union is
 the same, and `window_size` sets it for separate heads.
 
-Cost: T (w + T / l) (K + V) per head: T^1.5 with l = sqrt(max_len), which is the default (128 without max_len). State:
-every key for "strided", whose columns all come round again; every key for "fixed"; the last w l for "dilated". The
-output projection has no bias.
+Cost: T (w + T / l) (K + V) per head. The default l = sqrt(max_len / 2) makes that smallest, T^1.5 at max_len (128
+without max_len). State: every key for "strided", whose columns all come round again, and for "fixed"; the last w l for
+"dilated". The output projection has no bias.
 """
 
 from math import isqrt
@@ -52,9 +52,9 @@ class Strided(Mixer):
     )
     variants = {
         "small": {"stride": 4},
-        "separate": {"stride": 4, "merged": False},
+        "separate": {"stride": 2, "window_size": 3, "merged": False},
         "fixed": {"kind": "fixed", "stride": 4, "summary_width": 2},
-        "fixed_separate": {"kind": "fixed", "stride": 5, "merged": False},
+        "fixed_separate": {"kind": "fixed", "stride": 3, "summary_width": 2, "merged": False},
         "dilated": {"kind": "dilated", "stride": 3, "window_size": 2},
     }
     limits = {"softmax": ({"stride": 1}, {})}
@@ -85,7 +85,7 @@ class Strided(Mixer):
         if kind == "dilated" and not merged:
             raise OptionError("strided: merged=False needs two sets, and kind 'dilated' has one")
         if stride is None:
-            stride = 128 if max_len is None else isqrt(max_len)
+            stride = 128 if max_len is None else max(1, isqrt(max_len // 2))
         check_positive(num_heads=num_heads, stride=stride, window_size=window_size or 1)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)

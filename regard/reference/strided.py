@@ -20,7 +20,7 @@ def strided(
     """-> (y [B T D], weights [B H T T])"""
     kind, stride = options["kind"], options["stride"]
     if stride is None:
-        stride = 128 if options["max_len"] is None else isqrt(options["max_len"])
+        stride = 128 if options["max_len"] is None else max(1, isqrt(options["max_len"] // 2))
     w = stride if options["window_size"] is None else options["window_size"]
     c = max(1, stride // 8) if options["summary_width"] is None else options["summary_width"]
 
