@@ -26,6 +26,7 @@ _LATER = {"reference", "testing", "models", "tasks", "train", "arena"}  # import
 _CATALOGS = {
     "MODELS": "models",
     "TASKS": "tasks",
+    "POOLS": "pools",
     "POSITIONS": "positions",
     "FEED_FORWARDS": "nn",
     "SCORES": "nn",
@@ -44,6 +45,7 @@ __all__ = [
     "FEED_FORWARDS",
     "MIXERS",
     "MODELS",
+    "POOLS",
     "POSITIONS",
     "SCORES",
     "TASKS",

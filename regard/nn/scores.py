@@ -8,16 +8,17 @@ With `num_heads` every head has parameters of its own and `..` ends in the heads
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Catalog, OptionError, UnknownNameError
 from regard.core.shapes import check_positive
 from regard.functional.scores import QUERY_BLOCK, additive_score, dot_product
+from regard.nn.dice import Dice
 
 EPS = 1e-6
 HELD = 512  # numbers of hidden layer for each key, held at once
@@ -171,8 +172,102 @@ class Cosine(Score):
         return F.normalize(k, dim=-1, eps=EPS)
 
 
+Interaction = Literal["outer", "elementwise", "din_code"]
+UnitActivation = Literal["dice", "prelu", "sigmoid"]
+
+
+class ActivationUnit(Score):
+    """MLP([k ; interaction ; q]), DIN's activation unit (Zhou et al. 2018, arXiv 1706.06978); unbounded.
+
+    interaction: "outer" k q^T, row by row, as in the paper; "elementwise" k * q; "din_code" [q, k, q - k, q * k] in the
+    place of the whole input, as in the authors' demo. Each is linear in k for a given q, so that the first layer is one
+    matrix for each query, and no features of pairs are stored. Dice needs the statistics of all pairs at once, so it
+    serves pools only: not attention, where it would see later tokens. hidden_dims: (36,) in the paper, (80, 40) in the demo.
+    """
+
+    name = "activation_unit"
+    product = False
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int | None = None,
+        interaction: Interaction = "outer",
+        activation: UnitActivation = "prelu",
+        hidden_dims: tuple[int, ...] = (36,),
+    ):
+        super().__init__(dim, num_heads=num_heads)
+        for name, value, known in (
+            ("interaction", interaction, get_args(Interaction)),
+            ("activation", activation, get_args(UnitActivation)),
+        ):
+            if value not in known:
+                raise OptionError(f"{name} must be one of {known}, got {value!r}")
+        if activation == "dice" and num_heads is not None:
+            raise OptionError("activation 'dice' has statistics over later tokens too. Use 'prelu'")
+        if not hidden_dims:
+            raise OptionError("hidden_dims must hold at least one width")
+        check_positive(**{f"hidden_dims[{i}]": width for i, width in enumerate(hidden_dims)})
+        self.block = max(1, HELD // max(hidden_dims))
+        self.interaction, self.activation = interaction, activation
+        width = dim * {"outer": dim + 2, "elementwise": 3, "din_code": 4}[interaction]
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for out in (*hidden_dims, 1):
+            self.weights.append(self._matrix(out, width))
+            self.biases.append(torch.zeros(*self.heads, out))
+            width = out
+        self.slopes = nn.ParameterList()
+        if activation == "prelu":
+            self.slopes.extend(torch.full((*self.heads, out), 0.25) for out in hidden_dims)
+        dices = hidden_dims if activation == "dice" else ()
+        self.dices = nn.ModuleList(Dice(out) for out in dices)
+
+    def pairs(
+        self,
+        q: Float[Tensor, "*b T K"],
+        k: Float[Tensor, "*b S K"],
+        allowed: Bool[Tensor, "*c S"] | None = None,
+    ) -> Float[Tensor, "*b T S"]:
+        """`allowed`: the pairs that Dice's statistics are taken over."""
+        of_key, of_query = self._first_layer(q)
+        hidden = torch.einsum("...tfk,...sk->...tsf", of_key, k) + of_query.unsqueeze(-2)
+        hidden = self._activate(0, hidden, allowed)
+        for i in range(1, len(self.weights)):
+            hidden = hidden @ self.weights[i].transpose(-1, -2).unsqueeze(-3)
+            hidden = hidden + self.biases[i][..., None, None, :]
+            if i + 1 < len(self.weights):
+                hidden = self._activate(i, hidden, allowed)
+        return hidden.squeeze(-1)
+
+    def _first_layer(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """A [.. T F K] and b [.. T F], with which the first layer of the pair (q, k) is A k + b."""
+        K, weight, q_ = self.dim, self.weights[0], q.unsqueeze(-2)
+        if self.interaction == "din_code":
+            of_query, of_key, difference, product = weight.split(K, dim=-1)
+            of_query, of_key = of_query + difference, of_key - difference
+            interact = product.unsqueeze(-3) * q_
+        else:
+            of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], dim=-1)
+            if self.interaction == "elementwise":
+                interact = product.unsqueeze(-3) * q_
+            else:
+                interact = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)
+        bias = self.biases[0].unsqueeze(-2)
+        return of_key.unsqueeze(-3) + interact, q @ of_query.transpose(-1, -2) + bias
+
+    def _activate(self, layer: int, hidden: Tensor, allowed: Tensor | None) -> Tensor:
+        if self.activation == "sigmoid":
+            return hidden.sigmoid()
+        if self.activation == "prelu":
+            return torch.where(hidden > 0, hidden, self.slopes[layer][..., None, None, :] * hidden)
+        return self.dices[layer](
+            hidden, None if allowed is None else allowed.expand(hidden.shape[:-1])
+        )
+
+
 SCORES: Catalog[type[Score]] = Catalog(
-    "score", (Dot, ScaledDot, General, Additive, Location, Cosine)
+    "score", (Dot, ScaledDot, General, Additive, Location, Cosine, ActivationUnit)
 )
 
 

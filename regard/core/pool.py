@@ -1,0 +1,121 @@
+"""Pool: the second, smaller interface. A set x [B S D] -> a summary y [B Q D] for each of Q queries, by weights."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.core.errors import ShapeError
+from regard.core.mask import Mask
+from regard.core.shapes import check_positive, check_tokens
+
+
+class Pool(nn.Module, ABC):
+    """y_q = sum_s w_qs x_s. A mechanism writes `weigh`; one whose values are not x itself writes `pool` too.
+
+    Tokens that are not `valid` are as if absent, so that an empty set gives exactly zero, with finite gradients.
+    What the mechanism's methods receive has been checked, and is zero where it is not valid.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    query_dim: (
+        int | None
+    )  # width of the queries that must be passed; None: the queries are the pool's own
+    num_queries: int | None  # how many queries there are; None: as many as are passed
+
+    def __init__(self, dim: int, *, query_dim: int | None = None, num_queries: int | None = None):
+        check_positive(dim=dim)
+        for name, size in (("query_dim", query_dim), ("num_queries", num_queries)):
+            if size is not None:
+                check_positive(**{name: size})
+        super().__init__()
+        self.dim, self.query_dim, self.num_queries = dim, query_dim, num_queries
+
+    @final  # type: ignore[misc]
+    def forward(
+        self,
+        x: Float[Tensor, "B S D"],
+        query: Float[Tensor, "B Q K"] | None = None,
+        *,
+        valid: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B Q D"]:
+        """Raises ShapeError for what does not fit."""
+        self._check_request(x, query, valid)
+        if valid is None:
+            return self.pool(x, query, None)
+        y = self.pool(_clear(x, valid), query, valid)
+        return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
+
+    @final
+    def weights(
+        self,
+        x: Float[Tensor, "B S D"],
+        query: Float[Tensor, "B Q K"] | None = None,
+        *,
+        valid: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B Q S"]:
+        """The weights with which `forward` pools; zero where a token is not valid."""
+        self._check_request(x, query, valid)
+        if valid is None:
+            return self.weigh(x, query, None)
+        weights = self.weigh(_clear(x, valid), query, valid)
+        return torch.where(valid[:, None], weights, weights.new_zeros(()))
+
+    @abstractmethod
+    def weigh(
+        self,
+        x: Float[Tensor, "B S D"],
+        query: Float[Tensor, "B Q K"] | None,
+        valid: Bool[Tensor, "B S"] | None,
+    ) -> Float[Tensor, "B Q S"]:
+        """The weights; zero where a token is not valid."""
+
+    def pool(
+        self,
+        x: Float[Tensor, "B S D"],
+        query: Float[Tensor, "B Q K"] | None,
+        valid: Bool[Tensor, "B S"] | None,
+    ) -> Float[Tensor, "B Q D"]:
+        return self.weigh(x, query, valid) @ x
+
+    def _check_request(self, x: object, query: object | None, valid: Tensor | None) -> None:
+        check_tokens(self.name, "x", x, self.dim)
+        assert isinstance(x, Tensor)
+        B, S, _ = x.shape
+        self._check_place("x", x)
+        Mask(valid=valid).check(self.name, B, S, S)
+        if self.query_dim is None:
+            if query is not None:
+                raise ShapeError(f"{self.name}: its queries are its own. Pass no query.")
+            return
+        if query is None:
+            raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
+        check_tokens(self.name, "query", query, self.query_dim)
+        assert isinstance(query, Tensor)
+        self._check_place("query", query)
+        if query.shape[0] != B:
+            raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
+        if self.num_queries is not None and query.shape[1] != self.num_queries:
+            raise ShapeError(
+                f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
+            )
+
+    def _check_place(self, name: str, x: Tensor) -> None:
+        weight = next(self.parameters(), None)
+        if torch.compiler.is_compiling() or weight is None:
+            return
+        if weight.device != x.device:
+            raise ShapeError(
+                f"{self.name}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
+            )
+        if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ShapeError(
+                f"{self.name}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
+            )
+
+
+def _clear(x: Float[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+    return torch.where(valid[..., None], x, x.new_zeros(()))

@@ -1,0 +1,53 @@
+"""Dice (Zhou et al. 2018, arXiv 1706.06978): a PReLU whose step is smooth and lies where the data are.
+
+    f(s) = p s + (1 - p) alpha s,   p = sigmoid((s - E[s]) / sqrt(Var[s] + eps))
+
+for each channel, alpha 0 at the start. E and Var are of the batch in training, and moving averages in evaluation, as in
+batch normalisation without its affine part. With E = 0 and Var -> 0 it is PReLU with slope alpha.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.core.shapes import check_positive
+
+EPS = 1e-8
+
+
+class Dice(nn.Module):
+    """s [.. F] -> [.. F]; `valid` [..] says over which positions the statistics are taken (default: all)."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, dim: int, *, momentum: float = 0.1):
+        check_positive(dim=dim)
+        super().__init__()
+        self.momentum = momentum
+        self.alpha = nn.Parameter(torch.zeros(dim))
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("variance", torch.ones(dim))
+
+    def forward(
+        self, s: Float[Tensor, "*b F"], valid: Bool[Tensor, "*b"] | None = None
+    ) -> Float[Tensor, "*b F"]:
+        mean, variance = self._statistics(s, valid) if self.training else (self.mean, self.variance)
+        p = torch.sigmoid((s - mean) * torch.rsqrt(variance + EPS))
+        return p * s + (1 - p) * self.alpha * s
+
+    def _statistics(self, s: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        rows = s.reshape(-1, s.shape[-1])
+        exists = rows.new_ones(len(rows), 1)
+        if valid is not None:
+            exists = valid.reshape(-1, 1).to(s.dtype)
+            rows = torch.where(exists > 0, rows, rows.new_zeros(()))
+        count = exists.sum()
+        mean = rows.sum(0) / count.clamp(min=1)
+        variance = (exists * (rows - mean).square()).sum(0) / count.clamp(min=1)
+        with torch.no_grad():
+            step = self.momentum * (count > 0).to(self.mean.dtype)
+            unbiased = variance * count / (count - 1).clamp(min=1)
+            self.mean.lerp_(mean.to(self.mean.dtype), step)
+            self.variance.lerp_(unbiased.to(self.variance.dtype), step)
+        return mean, variance

@@ -1,0 +1,34 @@
+"""Experts: n networks of one shape, computed together. x [B D] -> [B n E]
+
+    f_i(x) = relu(.. relu(x W_1i + b_1i) .. W_Li + b_Li)
+
+Ma et al. 2018 (KDD); every layer ends in a ReLU, weights start with Glorot for each expert.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core.shapes import check_positive
+
+
+class Experts(nn.Module):
+    def __init__(self, dim: int, num_experts: int, hidden_dims: tuple[int, ...]):
+        check_positive(dim=dim, num_experts=num_experts)
+        super().__init__()
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for width in hidden_dims:
+            check_positive(hidden_dim=width)
+            bound = math.sqrt(6 / (dim + width))
+            self.weights.append(torch.empty(num_experts, dim, width).uniform_(-bound, bound))
+            self.biases.append(torch.zeros(num_experts, width))
+            dim = width
+        self.num_experts, self.out_dim = num_experts, dim
+
+    def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B n E"]:
+        hidden = x.unsqueeze(0).expand(self.num_experts, -1, -1)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            hidden = torch.relu(hidden @ weight + bias[:, None])
+        return hidden.transpose(0, 1)

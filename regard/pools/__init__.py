@@ -1,0 +1,36 @@
+"""Weighted fusion of a set: x [B S D] -> y [B Q D]. POOLS names every mechanism."""
+
+import inspect
+from typing import Any
+
+from regard.core import Catalog, OptionError, UnknownNameError
+from regard.core.pool import Pool
+from regard.pools.attention_query_gate import AttentionQueryGate
+from regard.pools.context_query import ContextQuery
+from regard.pools.cross import Cross
+from regard.pools.gate import Gate
+from regard.pools.mean import Mean
+from regard.pools.target_query import TargetQuery
+
+POOLS: Catalog[type[Pool]] = Catalog(
+    "pool", (ContextQuery, TargetQuery, Gate, AttentionQueryGate, Cross, Mean)
+)
+
+__all__ = ["POOLS", "Pool", "build_pool"]
+
+
+def build_pool(pool: str | type[Pool], dim: int, **options: Any) -> Pool:
+    """A pool of this name or class. Raises UnknownNameError (pool or option) and OptionError (one is missing)."""
+    cls = POOLS[pool] if isinstance(pool, str) else pool
+    known = inspect.signature(cls).parameters
+    for name in options:
+        if name not in known:
+            raise UnknownNameError(f"option of {cls.name}", name, [k for k in known if k != "dim"])
+    missing = [
+        name
+        for name, parameter in known.items()
+        if parameter.default is inspect.Parameter.empty and name not in options and name != "dim"
+    ]
+    if missing:
+        raise OptionError(f"{cls.name} needs {' and '.join(missing)}")
+    return cls(dim, **options)

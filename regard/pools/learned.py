@@ -1,0 +1,44 @@
+"""Queries that are parameters, and their weights over a set: what context vectors and attention-query gates share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.core.errors import ShapeError
+from regard.functional.scores import normalise
+from regard.nn.scores import Score, build_score
+
+
+class LearnedQueries(nn.Module):
+    """keys [B S A] -> softmax_s score(c_q, key_s) [B Q S], c [Q A] from N(0, 1).
+
+    A score that goes by position counts the valid keys.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_queries: int,
+        *,
+        score: str | type[Score],
+        score_options: Mapping[str, Any] | None = None,
+        max_len: int | None = None,
+    ):
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(num_queries, dim))
+        self.score = build_score(score, dim, max_len=max_len, options=score_options)
+
+    def forward(
+        self, keys: Float[Tensor, "B S A"], valid: Bool[Tensor, "B S"] | None
+    ) -> Float[Tensor, "B Q S"]:
+        B, S, _ = keys.shape
+        longest = self.score.max_len
+        if longest is not None and longest < S:
+            raise ShapeError(f"{self.score.name}: {S} keys, max_len is {longest}")
+        exists = keys.new_ones(B, S, dtype=torch.bool) if valid is None else valid
+        prepared = self.score.keys(keys, exists.cumsum(1) - 1)
+        queries = self.score.queries(self.query.expand(B, -1, -1))
+        return normalise(self.score.pairs(queries, prepared), exists[:, None], "softmax")

@@ -1,0 +1,21 @@
+"""The mean of a set: what the base models take where attention weighs. Cost: S D."""
+
+import torch
+
+from regard.core.pool import Pool
+
+
+class Mean(Pool):
+    """`query_dim`: take queries of this width, and give each the same mean, in the place of a pool that needs them."""
+
+    name = "mean"
+    paper = "none"
+
+    def __init__(self, dim: int, *, query_dim: int | None = None):
+        super().__init__(dim, query_dim=query_dim)
+
+    def weigh(self, x, query, valid):
+        Q = 1 if query is None else query.shape[1]
+        exists = x.new_ones(x.shape[:2]) if valid is None else valid.to(x.dtype)
+        weights = exists / exists.sum(1, keepdim=True).clamp(min=1)
+        return torch.where(exists > 0, weights, weights.new_zeros(()))[:, None].expand(-1, Q, -1)

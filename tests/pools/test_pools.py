@@ -1,0 +1,210 @@
+"""Every pool is its formula, and takes what is not valid as absent."""
+
+import copy
+
+import pytest
+import torch
+
+import regard
+from regard import OptionError, ShapeError, UnknownNameError, UnsupportedError
+from regard.pools import POOLS, build_pool
+from tests.pools import oracle
+
+B, S, Q, D = 3, 5, 2, 6
+DIN = [
+    (interaction, activation, normalise)
+    for interaction in ("outer", "elementwise", "din_code")
+    for activation, normalise in (("dice", False), ("prelu", True), ("sigmoid", False))
+]
+
+
+def vectors(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def make(name, **options):
+    torch.manual_seed(0)
+    pool = build_pool(name, D, **options).double().eval()
+    for buffer in pool.buffers():
+        buffer.uniform_(0.5, 1.5)
+    return pool
+
+
+def cases():
+    yield "context_query", make("context_query", hidden_dim=4, num_queries=Q), oracle.context_query
+    yield "gate", make("gate", query_dim=D, num_queries=Q, num_experts=S), oracle.gate
+    gate = make("attention_query_gate", num_queries=Q)
+    yield "attention_query_gate", gate, oracle.attention_query_gate
+    yield "mean", make("mean"), oracle.mean
+    for interaction, activation, normalise in DIN:
+        options = {"interaction": interaction, "activation": activation, "normalise": normalise}
+        pool = make("target_query", hidden_dims=(4, 3), **options)
+        name = "-".join(["target_query", interaction, activation, "softmax"[: 7 * normalise]])
+        yield name, pool, oracle.target_query(interaction, activation, normalise)
+
+
+CASES = {name: (pool, formula) for name, pool, formula in cases()}
+CROSS = make("cross", mixer=regard.build("softmax", dim=D, num_heads=2))
+EVERY = {name: pool for name, (pool, _) in CASES.items()} | {"cross": CROSS}
+X, QUERY = vectors(B, S, D), vectors(B, Q, D, seed=1)
+VALID = torch.tensor([[True] * S, [True, False, True, False, False], [False] * S])
+
+
+def given(pool, rows=slice(None)):
+    return QUERY[rows] if pool.query_dim is not None else None
+
+
+def test_the_catalogue_is_whole():
+    assert {pool.name for pool in EVERY.values()} == set(POOLS.names())
+    assert regard.POOLS is POOLS
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_outputs_and_gradients_are_the_formulas(name):
+    pool, formula = CASES[name]
+    pool, slow = copy.deepcopy(pool), copy.deepcopy(pool)
+    params = dict(slow.named_parameters()) | dict(slow.named_buffers())
+    rows = []
+    for b in range(B):
+        tokens = list(X[b])
+        weights = formula(params, tokens, list(QUERY[b]))
+        rows.append(
+            torch.stack([sum(w * x for w, x in zip(row, tokens, strict=True)) for row in weights])
+        )
+        found = pool.weights(X[b : b + 1], given(pool, slice(b, b + 1)))[0]
+        torch.testing.assert_close(found, torch.stack([torch.stack(row) for row in weights]))
+    expected, found = torch.stack(rows), pool(X, given(pool))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    if not params:
+        return
+    grads = torch.autograd.grad(found.sin().sum(), list(pool.parameters()))
+    wanted = torch.autograd.grad(expected.sin().sum(), list(slow.parameters()))
+    torch.testing.assert_close(grads, wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_is_not_valid_is_as_if_absent(name):
+    pool = EVERY[name]
+    if name == "gate":
+        pytest.skip("its experts are known by their places")
+    poisoned = X.masked_fill(~VALID[..., None], float("nan"))
+    y, weights = (f(poisoned, given(pool), valid=VALID) for f in (pool, pool.weights))
+    alone = pool(X[1:2, [0, 2]], given(pool, slice(1, 2)))
+    torch.testing.assert_close(y[1:2], alone, rtol=0, atol=1e-12)
+    torch.testing.assert_close(y[:1], pool(X[:1], given(pool, slice(0, 1))), rtol=0, atol=1e-12)
+    assert (weights[~VALID[:, None].expand_as(weights)] == 0).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("training", [False, True])
+def test_an_empty_set_is_zero_with_finite_gradients(name, training):
+    pool = copy.deepcopy(EVERY[name]).train(training)
+    x = X.masked_fill(~VALID[..., None], float("inf")).requires_grad_()
+    y = pool(x, given(pool), valid=VALID)
+    assert (y[2] == 0).all() and y.isfinite().all()
+    y.square().sum().backward()
+    assert all(t.grad.isfinite().all() for t in (x, *pool.parameters()) if t.grad is not None)
+    assert (x.grad[~VALID] == 0).all()
+    nothing = pool(x, given(pool), valid=torch.zeros_like(VALID))
+    assert (nothing == 0).all()
+    assert all(buffer.isfinite().all() for buffer in pool.buffers())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_order_changes_nothing(name):
+    pool = EVERY[name]
+    if name == "gate":
+        pytest.skip("its experts are known by their places")
+    order = [3, 0, 4, 1, 2]
+    torch.testing.assert_close(pool(X[:, order], given(pool)), pool(X, given(pool)))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_saved_loaded_compiled_and_alone(name):
+    pool = EVERY[name]
+    other = copy.deepcopy(pool)
+    for tensor in (*other.parameters(), *other.buffers()):
+        tensor.data.fill_(0.5)
+    other.load_state_dict(pool.state_dict())
+    y = pool(X, given(pool), valid=VALID)
+    assert torch.equal(other(X, given(pool), valid=VALID), y)
+    torch._dynamo.reset()
+    compiled = torch.compile(pool, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(X, given(pool), valid=VALID), y)
+    row = pool(X[1:2], given(pool, slice(1, 2)), valid=VALID[1:2])
+    torch.testing.assert_close(row, y[1:2], rtol=0, atol=1e-12)
+
+
+def test_gate_weighs_the_experts_that_are_there():
+    pool = EVERY["gate"]
+    weights = pool.weights(X, QUERY, valid=VALID)
+    torch.testing.assert_close(
+        weights.sum(-1), torch.tensor([[1.0] * 2, [1.0] * 2, [0.0] * 2]).double()
+    )
+    full = pool.weights(X, QUERY)[1][:, VALID[1]]
+    torch.testing.assert_close(weights[1][:, VALID[1]], full / full.sum(-1, keepdim=True))
+
+
+def test_learned_queries_are_cross_attention():
+    """torch's own attention is the second oracle, for the dot product and for its scaled form."""
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    gate = EVERY["attention_query_gate"]
+    torch.testing.assert_close(gate(X), sdpa(gate.context.query.expand(B, -1, -1), X, X))
+    pool = EVERY["context_query"]
+    u = torch.tanh(pool.hidden(X))
+    torch.testing.assert_close(pool(X), sdpa(pool.context.query.expand(B, -1, -1), u, X, scale=1.0))
+
+
+@pytest.mark.parametrize(
+    "score", ["dot", "scaled_dot", "general", "additive", "cosine", "location"]
+)
+def test_any_score_takes_the_tokens_that_exist(score):
+    for name in ("context_query", "attention_query_gate"):
+        pool = make(name, num_queries=Q, score=score, max_len=S)
+        padded = pool(X, valid=VALID)[1]
+        torch.testing.assert_close(padded, pool(X[1:2, [0, 2]])[0], rtol=0, atol=1e-12)
+
+
+def test_keys_are_normed_if_asked():
+    pool = make("attention_query_gate", num_queries=Q, norm_keys=True)
+    torch.testing.assert_close(pool.weights(100 * X), pool.weights(X), rtol=0, atol=1e-4)
+
+
+def test_dice_in_the_unit_takes_its_statistics_over_what_is_valid():
+    pool = make("target_query", activation="dice").train()
+    other = copy.deepcopy(pool)
+    y = pool(X, QUERY, valid=VALID)
+    more = torch.cat([vectors(B, 2, D, seed=7), X], 1)
+    valid = torch.cat([torch.zeros(B, 2, dtype=torch.bool), VALID], 1)
+    torch.testing.assert_close(other(more, QUERY, valid=valid), y, rtol=0, atol=1e-12)
+    torch.testing.assert_close(pool.state_dict(), other.state_dict(), rtol=0, atol=1e-12)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(UnknownNameError, match="Did you mean 'context_query'"):
+        build_pool("context_qery", D)
+    with pytest.raises(UnknownNameError, match="option of target_query"):
+        build_pool("target_query", D, interacton="outer")
+    with pytest.raises(OptionError, match="gate needs query_dim and num_queries and num_experts"):
+        build_pool("gate", D)
+    with pytest.raises(OptionError, match="interaction must be one of"):
+        build_pool("target_query", D, interaction="inner")
+    with pytest.raises(UnsupportedError, match="does not support cross"):
+        build_pool("cross", D, mixer=regard.build("fnet", dim=D))
+    pool, gate = EVERY["context_query"], EVERY["gate"]
+    with pytest.raises(ShapeError, match=r"must have shape \[B, T, 6\]"):
+        pool(X[..., :5])
+    with pytest.raises(ShapeError, match="its queries are its own"):
+        pool(X, QUERY)
+    with pytest.raises(ShapeError, match="it needs a query"):
+        gate(X)
+    with pytest.raises(ShapeError, match="must hold 2 queries, got 1"):
+        gate(X, QUERY[:, :1])
+    with pytest.raises(ShapeError, match="must hold 5 experts, got 4"):
+        gate(X[:, :4], QUERY)
+    with pytest.raises(ShapeError, match="query has batch 2"):
+        gate(X, QUERY[:2])
+    with pytest.raises(ShapeError, match="boolean"):
+        pool(X, valid=VALID.long())
+    with pytest.raises(ShapeError, match="dtype"):
+        pool(X.float())
