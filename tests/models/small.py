@@ -5,7 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.models import Classifier, ClassifierConfig, LanguageModel, LanguageModelConfig
+from regard.models import (
+    Classifier,
+    ClassifierConfig,
+    LanguageModel,
+    LanguageModelConfig,
+    Transformer,
+    TransformerConfig,
+)
 
 VOCAB = 31
 STACK = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 40}
@@ -33,3 +40,8 @@ def ragged(T: int = 7) -> Tensor:
     valid[1, -2:] = False
     valid[2, 2] = False
     return valid
+
+
+def transformer(**options: Any) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(TransformerConfig(**{**STACK, **options})).double().eval()

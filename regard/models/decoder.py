@@ -1,0 +1,205 @@
+"""Decoder: blocks that mix the tokens so far, then mix in a context, then a feed-forward layer (arXiv 1706.03762).
+
+    post-norm:  x <- norm(x + drop(f(x)))       pre-norm:  x <- x + drop(f(norm(x))), and a norm after the last block
+
+f is the causal self mixer, the cross mixer (queries from the tokens, the rest from the context), the feed-forward
+layer. The cross mixer must stream: that is the proof that no query of it feels a later one.
+Streaming state: that of each self mixer, and that of each cross mixer, which holds its projections of the context.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer, OptionError, ShapeError
+from regard.core.compaction import compaction, permute
+from regard.core.shapes import check_positive
+from regard.mixers.build import build
+from regard.models.config import StackConfig, check_mixer
+from regard.models.encoder import feed_forward, options_with_position
+from regard.nn import NORMS
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(StackConfig):
+    """The stack's own fields describe the encoder; the decoder shares them, except for its mixers.
+
+    decoder_layers: as many as num_layers by default.
+    """
+
+    decoder_layers: int | None = None
+    decoder_mixer: str | type[Mixer] = "softmax"
+    decoder_mixer_options: Mapping[str, Any] = field(default_factory=dict)
+    cross_mixer: str | type[Mixer] = "softmax"
+    cross_mixer_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.decoder_layers is not None:
+            check_positive(decoder_layers=self.decoder_layers)
+        check_mixer("decoder_mixer", self.decoder_mixer, self.decoder_mixer_options)
+        check_mixer("cross_mixer", self.cross_mixer, self.cross_mixer_options)
+
+
+class State(NamedTuple):
+    blocks: tuple[tuple[Any, Any], ...]  # of each block: its self mixer's state, its cross mixer's
+    length: Int[Tensor, "B"]
+
+
+class DecoderBlock(nn.Module):
+    def __init__(
+        self,
+        dim: int,
+        self_mixer: Mixer,
+        cross_mixer: Mixer,
+        feed_forward: nn.Module,
+        *,
+        norm: str = "layer",
+        norm_first: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        for mixer in (self_mixer, cross_mixer):
+            if mixer.capabilities.includes_ffn:
+                raise OptionError(
+                    f"decoder: {mixer.name} includes its feed-forward layer, and a decoder's block has one after "
+                    "both of its mixers. Choose a mixer without one, or use it in the encoder."
+                )
+        self_mixer.require("causal")
+        for what in ("cross", "bidirectional", "streaming"):
+            cross_mixer.require(what)
+        self.norm_first = norm_first
+        self.self_mixer, self.self_norm = self_mixer, NORMS[norm](dim)
+        self.cross_mixer, self.cross_norm = cross_mixer, NORMS[norm](dim)
+        self.feed_forward, self.feed_forward_norm = feed_forward, NORMS[norm](dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"], *, mask: Mask, seen: Mask
+    ) -> Float[Tensor, "B T D"]:
+        """`mask` is that of the tokens, `seen` that of the context."""
+        x = self._add(
+            x, self.self_mixer(self._before(x, self.self_norm), mask=mask), self.self_norm
+        )
+        mixed = self.cross_mixer(self._before(x, self.cross_norm), context=context, mask=seen)
+        return self._feed(self._add(x, mixed, self.cross_norm))
+
+    def extend(
+        self,
+        x: Float[Tensor, "B N D"],
+        state: tuple[Any, Any],
+        *,
+        valid: Bool[Tensor, "B N"] | None,
+        donate: bool,
+    ) -> tuple[Float[Tensor, "B N D"], tuple[Any, Any]]:
+        """The next N tokens, and the states of both mixers after them."""
+        own, cross = state
+        mixed, own = self.self_mixer.extend(
+            self._before(x, self.self_norm), own, valid=valid, donate=donate
+        )
+        x = self._add(x, mixed, self.self_norm)
+        mixed, cross = self.cross_mixer.extend(
+            self._before(x, self.cross_norm), cross, valid=valid, donate=donate
+        )
+        return self._feed(self._add(x, mixed, self.cross_norm)), (own, cross)
+
+    def _before(self, x: Tensor, norm: nn.Module) -> Tensor:
+        return norm(x) if self.norm_first else x
+
+    def _add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
+        x = x + self.dropout(y)
+        return x if self.norm_first else norm(x)
+
+    def _feed(self, x: Tensor) -> Tensor:
+        norm = self.feed_forward_norm
+        return self._add(x, self.feed_forward(self._before(x, norm)), norm)
+
+
+class Decoder(nn.Module):
+    """x [B T D], context [B S D] -> hidden [B T D]; x are embedded tokens. Where `valid` is False the output means nothing."""
+
+    def __init__(self, config: EncoderDecoderConfig):
+        super().__init__()
+        facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
+        options = options_with_position(config, config.decoder_mixer, config.decoder_mixer_options)
+        self.blocks = nn.ModuleList(
+            DecoderBlock(
+                config.dim,
+                build(config.decoder_mixer, **facts, **options),
+                build(config.cross_mixer, **facts, **config.cross_mixer_options),
+                feed_forward(config),
+                norm=config.norm,
+                norm_first=config.norm_first,
+                dropout=config.dropout,
+            )
+            for _ in range(config.decoder_layers or config.num_layers)
+        )
+        self.norm = NORMS[config.norm](config.dim) if config.norm_first else nn.Identity()
+
+    @property
+    def self_mixers(self) -> list[Mixer]:
+        return [cast(DecoderBlock, block).self_mixer for block in self.blocks]
+
+    @property
+    def cross_mixers(self) -> list[Mixer]:
+        return [cast(DecoderBlock, block).cross_mixer for block in self.blocks]
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S D"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        context_valid: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        order = None if valid is None else compaction(valid)
+        if order is not None:  # a cross mixer counts its queries from the first column
+            x, valid = permute(x, order.source), order.valid
+        for block in self.blocks:
+            x = block(
+                x, context, mask=Mask(causal=True, valid=valid), seen=Mask(valid=context_valid)
+            )
+        x = self.norm(x)
+        return x if order is None else permute(x, order.target)
+
+    def initial_state(
+        self,
+        context: Float[Tensor, "B S D"],
+        *,
+        context_valid: Bool[Tensor, "B S"] | None = None,
+        max_len: int | None = None,
+    ) -> State:
+        """The state before the first token, with every block's projections of the context; `max_len` reserves room."""
+        B = context.shape[0]
+        blocks = tuple(
+            (
+                own.initial_state(B, max_len=max_len),
+                cross.initial_state(B, context=context, valid=context_valid),
+            )
+            for own, cross in zip(self.self_mixers, self.cross_mixers, strict=True)
+        )
+        return State(blocks, torch.zeros(B, dtype=torch.long, device=context.device))
+
+    def extend(
+        self,
+        x: Float[Tensor, "B N D"],
+        state: State,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N D"], State]:
+        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
+        if not isinstance(state, State) or state.length.shape[0] != x.shape[0]:
+            raise ShapeError(
+                f"decoder: state must come from initial_state with a context of batch {x.shape[0]}, or from extend"
+            )
+        after = []
+        for block, before in zip(self.blocks, state.blocks, strict=True):
+            x, block_state = cast(DecoderBlock, block).extend(x, before, valid=valid, donate=donate)
+            after.append(block_state)
+        added = x.shape[1] if valid is None else valid.sum(1)
+        return self.norm(x), State(tuple(after), state.length + added)

@@ -1,0 +1,312 @@
+"""Transformer: encoder and decoder with three mixers of one's choice (Vaswani et al. 2017, arXiv 1706.03762).
+
+    memory = encoder(sqrt(D) E[source] + PE)        logits = decoder(sqrt(D) E[target] + PE, memory) E^T
+
+One matrix E embeds the source, embeds the target and gives the logits; with `target_vocab_size` the target has its own.
+Position n of the target sees its inputs up to n, and the logits there are those of the token after it: inputs are the
+labels shifted right by one, a beginning-of-sequence token first. Cost: the mixers'.
+The presets are the paper's sizes: post-norm, biases in the feed-forward layers alone.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import OptionError, ShapeError
+from regard.core.shapes import check_positive
+from regard.mixers.build import resolve
+from regard.models.decoder import Decoder, EncoderDecoderConfig, State
+from regard.models.encoder import Embedding, Encoder, added_position
+from regard.models.sampling import check_sampling
+from regard.models.search import (
+    Beams,
+    beam_search,
+    check_beams,
+    check_continuation,
+    check_prompt,
+    check_streams_exactly,
+    evaluating,
+    last_valid,
+    sample_tokens,
+)
+from regard.models.tokens import check_tokens, places
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(EncoderDecoderConfig):
+    name: ClassVar[str] = "transformer"
+    target_vocab_size: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.target_vocab_size is not None:
+            check_positive(target_vocab_size=self.target_vocab_size)
+
+    def build(self) -> "Transformer":
+        return Transformer(self)
+
+
+class Transformer(nn.Module):
+    """model(source [B S], target [B T], valid=[B S] | None, target_valid=[B T] | None) -> logits [B T vocab].
+
+    Raises UnsupportedError, with the mixer's reason, if a mixer cannot serve in its place.
+    """
+
+    name = "transformer"
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.config = config
+        self.who = (
+            f"transformer({resolve(config.decoder_mixer).name}, {resolve(config.cross_mixer).name})"
+        )
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.own_embedding = (
+            None
+            if config.target_vocab_size is None
+            else Embedding(config, added_position(config), config.target_vocab_size)
+        )
+
+    @property
+    def target_embedding(self) -> Embedding:
+        return self.encoder.embedding if self.own_embedding is None else self.own_embedding
+
+    @property
+    def max_target_len(self) -> int | None:
+        """None where neither the positions nor a mixer of the decoder bound it."""
+        bound = self.target_embedding.position.max_len
+        mixers = (*self.decoder.self_mixers, *self.decoder.cross_mixers)
+        if bound is None and all(mixer.capabilities.any_length for mixer in mixers):
+            return None
+        return min(self.config.max_len, bound or self.config.max_len)
+
+    def forward(
+        self,
+        source: Int[Tensor, "B S"],
+        target: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B S"] | None = None,
+        target_valid: Bool[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T vocab"]:
+        """Raises ShapeError for token ids or lengths that do not fit."""
+        self.encoder.check_tokens(source, valid)
+        self._check_target(target, target_valid, source.shape[0])
+        self._check_length(target.shape[1])
+        memory = self.encoder(source, valid=valid)
+        x = self.target_embedding(target, places(target, target_valid), target_valid)
+        return self._logits(self.decoder(x, memory, valid=target_valid, context_valid=valid))
+
+    def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
+        return F.linear(hidden, self.target_embedding.table.weight)
+
+    def initial_state(
+        self,
+        source: Int[Tensor, "B S"],
+        *,
+        valid: Bool[Tensor, "B S"] | None = None,
+        max_len: int | None = None,
+    ) -> State:
+        """Encodes the source: the state before the first target token; `max_len` reserves room for so many."""
+        memory = self.encoder(source, valid=valid)
+        return self.decoder.initial_state(memory, context_valid=valid, max_len=max_len)
+
+    def extend(
+        self,
+        target: Int[Tensor, "B N"],
+        state: State,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N vocab"], State]:
+        """Logits after each of the next N target tokens, and the state; any chunking gives what `forward` gives."""
+        hidden, state = self._extend(target, state, valid, donate)
+        return self._logits(hidden), state
+
+    def _extend(
+        self, target: Tensor, state: State, valid: Tensor | None, donate: bool
+    ) -> tuple[Tensor, State]:
+        if not isinstance(state, State):
+            raise ShapeError(
+                f"{self.who}: state must come from initial_state or extend, got {type(state).__name__}"
+            )
+        self._check_target(target, valid, state.length.shape[0])
+        if self.max_target_len is not None:
+            added = target.shape[1] if valid is None else valid.sum(1)
+            self._check_length(int((state.length + added).max()))
+        position = state.length[:, None] + places(target, valid)
+        x = self.target_embedding(target, position, valid)
+        return self.decoder.extend(x, state, valid=valid, donate=donate)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        source: Int[Tensor, "B S"],
+        start: int | Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B S"] | None = None,
+        start_valid: Bool[Tensor, "B T"] | None = None,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        generator: torch.Generator | None = None,
+        eos: int | None = None,
+    ) -> Int[Tensor, "B N"]:
+        """The N <= max_new_tokens target tokens after `start`: the id that begins every target, or targets to go on with.
+
+        Sources and starts of different lengths are padded on any side and marked by `valid` and `start_valid`: each
+        row gets what it would get alone. After `eos` a row holds `eos` only. Temperature 0 takes the most likely token.
+        Runs in eval mode, and leaves every module's mode as it was.
+        """
+        check_sampling(temperature, top_k, top_p)
+        start = self._check_start(source, start, valid, start_valid, max_new_tokens, eos)
+        with evaluating(self):
+            logits, state = self._read(source, start, valid, start_valid, max_new_tokens)
+            return sample_tokens(
+                self._step,
+                logits,
+                state,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                generator=generator,
+                eos=eos,
+            )
+
+    @torch.no_grad()
+    def beam_search(
+        self,
+        source: Int[Tensor, "B S"],
+        start: int | Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B S"] | None = None,
+        start_valid: Bool[Tensor, "B T"] | None = None,
+        max_new_tokens: int,
+        beams: int = 4,
+        length_penalty: float = 0.6,
+        eos: int | None = None,
+    ) -> Beams:
+        """The most likely targets after `start`; `regard.models.search` says what is kept and when it ends."""
+        check_beams(beams, length_penalty)
+        start = self._check_start(source, start, valid, start_valid, max_new_tokens, eos)
+        with evaluating(self):
+            logits, state = self._read(source, start, valid, start_valid, max_new_tokens)
+            return beam_search(
+                self._step,
+                logits,
+                state,
+                beams=beams,
+                max_new_tokens=max_new_tokens,
+                length_penalty=length_penalty,
+                eos=eos,
+            )
+
+    def _read(
+        self,
+        source: Tensor,
+        start: Tensor,
+        valid: Tensor | None,
+        start_valid: Tensor | None,
+        max_new_tokens: int,
+    ) -> tuple[Float[Tensor, "B vocab"], State]:
+        """Logits and state after the starts."""
+        room = start.shape[1] + max_new_tokens - 1
+        if self.max_target_len is not None:
+            room = min(room, self.max_target_len)
+        state = self.initial_state(source, valid=valid, max_len=room)
+        hidden, state = self._extend(start, state, start_valid, donate=True)
+        return self._logits(last_valid(hidden, start_valid)), state
+
+    def _step(self, new: Int[Tensor, "b 1"], state: State) -> tuple[Tensor, State]:
+        hidden, state = self._extend(new, state, None, donate=True)
+        return self._logits(hidden[:, 0]), state
+
+    # ------------------------------------------------------------------ the checks
+
+    def _check_target(self, target: Any, valid: Tensor | None, batch_size: int) -> None:
+        table = self.target_embedding.table
+        check_tokens(
+            f"{self.who}: target",
+            target,
+            valid,
+            vocab_size=table.num_embeddings,
+            device=table.weight.device,
+        )
+        if target.shape[0] != batch_size:
+            raise ShapeError(
+                f"{self.who}: target has batch {target.shape[0]}, the source {batch_size}"
+            )
+
+    def _check_length(self, length: int) -> None:
+        if self.max_target_len is not None and length > self.max_target_len:
+            raise ShapeError(
+                f"{self.who}: target length ({length}) exceeds max_len ({self.max_target_len})"
+            )
+
+    def _check_start(
+        self,
+        source: Tensor,
+        start: int | Tensor,
+        valid: Tensor | None,
+        start_valid: Tensor | None,
+        max_new_tokens: int,
+        eos: int | None,
+    ) -> Int[Tensor, "B T"]:
+        self.encoder.check_tokens(source, valid)
+        if isinstance(start, int):
+            if start_valid is not None:
+                raise OptionError(
+                    f"{self.who}: start_valid belongs to starts [B T], and start is one id"
+                )
+            start = torch.full_like(source[:, :1], start)
+        self._check_target(start, start_valid, source.shape[0])
+        check_continuation(max_new_tokens, eos, self.target_embedding.table.num_embeddings)
+        check_streams_exactly((*self.decoder.self_mixers, *self.decoder.cross_mixers))
+        check_prompt(self.who, start, start_valid, max_new_tokens, self.max_target_len)
+        return start
+
+
+def transformer_base(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:
+    """The paper's base: 65 million parameters with its 37,000 shared byte pairs (63 here: it does not say how it counts)."""
+    return _published(vocab_size, max_len, dim=512, num_heads=8, dropout=0.1)
+
+
+def transformer_big(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:
+    """The paper's big: 213 million parameters with its 37,000 shared byte pairs (214 here)."""
+    return _published(vocab_size, max_len, dim=1024, num_heads=16, dropout=0.3)
+
+
+def _published(
+    vocab_size: int, max_len: int, *, dim: int, num_heads: int, dropout: float
+) -> TransformerConfig:
+    return TransformerConfig(
+        vocab_size=vocab_size,
+        dim=dim,
+        num_heads=num_heads,
+        num_layers=6,
+        max_len=max_len,
+        feed_forward="relu",
+        feed_forward_bias=True,
+        norm_first=False,
+        dropout=dropout,
+    )
+
+
+def transformer_small(vocab_size: int, *, max_len: int = 256) -> TransformerConfig:
+    """For small machines: pre-norm, which trains without a warm-up."""
+    return TransformerConfig(
+        vocab_size=vocab_size,
+        dim=128,
+        num_heads=4,
+        num_layers=2,
+        max_len=max_len,
+        feed_forward="relu",
+        feed_forward_bias=True,
+        dropout=0.1,
+    )

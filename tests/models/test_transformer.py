@@ -1,0 +1,395 @@
+import itertools
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import regard
+from regard.models import (
+    Transformer,
+    TransformerConfig,
+    count_parameters,
+    reorder,
+    transformer_base,
+    transformer_big,
+    transformer_small,
+)
+from regard.nn import smoothed_cross_entropy
+from tests.models.small import STACK, VOCAB, prompts, ragged, transformer
+
+CROSS = [
+    "softmax",
+    "linear",
+    "efficient",
+    "rfa",
+    "performer",
+    "compressed",
+    "routing",
+    "scored",
+    "luong_local",
+]
+STREAMED = [
+    m.name
+    for m in regard.MIXERS
+    if m.capabilities.causal
+    and m.capabilities.streaming == "exact"
+    and not m.capabilities.includes_ffn
+]
+TRIPLES = [("softmax", "softmax", cross) for cross in CROSS] + [("linear", "local", "softmax")]
+
+
+def targets(T: int = 6) -> torch.Tensor:
+    return torch.randint(0, VOCAB, (3, T), generator=torch.Generator().manual_seed(5))
+
+
+def ragged_targets() -> torch.Tensor:
+    valid = torch.ones(3, 6, dtype=torch.bool)
+    valid[0, :3] = False
+    valid[1, -1:] = False
+    valid[2, 4] = False
+    return valid
+
+
+def copy_attention(ours: regard.Mixer, theirs: nn.MultiheadAttention) -> None:
+    nn.init.normal_(theirs.in_proj_bias)
+    nn.init.normal_(theirs.out_proj.bias)
+    weights, biases = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
+    heads = ours.heads
+    for linear, weight, bias in zip(
+        (heads.query, heads.key, heads.value), weights, biases, strict=True
+    ):
+        linear.load_state_dict({"weight": weight, "bias": bias})
+    heads.out.load_state_dict(theirs.out_proj.state_dict())
+
+
+def copy_feed_forward(ours: nn.Module, theirs: nn.Module) -> None:
+    ours.value.load_state_dict(theirs.linear1.state_dict())
+    ours.out.load_state_dict(theirs.linear2.state_dict())
+
+
+def copy_norms(ours: list[nn.Module], theirs: list[nn.Module]) -> None:
+    for a, b in zip(ours, theirs, strict=True):
+        nn.init.normal_(b.weight, mean=1.0, std=0.2)
+        nn.init.normal_(b.bias)
+        a.load_state_dict(b.state_dict())
+
+
+def embedded(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
+    """sqrt(D) E[token] + PE, number by number."""
+    table, D = model.encoder.embedding.table.weight.detach(), STACK["dim"]
+    x = torch.empty(*tokens.shape, D, dtype=torch.float64)
+    for b, p, d in itertools.product(*map(range, x.shape)):
+        angle = p / 10000 ** (2 * (d // 2) / D)
+        x[b, p, d] = math.sqrt(D) * table[tokens[b, p], d]
+        x[b, p, d] += math.cos(angle) if d % 2 else math.sin(angle)
+    return x
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_is_torchs_transformer(norm_first):
+    bias = {"bias": True}
+    model = transformer(
+        norm_first=norm_first,
+        feed_forward="relu",
+        feed_forward_bias=True,
+        hidden_dim=40,
+        mixer_options=bias,
+        decoder_mixer_options=bias,
+        cross_mixer_options=bias,
+        decoder_layers=3,
+    )
+    layer = {
+        "d_model": 24,
+        "nhead": 3,
+        "dim_feedforward": 40,
+        "dropout": 0.0,
+        "norm_first": norm_first,
+        "batch_first": True,
+        "dtype": torch.float64,
+    }
+
+    def last() -> nn.LayerNorm | None:
+        return nn.LayerNorm(24, dtype=torch.float64) if norm_first else None
+
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(**layer), 2, last(), enable_nested_tensor=False
+    )
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**layer), 3, last())
+    with torch.no_grad():
+        for p in (*encoder.parameters(), *decoder.parameters()):
+            p.normal_(std=0.3)
+        for ours, theirs in zip(model.encoder.blocks, encoder.layers, strict=True):
+            copy_attention(ours.mixer, theirs.self_attn)
+            copy_feed_forward(ours.feed_forward, theirs)
+            copy_norms([ours.mixer_norm, ours.feed_forward_norm], [theirs.norm1, theirs.norm2])
+        for ours, theirs in zip(model.decoder.blocks, decoder.layers, strict=True):
+            copy_attention(ours.self_mixer, theirs.self_attn)
+            copy_attention(ours.cross_mixer, theirs.multihead_attn)
+            copy_feed_forward(ours.feed_forward, theirs)
+            copy_norms(
+                [ours.self_norm, ours.cross_norm, ours.feed_forward_norm],
+                [theirs.norm1, theirs.norm2, theirs.norm3],
+            )
+        if norm_first:
+            copy_norms([model.encoder.norm, model.decoder.norm], [encoder.norm, decoder.norm])
+    source, target = prompts(), targets()
+    valid = torch.arange(7) < torch.tensor([[7], [4], [1]])
+    target_valid = torch.arange(6) < torch.tensor([[2], [6], [5]])
+    memory = encoder(embedded(model, source), src_key_padding_mask=~valid)
+    hidden = decoder(
+        embedded(model, target),
+        memory,
+        tgt_mask=torch.ones(6, 6, dtype=torch.bool).triu(1),
+        tgt_key_padding_mask=~target_valid,
+        memory_key_padding_mask=~valid,
+    )
+    wanted = hidden @ model.encoder.embedding.table.weight.T
+    logits = model(source, target, valid=valid, target_valid=target_valid)
+    torch.testing.assert_close(logits[target_valid], wanted[target_valid], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("mixer, decoder, cross", TRIPLES)
+def test_a_later_target_changes_no_earlier_logits_and_the_source_changes_all(mixer, decoder, cross):
+    model = transformer(mixer=mixer, decoder_mixer=decoder, cross_mixer=cross)
+    source, target = prompts(), targets()
+    logits = model(source, target)
+    changed = target.clone()
+    changed[:, 3:] = (changed[:, 3:] + 5) % VOCAB
+    again = model(source, changed)
+    torch.testing.assert_close(again[:, :3], logits[:, :3], rtol=0, atol=1e-11)
+    assert (again[:, 3:] - logits[:, 3:]).abs().amax(-1).min() > 0
+    other = model((source + 1) % VOCAB, target)
+    assert (other - logits).abs().amax(-1).min() > 0
+
+
+@pytest.mark.parametrize("mixer, decoder, cross", TRIPLES)
+def test_padding_on_either_side_changes_nothing(mixer, decoder, cross):
+    model = transformer(mixer=mixer, decoder_mixer=decoder, cross_mixer=cross)
+    source, valid = prompts().masked_fill(~ragged(), -7), ragged()
+    target, target_valid = targets().masked_fill(~ragged_targets(), -7), ragged_targets()
+    logits = model(source, target, valid=valid, target_valid=target_valid)
+    for row in range(3):
+        alone = model(source[row : row + 1, valid[row]], target[row : row + 1, target_valid[row]])
+        torch.testing.assert_close(logits[row, target_valid[row]], alone[0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [[6], [1] * 6, [2, 3, 1]])
+@pytest.mark.parametrize("mixer, decoder, cross", TRIPLES)
+def test_any_chunking_gives_the_forward(mixer, decoder, cross, sizes):
+    model = transformer(mixer=mixer, decoder_mixer=decoder, cross_mixer=cross)
+    for valid, target_valid in ((None, None), (ragged(), ragged_targets())):
+        whole = model(prompts(), targets(), valid=valid, target_valid=target_valid)
+        state, parts = model.initial_state(prompts(), valid=valid), []
+        exists = [None] * 6 if target_valid is None else target_valid.split(sizes, 1)
+        for chunk, part in zip(targets().split(sizes, dim=1), exists, strict=False):
+            logits, state = model.extend(chunk, state, valid=part)
+            parts.append(logits)
+        kept = slice(None) if target_valid is None else target_valid
+        torch.testing.assert_close(torch.cat(parts, 1)[kept], whole[kept], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("decoder", STREAMED)
+def test_generates_what_forward_says_whoever_decodes(decoder):
+    model = transformer(decoder_mixer=decoder, num_layers=1)
+    text = torch.full((3, 1), 1)
+    for _ in range(4):
+        text = torch.cat([text, model(prompts(), text)[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(model.generate(prompts(), 1, max_new_tokens=4), text[:, 1:])
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "none"])
+def test_padded_batch_generates_what_singles_generate(position):
+    model, index = transformer(position=position, target_vocab_size=13), torch.tensor([2, 0])
+    source, valid, start = prompts(), ragged(), targets() % 13
+    asked = {"max_new_tokens": 6, "eos": 3}
+    greedy = model.generate(source, start, valid=valid, start_valid=ragged_targets(), **asked)
+    beams = model.beam_search(
+        source, start, valid=valid, start_valid=ragged_targets(), beams=3, **asked
+    )
+    for row in range(3):
+        one = (source[row : row + 1, valid[row]], start[row : row + 1, ragged_targets()[row]])
+        alone = model.generate(*one, **asked)
+        assert torch.equal(greedy[row, : alone.shape[1]], alone[0])
+        alone = model.beam_search(*one, beams=3, **asked)
+        assert torch.equal(beams.tokens[row, :, : alone.tokens.shape[2]], alone.tokens[0])
+        torch.testing.assert_close(beams.scores[row], alone.scores[0], rtol=0, atol=1e-10)
+    _, state = model.extend(start[:, :2], model.initial_state(source))
+    logits, _ = model.extend(start[index, 2:], reorder(state, index))
+    wanted = model(source, start)[index, 2:]
+    torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-10)
+
+
+def test_beams_for_all_find_the_best_of_all_targets():
+    model = transformer(vocab_size=4)
+    source = prompts()[:1] % 4
+    scores = {}
+    for tokens in itertools.product(range(4), repeat=3):
+        kept = tokens[: tokens.index(2) + 1] if 2 in tokens else tokens
+        log_p = model(source, torch.tensor([[0, *kept[:-1]]])).log_softmax(-1)[0].detach()
+        total = sum(float(log_p[n, token]) for n, token in enumerate(kept))
+        scores[kept] = total / ((5 + len(kept)) / 6) ** 0.6
+    found = model.beam_search(source, 0, max_new_tokens=3, beams=64, eos=2)
+    for k, (tokens, score) in enumerate(sorted(scores.items(), key=lambda item: -item[1])):
+        assert tuple(found.tokens[0, k, : len(tokens)].tolist()) == tokens
+        assert math.isclose(found.scores[0, k], score, abs_tol=1e-10)
+    greedy = model.generate(source, 0, max_new_tokens=3, eos=2)
+    one = model.beam_search(source, 0, max_new_tokens=3, beams=1, eos=2)
+    assert torch.equal(one.tokens[:, 0], greedy)
+
+
+def test_sampling_is_seeded_and_modes_are_left_as_they_were():
+    model = transformer(dropout=0.5).train()
+    draws = [
+        model.generate(
+            prompts(),
+            1,
+            max_new_tokens=8,
+            temperature=1.0,
+            top_k=9,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        for seed in (3, 3, 4)
+    ]
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert all(module.training for module in model.modules())
+
+
+def test_saved_and_loaded_is_the_same(tmp_path):
+    model = transformer(position="learned", target_vocab_size=13)
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    other = model.config.build().double().eval()
+    target = targets() % 13
+    assert not torch.equal(other(prompts(), target), model(prompts(), target))
+    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(other(prompts(), target), model(prompts(), target))
+
+
+def test_compiles_whole():
+    model = transformer(num_layers=1)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    masks = {"valid": ragged(), "target_valid": ragged_targets()}
+    torch.testing.assert_close(
+        compiled(prompts(), targets(), **masks), model(prompts(), targets(), **masks)
+    )
+
+
+def test_recomputed_blocks_give_the_same_gradients():
+    grads = []
+    for again in (False, True):
+        model = transformer(dropout=0.3).train()
+        if again:
+            for block in (*model.encoder.blocks, *model.decoder.blocks):
+                block.forward = _again(block.forward)
+        torch.manual_seed(1)
+        model(prompts(), targets(), valid=ragged()).square().mean().backward()
+        grads.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *grads))
+
+
+def _again(forward):
+    return lambda *given, **options: checkpoint(forward, *given, use_reentrant=False, **options)
+
+
+def test_poisoned_padding_reaches_no_gradient():
+    model = transformer(target_vocab_size=VOCAB)
+    source = prompts().clamp(min=1).masked_fill(~ragged(), 0)
+    wanted = model(source, targets(), valid=ragged())
+    model.encoder.embedding.table.weight.data[0] = torch.nan
+    logits = model(source, targets(), valid=ragged())
+    torch.testing.assert_close(logits, wanted, rtol=0, atol=0)
+    logits.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_source_without_tokens_is_finite():
+    valid = ragged()
+    valid[1] = False
+    assert transformer()(prompts(), targets(), valid=valid).isfinite().all()
+
+
+def test_rotary_positions_go_to_both_self_mixers():
+    model = transformer(position="rotary", mixer="local", mixer_options={"window_size": 3})
+    assert model.encoder.mixers[0].options["position"] == "rotary"
+    assert model.decoder.self_mixers[0].options["position"] == "rotary"
+    assert model.decoder.cross_mixers[0].options["position"] is None
+    state = model.initial_state(prompts())
+    logits, _ = model.extend(targets(), state)
+    torch.testing.assert_close(logits, model(prompts(), targets()), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "preset, published, tolerance",
+    [(transformer_base, 65e6, 0.035), (transformer_big, 213e6, 0.01)],
+)
+def test_presets_are_as_large_as_published(preset, published, tolerance):
+    config = preset()
+    D, V, L = config.dim, 37_000, 6
+    feed_forward = 2 * 4 * D**2 + 5 * D
+    encoder, decoder = 4 * D**2 + feed_forward + 4 * D, 8 * D**2 + feed_forward + 6 * D
+    count = count_parameters(config)
+    assert count == V * D + L * (encoder + decoder)
+    assert abs(count - published) < tolerance * published
+
+
+def test_learns_to_reverse():
+    torch.manual_seed(0)
+    model = TransformerConfig(
+        vocab_size=10, dim=32, num_heads=2, num_layers=1, max_len=8, feed_forward_bias=True
+    ).build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(250):
+        source = torch.randint(2, 10, (32, 5))
+        labels = source.flip(1)
+        inputs = torch.cat([torch.ones_like(labels[:, :1]), labels[:, :-1]], dim=1)
+        loss = smoothed_cross_entropy(model(source, inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    source = torch.randint(2, 10, (64, 5))
+    assert (model.generate(source, 1, max_new_tokens=5) == source.flip(1)).float().mean() > 0.95
+    found = model.beam_search(source, 1, max_new_tokens=5).tokens[:, 0]
+    assert (found == source.flip(1)).float().mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "change, error, said",
+    [
+        ({"decoder_mixer": "fnet"}, regard.UnsupportedError, "fnet does not support causal"),
+        ({"cross_mixer": "local"}, regard.UnsupportedError, "local does not support cross"),
+        ({"cross_mixer": "linformer"}, regard.UnsupportedError, "does not support streaming"),
+        ({"decoder_mixer": "gau"}, regard.OptionError, "gau includes its feed-forward layer"),
+        ({"decoder_mixer": "sofmax"}, regard.UnknownNameError, "Did you mean 'softmax'"),
+        ({"cross_mixer_options": {"dim": 3}}, regard.OptionError, "cross_mixer_options must not"),
+        ({"decoder_mixer_options": 3}, regard.OptionError, "decoder_mixer_options must be a map"),
+        ({"decoder_layers": 0}, regard.OptionError, "decoder_layers"),
+        ({"target_vocab_size": 0}, regard.OptionError, "target_vocab_size"),
+    ],
+)
+def test_bad_configurations_are_named(change, error, said):
+    with pytest.raises(error, match=said):
+        transformer(**change)
+
+
+def test_bad_requests_are_named():
+    model = transformer(position="learned", max_len=8)
+    source, start = prompts(), targets()
+    for asked, said in [
+        (lambda: model([1], start), "tokens must be a tensor of ids"),
+        (lambda: model(source, start + VOCAB), "target: token id .* outside the vocabulary"),
+        (lambda: model(source, start[:2]), "target has batch 2, the source 3"),
+        (lambda: model(source, targets(9)), r"target length \(9\) exceeds max_len \(8\)"),
+        (lambda: model.extend(start, None), "state must come from"),
+        (lambda: model.extend(start[:2], model.initial_state(source)), "target has batch 2"),
+        (lambda: model.generate(source, VOCAB, max_new_tokens=1), "outside the vocabulary"),
+        (lambda: model.generate(source, start, max_new_tokens=4), "prompt of 6 tokens"),
+    ]:
+        with pytest.raises(regard.ShapeError, match=said):
+            asked()
+    with pytest.raises(regard.OptionError, match="start_valid belongs to starts"):
+        model.generate(source, 1, start_valid=ragged_targets(), max_new_tokens=1)
+    with pytest.raises(regard.OptionError, match="eos"):
+        model.generate(source, 1, max_new_tokens=1, eos=VOCAB)
+    assert transformer_small(50).build()(source, start).shape == (3, 6, 50)
