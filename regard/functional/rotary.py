@@ -25,20 +25,19 @@ def rotate(
 ) -> Float[Tensor, "*heads T K"]:
     """x [.. T K] turned by its positions: [T], or [B T] where x is [B .. T K].
 
-    Angles are made in float32, in float64 where x is, and x keeps its dtype. Raises ShapeError where K is odd and
-    OptionError for an unknown pairing.
+    Angles and their sines are made in float64 where the device has it, since an angle's error grows with its position;
+    x keeps its dtype. Raises ShapeError where K is odd and OptionError for an unknown pairing.
     """
     if pairing not in ("half", "adjacent"):
         raise OptionError(f"rotary: pairing must be 'half' or 'adjacent', got {pairing!r}")
     if x.shape[-1] % 2:
         raise ShapeError(f"rotary: channels turn in pairs, so K must be even, got {x.shape[-1]}")
-    turn = angles(
-        position, x.shape[-1], base, torch.float64 if x.dtype == torch.float64 else torch.float32
-    )
+    exact = torch.float32 if x.device.type == "mps" else torch.float64
+    turn = angles(position, x.shape[-1], base, exact)
     if position.dim() == 2:
         turn = turn.reshape(turn.shape[0], *(1,) * (x.dim() - 3), *turn.shape[1:])
-    cos, sin = turn.cos(), turn.sin()
-    wide = x.to(turn.dtype)
+    wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
+    cos, sin = turn.cos().to(wide.dtype), turn.sin().to(wide.dtype)
     if pairing == "half":
         a, b = wide.chunk(2, dim=-1)
         turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)

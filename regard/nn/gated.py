@@ -17,7 +17,11 @@ RelativeForm = Literal["rotary", "toeplitz"] | None
 
 
 class GatedUnit(nn.Module):
-    """y = (silu(x W_u) * mixed) W_out around mixed values silu(x W_v), with `views` of z = silu(x W_z)."""
+    """y = (silu(x W_u) * mixed) W_out around mixed values silu(x W_v), with `views` of z = silu(x W_z).
+
+    Glorot projections and gamma near one, where public code starts at N(0, 0.02^2): with weights divided by the number of
+    keys that leaves nearly nothing to learn from.
+    """
 
     def __init__(self, dim: int, hidden_dim: int, key_dim: int, views: int, *, bias: bool):
         super().__init__()
@@ -33,7 +37,7 @@ class GatedUnit(nn.Module):
         self.offset_scale = OffsetScale(key_dim, views, std=0.02)
         self.out = nn.Linear(hidden_dim, dim, bias=bias)
         for linear in (self.gate, self.value, self.shared, self.out):
-            nn.init.normal_(linear.weight, std=0.02)
+            nn.init.xavier_uniform_(linear.weight)
             if bias:
                 nn.init.zeros_(linear.bias)
 
