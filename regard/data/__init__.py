@@ -2,5 +2,6 @@
 
 from regard.data.examples import Examples, checksum
 from regard.data.listops import generate_listops
+from regard.data.schema import Schema
 
-__all__ = ["Examples", "checksum", "generate_listops"]
+__all__ = ["Examples", "Schema", "checksum", "generate_listops"]

@@ -1,0 +1,169 @@
+"""Schema: the fields of a table, and how its columns become ids and numbers.
+
+>>> schema = Schema.infer(table, train=slice(0, 800), of={"history": "item"})
+>>> schema.encode(table)        # {"item": long [N], "age": float [N], "history": long [N, T]}
+
+A table is a dict of columns of equal length, or a pandas DataFrame. Vocabularies, and the mean and deviation by which
+numbers are scaled, come from the training rows alone. None and NaN are missing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.core import OptionError, ShapeError, UnknownNameError
+from regard.core.fields import (
+    FIRST_KNOWN,
+    MISSING,
+    UNKNOWN,
+    Categorical,
+    Field,
+    Numeric,
+    Sequence,
+)
+
+Table = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    fields: tuple[Field, ...]
+    ids: Mapping[str, Mapping[Hashable, int]]  # vocabulary -> value -> id
+    counts: Mapping[str, Int[Tensor, "V"]]  # vocabulary -> occurrences in the training rows, by id
+    scales: Mapping[str, tuple[float, float]]  # numeric field -> mean, deviation
+
+    @classmethod
+    def infer(
+        cls,
+        table: Table,
+        *,
+        train: slice | Collection[int] | None = None,
+        of: Mapping[str, str] | None = None,
+        numeric: Collection[str] | None = None,
+        min_count: int = 1,
+    ) -> "Schema":
+        """Columns of lists become a Sequence, of floats a Numeric, all others (integers too) a Categorical.
+
+        train: rows that are learned from (default: all). of: sequence -> the column whose vocabulary it shares.
+        numeric: names of the numeric columns, where they are not those of floats. min_count: rarer values are unknown.
+        Raises UnknownNameError, OptionError and ShapeError.
+        """
+        columns = {name: list(table[name]) for name in table}
+        _check_lengths(columns)
+        of, rows = dict(of or {}), _rows(columns, train)
+        for name in (*of, *of.values(), *(numeric or ())):
+            if name not in columns:
+                raise UnknownNameError("column", name, columns)
+        kinds = {name: _kind(name, column, numeric) for name, column in columns.items()}
+        for name, source in of.items():
+            if kinds[name] != "sequence" or kinds[source] != "categorical":
+                raise OptionError(
+                    f"of: {name!r} is {kinds[name]} and {source!r} is {kinds[source]}; "
+                    "a sequence shares the vocabulary of a categorical column"
+                )
+        seen: dict[str, Counter] = {}
+        scales = {}
+        for name, column in columns.items():
+            part = [column[row] for row in rows]
+            if kinds[name] == "numeric":
+                scales[name] = _scale(part)
+            else:
+                values = (value for cell in part for value in _values(cell, kinds[name]))
+                seen.setdefault(of.get(name, name), Counter()).update(values)
+        ids, counts = {}, {}
+        for name, counter in seen.items():
+            known = [value for value, count in counter.items() if count >= min_count]
+            ids[name] = {value: FIRST_KNOWN + place for place, value in enumerate(known)}
+            rare = sum(counter.values()) - sum(counter[value] for value in known)
+            counts[name] = torch.tensor([0, rare, *(counter[value] for value in known)])
+        fields = tuple(_field(name, kinds[name], of.get(name, name), ids) for name in columns)
+        return cls(fields, ids, counts, scales)
+
+    def encode(self, table: Table) -> dict[str, Tensor]:
+        """Name -> tensor, as models take it; sequences are padded to the longest, or to 1, with the missing id."""
+        missing = [field.name for field in self.fields if field.name not in table]
+        if missing:
+            raise ShapeError(f"the table has no column {missing[0]!r}")
+        columns = {field.name: list(table[field.name]) for field in self.fields}
+        _check_lengths(columns)
+        return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
+
+    def _encoded(self, field: Field, column: list) -> Tensor:
+        if isinstance(field, Numeric):
+            mean, deviation = self.scales[field.name]
+            numbers = [np.nan if _is_missing(cell) else float(cell) for cell in column]
+            return (torch.tensor(numbers, dtype=torch.float64).sub(mean) / deviation).float()
+        if isinstance(field, Categorical):
+            ids = self.ids[field.name]
+            return torch.tensor(
+                [MISSING if _is_missing(cell) else ids.get(cell, UNKNOWN) for cell in column]
+            )
+        ids = self.ids[field.of.name]
+        rows = [[ids.get(value, UNKNOWN) for value in _values(cell, "sequence")] for cell in column]
+        longest = max(1, *(len(row) for row in rows)) if rows else 1
+        return torch.tensor([row + [MISSING] * (longest - len(row)) for row in rows])
+
+
+def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) -> Field:
+    if kind == "numeric":
+        return Numeric(name)
+    of = Categorical(vocabulary, FIRST_KNOWN + len(ids[vocabulary]))
+    return of if kind == "categorical" else Sequence(name, of)
+
+
+def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
+    cells = [cell for cell in column if not _is_missing(cell)]
+    if not cells:
+        raise OptionError(f"column {name!r} holds nothing: leave it out")
+    if all(_is_list(cell) for cell in cells):
+        return "sequence"
+    if any(_is_list(cell) for cell in cells):
+        raise OptionError(f"column {name!r} holds lists in some rows only")
+    if numeric is not None:
+        return "numeric" if name in numeric else "categorical"
+    return (
+        "numeric" if all(isinstance(cell, float | np.floating) for cell in cells) else "categorical"
+    )
+
+
+def _values(cell: Any, kind: str) -> list:
+    if _is_missing(cell):
+        return []
+    if kind != "sequence":
+        return [cell]
+    values = cell.tolist() if isinstance(cell, np.ndarray | Tensor) else cell
+    return [value for value in values if not _is_missing(value)]
+
+
+def _scale(cells: list) -> tuple[float, float]:
+    numbers = np.array([float(cell) for cell in cells if not _is_missing(cell)])
+    if not len(numbers):
+        return 0.0, 1.0
+    return float(numbers.mean()), float(numbers.std()) or 1.0
+
+
+def _rows(columns: Mapping[str, list], train: slice | Collection[int] | None) -> list[int]:
+    every = range(len(next(iter(columns.values()))))
+    if train is None:
+        return list(every)
+    return list(every[train]) if isinstance(train, slice) else [every[row] for row in train]
+
+
+def _check_lengths(columns: Mapping[str, list]) -> None:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise ShapeError(f"columns must be of equal length, got {lengths}")
+
+
+def _is_list(cell: Any) -> bool:
+    return isinstance(cell, list | tuple | np.ndarray | Tensor)
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float | np.floating) and np.isnan(cell))
