@@ -3,12 +3,30 @@
 from typing import Any
 
 from regard.core import Catalog
+from regard.models.autoint import AutoInt, AutoIntConfig
+from regard.models.baselines import (
+    FactorizationMachine,
+    FactorizationMachineConfig,
+    LogisticRegression,
+    LogisticRegressionConfig,
+)
 from regard.models.block import Block, layers_per_block
 from regard.models.classifier import Classifier, ClassifierConfig
 from regard.models.config import StackConfig
 from regard.models.decoder import Decoder, EncoderDecoderConfig
+from regard.models.din import DIN, DINConfig
+from regard.models.dual_encoder import DualEncoder, DualEncoderConfig
 from regard.models.encoder import Encoder
+from regard.models.han import HAN, HANConfig, Reading, pad_documents
 from regard.models.language_model import LanguageModel, LanguageModelConfig
+from regard.models.masked_language_model import (
+    Corrupted,
+    MaskedLanguageModel,
+    MaskedLanguageModelConfig,
+    corrupt,
+)
+from regard.models.mmoe import MMoE, MMoEConfig
+from regard.models.pixels import pixel_classifier, pixel_tokens
 from regard.models.search import Beams, reorder
 from regard.models.sizing import count_parameters, match_parameters
 from regard.models.transformer import (
@@ -25,26 +43,56 @@ MODELS: Catalog[Any] = Catalog(
         Classifier,
         LanguageModel,
         Transformer,
+        MaskedLanguageModel,
+        DualEncoder,
+        HAN,
+        AutoInt,
+        DIN,
+        MMoE,
+        LogisticRegression,
+        FactorizationMachine,
     ),
 )
 
 __all__ = [
+    "DIN",
+    "HAN",
     "MODELS",
+    "AutoInt",
+    "AutoIntConfig",
     "Beams",
     "Block",
     "Classifier",
     "ClassifierConfig",
+    "Corrupted",
+    "DINConfig",
     "Decoder",
+    "DualEncoder",
+    "DualEncoderConfig",
     "Encoder",
     "EncoderDecoderConfig",
+    "FactorizationMachine",
+    "FactorizationMachineConfig",
+    "HANConfig",
     "LanguageModel",
     "LanguageModelConfig",
+    "LogisticRegression",
+    "LogisticRegressionConfig",
+    "MMoE",
+    "MMoEConfig",
+    "MaskedLanguageModel",
+    "MaskedLanguageModelConfig",
+    "Reading",
     "StackConfig",
     "Transformer",
     "TransformerConfig",
+    "corrupt",
     "count_parameters",
     "layers_per_block",
     "match_parameters",
+    "pad_documents",
+    "pixel_classifier",
+    "pixel_tokens",
     "reorder",
     "transformer_base",
     "transformer_big",

@@ -1,0 +1,154 @@
+"""AutoInt: attention over feature fields (Song et al. 2019, CIKM, arXiv 1810.11921).
+
+    a^h_mk = softmax_k <W_Q^h e_m, W_K^h e_k>,   z_m = concat_h sum_k a^h_mk W_V^h e_k
+    e_m <- relu(z_m + W_res e_m)                 L times;   y = w . concat_m e_m + b
+
+No scale, no biases, no norm, as in the paper. `official=True` is the authors' code: relu after each projection, which
+have biases, scores over sqrt(K), and layer norm after the last relu (their dropout is ours too). `hidden_dims` makes it AutoInt+:
+a network on the concatenated embeddings, whose logits are added. Missing fields are as if absent, and zero in the
+concatenation. Cost: L M^2 K H.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.core import Mask, OptionError
+from regard.core.fields import Batch, check_batch
+from regard.core.shapes import check_positive
+from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.models.fields import FieldsConfig
+from regard.nn.dnn import DNN
+from regard.nn.fields import FieldEmbedding
+
+OFFICIAL_EPS = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoIntConfig(FieldsConfig):
+    """dim of embeddings, head_dim of each head; hidden_dims of the network of AutoInt+, none for AutoInt."""
+
+    name: ClassVar[str] = "autoint"
+    dim: int = 16
+    num_heads: int = 2
+    head_dim: int = 32
+    num_layers: int = 3
+    official: bool = False
+    hidden_dims: tuple[int, ...] = ()
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(
+            dim=self.dim,
+            num_heads=self.num_heads,
+            head_dim=self.head_dim,
+            num_layers=self.num_layers,
+        )
+        if not 0 <= self.dropout < 1:
+            raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
+
+    def build(self) -> "AutoInt":
+        return AutoInt(self)
+
+
+class Interacting(nn.Module):
+    """e [B M D] -> [B M H K], one layer."""
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int, *, official: bool, dropout: float):
+        super().__init__()
+        width = num_heads * head_dim
+        self.num_heads, self.dropout = num_heads, dropout
+        self.query, self.key, self.value, self.residual = (
+            nn.Linear(dim, width, bias=official) for _ in range(4)
+        )
+        for linear in (self.query, self.key, self.value, self.residual):
+            nn.init.xavier_uniform_(linear.weight)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+        self.scale = 1 / math.sqrt(head_dim) if official else 1.0
+        self.activation = nn.ReLU() if official else nn.Identity()
+        self.norm = nn.LayerNorm(width, eps=OFFICIAL_EPS) if official else nn.Identity()
+
+    def forward(
+        self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
+    ) -> Float[Tensor, "B M F"]:
+        q, k, v = (self._heads(f, e) for f in (self.query, self.key, self.value))
+        dropout = self.dropout if self.training else 0.0
+        mask = Mask(valid=present)
+        z = softmax_attention(q, k, v, mask=mask, scale=self.scale, dropout=dropout)
+        mixed = rearrange(z, "b h m k -> b m (h k)") + self.activation(self.residual(e))
+        return torch.where(present[..., None], self.norm(mixed.relu()), mixed.new_zeros(()))
+
+    def weights(
+        self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
+    ) -> Float[Tensor, "B H M M"]:
+        q, k = self._heads(self.query, e), self._heads(self.key, e)
+        weights = softmax_weights(q, k, mask=Mask(valid=present), scale=self.scale)
+        return torch.where(present[:, None, :, None], weights, weights.new_zeros(()))
+
+    def _heads(self, projection: nn.Linear, e: Tensor) -> Tensor:
+        projected = self.activation(projection(e))
+        return rearrange(projected, "b m (h k) -> b h m k", h=self.num_heads)
+
+
+class AutoInt(nn.Module):
+    """model(batch) -> logits [B num_tasks]"""
+
+    name = "autoint"
+
+    def __init__(self, config: AutoIntConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = FieldEmbedding(config.fields, config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+        width = config.num_heads * config.head_dim
+        self.layers = nn.ModuleList(
+            Interacting(
+                width if i else config.dim,
+                config.num_heads,
+                config.head_dim,
+                official=config.official,
+                dropout=config.dropout,
+            )
+            for i in range(config.num_layers)
+        )
+        M = len(config.fields)
+        self.head = nn.Linear(M * width, config.num_tasks)
+        self.deep = self.deep_head = None
+        if config.hidden_dims:
+
+            def relu(width: int) -> nn.Module:
+                return nn.Sequential(nn.ReLU(), nn.Dropout(config.dropout))
+
+            self.deep = DNN(M * config.dim, config.hidden_dims, activation=relu)
+            self.deep_head = nn.Linear(self.deep.out_dim, config.num_tasks)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+        fields, present = self._embedded(batch)
+        e = fields
+        for layer in self.layers:
+            e = layer(e, present)
+        logits = self.head(e.flatten(1))
+        if self.deep is None or self.deep_head is None:
+            return logits
+        return logits + self.deep_head(self.deep(fields.flatten(1)))
+
+    def attention_maps(self, batch: Batch) -> list[Float[Tensor, "B H M M"]]:
+        """The weights of each layer; zero where a field is missing."""
+        e, present = self._embedded(batch)
+        maps = []
+        for layer in self.layers:
+            maps.append(cast(Interacting, layer).weights(e, present))
+            e = layer(e, present)
+        return maps
+
+    def _embedded(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        check_batch(self.name, self.config.fields, batch)
+        e, present = self.embedding(batch)
+        return self.dropout(e), present

@@ -1,0 +1,77 @@
+"""What models of fields are compared with: logistic regression, and the factorisation machine (Rendle 2010, ICDM).
+
+    LR:  y = b + sum_m w_m           FM:  y = LR + sum_{m < k} <e_m, e_k> = LR + (|sum_m e_m|^2 - sum_m |e_m|^2) / 2
+
+w_m is a field's weight: of its id, the mean over a sequence's, v_m x_m of a number. Cost: M, and M D for FM.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core.fields import Batch, check_batch
+from regard.core.shapes import check_positive
+from regard.models.fields import FieldsConfig
+from regard.nn.fields import FieldEmbedding
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogisticRegressionConfig(FieldsConfig):
+    name: ClassVar[str] = "logistic_regression"
+
+    def build(self) -> "LogisticRegression":
+        return LogisticRegression(self)
+
+
+class LogisticRegression(nn.Module):
+    """model(batch) -> logits [B num_tasks]"""
+
+    name = "logistic_regression"
+
+    def __init__(self, config: LogisticRegressionConfig):
+        super().__init__()
+        self.config = config
+        self.linear = FieldEmbedding(config.fields, config.num_tasks)
+        self.bias = nn.Parameter(torch.zeros(config.num_tasks))
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+        check_batch(self.name, self.config.fields, batch)
+        return self.linear(batch)[0].sum(1) + self.bias
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorizationMachineConfig(FieldsConfig):
+    """dim: of the embeddings of each task."""
+
+    name: ClassVar[str] = "factorization_machine"
+    dim: int = 16
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(dim=self.dim)
+
+    def build(self) -> "FactorizationMachine":
+        return FactorizationMachine(self)
+
+
+class FactorizationMachine(nn.Module):
+    """model(batch) -> logits [B num_tasks]"""
+
+    name = "factorization_machine"
+
+    def __init__(self, config: FactorizationMachineConfig):
+        super().__init__()
+        self.config = config
+        self.linear = FieldEmbedding(config.fields, config.num_tasks)
+        self.embedding = FieldEmbedding(config.fields, config.num_tasks * config.dim)
+        self.bias = nn.Parameter(torch.zeros(config.num_tasks))
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+        check_batch(self.name, self.config.fields, batch)
+        e = rearrange(self.embedding(batch)[0], "b m (k d) -> b m k d", d=self.config.dim)
+        pairs = (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2
+        return self.linear(batch)[0].sum(1) + self.bias + pairs

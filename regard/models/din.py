@@ -1,0 +1,137 @@
+"""DIN: Deep Interest Network (Zhou et al. 2018, KDD, arXiv 1706.06978).
+
+    v_U(A) = sum_j a(e_j, v_A) e_j for each history,   y = MLP([v_U ; v_A ; other fields])
+
+A candidate asks the user's history what it has to do with it. Histories are Sequence fields; the candidate is the
+field of the same vocabulary, `Sequence("history", of=item)` and `item`. Several histories, of items and of their
+shops say, are one list of pairs: they must be aligned, and their embeddings are joined. `pool` is any of POOLS that takes
+a query: target_query is the paper's, whose options are `pool_options`; mean the base model; cross any mixer
+that takes a context, for long histories: pool="cross", pool_options={"mixer": "linear", "num_heads": 2}.
+
+Deviation: hidden units of the last network are Dice or PReLU here, without batch normalisation before them. The
+mini-batch-aware L2 is a term of the loss: loss + lambda * model.batch_l2(batch, schema.counts). Cost: S D F.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import OptionError, ShapeError
+from regard.core.fields import MISSING, Batch, Categorical, Sequence, check_batch
+from regard.core.shapes import check_positive
+from regard.mixers import build
+from regard.models.fields import FieldsConfig
+from regard.nn.dice import Dice
+from regard.nn.dnn import DNN
+from regard.nn.fields import FieldEmbedding
+from regard.pools import POOLS, Pool, build_pool
+
+ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DINConfig(FieldsConfig):
+    """history: names of Sequence fields; hidden_dims and activation: of the network after the pool."""
+
+    name: ClassVar[str] = "din"
+    history: tuple[str, ...]
+    dim: int = 16
+    pool: str | type[Pool] = "target_query"
+    pool_options: Mapping[str, Any] = field(default_factory=dict)
+    hidden_dims: tuple[int, ...] = (200, 80)
+    activation: Literal["dice", "prelu"] = "dice"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(dim=self.dim)
+        if self.activation not in ACTIVATIONS:
+            raise OptionError(f"activation must be 'dice' or 'prelu', got {self.activation!r}")
+        if isinstance(self.pool, str):
+            POOLS[self.pool]
+        if not self.history or isinstance(self.history, str):
+            raise OptionError(f"history must be a tuple of field names, got {self.history!r}")
+        known = {field.name: field for field in self.fields}
+        for name in self.history:
+            sequence = known.get(name)
+            if not isinstance(sequence, Sequence):
+                raise OptionError(f"history: {name!r} is not a Sequence among the fields")
+            if not isinstance(known.get(sequence.of.name), Categorical):
+                raise OptionError(
+                    f"history: {name!r} holds {sequence.of.name!r}, and no Categorical field of that name is the candidate"
+                )
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        known = {field.name: field for field in self.fields}
+        return tuple(known[name] for name in self.history)  # type: ignore[misc]
+
+    def build(self) -> "DIN":
+        return DIN(self)
+
+
+class DIN(nn.Module):
+    """model(batch) -> logits [B num_tasks]"""
+
+    name = "din"
+
+    def __init__(self, config: DINConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = FieldEmbedding(config.fields, config.dim)
+        width = config.dim * len(config.history)
+        self.pool = _pool(config, width)
+        self.others = [i for i, f in enumerate(config.fields) if f.name not in config.history]
+        activation = ACTIVATIONS[config.activation]
+        inputs = width + config.dim * len(self.others)
+        self.network = DNN(inputs, config.hidden_dims, activation=activation)
+        self.head = nn.Linear(self.network.out_dim, config.num_tasks)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+        history, candidate, valid = self._interest(batch)
+        interest = self.pool(history, candidate, valid=valid)[:, 0]
+        fields = self.embedding(batch)[0][:, self.others].flatten(1)
+        return self.head(self.network(torch.cat([interest, fields], 1)))
+
+    def weights(self, batch: Batch) -> Float[Tensor, "B S"]:
+        """How much each behaviour counts for the candidate; zero where there is none."""
+        history, candidate, valid = self._interest(batch)
+        return self.pool.weights(history, candidate, valid=valid)[:, 0]
+
+    def batch_l2(self, batch: Batch, counts: Mapping[str, Int[Tensor, "V"]]) -> Float[Tensor, ""]:
+        """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2."""
+        check_batch(self.name, self.config.fields, batch)
+        return self.embedding.batch_l2(batch, counts)
+
+    def _interest(
+        self, batch: Batch
+    ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Bool[Tensor, "B S"]]:
+        check_batch(self.name, self.config.fields, batch)
+        sequences = self.config.sequences
+        lengths = {s.name: batch[s.name].shape[1] for s in sequences}
+        if len(set(lengths.values())) > 1:
+            raise ShapeError(f"din: histories must be aligned, their lengths are {lengths}")
+        if not next(iter(lengths.values())):
+            raise ShapeError("din: histories must have room for at least one behaviour")
+        look_up = self.embedding.look_up
+        history = torch.cat([look_up(s.of.name, batch[s.name]) for s in sequences], -1)
+        candidate = torch.cat([look_up(s.of.name, batch[s.of.name]) for s in sequences], -1)
+        valid = torch.stack([batch[s.name] != MISSING for s in sequences]).any(0)
+        return history, candidate[:, None], valid
+
+
+def _pool(config: DINConfig, width: int) -> Pool:
+    options = dict(config.pool_options)
+    if config.pool == "cross" and isinstance(options.get("mixer", "softmax"), str):
+        mixer = partial(build, options.pop("mixer", "softmax"), dim=width)
+        options = {"mixer": mixer(**options)}
+    if config.pool == "mean":
+        options["query_dim"] = width
+    pool = build_pool(config.pool, width, **options)
+    if pool.query_dim != width:
+        raise OptionError(f"din: pool {pool.name} takes no query of the candidate's width {width}")
+    return pool

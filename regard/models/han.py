@@ -1,0 +1,199 @@
+"""HAN: hierarchical attention network (Yang et al. 2016, NAACL, Hierarchical Attention Networks for Document Classification).
+
+    h_it = biGRU(E[w_it])      s_i = pool_t(h_it)      words of a sentence
+    h_i  = biGRU(s_i)          v   = pool_i(h_i)       sentences of a document;   y = W v + b
+
+Both pools are context_query. `word_encoder` and `sentence_encoder` are "gru" or the name of a mixer: a linear layer,
+sinusoidal positions and one block then stand for the GRU. Words that are not valid, and sentences without words, are as if absent: the
+backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one after another.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard.core import Mask, ShapeError
+from regard.core.compaction import compaction, permute
+from regard.core.shapes import check_divisible, check_positive
+from regard.mixers.build import build, resolve
+from regard.models.block import Block
+from regard.nn import FEED_FORWARDS
+from regard.pools.context_query import ContextQuery
+from regard.positions import Sinusoidal
+
+
+@dataclass(frozen=True, kw_only=True)
+class HANConfig:
+    """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of the pools.
+
+    num_heads and max_len are for mixers in the place of a GRU.
+    """
+
+    name: ClassVar[str] = "han"
+    vocab_size: int
+    num_classes: int
+    dim: int = 200
+    hidden_dim: int = 50
+    attention_dim: int = 100
+    word_encoder: str = "gru"
+    sentence_encoder: str = "gru"
+    num_heads: int = 4
+    max_len: int = 512
+
+    def __post_init__(self):
+        check_positive(
+            vocab_size=self.vocab_size,
+            num_classes=self.num_classes,
+            dim=self.dim,
+            hidden_dim=self.hidden_dim,
+            attention_dim=self.attention_dim,
+            num_heads=self.num_heads,
+            max_len=self.max_len,
+        )
+        for encoder in (self.word_encoder, self.sentence_encoder):
+            if encoder != "gru":
+                resolve(encoder)
+                check_divisible(width=2 * self.hidden_dim, num_heads=self.num_heads)
+
+    def build(self) -> "HAN":
+        return HAN(self)
+
+
+class Reading(NamedTuple):
+    """What a document was classified by; weights are zero where there is no word or sentence."""
+
+    logits: Float[Tensor, "B num_classes"]
+    words: Float[Tensor, "B S T"]
+    sentences: Float[Tensor, "B S"]
+
+
+def pad_documents(
+    documents: Sequence[Sequence[Sequence[int]]],
+) -> tuple[Int[Tensor, "B S T"], Bool[Tensor, "B S T"]]:
+    """tokens and valid of ragged documents, lists of sentences of word ids; any of them may be empty."""
+    S = max([1, *(len(document) for document in documents)])
+    T = max([1, *(len(sentence) for document in documents for sentence in document)])
+    tokens = torch.zeros(len(documents), S, T, dtype=torch.long)
+    valid = torch.zeros(len(documents), S, T, dtype=torch.bool)
+    for b, document in enumerate(documents):
+        for s, sentence in enumerate(document):
+            tokens[b, s, : len(sentence)] = torch.as_tensor(sentence, dtype=torch.long)
+            valid[b, s, : len(sentence)] = True
+    return tokens, valid
+
+
+class HAN(nn.Module):
+    """model(tokens [B S T], valid=[B S T] | None) -> logits [B num_classes]; `read` gives the weights too."""
+
+    name = "han"
+
+    def __init__(self, config: HANConfig):
+        super().__init__()
+        self.config = config
+        width = 2 * config.hidden_dim
+        self.embedding = nn.Embedding(config.vocab_size, config.dim)
+        self.words = _encoder(config, config.word_encoder, config.dim)
+        self.word_pool = ContextQuery(width, hidden_dim=config.attention_dim)
+        self.sentences = _encoder(config, config.sentence_encoder, width)
+        self.sentence_pool = ContextQuery(width, hidden_dim=config.attention_dim)
+        self.head = nn.Linear(width, config.num_classes)
+
+    def forward(
+        self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
+    ) -> Float[Tensor, "B num_classes"]:
+        return self.read(tokens, valid=valid).logits
+
+    def read(
+        self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
+    ) -> Reading:
+        """Logits, and the weights of words in their sentences and of sentences in their documents."""
+        self._check(tokens, valid)
+        B, S, T = tokens.shape
+        if valid is None:
+            valid = torch.ones_like(tokens, dtype=torch.bool)
+        word_valid, sentence_valid = valid.flatten(0, 1), valid.any(-1)
+        h = self.embedding(tokens.masked_fill(~valid, 0).flatten(0, 1))
+        sentences, words = _level(self.words, self.word_pool, h, word_valid)
+        documents, weights = _level(
+            self.sentences, self.sentence_pool, sentences.unflatten(0, (B, S)), sentence_valid
+        )
+        return Reading(self.head(documents), words.view(B, S, T), weights)
+
+    def _check(self, tokens: object, valid: Tensor | None) -> None:
+        if not isinstance(tokens, Tensor) or tokens.dim() != 3 or 0 in tokens.shape[1:]:
+            got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+            raise ShapeError(
+                f"han: tokens must be a tensor of ids [B, S >= 1, T >= 1], got {got}. pad_documents(...)?"
+            )
+        if tokens.dtype not in (torch.int64, torch.int32):
+            raise ShapeError(f"han: tokens must be int64 or int32 ids, got {tokens.dtype}")
+        if valid is not None and (valid.dtype != torch.bool or valid.shape != tokens.shape):
+            raise ShapeError(
+                f"han: valid must be boolean {list(tokens.shape)}, got {valid.dtype} {list(valid.shape)}"
+            )
+        if torch.compiler.is_compiling() or tokens.device.type != "cpu":
+            return
+        ids = tokens if valid is None else tokens[valid]
+        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
+            raise ShapeError(
+                f"han: token ids {int(ids.min())} to {int(ids.max())} do not lie in the vocabulary "
+                f"(vocab_size {self.config.vocab_size})"
+            )
+
+
+def _level(
+    encoder: nn.Module, pool: ContextQuery, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+) -> tuple[Float[Tensor, "N F"], Float[Tensor, "N T"]]:
+    """Summary and weights of each sequence."""
+    order = compaction(valid)
+    x = torch.where(order.valid[..., None], permute(x, order.source), x.new_zeros(()))
+    h = encoder(x, order.valid)
+    weights = pool.weights(h, valid=order.valid)
+    return (weights @ h)[:, 0], permute(weights[:, 0], order.target)
+
+
+class BiGRU(nn.Module):
+    """x [N T D], valid tokens first -> [N T 2F]; zero where a token is not valid."""
+
+    def __init__(self, dim: int, hidden_dim: int):
+        super().__init__()
+        self.gru = nn.GRU(dim, hidden_dim, batch_first=True, bidirectional=True)
+
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
+        lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero, and cleared
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        h, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=x.shape[1])
+        return torch.where(valid[..., None], h, h.new_zeros(()))
+
+
+class Mixed(nn.Module):
+    """x [N T D], valid tokens first -> [N T F], by a linear layer, positions and a block of a mixer."""
+
+    def __init__(self, config: HANConfig, mixer: str, dim: int):
+        super().__init__()
+        width = 2 * config.hidden_dim
+        self.into = nn.Linear(dim, width)
+        self.position = Sinusoidal(dim=width)
+        made = build(mixer, dim=width, num_heads=config.num_heads, max_len=config.max_len)
+        made.require("bidirectional")
+        made.require("padding")
+        ffn = None if made.capabilities.includes_ffn else FEED_FORWARDS["gelu"](width)
+        self.block = Block(width, made, ffn)
+
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
+        place = torch.arange(x.shape[1], device=x.device)[None]
+        h = self.block(self.position(self.into(x), place), mask=Mask(valid=valid))
+        return torch.where(valid[..., None], h, h.new_zeros(()))
+
+
+def _encoder(config: HANConfig, encoder: str, dim: int) -> nn.Module:
+    return BiGRU(dim, config.hidden_dim) if encoder == "gru" else Mixed(config, encoder, dim)

@@ -1,0 +1,154 @@
+"""MMoE: multi-gate mixture of experts for several tasks (Ma et al. 2018, KDD), and the models that it is compared with.
+
+    f_i(x) = expert_i(x),   f_k = sum_i g_ki f_i(x),   y_k = tower_k(f_k)
+
+`gate` is how the weights are made:
+    "linear"            g_k = softmax(W_k x), a gate for each task: MMoE
+    "one"               the same for all tasks: OMoE
+    "attention_query"   g_k = softmax_i score(c_k, f_i(x)), c_k learned; `gate_options` as of that pool
+    "none"              shared-bottom: one expert, and no gates
+x is a vector [B input_dim], or the joined embeddings of `fields`. Experts end in a relu, towers are linear, relu, linear. No bias in
+gates, and no top-k: all experts are computed. Dropout on the gates' weights (`gate_dropout`, off in the paper) is against gates that
+saturate; they are not rescaled to sum to 1. Cost: n experts, K n d for the gates.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import OptionError, ShapeError
+from regard.core.fields import Batch, Field, check_batch, check_fields
+from regard.core.shapes import check_positive
+from regard.nn.experts import Experts
+from regard.nn.fields import FieldEmbedding
+from regard.pools import Pool, build_pool
+
+Gating = Literal["linear", "one", "attention_query", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MMoEConfig:
+    """Either input_dim or fields; dim is that of embeddings. The defaults are those of the paper's synthetic data."""
+
+    name: ClassVar[str] = "mmoe"
+    num_tasks: int
+    input_dim: int | None = None
+    fields: tuple[Field, ...] | None = None
+    dim: int = 16
+    num_experts: int = 8
+    expert_dims: tuple[int, ...] = (16,)
+    tower_dim: int = 8
+    gate: Gating = "linear"
+    gate_options: Mapping[str, Any] = field(default_factory=dict)
+    gate_dropout: float = 0.0
+
+    def __post_init__(self):
+        check_positive(
+            num_tasks=self.num_tasks,
+            dim=self.dim,
+            num_experts=self.num_experts,
+            tower_dim=self.tower_dim,
+        )
+        if (self.input_dim is None) == (self.fields is None):
+            raise OptionError(
+                "pass input_dim (vectors) or fields (batches of a table), one of them"
+            )
+        if self.input_dim is not None:
+            check_positive(input_dim=self.input_dim)
+        else:
+            check_fields(self.fields)
+        if not self.expert_dims:
+            raise OptionError("expert_dims must hold at least one width")
+        if self.gate not in get_args(Gating):
+            raise OptionError(f"gate must be one of {get_args(Gating)}, got {self.gate!r}")
+        if self.gate == "none" and self.num_experts != 1:
+            raise OptionError(
+                f"gate='none' is shared-bottom, which has one expert: num_experts is {self.num_experts}"
+            )
+        if self.gate_options and self.gate != "attention_query":
+            raise OptionError(f"gate {self.gate!r} has no options")
+        if not 0 <= self.gate_dropout < 1:
+            raise OptionError(
+                f"gate_dropout ({self.gate_dropout!r}) must be at least 0 and below 1"
+            )
+
+    def build(self) -> "MMoE":
+        return MMoE(self)
+
+
+class MMoE(nn.Module):
+    """model(x [B input_dim] or batch) -> logits [B num_tasks]"""
+
+    name = "mmoe"
+
+    def __init__(self, config: MMoEConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = None
+        width = config.input_dim
+        if config.fields is not None:
+            self.embedding = FieldEmbedding(config.fields, config.dim)
+            width = config.dim * len(config.fields)
+        assert width is not None
+        self.width = width
+        self.experts = Experts(width, config.num_experts, config.expert_dims)
+        self.gate = _gate(config, width, self.experts.out_dim)
+        self.dropout = nn.Dropout(config.gate_dropout)
+        self.towers = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(self.experts.out_dim, config.tower_dim),
+                nn.ReLU(),
+                nn.Linear(config.tower_dim, 1),
+            )
+            for _ in range(config.num_tasks)
+        )
+
+    def forward(self, x: Float[Tensor, "B d"] | Batch) -> Float[Tensor, "B K"]:
+        inputs = self._inputs(x)
+        outputs = self.experts(inputs)
+        fused = self.dropout(self._weights(inputs, outputs)) @ outputs
+        logits = [tower(fused[:, k]) for k, tower in enumerate(self.towers)]
+        return torch.cat(logits, 1)
+
+    def weights(self, x: Float[Tensor, "B d"] | Batch) -> Float[Tensor, "B K n"]:
+        """What each task takes of each expert; rows sum to 1."""
+        inputs = self._inputs(x)
+        return self._weights(inputs, self.experts(inputs))
+
+    def _weights(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        K = self.config.num_tasks
+        if self.gate is None:
+            return outputs.new_ones(len(outputs), K, 1)
+        if self.gate.query_dim is None:
+            return self.gate.weights(outputs)
+        assert self.gate.num_queries is not None
+        query = inputs[:, None].expand(-1, self.gate.num_queries, -1)
+        return self.gate.weights(outputs, query).expand(-1, K, -1)
+
+    def _inputs(self, x: Tensor | Batch) -> Float[Tensor, "B d"]:
+        if self.embedding is None:
+            if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[1] != self.width:
+                got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+                raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {got}")
+            return x
+        assert self.config.fields is not None
+        check_batch(self.name, self.config.fields, x)
+        return self.embedding(x)[0].flatten(1)
+
+
+def _gate(config: MMoEConfig, width: int, expert_dim: int) -> Pool | None:
+    if config.gate == "none":
+        return None
+    if config.gate == "attention_query":
+        options = {"max_len": config.num_experts, **config.gate_options}
+        return build_pool(
+            "attention_query_gate", expert_dim, num_queries=config.num_tasks, **options
+        )
+    gates = config.num_tasks if config.gate == "linear" else 1
+    return build_pool(
+        "gate", expert_dim, query_dim=width, num_queries=gates, num_experts=config.num_experts
+    )

@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from regard import OptionError, ShapeError
+from regard.core.fields import Categorical, Numeric, Sequence
+from regard.models import FactorizationMachineConfig, LogisticRegressionConfig
+from tests.models.table import BATCH, FIELDS, ITEM, B, embedded, padded, roused, rows
+
+CONFIGS = [
+    LogisticRegressionConfig(fields=FIELDS, num_tasks=2),
+    FactorizationMachineConfig(fields=FIELDS, num_tasks=2, dim=3),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_each_is_its_formula(config):
+    model = roused(config.build().double())
+    params = dict(model.named_parameters())
+    for b in range(B):
+        linear = [e for e in embedded(params, "linear", FIELDS, BATCH, b) if e is not None]
+        expected = params["bias"] + sum(linear)
+        if config.name == "factorization_machine":
+            found = [e for e in embedded(params, "embedding", FIELDS, BATCH, b) if e is not None]
+            for i, one in enumerate(found):
+                for other in found[:i]:
+                    expected = expected + (one * other).view(2, 3).sum(1)
+        torch.testing.assert_close(model(BATCH)[b], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_padding_batch_and_saving(config):
+    model, other = roused(config.build().double()), config.build().double()
+    y = model(BATCH)
+    torch.testing.assert_close(model(padded(BATCH, 2, 3)), y, rtol=0, atol=1e-12)
+    torch.testing.assert_close(model(rows(BATCH, slice(2, 3))), y[2:3], rtol=0, atol=1e-12)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(BATCH), y)
+    y.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_what_does_not_fit_is_refused():
+    model = LogisticRegressionConfig(fields=FIELDS).build().double()
+    for change, message in [
+        ({"user": None}, "no tensor for field 'user'"),
+        ({"user": BATCH["user"][:2]}, "user has batch 2"),
+        ({"user": BATCH["user"].float()}, "user must be int64 or int32"),
+        ({"age": BATCH["age"].long()}, "age must be floating point"),
+        ({"history": BATCH["user"]}, r"history must have shape \[B, T\]"),
+        ({"user": BATCH["user"] + 1}, "user holds id 7, outside its 7 values"),
+    ]:
+        with pytest.raises(ShapeError, match=message):
+            model(BATCH | change)
+    with pytest.raises(OptionError, match="two fields are called 'items'"):
+        LogisticRegressionConfig(fields=(ITEM, Numeric("items")))
+    with pytest.raises(OptionError, match="share one vocabulary"):
+        LogisticRegressionConfig(fields=(ITEM, Sequence("h", Categorical("items", 10))))
+    with pytest.raises(OptionError, match="without dots"):
+        Categorical("a.b", 3)

@@ -1,0 +1,186 @@
+"""DIN is its equations, does not mind padding or order, and finds what mean pooling cannot."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard import OptionError, ShapeError
+from regard.core.fields import Categorical, Sequence
+from regard.models import DINConfig
+from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
+from tests.pools import oracle as pools
+
+BOTH = ("history", "shops")
+CASES = {
+    "outer": {"interaction": "outer"},
+    "elementwise": {"interaction": "elementwise", "activation": "prelu"},
+    "din_code": {"interaction": "din_code", "activation": "sigmoid", "normalise": True},
+}
+
+
+def make(pool="target_query", history=BOTH, **options):
+    torch.manual_seed(0)
+    config = DINConfig(
+        fields=FIELDS,
+        history=history,
+        dim=3,
+        pool=pool,
+        pool_options=options,
+        hidden_dims=(5, 4),
+        num_tasks=2,
+    )
+    return roused(config.build().double()).eval()
+
+
+def oracle(params, options, b):
+    item, shop = (params[f"embedding.tables.of_{name}.weight"] for name in ("items", "shop"))
+
+    def look_up(i, s):
+        return torch.cat(
+            [t[j] if j else torch.zeros(3).double() for t, j in ((item, i), (shop, s))]
+        )
+
+    pairs = zip(BATCH["history"][b].tolist(), BATCH["shops"][b].tolist(), strict=True)
+    tokens = [look_up(i, s) for i, s in pairs if i or s]
+    candidate = look_up(int(BATCH["items"][b]), int(BATCH["shop"][b]))
+    interest = torch.zeros(6).double()
+    if tokens:
+        own = {name.removeprefix("pool."): p for name, p in params.items()}
+        kind = (options["interaction"], options.get("activation", "dice"))
+        weigh = pools.target_query(*kind, options.get("normalise", False))
+        for w, token in zip(weigh(own, tokens, [candidate])[0], tokens, strict=True):
+            interest = interest + w * token
+    others = [field for field in FIELDS if field.name not in BOTH]
+    e = embedded(params, "embedding", others, BATCH, b)
+    x = torch.cat([interest, *(torch.zeros(3).double() if row is None else row for row in e)])
+    for i in (0, 2):
+        s, dice = dense(params, f"network.layers.{i}", x), f"network.layers.{i + 1}"
+        z = (s - params[f"{dice}.mean"]) / (params[f"{dice}.variance"] + 1e-8).sqrt()
+        x = z.sigmoid() * s + (1 - z.sigmoid()) * params[f"{dice}.alpha"] * s
+    return dense(params, "head", x)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_its_equations(name):
+    model, slow = make(**CASES[name]), make(**CASES[name])
+    params = dict(slow.named_parameters()) | dict(slow.named_buffers())
+    expected = torch.stack([oracle(params, CASES[name], b) for b in range(B)])
+    y = model(BATCH)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-10)
+    y.square().sum().backward()
+    expected.square().sum().backward()
+    for parameter, other in zip(model.parameters(), slow.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, rtol=0, atol=1e-9)
+
+
+POOLS = {
+    **{name: {"pool": "target_query", **options} for name, options in CASES.items()},
+    "mean": {"pool": "mean"},
+    "softmax": {"pool": "cross", "num_heads": 2},
+    "linear": {"pool": "cross", "mixer": "linear", "num_heads": 2},
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_padding_order_batch_and_empty_histories(name):
+    model = make(**POOLS[name])
+    y = model(BATCH)
+    torch.testing.assert_close(model(padded(BATCH, 2, 3)), y, rtol=0, atol=1e-12)
+    order = [2, 0, 3, 1]
+    shuffled = BATCH | {field: BATCH[field][:, order] for field in BOTH}
+    torch.testing.assert_close(model(shuffled), y, rtol=0, atol=1e-12)
+    for b in range(B):
+        alone = model(rows(BATCH, slice(b, b + 1)))
+        torch.testing.assert_close(alone, y[b : b + 1], rtol=0, atol=1e-12)
+    empty = BATCH | {field: torch.zeros_like(BATCH[field]) for field in BOTH}
+    empty = model.train()(empty)
+    empty.sum().backward()
+    assert empty.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_saving_and_compiling(name):
+    model, other = make(**POOLS[name]), make(**POOLS[name])
+    for tensor in (*other.parameters(), *other.buffers()):
+        tensor.data.fill_(0.5)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(BATCH), model(BATCH))
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(BATCH), model(BATCH))
+
+
+def test_weights_are_there_for_display():
+    weights = make(interaction="din_code", normalise=True).weights(BATCH)
+    assert weights.shape == (B, 4)
+    torch.testing.assert_close(weights.sum(1), torch.tensor([1.0, 1, 0, 1]).double())
+    assert (weights[1, [1]] == 0).all() and (weights[3, 1:] == 0).all()
+
+
+def test_batch_l2_steps_each_id_that_occurs_by_its_count():
+    model = make()
+    counts = {"items": torch.arange(9), "shop": torch.full((5,), 2), "user": torch.full((7,), 4)}
+    model.batch_l2(BATCH, counts).backward()
+    weight = model.embedding.table("items").weight
+    occurs = set(BATCH["items"].tolist()) | set(BATCH["history"].flatten().tolist())
+    for j in range(9):
+        n = max(1, j)
+        wanted = weight[j] / n if j in occurs - {0} else torch.zeros(3).double()
+        torch.testing.assert_close(weight.grad[j], wanted)
+    assert (model.embedding.table("user").weight.grad[[0, 4, 5]] == 0).all()
+
+
+def test_what_does_not_fit_is_refused():
+    other = Categorical("other", 4)
+    for history, message in [
+        ((), "must be a tuple"),
+        ("history", "must be a tuple"),
+        (("user",), "'user' is not a Sequence"),
+        (("h",), "no Categorical field of that name"),
+    ]:
+        with pytest.raises(OptionError, match=message):
+            DINConfig(fields=(*FIELDS, Sequence("h", other)), history=history)
+    with pytest.raises(OptionError, match="takes no query"):
+        make(pool="context_query")
+    with pytest.raises(ShapeError, match="histories must be aligned"):
+        make()(BATCH | {"shops": BATCH["shops"][:, :2]})
+
+
+def planted(rows, generator):
+    """Bought if the candidate's kind, id modulo 4, is among the kinds of the history."""
+    history = torch.randint(2, 42, (rows, 6), generator=generator)
+    candidate = torch.randint(2, 42, (rows,), generator=generator)
+    label = (history % 4 == candidate[:, None] % 4).sum(1) >= 2
+    return {"items": candidate, "history": history}, label.double()
+
+
+def auc(scores, labels):
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    return (positive[:, None] > negative).double().mean().item()
+
+
+def test_it_finds_what_the_candidate_has_to_do_with_the_history():
+    item = Categorical("items", 42)
+    found = {}
+    for pool in ("target_query", "mean"):
+        torch.manual_seed(0)
+        generator = torch.Generator().manual_seed(1)
+        config = DINConfig(
+            fields=(item, Sequence("history", item)),
+            history=("history",),
+            dim=8,
+            pool=pool,
+            hidden_dims=(16,),
+        )
+        model = config.build()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(250):
+            batch, label = planted(256, generator)
+            optimizer.zero_grad()
+            F.binary_cross_entropy_with_logits(model(batch)[:, 0], label.float()).backward()
+            optimizer.step()
+        batch, label = planted(2000, generator)
+        with torch.no_grad():
+            found[pool] = auc(model.eval()(batch)[:, 0], label)
+    assert found["target_query"] > found["mean"] + 0.05, found

@@ -1,0 +1,183 @@
+"""HAN is its equations, read without padding; what is absent changes nothing; and it finds the sentence that matters."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard import OptionError, ShapeError, UnknownNameError
+from regard.models import HANConfig, pad_documents
+from tests.models.table import dense
+from tests.pools import oracle as pools
+
+DOCUMENTS = [
+    [[3, 1, 4], [1], [5, 9, 2, 6]],
+    [[7]],
+    [[], [2, 7, 1], [], [8, 2]],
+    [[]],
+]
+ENCODERS = {
+    "gru": {},
+    "softmax": {"word_encoder": "softmax", "sentence_encoder": "linear"},
+    "mixed": {"sentence_encoder": "softmax"},
+}
+
+
+def make(**options):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 11, "num_classes": 3, "dim": 5, "hidden_dim": 4, "attention_dim": 3}
+    return HANConfig(**sizes, num_heads=2, **options).build().double().eval()
+
+
+def direction(params, name, suffix, xs):
+    """A GRU as torch defines it: gates r, z, n."""
+    h, found = torch.zeros(4).double(), []
+    for x in xs:
+        i = params[f"{name}.weight_ih_l0{suffix}"] @ x + params[f"{name}.bias_ih_l0{suffix}"]
+        o = params[f"{name}.weight_hh_l0{suffix}"] @ h + params[f"{name}.bias_hh_l0{suffix}"]
+        r, z = (i[:4] + o[:4]).sigmoid(), (i[4:8] + o[4:8]).sigmoid()
+        h = (1 - z) * torch.tanh(i[8:] + r * o[8:]) + z * h
+        found.append(h)
+    return found
+
+
+def level(params, name, pool, xs):
+    """Summary and weights of one sequence."""
+    if not xs:
+        return torch.zeros(8).double(), []
+    forth = direction(params, f"{name}.gru", "", xs)
+    back = direction(params, f"{name}.gru", "_reverse", xs[::-1])[::-1]
+    h = [torch.cat(pair) for pair in zip(forth, back, strict=True)]
+    own = {key.removeprefix(f"{pool}."): p for key, p in params.items() if key.startswith(pool)}
+    weights = pools.context_query(own, h, None)[0]
+    return sum(w * row for w, row in zip(weights, h, strict=True)), weights
+
+
+def oracle(params, document):
+    words, sentences = [], []
+    for sentence in document:
+        xs = [params["embedding.weight"][i] for i in sentence]
+        summary, weights = level(params, "words", "word_pool", xs)
+        words.append(weights)
+        if sentence:
+            sentences.append(summary)
+    summary, weights = level(params, "sentences", "sentence_pool", sentences)
+    return dense(params, "head", summary), words, weights
+
+
+def test_it_is_its_equations():
+    model, slow = make(), make()
+    params = dict(slow.named_parameters())
+    tokens, valid = pad_documents(DOCUMENTS)
+    assert tokens.shape == (4, 4, 4) and valid.sum() == 14
+    found = model.read(tokens, valid=valid)
+    expected = []
+    for b, document in enumerate(DOCUMENTS):
+        logits, words, sentences = oracle(params, document)
+        expected.append(logits)
+        places = [s for s, sentence in enumerate(document) if sentence]
+        assert found.sentences[b].nonzero()[:, 0].tolist() == places
+        for weight, s in zip(sentences, places, strict=True):
+            torch.testing.assert_close(found.sentences[b, s], weight)
+        for s, weights in enumerate(words):
+            assert (found.words[b, s, len(weights) :] == 0).all()
+            for t, weight in enumerate(weights):
+                torch.testing.assert_close(found.words[b, s, t], weight)
+    expected = torch.stack(expected)
+    torch.testing.assert_close(found.logits, expected, rtol=0, atol=1e-12)
+    found.logits.square().sum().backward()
+    expected.square().sum().backward()
+    for parameter, other in zip(model.parameters(), slow.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_what_is_not_valid_is_as_if_absent(name):
+    model = make(**ENCODERS[name])
+    tokens, valid = pad_documents(DOCUMENTS)
+    y = model(tokens, valid=valid)
+    assert y.isfinite().all()
+    for b, document in enumerate(DOCUMENTS):
+        alone, exists = pad_documents([[s for s in document if s]])
+        expected = model(alone, valid=exists)[0]
+        torch.testing.assert_close(y[b], expected, rtol=0, atol=1e-12)
+    wide = torch.full((4, 6, 9), 10)
+    places = torch.zeros(4, 6, 9, dtype=torch.bool)
+    wide[:, 1:5, [0, 3, 4, 8]], places[:, 1:5, [0, 3, 4, 8]] = tokens, valid
+    read, other = model.read(tokens, valid=valid), model.read(wide, valid=places)
+    torch.testing.assert_close(other.logits, y, rtol=0, atol=1e-12)
+    torch.testing.assert_close(other.words[:, 1:5, [0, 3, 4, 8]], read.words, rtol=0, atol=1e-12)
+    assert (other.words[~places] == 0).all() and (other.sentences[:, [0, 5]] == 0).all()
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_document_without_words_has_the_logits_of_nothing_and_finite_gradients(name):
+    model = make(**ENCODERS[name]).train()
+    tokens, valid = pad_documents([[[]], [[1, 2]]])
+    y = model(tokens, valid=valid)
+    torch.testing.assert_close(y[0], model.head.bias)
+    y.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_saving_compiling_and_one_word(name):
+    model, other = make(**ENCODERS[name]), make(**ENCODERS[name])
+    tokens, valid = pad_documents(DOCUMENTS)
+    for parameter in other.parameters():
+        parameter.data.fill_(0.1)
+    other.load_state_dict(model.state_dict())
+    y = model(tokens, valid=valid)
+    assert torch.equal(other(tokens, valid=valid), y)
+    one = model.read(torch.tensor([[[7]]]))
+    torch.testing.assert_close(one.logits[0], y[1])
+    assert one.words.item() == one.sentences.item() == 1
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager")
+    torch.testing.assert_close(compiled(tokens, valid=valid), y)
+
+
+def test_what_does_not_fit_is_refused():
+    model = make()
+    tokens, valid = pad_documents(DOCUMENTS)
+    for given, message in [
+        ((tokens[0], None), r"\[B, S >= 1, T >= 1\], got \[4, 4\]"),
+        ((tokens.float(), None), "int64 or int32"),
+        ((tokens, valid[:, :2]), "valid must be boolean"),
+        ((tokens + 5, valid), "vocab_size 11"),
+    ]:
+        with pytest.raises(ShapeError, match=message):
+            model(given[0], valid=given[1])
+    with pytest.raises(UnknownNameError, match="Did you mean 'softmax'"):
+        make(word_encoder="softmx")
+    with pytest.raises(OptionError, match="divisible"):
+        HANConfig(vocab_size=3, num_classes=2, hidden_dim=5, num_heads=4, word_encoder="softmax")
+
+
+def planted(count, generator):
+    """Class = the one of four words that follows word 1, in one sentence of five; elsewhere they stand without it."""
+    tokens = torch.randint(6, 20, (count, 5, 6), generator=generator)
+    label = torch.randint(0, 4, (count,), generator=generator)
+    where = torch.randint(0, 5, (count,), generator=generator)
+    rows = torch.arange(count)
+    for s in range(5):
+        tokens[:, s, 3] = 2 + torch.randint(0, 4, (count,), generator=generator)
+    tokens[rows, where, 2], tokens[rows, where, 3] = 1, 2 + label
+    return tokens, label, where
+
+
+def test_it_finds_the_sentence_that_tells():
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    sizes = {"dim": 16, "hidden_dim": 12, "attention_dim": 12}
+    model = HANConfig(vocab_size=20, num_classes=4, **sizes).build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(200):
+        tokens, label, _ = planted(64, generator)
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens), label).backward()
+        optimizer.step()
+    tokens, label, where = planted(500, generator)
+    with torch.no_grad():
+        read = model.eval().read(tokens)
+    assert (read.logits.argmax(1) == label).float().mean() > 0.9
+    assert (read.sentences.argmax(1) == where).float().mean() > 0.9
