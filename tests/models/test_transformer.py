@@ -340,7 +340,7 @@ def test_learns_to_reverse():
         vocab_size=10, dim=32, num_heads=2, num_layers=1, max_len=8, feed_forward_bias=True
     ).build()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(250):
+    for _ in range(160):
         source = torch.randint(2, 10, (32, 5))
         labels = source.flip(1)
         inputs = torch.cat([torch.ones_like(labels[:, :1]), labels[:, :-1]], dim=1)

@@ -1,0 +1,86 @@
+"""DualEncoder: do two sequences match? One encoder reads both, a small network compares (Tay et al. 2020, arXiv 2011.04006).
+
+    logits = MLP([e1 ; e2 ; e1 * e2 ; e1 - e2])        e: mean over valid tokens
+    MLP: relu layers of width M and M / 2, then linear
+
+The paper takes the output at a learned first token in the place of the mean. Cost: the stack's, twice.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import OptionError, ShapeError
+from regard.core.shapes import check_positive
+from regard.models.classifier import mean
+from regard.models.config import StackConfig
+from regard.models.encoder import Encoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualEncoderConfig(StackConfig):
+    """mlp_dim M: four times dim by default."""
+
+    name: ClassVar[str] = "dual_encoder"
+    num_classes: int = 2
+    mlp_dim: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(num_classes=self.num_classes)
+        if self.mlp_dim is not None:
+            check_positive(mlp_dim=self.mlp_dim)
+            if self.mlp_dim < 2:
+                raise OptionError("mlp_dim (1) must be at least 2: the second layer has half of it")
+
+    def build(self) -> "DualEncoder":
+        return DualEncoder(self)
+
+
+class DualEncoder(nn.Module):
+    """model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]."""
+
+    name = "dual_encoder"
+
+    def __init__(self, config: DualEncoderConfig):
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        width = config.mlp_dim or 4 * config.dim
+        self.head = nn.Sequential(
+            nn.Linear(4 * config.dim, width),
+            nn.ReLU(),
+            nn.Linear(width, width // 2),
+            nn.ReLU(),
+            nn.Linear(width // 2, config.num_classes),
+        )
+
+    def forward(
+        self,
+        first: Int[Tensor, "B S"],
+        second: Int[Tensor, "B T"],
+        *,
+        first_valid: Bool[Tensor, "B S"] | None = None,
+        second_valid: Bool[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B num_classes"]:
+        self.encoder.check_tokens(first, first_valid)
+        self.encoder.check_tokens(second, second_valid)
+        if first.shape[0] != second.shape[0]:
+            raise ShapeError(
+                f"dual_encoder: first has batch {first.shape[0]}, second {second.shape[0]}"
+            )
+        return self.compare(self.encode(first, first_valid), self.encode(second, second_valid))
+
+    def encode(
+        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B D"]:
+        """What stands for a sequence: computed once, it can be compared with many."""
+        return mean(self.encoder(tokens, valid=valid), valid)
+
+    def compare(
+        self, e1: Float[Tensor, "*b D"], e2: Float[Tensor, "*b D"]
+    ) -> Float[Tensor, "*b num_classes"]:
+        return self.head(torch.cat([e1, e2, e1 * e2, e1 - e2], dim=-1))
