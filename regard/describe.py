@@ -11,6 +11,8 @@ from regard.core import Capabilities, No, UnknownNameError
 
 SOURCES = {
     "mixers": ("regard.mixers", "MIXERS"),
+    "pools": ("regard.pools", "POOLS"),
+    "scores": ("regard.nn", "SCORES"),
     "models": ("regard.models", "MODELS"),
     "tasks": ("regard.tasks", "TASKS"),
     "positions": ("regard.positions", "POSITIONS"),
@@ -175,7 +177,7 @@ def _summary(kind: str, entry: Any) -> str:
     if kind == "feed_forwards":
         made = ((name, value) for name, value in _flat(asdict(entry)) if name != "name")
         return ", ".join(f"{name} {_plain(value)}" for name, value in made)
-    own = _own_text(entry) if kind == "positions" else None
+    own = _own_text(entry) if kind in ("positions", "scores") else None
     return (own or _text(entry)).partition("\n")[0]
 
 

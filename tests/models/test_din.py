@@ -148,10 +148,10 @@ def test_what_does_not_fit_is_refused():
 
 
 def planted(rows, generator):
-    """Bought if the candidate's kind, id modulo 4, is among the kinds of the history."""
-    history = torch.randint(2, 42, (rows, 6), generator=generator)
-    candidate = torch.randint(2, 42, (rows,), generator=generator)
-    label = (history % 4 == candidate[:, None] % 4).sum(1) >= 2
+    """Bought if the candidate's kind, id modulo 16, is among the kinds of the history."""
+    history = torch.randint(2, 66, (rows, 8), generator=generator)
+    candidate = torch.randint(2, 66, (rows,), generator=generator)
+    label = (history % 16 == candidate[:, None] % 16).any(1)
     return {"items": candidate, "history": history}, label.double()
 
 
@@ -161,7 +161,7 @@ def auc(scores, labels):
 
 
 def test_it_finds_what_the_candidate_has_to_do_with_the_history():
-    item = Categorical("items", 42)
+    item = Categorical("items", 66)
     found = {}
     for pool in ("target_query", "mean"):
         torch.manual_seed(0)
@@ -175,7 +175,7 @@ def test_it_finds_what_the_candidate_has_to_do_with_the_history():
         )
         model = config.build()
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for _ in range(250):
+        for _ in range(300):
             batch, label = planted(256, generator)
             optimizer.zero_grad()
             F.binary_cross_entropy_with_logits(model(batch)[:, 0], label.float()).backward()
