@@ -23,17 +23,23 @@ def append(
     return store
 
 
-def place(length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int) -> Int[Tensor, "B N"]:
+def place(
+    length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
+) -> Int[Tensor, "B N"]:
     """Positions of the next N tokens of each row; -1 where there is no token."""
     position = length[:, None] + torch.arange(N, device=length.device)
     return position if valid is None else torch.where(valid, position, -1)
 
 
-def advance(length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int) -> Int[Tensor, "B"]:
+def advance(
+    length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
+) -> Int[Tensor, "B"]:
     return length + (N if valid is None else valid.sum(1))
 
 
-def cached_mask(query: Int[Tensor, "B N"], key: Int[Tensor, "B S"], valid: Bool[Tensor, "B N"] | None) -> Mask:
+def cached_mask(
+    query: Int[Tensor, "B N"], key: Int[Tensor, "B S"], valid: Bool[Tensor, "B N"] | None
+) -> Mask:
     """Which of the stored keys (with the new ones) the new queries may see; positions as `place` gives them."""
     if key.shape[1] == query.shape[1]:  # nothing was stored before: an ordinary causal forward
         return Mask(causal=True, valid=valid, compact=True)

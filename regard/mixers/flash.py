@@ -33,7 +33,7 @@ from regard.functional.mixed_chunk import (
 )
 from regard.functional.rotary import rotate
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
-from regard.nn.gated import GatedUnit, RelativeBias, RelativeForm
+from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 State = ChunkState
 
@@ -92,7 +92,7 @@ class Flash(Mixer):
         if lin_norm == "n":
             self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))
         hidden_dim = 2 * dim if hidden_dim is None else hidden_dim
-        self.unit = GatedUnit(dim, hidden_dim, key_dim, 4, bias=bias)
+        self.unit = GatedUnit(dim, hidden_dim, key_dim, 4, std=VIEW_STD[scale], bias=bias)
         self.relative = RelativeBias(relative_bias, key_dim, chunk_size)
         self.chunk_size = chunk_size
         self.score_scale = 1 / chunk_size if scale == "paper" else 1 / math.sqrt(key_dim)

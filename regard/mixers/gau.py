@@ -6,7 +6,8 @@
 
 Cost: T^2 (K + F); no [T T] is stored. Two such layers hold the parameters of one attention and one feed-forward layer.
 Weights `scale`: as above ("visible"), which neither padding, truncation nor streaming changes and no length spoils;
-the paper's relu(q k / max_len + b)^2 ("paper"); relu(q k / sqrt(K) + b)^2 / max_len ("ns").
+the paper's relu(q k / max_len + b)^2 ("paper"); relu(q k / sqrt(K) + b)^2 / max_len ("ns"). gamma starts
+N(0, 0.02^2) with "paper", as there, and N(0, 1) otherwise, which learns far sooner.
 Relative bias: rope(a)_i rope(b)_j with learned a, b ("rotary"), the paper's form for long sequences, for any length;
 one learned number per distance, its form up to max_len = 512 ("toeplitz"); or none.
 The paper has no context: here u and q come from x, v and k from the context; queries count from 0, or, where causal,
@@ -24,7 +25,7 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.functional.cache import advance, append, cached_mask, place
 from regard.functional.rotary import rotate
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
-from regard.nn.gated import GatedUnit, RelativeBias, RelativeForm
+from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
 class State(NamedTuple):
@@ -90,7 +91,12 @@ class GAU(Mixer):
                 raise OptionError(f"gau: {bound} needs max_len: pass max_len=")
             self.declare(any_length=No(f"its weights depend on max_len by {bound}"))
         self.unit = GatedUnit(
-            dim, 2 * dim if hidden_dim is None else hidden_dim, key_dim, 2, bias=bias
+            dim,
+            2 * dim if hidden_dim is None else hidden_dim,
+            key_dim,
+            2,
+            std=VIEW_STD[scale],
+            bias=bias,
         )
         self.relative = RelativeBias(relative_bias, key_dim, max_len)
         self.score_scale = 1 / max_len if scale == "paper" else 1 / math.sqrt(key_dim)

@@ -13,17 +13,22 @@ from regard.core.shapes import check_positive
 from regard.functional.rotary import rotate
 from regard.nn.offset_scale import OffsetScale
 
+# The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on
+# associative recall (T 47, two layers, 600 steps) a loss of 0.002, against 1.66 from 0.02.
+VIEW_STD = {"paper": 0.02, "visible": 1.0, "ns": 1.0}
+
 RelativeForm = Literal["rotary", "toeplitz"] | None
 
 
 class GatedUnit(nn.Module):
     """y = (silu(x W_u) * mixed) W_out around mixed values silu(x W_v), with `views` of z = silu(x W_z).
 
-    Glorot projections and gamma near one, where public code starts at N(0, 0.02^2): with weights divided by the number of
-    keys that leaves nearly nothing to learn from.
+    Projections start from Glorot, where public code starts at N(0, 0.02^2), which learns later.
     """
 
-    def __init__(self, dim: int, hidden_dim: int, key_dim: int, views: int, *, bias: bool):
+    def __init__(
+        self, dim: int, hidden_dim: int, key_dim: int, views: int, *, std: float, bias: bool
+    ):
         super().__init__()
         check_positive(hidden_dim=hidden_dim, key_dim=key_dim)
         if key_dim % 2:
@@ -34,7 +39,7 @@ class GatedUnit(nn.Module):
         self.gate = nn.Linear(dim, hidden_dim, bias=bias)
         self.value = nn.Linear(dim, hidden_dim, bias=bias)
         self.shared = nn.Linear(dim, key_dim, bias=bias)
-        self.offset_scale = OffsetScale(key_dim, views, std=0.02)
+        self.offset_scale = OffsetScale(key_dim, views, std=std)
         self.out = nn.Linear(hidden_dim, dim, bias=bias)
         for linear in (self.gate, self.value, self.shared, self.out):
             nn.init.xavier_uniform_(linear.weight)

@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 
 class OffsetScale(nn.Module):
-    """z -> (z gamma_1 + beta_1, ..., z gamma_n + beta_n); gamma ~ N(1, std^2), beta = 0."""
+    """z -> (z gamma_1 + beta_1, ..., z gamma_n + beta_n); gamma ~ N(0, std^2), beta = 0."""
 
     def __init__(self, dim: int, views: int, *, std: float):
         super().__init__()
-        self.gamma = nn.Parameter(1 + std * torch.randn(views, dim))
+        self.gamma = nn.Parameter(std * torch.randn(views, dim))
         self.beta = nn.Parameter(torch.zeros(views, dim))
 
     def forward(self, z: Float[Tensor, "B T K"]) -> tuple[Float[Tensor, "B T K"], ...]:

@@ -38,6 +38,8 @@ from regard.reference.synthesizer_factorized_random import synthesizer_factorize
 from regard.reference.synthesizer_random import synthesizer_random
 from regard.reference.transformer_xl import transformer_xl
 
+globals()["global"] = global_  # the catalogue's name is a keyword
+
 __all__ = [
     "bigbird",
     "compressed",

@@ -86,7 +86,9 @@ def run(
                     for e in range(external):
                         weights[:, query, e] = mixed_weights[:, i, e].detach() * bool(sees[i])
                     for j, key in enumerate(keys):
-                        weights[:, query, external + key] = mixed_weights[:, i, external + j].detach()
+                        weights[:, query, external + key] = mixed_weights[
+                            :, i, external + j
+                        ].detach()
         outputs.append(y)
         maps.append(weights)
     known = next((w for w in maps if w is not None), None)

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Callable, Iterable
-from keyword import iskeyword
 from typing import Any
 
 from regard.core import Mixer, UnknownNameError
@@ -87,7 +86,7 @@ def own_oracle(mixer: Mixer) -> Callable[..., Any] | None:
         return None
     from regard import reference as oracles
 
-    return getattr(oracles, mixer.name + "_" * iskeyword(mixer.name))
+    return getattr(oracles, mixer.name)
 
 
 __all__ = ["LAWS", "LawError", "Request", "Subject", "check_mixer"]
