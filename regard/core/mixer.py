@@ -285,7 +285,6 @@ class Mixer(nn.Module, ABC):
             raise ShapeError(
                 f"{self.name}: mask must be a regard.Mask, got {type(mask).__name__}. Mask(valid=...)?"
             )
-        can = self.capabilities
         self._check_tokens("x", x)
         assert isinstance(x, Tensor)
         B, T, _ = x.shape
