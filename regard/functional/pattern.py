@@ -227,9 +227,12 @@ def _tiled(
 
 
 def _groups(pattern: Pattern) -> list[Pattern]:
-    """The terms of the pattern, those whose queries go together in one union."""
-    terms = sorted(pattern.terms, key=lambda term: term.step)
-    return [Union(tuple(group)) for _, group in groupby(terms, key=lambda term: term.step)]
+    """The terms of the pattern, those that want the same tiles in one union."""
+
+    def kind(term: Pattern) -> tuple[int, int]:
+        return term.step, term.share or 0
+
+    return [Union(tuple(group)) for _, group in groupby(sorted(pattern.terms, key=kind), key=kind)]
 
 
 def _tiles(

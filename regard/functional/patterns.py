@@ -224,7 +224,10 @@ class Scattered(Pattern):
     def contains(self, i, j):
         named = self.table[:, (i // self.size)[:, 0, :, 0]].transpose(0, 1)  # b H T r
         block = torch.where(j >= 0, j // self.size, -2)
-        return (named[:, :, :, None] == block[..., None]).any(-1)
+        pairs = torch.zeros_like(block, dtype=torch.bool)
+        for one in named.unbind(-1):
+            pairs = pairs | (one[..., None] == block)
+        return pairs
 
     def keys(self, rows, S):
         return []
@@ -332,14 +335,29 @@ def draw_blocks(
     `causal` (Zaheer et al. 2020, arXiv 2007.14062).
     """
     generator = torch.Generator().manual_seed(seed + causal)
-    lot = torch.rand(num_heads, num_blocks, num_blocks, generator=generator, device="cpu")
-    block = torch.arange(num_blocks, device="cpu")
-    far = block - block[:, None]
-    barred = (far >= -1) if causal else (far.abs() <= 1)
+    own = torch.arange(num_blocks, device="cpu")
+    first = int(first_is_global)
+    near = (own - 1).clamp(min=first)  # where the window begins
+    width = (own + 2).clamp(max=num_blocks) - near
+    choice = (near if causal else num_blocks - width.clamp(min=0)) - first
     if first_is_global:
-        barred = barred | (block == 0) | (block == 0)[:, None]
-    lot, drawn = lot.masked_fill(barred, -1).topk(min(count, num_blocks), dim=-1)
-    return drawn.masked_fill(lot < 0, -1)
+        choice = choice.masked_fill(own == 0, 0)
+    drawn = torch.full((num_heads, num_blocks, count), -1, device="cpu")
+    for n in range(count):  # Floyd's sampling without replacement
+        last = choice - count + n
+        lot = torch.rand(
+            num_heads, num_blocks, generator=generator, device="cpu", dtype=torch.float64
+        )
+        rank = (lot * (last + 1)).long()
+        taken = (drawn == rank[..., None]).any(-1)
+        drawn[:, :, n] = torch.where(last < 0, -1, torch.where(taken, last, rank))
+    block = drawn + first
+    block = (
+        block
+        if causal
+        else torch.where(block >= near[:, None], block + width[:, None].clamp(min=0), block)
+    )
+    return torch.where(drawn < 0, -1, block)
 
 
 def disjoint(ranges: list[range]) -> list[range]:

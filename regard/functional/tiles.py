@@ -43,6 +43,8 @@ class _TileAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, tiles, allowed, scale):
         merging = any(tile.part > 0 for tile in tiles)
+        if any(isinstance(tile.cols, Tensor) for tile in tiles):
+            k, v = k.contiguous(), v.contiguous()
         wide = torch.promote_types(q.dtype, torch.float32)
         y = q.new_zeros(*q.shape[:3], v.shape[3], dtype=wide if merging else q.dtype)
         total = q.new_full(q.shape[:3], -math.inf, dtype=wide)
@@ -72,7 +74,7 @@ class _TileAttention(torch.autograd.Function):
         q, k, v, y, total = ctx.saved_tensors
         total = total.masked_fill(total == -math.inf, 0)
         wide = total.dtype
-        dq, dk, dv = (torch.zeros_like(z, dtype=wide) for z in (q, k, v))
+        dq, dk, dv = (torch.zeros(z.shape, dtype=wide, device=z.device) for z in (q, k, v))
         for tile in ctx.tiles:
             t = _slice(tile.rows)
             grads = attend_backward(
@@ -96,7 +98,7 @@ def positions(of: Keys, device: torch.device) -> Int[Tensor, "*h n"]:
         return of
     if isinstance(of, range):
         return torch.arange(of.start, of.stop, of.step, device=device)
-    return torch.cat([positions(r, device) for r in of])
+    return torch.cat([positions(r, device) for r in (range(0), *of)])
 
 
 def _slice(r: range) -> slice:
@@ -107,7 +109,9 @@ def take(z: Float[Tensor, "B H S K"], cols: Keys) -> Float[Tensor, "B H s K"]:
     if isinstance(cols, range):
         return z[:, :, _slice(cols)]
     cols = positions(cols, z.device)
-    return z.index_select(2, cols) if cols.dim() == 1 else z.gather(2, _per_head(cols, z))
+    if cols.dim() == 1:
+        return z.index_select(2, cols)
+    return z.flatten(1, 2).index_select(1, _flat(cols, z.shape[2])).unflatten(1, cols.shape)
 
 
 def add(whole: Float[Tensor, "B H S K"], cols: Keys, part: Float[Tensor, "B H s K"]) -> None:
@@ -118,11 +122,16 @@ def add(whole: Float[Tensor, "B H S K"], cols: Keys, part: Float[Tensor, "B H s 
     if cols.dim() == 1:
         whole.index_add_(2, cols, part.to(whole.dtype))
     else:
-        whole.scatter_add_(2, _per_head(cols, whole), part.to(whole.dtype))
+        flat = _flat(cols, whole.shape[2])
+        whole.view(whole.shape[0], -1, whole.shape[3]).index_add_(
+            1, flat, part.flatten(1, 2).to(whole.dtype)
+        )
 
 
-def _per_head(cols: Int[Tensor, "H s"], z: Float[Tensor, "B H S K"]) -> Int[Tensor, "B H s K"]:
-    return cols.clamp(min=0)[None, :, :, None].expand(z.shape[0], -1, -1, z.shape[3])
+def _flat(cols: Int[Tensor, "H s"], S: int) -> Int[Tensor, "n"]:
+    """Rows of [B, H * S, K]: whole rows are copied, where a gather would look up every number."""
+    heads = torch.arange(cols.shape[0], device=cols.device)[:, None]
+    return (cols.clamp(min=0) + heads * S).flatten()
 
 
 def _fused(q: Tensor, v: Tensor) -> bool:
