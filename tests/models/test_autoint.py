@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+from regard.core.fields import Categorical
 from regard.models import AutoIntConfig
 from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
 
@@ -116,3 +118,33 @@ def test_layers_have_the_parameters_of_the_paper():
     model = AutoIntConfig(fields=FIELDS).build()
     count = sum(p.numel() for p in model.layers.parameters())
     assert count == 4 * (16 * 64 + 2 * 64 * 64)
+
+
+def test_it_finds_planted_interactions():
+    """Three of five fields act in two pairs, by whether both values are odd or even alike; none acts alone."""
+    torch.manual_seed(0)
+    fields = tuple(Categorical(f"f{i}", 6) for i in range(5))
+
+    def draw(count):
+        ids = torch.randint(2, 6, (5, count))
+        sign = 1 - 2 * (ids % 2)
+        logit = 2.5 * sign[2] * (sign[0] + sign[3])
+        return {f"f{i}": x for i, x in enumerate(ids)}, logit, torch.bernoulli(logit.sigmoid())
+
+    model = AutoIntConfig(fields=fields, dim=8, head_dim=8, num_layers=2).build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(150):
+        batch, _, label = draw(256)
+        optimizer.zero_grad()
+        F.binary_cross_entropy_with_logits(model(batch)[:, 0], label).backward()
+        optimizer.step()
+    batch, logit, label = draw(4000)
+    with torch.no_grad():
+        found = model(batch)[:, 0]
+    best = auc(logit, label)
+    assert best > 0.8 and auc(found, label) > 0.98 * best, (best, auc(found, label))
+
+
+def auc(scores, labels):
+    positive, negative = scores[labels == 1][:, None], scores[labels == 0]
+    return ((positive > negative).double() + (positive == negative).double() / 2).mean().item()

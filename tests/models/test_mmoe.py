@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard import OptionError, ShapeError
+from regard.data.correlated_tasks import generate_correlated_tasks
 from regard.models import MMoEConfig
 from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
 
@@ -128,3 +129,20 @@ def test_what_does_not_fit_is_refused():
             make(**options)
     with pytest.raises(ShapeError, match=r"x must be a tensor \[B, 6\]"):
         make()(X[:, :5])
+
+
+@pytest.mark.parametrize("gate", ["linear", "attention_query"])
+def test_it_learns_two_tasks_that_are_little_alike(gate):
+    drawn = generate_correlated_tasks(3500, rho=0.3, dim=20, num_sines=1)
+    x, y = (torch.tensor(part).float() for part in drawn)
+    torch.manual_seed(0)
+    model = MMoEConfig(num_tasks=2, input_dim=20, gate=gate).build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(200):
+        some = torch.randint(0, 3000, (128,))
+        optimizer.zero_grad()
+        (model(x[some]) - y[some]).square().mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        left = (model(x[3000:]) - y[3000:]).square().mean(0) / y[3000:].var(0)
+    assert (left < 0.2).all(), left
