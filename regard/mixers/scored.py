@@ -1,8 +1,8 @@
-"""Attention by any score (table of scores: Bahdanau 2014, Luong 2015, Graves 2014, Vaswani 2017).
+"""Attention by any score (Luong et al. 2015, arXiv 1508.04025; Bahdanau 2014, Graves 2014, Vaswani 2017, Zhou 2018).
 
     y = concat_h( sum_j w_ij v_j ) W_out,   w_ij = softmax_j score(q_i, k_j)
 
-`score` is a name of SCORES (dot, scaled_dot, general, additive, location, cosine) or a Score class, `score_options` are
+`score` is a name of SCORES (dot, scaled_dot, general, additive, location, cosine, activation_unit) or a Score class, `score_options` are
 its own. `normaliser="sigmoid"` or "none" makes each weight on its own; such sums grow with the number of keys. Scores
 meet the queries and keys of a head, after the usual projections, and have parameters for each head.
 
@@ -64,6 +64,10 @@ class Scored(Mixer):
         "location": {"score": "location"},
         "cosine": {"score": "cosine"},
         "sigmoid": {"score": "dot", "normaliser": "sigmoid"},
+        "activation_unit": {
+            "score": "activation_unit",
+            "score_options": {"interaction": "elementwise", "hidden_dims": (5,)},
+        },
         "unnormalised": {"score": "cosine", "normaliser": "none"},
     }
     limits = {"softmax": ({"score": "scaled_dot"}, {})}

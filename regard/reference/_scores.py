@@ -22,4 +22,22 @@ def score(name: str, params: dict[str, Tensor], h: int, q: Tensor, k: Tensor, j:
     if name == "cosine":
         beta = (1 + params["score.raw"][h].exp()).log()
         return beta * (q @ k) / (q.norm().clamp_min(1e-6) * k.norm().clamp_min(1e-6))
+    if name == "activation_unit":
+        return _unit(params, h, q, k)
     raise ValueError(f"no formula for score {name!r}")
+
+
+def _unit(params: dict[str, Tensor], h: int, q: Tensor, k: Tensor) -> Tensor:
+    """MLP([k ; interaction ; q]) with PReLU; the width of the first layer tells the interaction."""
+    weights = [params[name][h] for name in sorted(params) if name.startswith("score.weights.")]
+    inputs = {
+        len(q) * (len(q) + 2): [k, torch.outer(k, q).reshape(-1), q],
+        3 * len(q): [k, k * q, q],
+        4 * len(q): [q, k, q - k, q * k],
+    }
+    x = torch.cat(inputs[weights[0].shape[1]])
+    for i, weight in enumerate(weights):
+        x = weight @ x + params[f"score.biases.{i}"][h]
+        if i + 1 < len(weights):
+            x = torch.where(x > 0, x, params[f"score.slopes.{i}"][h] * x)
+    return x[0]
