@@ -217,17 +217,18 @@ def _extend_piece(attend, state: ChunkState, q, k, v, valid, share) -> tuple[Ten
         y = y + attend(q[0], keys, values, Mask(pairwise=allowed[:, None]), place, slot)
     length = state.length + valid.sum(1)
     closes = (length // C * C > before)[:, None, None, None]
+
+    def open_chunk(a: Tensor) -> Tensor:
+        following = F.pad(a[:, :, C:], (0, 0, 0, 2 * C - a.shape[2]))
+        return torch.where(closes, following, a[:, :, :C])
+
     return y, ChunkState(
-        torch.where(closes, closed, state.M),
-        torch.where(closes, second_k.transpose(-1, -2) @ v, P),
-        *(torch.where(closes, *_first_and_second(a, C)[::-1]) for a in (keys, values)),
-        length,
+        M=torch.where(closes, closed, state.M),
+        P=torch.where(closes, second_k.transpose(-1, -2) @ v, P),
+        k=open_chunk(keys),
+        v=open_chunk(values),
+        length=length,
     )
-
-
-def _first_and_second(a: Tensor, C: int) -> tuple[Tensor, Tensor]:
-    """The first C rows and the next C, missing ones zero."""
-    return a[:, :, :C], F.pad(a[:, :, C:], (0, 0, 0, 2 * C - a.shape[2]))
 
 
 def _padded(a: Float[Tensor, "B H T K"], chunk_size: int) -> Float[Tensor, "B H T2 K"]:

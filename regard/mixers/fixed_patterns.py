@@ -94,10 +94,10 @@ class FixedPatterns(Mixer):
         return *self._learned(x), self.values.split(x), (position, position, n)
 
     def _learned(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        if self.query is None:
+        if self.query is None or self.key is None:
             return None, None
-        split = "b t (h k) -> b h t k"
-        return (rearrange(f(x), split, h=self.num_learned) for f in (self.query, self.key))
+        q, k = (rearrange(z, _SPLIT, h=self.num_learned) for z in (self.query(x), self.key(x)))
+        return q, k
 
     def _mixed(self, q, k, v, mask: Mask, query: Tensor, key: Tensor, n: Tensor) -> Tensor:
         F = len(self.patterns)
@@ -137,10 +137,13 @@ class FixedPatterns(Mixer):
         if F:
             fixed = fixed_weights(self.patterns, *place, dtype=x.dtype, mask=fixed_mask)
             parts.append(fixed.to(x.dtype).expand(x.shape[0], -1, -1, -1))
-        if q is not None:
+        if q is not None and k is not None:
             parts.append(softmax_weights(q, k, mask=learned_mask))
         weights = torch.cat(parts, dim=1)
         return Observation(v=v, weights=weights, heads=weights @ v)
+
+
+_SPLIT = "b t (h k) -> b h t k"
 
 
 def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:

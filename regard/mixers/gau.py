@@ -99,8 +99,8 @@ class GAU(Mixer):
             bias=bias,
         )
         self.relative = RelativeBias(relative_bias, key_dim, max_len)
-        self.score_scale = 1 / max_len if scale == "paper" else 1 / math.sqrt(key_dim)
-        self.divisor = {"visible": None, "paper": 1.0, "ns": max_len}[scale]
+        self.score_scale = 1 / (max_len or 1) if scale == "paper" else 1 / math.sqrt(key_dim)
+        self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
     def mix(self, x, context, mask):
         q, k, v, options = self._parts(x, context, mask)

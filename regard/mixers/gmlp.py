@@ -94,6 +94,7 @@ class GMLP(Mixer):
         return z1, self.norm(z2)
 
     def _tiny(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        assert self.tiny_out is not None
         return self.tiny_out(softmax_attention(q, k, v, mask=mask)[:, 0])
 
     def _initial_state(self, batch_size, max_len, context, valid):

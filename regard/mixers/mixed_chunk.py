@@ -9,7 +9,8 @@ chunks, as `flash` does. `parts`: "local" and "global" are the paper's ablations
 """
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -35,6 +36,18 @@ from regard.functional.squared_relu import squared_relu_attention, squared_relu_
 from regard.nn.heads import Heads
 
 State = ChunkState
+
+
+class LocalForm(NamedTuple):
+    attention: Callable[..., Tensor]
+    weights: Callable[..., Tensor]
+    options: dict[str, Any]
+
+
+LOCAL_FORMS = {
+    "softmax": LocalForm(softmax_attention, softmax_weights, {"scale": 1.0}),
+    "relu2": LocalForm(squared_relu_attention, squared_relu_weights, {}),
+}
 
 
 class MixedChunk(Mixer):
@@ -76,7 +89,7 @@ class MixedChunk(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         check_positive(chunk_size=chunk_size)
-        if local_fn not in _LOCAL:
+        if local_fn not in LOCAL_FORMS:
             raise OptionError(
                 f"mixed_chunk: local_fn must be 'softmax' or 'relu2', got {local_fn!r}"
             )
@@ -116,8 +129,8 @@ class MixedChunk(Mixer):
         return rotate(q, position) / math.sqrt(q.shape[-1]), rotate(k, position), v
 
     def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
-        attention, _, options = _LOCAL[self.local_fn]
-        return attention(q, k, v, mask=mask, **options)
+        form = LOCAL_FORMS[self.local_fn]
+        return form.attention(q, k, v, mask=mask, **form.options)
 
     def _initial_state(self, batch_size, max_len, context, valid):
         K = self.heads.head_dim
@@ -138,16 +151,12 @@ class MixedChunk(Mixer):
         weights = []
         if self.parts != "global":
             chunk = Mask(mask.causal, mask.valid, same_chunk(T, self.chunk_size, x.device))
-            _, weigh, options = _LOCAL[self.local_fn]
-            weights.append(weigh(q, k, mask=chunk, **options))
+            form = LOCAL_FORMS[self.local_fn]
+            weights.append(form.weights(q, k, mask=chunk, **form.options))
         if self.parts != "local":
-            options = {"chunk_size": self.chunk_size, "mask": mask}
-            weights.append(between_chunks_weights(q, k, share=self.shares[mask.causal], **options))
+            share = self.shares[mask.causal]
+            weights.append(
+                between_chunks_weights(q, k, chunk_size=self.chunk_size, mask=mask, share=share)
+            )
         total = sum(weights[1:], weights[0])
         return Observation(q, k, v, total, total @ v)
-
-
-_LOCAL = {
-    "softmax": (softmax_attention, softmax_weights, {"scale": 1.0}),
-    "relu2": (squared_relu_attention, squared_relu_weights, {}),
-}

@@ -9,7 +9,7 @@ depends on no input. By default R + V, the paper's best. Cost: the members' toge
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from einops import rearrange
@@ -132,7 +132,7 @@ class Mixture(Mixer):
         return self.values.merge(synthesizer_attention(self._logits(x), v, T=T, mask=mask))
 
     def _logits(self, x: Float[Tensor, "B T D"]) -> Logits:
-        made = {name: member.rows(x) for name, member in self.members.items()}
+        made = {name: member.rows(x) for name, member in self._items()}
         keys = {name: member.keys(x) for name, member in self._scores()}
 
         def logits(rows: slice, S: int) -> Tensor:
@@ -140,17 +140,16 @@ class Mixture(Mixer):
                 member.score.pairs(made[name][:, :, rows], keys[name][:, :, :S])
                 if name in keys
                 else member.score(made[name][:, :, rows], S)
-                for name, member in self.members.items()
+                for name, member in self._items()
             )
 
         return logits
 
+    def _items(self) -> list[tuple[str, Any]]:
+        return list(self.members.items())
+
     def _scores(self) -> list[tuple[str, PairLogits]]:
-        return [
-            (name, member)
-            for name, member in self.members.items()
-            if isinstance(member, PairLogits)
-        ]
+        return [(name, member) for name, member in self._items() if isinstance(member, PairLogits)]
 
     def _blended(self, parts) -> Float[Tensor, "B H T S"]:
         shares = self.blend.softmax(0)
@@ -180,14 +179,14 @@ class Mixture(Mixer):
             k = append(state.k, torch.cat(list(new_k.values()), dim=-1), filled, donate)
             widths = [a.shape[3] for a in new_k.values()]
             keys = dict(zip(new_k, k.split(widths, dim=-1), strict=True))
-        made = {name: member.rows(x, new.clamp_min(0)) for name, member in self.members.items()}
+        made = {name: member.rows(x, new.clamp_min(0)) for name, member in self._items()}
 
         def logits(rows: slice, S: int) -> Tensor:
             return self._blended(
                 member.score.pairs(made[name][:, :, rows], keys[name][:, :, :S])
                 if name in keys
                 else at_positions(member.score(made[name][:, :, rows], reach), position[:, :S])
-                for name, member in self.members.items()
+                for name, member in self._items()
             )
 
         mask = cached_mask(new, position, valid)

@@ -22,7 +22,17 @@ from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
-class DenseLogits(nn.Module):
+class SyntheticLogits(nn.Module):
+    """Base of these: what the queries need, and the logits that they make."""
+
+    def rows(self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None) -> Tensor:
+        raise NotImplementedError
+
+    def score(self, rows: Tensor, S: int) -> Tensor:
+        raise NotImplementedError
+
+
+class DenseLogits(SyntheticLogits):
     """B_i = W_2 relu(W_1 x_i + b_1) + b_2: one number for each of `max_len` positions."""
 
     def __init__(
@@ -49,7 +59,7 @@ class DenseLogits(nn.Module):
         return rows @ self.weight[:, :S].transpose(-1, -2) + self.bias[:, None, :S]
 
 
-class RandomLogits(nn.Module):
+class RandomLogits(SyntheticLogits):
     """B = R: the same for every example; fixed at its random start unless `trainable`."""
 
     def __init__(self, num_heads: int, max_len: int, *, trainable: bool = True):
@@ -71,7 +81,7 @@ class RandomLogits(nn.Module):
         return rows[..., :S]
 
 
-class FactorizedRandomLogits(nn.Module):
+class FactorizedRandomLogits(SyntheticLogits):
     """B = R_1 R_2^T with `rank` columns in each factor."""
 
     def __init__(self, num_heads: int, max_len: int, *, rank: int):
@@ -91,7 +101,7 @@ class FactorizedRandomLogits(nn.Module):
         return rows @ self.right[:, :S].transpose(-1, -2)
 
 
-class FactorizedDenseLogits(nn.Module):
+class FactorizedDenseLogits(SyntheticLogits):
     """B_ij = A_ip C_iq of two short vectors A_i (a entries), C_i (b entries) made by token i, a b >= max_len.
 
     tiling "outer": j = p b + q, so that every pair (p, q) occurs; "same": p = j mod a, q = j mod b, both tiled.
@@ -132,13 +142,14 @@ class FactorizedDenseLogits(nn.Module):
         return left[..., j % a] * right[..., j % b]
 
 
-class FixedPatternLogits(nn.Module):
+class FixedPatternLogits(SyntheticLogits):
     """log(P + 2^-10) of fixed patterns that look back (arXiv 2002.10260): current, previous, left, one head after another."""
 
     def __init__(self, num_heads: int):
         super().__init__()
         self.patterns = [CAUSAL_PATTERNS[h % len(CAUSAL_PATTERNS)] for h in range(num_heads)]
         self.register_buffer("floor", torch.tensor(FLOOR))
+        self.floor: Tensor
 
     def rows(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None

@@ -14,6 +14,7 @@ from regard.functional.synthesizer import (
     synthesizer_attention,
     synthesizer_weights,
 )
+from regard.nn.logits import SyntheticLogits
 from regard.nn.values import Values
 
 
@@ -28,7 +29,7 @@ class State(NamedTuple):
 class Synthesis(nn.Module):
     """y = concat_h( softmax(B_h) v_h ) W_out with logits B from `logits` (see `regard.nn.logits`)."""
 
-    def __init__(self, dim: int, num_heads: int, max_len: int, logits: nn.Module):
+    def __init__(self, dim: int, num_heads: int, max_len: int, logits: SyntheticLogits):
         super().__init__()
         self.max_len = max_len
         self.logits = logits
