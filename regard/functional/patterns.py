@@ -219,7 +219,7 @@ class Scattered(Pattern):
 
     @property
     def share(self) -> int:
-        return self.size
+        return self.size * max(1, 32 // self.size)  # small blocks go together
 
     def contains(self, i, j):
         named = self.table[:, (i // self.size)[:, 0, :, 0]].transpose(0, 1)  # b H T r
@@ -233,7 +233,7 @@ class Scattered(Pattern):
         return []
 
     def scattered(self, rows, S):
-        blocks = self.table[:, rows[0] // self.size]
+        blocks = self.table[:, rows[0] // self.size : rows[-1] // self.size + 1].flatten(1)
         again = (blocks[:, :, None] == blocks[:, None]).tril(-1).any(-1)
         inside = torch.arange(self.size, device=blocks.device)
         cols = (blocks[:, :, None] * self.size + inside).masked_fill(
