@@ -157,7 +157,7 @@ def efficient_weights(
     allowed = mask.dense(T, S, device=q.device)
     if not mask.causal:
         return rho @ position_softmax(k, mask).transpose(-1, -2) * allowed
-    weights = 0
+    weights = q.new_zeros(())
     for c in range(k.shape[-1]):
         keys = k[..., None, :, c].expand(*k.shape[:2], T, S)
         keys = keys.masked_fill(~allowed, lowest(k.dtype))

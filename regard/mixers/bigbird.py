@@ -50,6 +50,9 @@ class BigBird(Mixer):
     }
     limits = {"softmax": ({"block_size": 64, "num_random": 0}, {})}
 
+    random_blocks: Tensor
+    past_blocks: Tensor
+
     def __init__(
         self,
         dim: int,
@@ -90,7 +93,7 @@ class BigBird(Mixer):
             k,
             v,
             pattern=self._pattern(mask.causal),
-            mask=self._with_last_block(mask, *x.shape[:2], x.device),
+            mask=self._with_last_block(mask, x),
             external=self._external(x.shape[0]),
             max_global=self.block_size if only_last else None,
         )
@@ -103,8 +106,9 @@ class BigBird(Mixer):
         )
         return First(b) | pattern if self.global_blocks else pattern
 
-    def _with_last_block(self, mask: Mask, B: int, T: int, device: torch.device) -> Mask:
+    def _with_last_block(self, mask: Mask, x: Tensor) -> Mask:
         """The last block of every row among its global tokens."""
+        (B, T), device = x.shape[:2], x.device
         if mask.causal or not self.global_blocks:
             return mask
         place = torch.arange(T, device=device)
@@ -145,7 +149,7 @@ class BigBird(Mixer):
             q,
             k,
             pattern=self._pattern(mask.causal),
-            mask=self._with_last_block(mask, *x.shape[:2], x.device),
+            mask=self._with_last_block(mask, x),
             external=external_k,
         )
         return Observation(q, k, v, weights, weights @ torch.cat([external_v, v], dim=2))

@@ -148,6 +148,7 @@ class Performer(Mixer):
         phi_k, log_decay, c = key_features(
             k, self.projection.w, self.features, causal=True, valid=valid, before=state.c
         )
+        assert c is not None, "causal features come with the maximum after them"
         phi_q = self._queries(x, causal=True)
         numerator, denominator, S, z = causal_sums(
             phi_q, phi_k, v, state.S, state.z, log_decay=log_decay

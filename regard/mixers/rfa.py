@@ -66,6 +66,7 @@ class RFA(Mixer):
         memory="T H M",
         state="H M V",
     )
+    drawn: Tensor | None
     variants = {
         "arc_cosine": {"features": "arc_cosine", "num_features": 24},
         "gate": {"gate": True, "gate_bias": 1.0},

@@ -123,6 +123,7 @@ def _pattern(
 ) -> Pattern:
     if kind == "dilated":
         return Window(w, w, stride)
+    sets: tuple[Pattern, Pattern]
     if kind == "strided":
         sets = Window(w, w), Stride(stride)
     else:

@@ -12,6 +12,10 @@ class RandomProjection(nn.Module):
     `tick` counts steps; `generator` is a fresh one for the step that it has reached. All of it is in the state dict.
     """
 
+    seed: Tensor
+    step: Tensor
+    w: Tensor
+
     def __init__(self, num_matrices: int, num_features: int, dim: int, *, orthogonal: bool):
         super().__init__()
         self.orthogonal = orthogonal

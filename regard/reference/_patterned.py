@@ -18,7 +18,7 @@ def attend_over(
     external: Tensor | None = None,
     rotary: dict | None = None,
     **request,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """-> (y [B T D], weights [B H T E+T]); `pairs(row, h, i, j)` says whether the mechanism itself joins i and j.
 
     Global tokens see all and are seen by all; causality, padding and single pairs come on top. `external` [E D]: learned

@@ -3,7 +3,7 @@
 Nothing here is fast or clever; it imports torch alone, so that an oracle cannot share a bug with the library.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -115,3 +115,8 @@ def softmax(scores: list[Tensor | None]) -> list[Tensor | None]:
     top = torch.stack(present).max().detach()
     total = sum((s - top).exp() for s in present)
     return [None if s is None else (s - top).exp() / total for s in scores]
+
+
+def softmax_of_all(scores: Iterable[Tensor]) -> list[Tensor]:
+    """Softmax where every entry takes part."""
+    return [weight for weight in softmax(list(scores)) if weight is not None]

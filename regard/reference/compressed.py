@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, linear, run, softmax
+from regard.reference._rows import Row, linear, run, softmax_of_all
 
 
 def compressed(
@@ -63,7 +63,7 @@ def compressed(
                     seen = [(params["null"][0, :, 0], params["null"][1, :, 0]), *seen]
             heads = []
             for h in range(H):
-                weights = softmax([q[i, h] @ key[h] * K**-0.5 for key, _ in seen])
+                weights = softmax_of_all(q[i, h] @ key[h] * K**-0.5 for key, _ in seen)
                 pairs = zip(weights, seen, strict=True)
                 heads.append(sum((w * value[h] for w, (_, value) in pairs), x.new_zeros(K)))
             mixed.append(torch.cat(heads))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, linear as project, run, softmax
+from regard.reference._rows import Row, linear as project, run, softmax_of_all
 
 
 def efficient(
@@ -36,8 +36,8 @@ def efficient(
                 if scaling:
                     found = {j: q[i, h] @ k[j, h] / row.S for j in keys}
                 else:
-                    rho = torch.stack(softmax(list(q[i, h])))
-                    channels = softmax([k[j, h] for j in keys])
+                    rho = torch.stack(softmax_of_all(q[i, h]))
+                    channels = softmax_of_all(k[j, h] for j in keys)
                     found = {j: rho @ channel for j, channel in zip(keys, channels, strict=True)}
                 y = x.new_zeros(K)
                 for j, w in found.items():
