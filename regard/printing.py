@@ -18,7 +18,7 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2))
+    print(json.dumps(value, indent=2, default=repr))
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) -> None:

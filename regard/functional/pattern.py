@@ -71,7 +71,7 @@ def pattern_weights(
     mask: Mask = OPEN,
     scale: float | None = None,
     external: Float[Tensor, "B H E K"] | None = None,
-) -> Float[Tensor, "B H T E+T"]:
+) -> Float[Tensor, "B H T S"]:
     """The weights that `pattern_attention` applies, external keys first; rows without a key are zero."""
     _check_one_axis(q, k)
     T = q.shape[2]
