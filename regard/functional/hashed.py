@@ -9,7 +9,7 @@ from regard.functional.ordered import Order, band, chunks, ordered_attention
 
 
 def angular_hash(
-    q: Float[Tensor, "B H T K"], rotations: list[Float[Tensor, "R H K n"]]
+    q: Float[Tensor, "B H T K"], rotations: list[Float[Tensor, "R H K _"]]
 ) -> Int[Tensor, "B H R T"]:
     """h(q) = argmax([q R; -q R]) in each round and head (cross-polytope hash, arXiv 1509.02897).
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.compaction import compaction
@@ -91,7 +91,7 @@ def global_places(
     return order.source[:, :count], order.valid[:, :count]
 
 
-def pick(z: Float[Tensor, "B H T K"], at: Int[Tensor, "B M"]) -> Float[Tensor, "B H M K"]:
+def pick(z: Shaped[Tensor, "B H T K"], at: Int[Tensor, "B M"]) -> Shaped[Tensor, "B H M K"]:
     return z.gather(2, at[:, None, :, None].expand(-1, z.shape[1], -1, z.shape[3]))
 
 
@@ -189,14 +189,16 @@ class Allowance:
 
 
 def _columns(
-    pairwise: Bool[Tensor, "b h t S"], at: Int[Tensor, "b h s"]
-) -> Bool[Tensor, "b h t s"]:
+    pairwise: Bool[Tensor, "b h t S"], at: Int[Tensor, "b2 h2 s"]
+) -> Bool[Tensor, "b3 h3 t s"]:
     b, h = max(pairwise.shape[0], at.shape[0]), max(pairwise.shape[1], at.shape[1])
     index = at[:, :, None].expand(b, h, pairwise.shape[2], -1)
     return pairwise.expand(b, h, -1, -1).gather(3, index)
 
 
-def _beside(a: Bool[Tensor, "b h t E"], b: Bool[Tensor, "b h t s"]) -> Bool[Tensor, "b h t E+s"]:
+def _beside(
+    a: Bool[Tensor, "b h t E"], b: Bool[Tensor, "b2 h2 t2 s"]
+) -> Bool[Tensor, "b3 h3 t3 n"]:
     lead = torch.broadcast_shapes(a.shape[:3], b.shape[:3])
     return torch.cat([a.expand(*lead, -1), b.expand(*lead, -1)], dim=-1)
 

@@ -95,8 +95,8 @@ def softmax_weights(
 
 
 def masked_softmax(
-    scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "b h t S"]
-) -> Float[Tensor, "B H T S"]:
+    scores: Float[Tensor, "*B T S"], allowed: Bool[Tensor, "*b t S"]
+) -> Float[Tensor, "*B T S"]:
     """Softmax over the allowed keys; a row without any gives zeros, with finite gradients."""
     some = allowed.any(-1, keepdim=True)
     weights = scores.masked_fill(~(allowed | ~some), -math.inf).softmax(-1)

@@ -104,7 +104,7 @@ def block_pairs(
     valid: Bool[Tensor, "B N C"] | None,
     causal: bool,
     device: torch.device,
-) -> tuple[Bool[Tensor, "b N c C"] | None, Bool[Tensor, "b N 1 C"] | None]:
+) -> tuple[Bool[Tensor, "_ _ _ _"] | None, Bool[Tensor, "_ _ _ _"] | None]:
     """Pairs of a block with itself, and with its sorted block; None: all."""
     if causal:
         own = torch.ones(block_size, block_size, dtype=torch.bool, device=device).tril()
