@@ -17,7 +17,7 @@ from regard.arena.ledger import Ledger, trial_key
 from regard.arena.provenance import describe, provenance, source_sha256, versions
 from regard.arena.results import Checked, NotRun, Result, Timed
 from regard.arena.suite import Contest, Race, Suite
-from regard.core import OptionError
+from regard.core import OptionError, UnsupportedError
 from regard.tasks import Splits
 from regard.testing import LawError, check_mixer
 from regard.train import DivergedError
@@ -133,7 +133,7 @@ class _Run:
             if reason is None:
                 try:
                     able.append((place, trial.model_config(contest, choice)))
-                except OptionError as error:  # no width has as many parameters
+                except (OptionError, UnsupportedError) as error:  # at this size
                     reason = str(error)
             if reason is not None:
                 self._absent(place, name, reason)

@@ -100,6 +100,7 @@ _SHORT: dict[
     "bigbird": {"block_size": 16},
     "reformer": {"chunk_size": 16},
     "sinkhorn": {"block_size": 16},
+    "linformer": {"num_slots": 32, "sharing": "key_value"},
     "flash": {"chunk_size": 64},
     "mixed_chunk": {"chunk_size": 64},
 }
