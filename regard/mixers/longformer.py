@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from regard.core import Capabilities, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, ShapeError
 from regard.core.shapes import check_positive
 from regard.functional.pattern import (
     global_places,
@@ -85,6 +85,7 @@ class Longformer(Mixer):
         self.pattern = PerHead(tuple(Window(window_size, window_size, step) for step in steps))
 
     def mix(self, x, context, mask):
+        self._check_global(mask)
         q, k, v = self.heads.split(x)
         y = pattern_attention(q, k, v, pattern=self.pattern, mask=mask, max_global=self.max_global)
         if mask.global_tokens is not None:
@@ -96,6 +97,20 @@ class Longformer(Mixer):
                 at, present = global_places(mask.global_tokens, self.max_global)
                 y = replace_rows(y, q, k, v, mask, at, present)
         return self.heads.merge(y)
+
+    def _check_global(self, mask: Mask) -> None:
+        """A row with more global tokens than promised is refused; a compiled graph cannot look at the values."""
+        marks = mask.global_tokens
+        if self.max_global is None or marks is None or marks.is_meta:
+            return
+        if torch.compiler.is_compiling():
+            return
+        most = int(marks.sum(1).max())
+        if most > self.max_global:
+            raise ShapeError(
+                f"longformer: mask.global_tokens marks {most} tokens of a row, max_global is {self.max_global}. "
+                "Raise max_global, or leave it out for any number."
+            )
 
     def _global(self, x):
         return [

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import Mask, OptionError, build
+from regard import Mask, OptionError, ShapeError, build
 from regard.functional.patterns import All, Block, Window
 
 
@@ -84,3 +84,13 @@ def test_options_that_mean_nothing_are_refused():
         build("strided", dim=8, num_heads=2, summary_width=2)
     with pytest.raises(OptionError, match="2 dilations for 4 heads"):
         build("longformer", dim=8, num_heads=4, dilation=(1, 2))
+
+
+def test_longformer_refuses_more_global_tokens_than_it_was_promised():
+    mixer = build("longformer", dim=24, num_heads=3, window_size=2, max_global=2)
+    x, marks = torch.randn(1, 9, 24), torch.zeros(1, 9, dtype=torch.bool)
+    marks[:, :2] = True
+    assert mixer(x, mask=Mask(global_tokens=marks)).shape == x.shape
+    marks[:, 5] = True
+    with pytest.raises(ShapeError, match="marks 3 tokens of a row, max_global is 2"):
+        mixer(x, mask=Mask(global_tokens=marks))
