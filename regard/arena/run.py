@@ -18,6 +18,7 @@ from regard.arena.provenance import describe, provenance, source_sha256, version
 from regard.arena.results import Checked, NotRun, Result, Timed
 from regard.arena.suite import Contest, Race, Suite
 from regard.core import OptionError, UnsupportedError
+from regard.models import StackConfig
 from regard.tasks import Splits
 from regard.testing import LawError, check_mixer
 from regard.train import DivergedError
@@ -144,7 +145,7 @@ class _Run:
                 self.display.advance()
 
     def _train(
-        self, place: int, contest: Contest, seed: int, model: trial.ModelConfig, splits: Splits
+        self, place: int, contest: Contest, seed: int, model: StackConfig, splits: Splits
     ) -> None:
         choice, name = self.choices[place], contest.task.name
         key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))

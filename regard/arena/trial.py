@@ -11,11 +11,19 @@ from regard.arena.choice import Choice, refusal
 from regard.arena.provenance import provenance, versions
 from regard.arena.results import Trained
 from regard.arena.suite import Contest
-from regard.models import ClassifierConfig, LanguageModelConfig, count_parameters, match_parameters
+from regard.models import (
+    ClassifierConfig,
+    LanguageModelConfig,
+    StackConfig,
+    count_parameters,
+    match_parameters,
+)
 from regard.tasks import Splits, Task
 from regard.train import fit
 
-ModelConfig = ClassifierConfig | LanguageModelConfig
+_CONFIGS: dict[str, type[StackConfig]] = {
+    kind: config for config in (ClassifierConfig, LanguageModelConfig) for kind in config.kinds
+}
 
 
 def obstacle(choice: Choice, task: Task, splits: Splits) -> str | None:
@@ -33,7 +41,7 @@ def needs(task: Task, splits: Splits) -> list[str]:
     return [direction] if equal else [direction, "padding"]
 
 
-def model_config(contest: Contest, choice: Choice) -> ModelConfig:
+def model_config(contest: Contest, choice: Choice) -> StackConfig:
     """The task's model around this mixer, with as many parameters as the softmax model; OptionError if none has."""
     softmax = _config(contest, Choice(mixer="softmax"))
     if choice == Choice(mixer="softmax"):
@@ -41,10 +49,9 @@ def model_config(contest: Contest, choice: Choice) -> ModelConfig:
     return match_parameters(_config(contest, choice), count_parameters(softmax))
 
 
-def _config(contest: Contest, choice: Choice) -> ModelConfig:
+def _config(contest: Contest, choice: Choice) -> StackConfig:
     task, size = contest.task, contest.size
-    facts: dict[str, Any] = dict(
-        vocab_size=task.vocab_size,
+    facts: dict[str, Any] = task.facts | dict(
         max_len=task.max_len,
         mixer=choice.mixer,
         mixer_options=dict(choice.options),
@@ -53,14 +60,11 @@ def _config(contest: Contest, choice: Choice) -> ModelConfig:
         num_layers=size.num_layers,
         position=size.position,
     )
-    if task.kind == "language_model":
-        return LanguageModelConfig(**facts)
-    assert task.num_classes is not None, f"{task.name} classifies and has no num_classes"
-    return ClassifierConfig(**facts, num_classes=task.num_classes)
+    return _CONFIGS[task.kind](**facts)
 
 
 def content(
-    contest: Contest, choice: Choice, seed: int, model: ModelConfig, data_sha256: str
+    contest: Contest, choice: Choice, seed: int, model: StackConfig, data_sha256: str
 ) -> dict[str, Any]:
     """Everything that determines the result, for its key."""
     about = versions()
@@ -82,7 +86,7 @@ def train(
     contest: Contest,
     choice: Choice,
     seed: int,
-    model: ModelConfig,
+    model: StackConfig,
     splits: Splits,
     run_dir: Path,
     *,

@@ -2,6 +2,7 @@
 
 from regard.data.examples import Examples, checksum
 from regard.data.listops import generate_listops
+from regard.data.records import Data, Ragged, Records
 from regard.data.schema import Schema
 
-__all__ = ["Examples", "Schema", "checksum", "generate_listops"]
+__all__ = ["Data", "Examples", "Ragged", "Records", "Schema", "checksum", "generate_listops"]

@@ -1,6 +1,8 @@
 """Examples: sequences of unequal length and their labels, stored flat."""
 
+from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,6 +10,8 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
+
+from regard.data.records import Data
 
 
 class Examples(Dataset):
@@ -47,13 +51,18 @@ class Examples(Dataset):
     def lengths(self) -> Int[Tensor, "n"]:
         return self._ends.diff(prepend=self._ends.new_zeros(1))
 
+    def content(self) -> Iterator[NDArray[Any]]:
+        yield self._ends.numpy()
+        yield self._tokens.numpy()
+        yield self._labels.numpy()
 
-def checksum(*splits: Examples) -> str:
+
+def checksum(*splits: Data) -> str:
     """SHA-256 over the content and the borders of the splits, the same on every machine."""
     digest = sha256()
     for split in splits:
-        for column, kind in ((split._ends, "<i8"), (split._tokens, "<i4"), (split._labels, "<i4")):
-            content = column.numpy().astype(kind)
-            digest.update(len(content).to_bytes(8, "little"))
-            digest.update(content.tobytes())
+        for column in split.content():
+            stored = column.astype(column.dtype.newbyteorder("<"))
+            digest.update(len(stored).to_bytes(8, "little"))
+            digest.update(stored.tobytes())
     return digest.hexdigest()

@@ -15,6 +15,7 @@ from regard.models.encoder import Encoder
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(StackConfig):
     name: ClassVar[str] = "classifier"
+    kinds = ("classify",)
     num_classes: int
 
     def __post_init__(self):

@@ -1,9 +1,9 @@
-"""What every stack of blocks is configured by."""
+"""What every model, and every stack of blocks, is configured by."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -14,8 +14,19 @@ from regard.nn import FEED_FORWARDS, NORMS
 from regard.positions import POSITIONS
 
 
+class ModelConfig(ABC):
+    """Base of every model's configuration, a frozen dataclass. kinds: of the tasks that the model is trained on."""
+
+    name: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The model of this configuration, newly initialised."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class StackConfig(ABC):
+class StackConfig(ModelConfig):
     """Token embedding, positions, blocks.
 
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
@@ -56,10 +67,6 @@ class StackConfig(ABC):
         check_mapping("position_options", self.position_options)
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
-
-    @abstractmethod
-    def build(self) -> nn.Module:
-        """The model of this configuration, newly initialised."""
 
 
 def check_mixer(name: str, mixer: str | type[Mixer], options: object) -> None:

@@ -25,6 +25,7 @@ class DualEncoderConfig(StackConfig):
     """mlp_dim M: four times dim by default."""
 
     name: ClassVar[str] = "dual_encoder"
+    kinds = ("match",)
     num_classes: int = 2
     mlp_dim: int | None = None
 

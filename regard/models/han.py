@@ -22,19 +22,21 @@ from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_divisible, check_positive
 from regard.mixers.build import build, resolve
 from regard.models.block import Block
+from regard.models.config import ModelConfig
 from regard.nn import FEED_FORWARDS
 from regard.pools.context_query import ContextQuery
 from regard.positions import Sinusoidal
 
 
 @dataclass(frozen=True, kw_only=True)
-class HANConfig:
+class HANConfig(ModelConfig):
     """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of the pools.
 
     num_heads and max_len are for mixers in the place of a GRU.
     """
 
     name: ClassVar[str] = "han"
+    kinds = ("documents",)
     vocab_size: int
     num_classes: int
     dim: int = 200

@@ -27,6 +27,7 @@ from regard.models.search import (
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig(StackConfig):
     name: ClassVar[str] = "language_model"
+    kinds = ("language_model",)
 
     def build(self) -> "LanguageModel":
         return LanguageModel(self)

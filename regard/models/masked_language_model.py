@@ -26,6 +26,7 @@ IGNORED = -100
 @dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModelConfig(StackConfig):
     name: ClassVar[str] = "masked_language_model"
+    kinds = ("masked_language_model",)
 
     def build(self) -> "MaskedLanguageModel":
         return MaskedLanguageModel(self)

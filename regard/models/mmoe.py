@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.core import OptionError, ShapeError
 from regard.core.fields import Batch, Field, check_batch, check_fields
 from regard.core.shapes import check_positive
+from regard.models.config import ModelConfig
 from regard.nn.experts import Experts
 from regard.nn.fields import FieldEmbedding
 from regard.pools import Pool, build_pool
@@ -31,10 +32,11 @@ Gating = Literal["linear", "one", "attention_query", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MMoEConfig:
+class MMoEConfig(ModelConfig):
     """Either input_dim or fields; dim is that of embeddings. The defaults are those of the paper's synthetic data."""
 
     name: ClassVar[str] = "mmoe"
+    kinds = ("table",)
     num_tasks: int
     input_dim: int | None = None
     fields: tuple[Field, ...] | None = None

@@ -39,6 +39,7 @@ from regard.models.tokens import check_tokens, places
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(EncoderDecoderConfig):
     name: ClassVar[str] = "transformer"
+    kinds = ("translate",)
     target_vocab_size: int | None = None
 
     def __post_init__(self):

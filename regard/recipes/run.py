@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.core import OptionError
-from regard.models import ClassifierConfig, LanguageModelConfig
+from regard.models import ModelConfig
 from regard.tasks import Task
 from regard.train import FitResult, TrainConfig, fit
 
@@ -17,25 +17,25 @@ class Run:
     """Raises OptionError where task and model do not fit each other."""
 
     task: Task
-    model: ClassifierConfig | LanguageModelConfig
+    model: ModelConfig
     train: TrainConfig
     seed: int = 0  # of the initial weights
 
     def __post_init__(self) -> None:
         task, model = self.task, self.model
-        wanted = ClassifierConfig if task.kind == "classify" else LanguageModelConfig
-        if not isinstance(model, wanted):
+        if task.kind not in model.kinds:
             raise OptionError(
-                f"{task.name} needs a {wanted.__name__}, got a {type(model).__name__}"
+                f"{task.name} is of kind {task.kind}, and {model.name} serves {', '.join(model.kinds)}"
             )
-        for name in ("vocab_size", "num_classes"):
-            if getattr(model, name, None) != getattr(task, name):
+        for name, fact in task.facts.items():
+            if getattr(model, name, None) != fact:
                 raise OptionError(
-                    f"model.{name} is {getattr(model, name, None)}, and {task.name} has {getattr(task, name)}"
+                    f"model.{name} is {getattr(model, name, None)}, and {task.name} has {fact}"
                 )
-        if model.max_len < task.max_len:
+        max_len = getattr(model, "max_len", None)
+        if max_len is not None and max_len < task.max_len:
             raise OptionError(
-                f"model.max_len ({model.max_len}) is below the longest example of {task.name} "
+                f"model.max_len ({max_len}) is below the longest sequence of {task.name} "
                 f"({task.max_len}). Raise model.max_len, or shorten the task."
             )
 

@@ -1,18 +1,21 @@
 """A task = data + loss + metric. `TASKS` lists them; each is a frozen dataclass whose fields are its options."""
 
 from regard.core import Catalog
+from regard.data import Data
 from regard.tasks.digits import Digits
 from regard.tasks.listops import ListOps
 from regard.tasks.recall import Recall
 from regard.tasks.stdlib_bytes import StdlibBytes
-from regard.tasks.task import IGNORED, Batch, Splits, Task
+from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 
 TASKS: Catalog[type[Task]] = Catalog("task", (ListOps, Digits, StdlibBytes, Recall))
 
 __all__ = [
     "IGNORED",
+    "KINDS",
     "TASKS",
     "Batch",
+    "Data",
     "Digits",
     "ListOps",
     "Recall",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -18,11 +19,19 @@ class Classify(Task):
     kind = "classify"
     metric = "accuracy"
     better = "higher"
+    vocab_size: ClassVar[int]
+    num_classes: ClassVar[int]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size, "num_classes": self.num_classes}
+
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:
+        """The model's logits."""
+        return model(batch["tokens"], valid=batch["valid"])
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        return F.cross_entropy(
-            model(batch["tokens"], valid=batch["valid"]).float(), batch["labels"]
-        )
+        return F.cross_entropy(self.answer(model, batch).float(), batch["labels"])
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         from torchmetrics.classification import MulticlassAccuracy
@@ -31,7 +40,7 @@ class Classify(Task):
         seen = False
         with evaluation(model):
             for batch in batches:
-                logits = model(batch["tokens"], valid=batch["valid"])
+                logits = self.answer(model, batch)
                 accuracy.to(logits.device).update(logits.argmax(-1), batch["labels"])
                 seen = True
         if not seen:

@@ -1,6 +1,7 @@
 """Answers given token by token: the loss that language modelling and recall share."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -12,6 +13,11 @@ from regard.tasks.task import IGNORED, Batch, Task
 @dataclass(frozen=True, kw_only=True)
 class NextToken(Task):
     kind = "language_model"
+    vocab_size: ClassVar[int]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size}
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         logits = model(batch["tokens"], valid=batch["valid"]).float()

@@ -3,34 +3,52 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.data.examples import Examples, checksum
+from regard.data.examples import checksum
+from regard.data.records import Data
 
 IGNORED = -100
 """The label of a token of which nothing is asked."""
 
+Batch = dict[str, Any]
+"""Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
 
-class Batch(TypedDict):
-    tokens: Int[Tensor, "B T"]
-    valid: Bool[Tensor, "B T"] | None  # None: every token exists
-    labels: (
-        Int[Tensor, "B"] | Int[Tensor, "B T"]
-    )  # one each; or, for a language model, the next token or IGNORED
+Kind = Literal[
+    "classify",
+    "language_model",
+    "masked_language_model",
+    "permutation_language_model",
+    "match",
+    "documents",
+    "translate",
+    "table",
+]
+KINDS: Mapping[str, str] = {
+    "classify": "model(tokens [B T], valid=) -> logits [B num_classes]",
+    "language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token after each",
+    "masked_language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token at each",
+    "permutation_language_model": "model(tokens [B T], order=[B T], valid=) -> logits [B T vocab_size]",
+    "match": "model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]",
+    "documents": "model(tokens [B S T], valid=[B S T]) -> logits [B num_classes]",
+    "translate": "model(source [B S], target [B T], valid=[B S], target_valid=) -> logits [B T vocab_size]",
+    "table": "model(batch of fields) -> logits [B num_tasks]",
+}
+"""How a task of each kind calls its model. A model's configuration lists the kinds that it serves."""
 
 
 @dataclass(frozen=True)
 class Splits:
     """The three parts of a task's data. `sha256` covers all their content; `notes` says what it depends on."""
 
-    train: Examples
-    valid: Examples
-    test: Examples
+    train: Data
+    valid: Data
+    test: Data
     notes: Mapping[str, str] = field(default_factory=dict)
     sha256: str = field(init=False)
 
@@ -42,24 +60,26 @@ class Splits:
 class Task(ABC):
     """Base of every task: its fields are its options, and equal options give equal data.
 
-    A model is called `model(tokens, valid=valid)`. Where `kind` is "classify" it answers logits
-    [B num_classes]; where it is "language_model", logits [B T vocab_size] for the token after each token.
-    Token 0 is padding and never data.
+    A model is called as KINDS says. Token 0 is padding and never data. `metric` names what `score` gives, and
+    `better` its direction.
     """
 
     name: ClassVar[str]
-    kind: ClassVar[Literal["classify", "language_model"]]
-    metric: ClassVar[Literal["accuracy", "bits_per_byte"]]
+    kind: ClassVar[Kind]
+    metric: ClassVar[str]
     better: ClassVar[Literal["higher", "lower"]]
-    vocab_size: ClassVar[int]
-    num_classes: ClassVar[int | None] = None
 
     seed: int = 0  # of the data: order, splits, samples
 
     @property
     @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Fields that a model's configuration must hold as they are here: vocab_size, num_classes, fields ..."""
+
+    @property
+    @abstractmethod
     def max_len(self) -> int:
-        """The largest number of tokens in an example."""
+        """The largest number of tokens in a sequence: the least that a model's max_len must be."""
 
     @abstractmethod
     def load(self) -> Splits:
@@ -78,17 +98,31 @@ class Task(ABC):
         """The metric on the test split of what needs no model; `splits` saves loading them again."""
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """Pad on the right to the longest item."""
-        tokens = [item["tokens"] for item in items]
+        """Of items {tokens, label}, padded on the right to the longest: {tokens, valid, labels}."""
         labels = [item["label"] for item in items]
-        lengths = torch.tensor([len(row) for row in tokens])
-        longest = int(lengths.max())
-        return Batch(
-            tokens=pad_sequence(tokens, batch_first=True),
-            valid=None
-            if int(lengths.min()) == longest
-            else torch.arange(longest) < lengths[:, None],
-            labels=pad_sequence(labels, batch_first=True, padding_value=IGNORED)
+        tokens, valid = padded([item["tokens"] for item in items])
+        stacked = (
+            pad_sequence(labels, batch_first=True, padding_value=IGNORED)
             if labels[0].dim()
-            else torch.stack(labels),
+            else torch.stack(labels)
         )
+        return {"tokens": tokens, "valid": valid, "labels": stacked}
+
+    def count(self, batch: Batch) -> int:
+        """Tokens in a batch, padding left out: what a budget of tokens is spent on."""
+        return count_valid(batch["tokens"], batch["valid"])
+
+
+def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """[B T], zeros on the right; and what is valid, None where all is."""
+    lengths = torch.tensor([len(row) for row in rows])
+    longest = int(lengths.max())
+    full = int(lengths.min()) == longest
+    return (
+        pad_sequence(list(rows), batch_first=True),
+        None if full else torch.arange(longest) < lengths[:, None],
+    )
+
+
+def count_valid(tokens: Tensor, valid: Tensor | None) -> int:
+    return tokens.numel() if valid is None else int(valid.sum())

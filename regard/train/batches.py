@@ -2,19 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
 
 import numpy as np
 
-from regard.tasks import Batch
-
-
-class Items(Protocol):
-    """What a split offers: its items by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, item: int, /) -> Any: ...
+from regard.tasks import Batch, Data
 
 
 class Batches:
@@ -35,22 +26,17 @@ class Batches:
         return np.random.default_rng([self.seed, epoch]).permutation(self.size)
 
 
-def steps_for_tokens(tokens: int, batches: Batches, data: Items) -> int:
+def steps_for_tokens(tokens: int, batches: Batches, data: Data) -> int:
     """Smallest number of steps whose items hold at least `tokens` tokens."""
-    length = lru_cache(maxsize=None)(lambda item: len(data[item]["tokens"]))
-    step = 0
+    lengths, step = data.lengths, 0
     while tokens > 0:
-        tokens -= sum(map(length, batches[step]))
+        tokens -= int(lengths[batches[step]].sum())
         step += 1
     return step
 
 
-def in_order(data: Items, batch_size: int, collate: Callable[[Sequence], Batch]) -> Iterator[Batch]:
+def in_order(data: Data, batch_size: int, collate: Callable[[Sequence], Batch]) -> Iterator[Batch]:
     """Every item once, in the order of the data; the last batch may be smaller."""
     size = len(data)
     for start in range(0, size, batch_size):
         yield collate([data[item] for item in range(start, min(start + batch_size, size))])
-
-
-def count_tokens(batch: Batch) -> int:
-    return batch["tokens"].numel() if batch["valid"] is None else int(batch["valid"].sum())

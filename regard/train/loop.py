@@ -24,9 +24,9 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from regard.core import Mixer, OptionError, RegardError
-from regard.tasks import Batch, Splits, Task
+from regard.tasks import Batch, Data, Splits, Task
 from regard.train import checkpoint, randomness
-from regard.train.batches import Batches, Items, count_tokens, in_order, steps_for_tokens
+from regard.train.batches import Batches, in_order, steps_for_tokens
 from regard.train.config import TrainConfig
 from regard.train.display import Bar, Log, bar_of, log_to
 from regard.train.optimizer import make_optimizer, make_schedule
@@ -179,7 +179,7 @@ class _Trainer:
         self.model.train()
         for step in range(first, until):
             batch = self._batch(step)
-            tokens += count_tokens(batch)
+            tokens += self.task.count(batch)
             loss = self.task.loss(self.model, send_to_device(batch, self.accelerator.device))
             self.accelerator.backward(loss)
             norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))
@@ -223,7 +223,7 @@ class _Trainer:
 
     # ------------------------------------------------------------------ evaluation
 
-    def _score(self, data: Items) -> float:
+    def _score(self, data: Data) -> float:
         self.model.eval()
         batches = in_order(data, self.config.batch_size, self.task.collate)
         with torch.no_grad():

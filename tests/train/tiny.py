@@ -24,6 +24,12 @@ class Splits(NamedTuple):
     sha256: str = "0" * 64
 
 
+class Items(list):
+    @property
+    def lengths(self):
+        return torch.tensor([len(item["tokens"]) for item in self])
+
+
 class Majority:
     """Which of the tokens 1 and 2 is seen more often."""
 
@@ -36,7 +42,9 @@ class Majority:
         draw = torch.Generator().manual_seed(seed)
         lengths = 2 * torch.randint(2, 5, (size,), generator=draw) + 1
         rows = [torch.randint(1, 3, (int(length),), generator=draw) for length in lengths]
-        return [{"tokens": row, "label": ((row == 2).sum() * 2 > len(row)).long()} for row in rows]
+        return Items(
+            {"tokens": row, "label": ((row == 2).sum() * 2 > len(row)).long()} for row in rows
+        )
 
     def collate(self, items):
         tokens = nn.utils.rnn.pad_sequence([item["tokens"] for item in items], batch_first=True)
@@ -45,6 +53,9 @@ class Majority:
             "valid": tokens > 0,
             "labels": torch.stack([item["label"] for item in items]),
         }
+
+    def count(self, batch):
+        return int(batch["valid"].sum())
 
     def loss(self, model, batch):
         return F.cross_entropy(model(batch["tokens"], valid=batch["valid"]), batch["labels"])
