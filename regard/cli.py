@@ -101,7 +101,10 @@ class Bench:
         timed: list[Timed] = []
         not_run: dict[tuple[str, str], str] = {}
         for setting in settings:
-            reasons = {choice.name: obstacle(choice, setting.kind) for choice in choices}
+            reasons = {
+                choice.name: obstacle(choice, setting.kind, dim=self.dim, num_heads=self.num_heads)
+                for choice in choices
+            }
             able = [choice for choice in choices if reasons[choice.name] is None]
             timed += measure(able, setting) if able else []
             not_run |= {(setting.kind, name): reason for name, reason in reasons.items() if reason}

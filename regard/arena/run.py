@@ -130,7 +130,7 @@ class _Run:
             splits = contest.task.load()
         able = []
         for place, choice in enumerate(self.choices):
-            reason = self.broken.get(place) or trial.obstacle(choice, contest.task, splits)
+            reason = self.broken.get(place) or trial.obstacle(contest, choice, splits)
             if reason is None:
                 try:
                     able.append((place, trial.model_config(contest, choice)))
@@ -178,7 +178,9 @@ class _Run:
         for kind in race.passes:
             able = []
             for place, choice in enumerate(self.choices):
-                reason = self.broken.get(place) or speed.obstacle(choice, kind)
+                reason = self.broken.get(place) or speed.obstacle(
+                    choice, kind, dim=race.dim, num_heads=race.num_heads
+                )
                 if reason is None:
                     able.append(choice)
                 else:

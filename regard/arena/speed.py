@@ -54,9 +54,11 @@ class Setting:
         return self.length + (DECODE_STEPS + 1 if self.kind == "decode" else 0)
 
 
-def obstacle(choice: Choice, kind: Pass) -> str | None:
-    """Why this pass cannot be timed for this mixer, or None."""
-    return refusal(choice.sketch(), "streaming") if kind == "decode" else None
+def obstacle(choice: Choice, kind: Pass, *, dim: int = 24, num_heads: int = 3) -> str | None:
+    """Why this pass cannot be timed for this mixer at this size, or None."""
+    if kind != "decode":
+        return None
+    return refusal(choice.sketch(dim=dim, num_heads=num_heads), "streaming")
 
 
 def measure(
@@ -69,7 +71,7 @@ def measure(
     """
     origin = origin or provenance(device=setting.device, dtype=setting.dtype)
     for choice in choices:
-        reason = obstacle(choice, setting.kind)
+        reason = obstacle(choice, setting.kind, dim=setting.dim, num_heads=setting.num_heads)
         if reason is not None:
             raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
     entries = [_Entry(choice, setting) for choice in choices]

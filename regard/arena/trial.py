@@ -26,10 +26,11 @@ _CONFIGS: dict[str, type[StackConfig]] = {
 }
 
 
-def obstacle(choice: Choice, task: Task, splits: Splits) -> str | None:
-    """Why this mechanism cannot be trained on this task, or None."""
-    sketch = choice.sketch()
-    reasons = (refusal(sketch, need) for need in needs(task, splits))
+def obstacle(contest: Contest, choice: Choice, splits: Splits) -> str | None:
+    """Why this mechanism cannot be trained on this task at this size, or None."""
+    size = contest.size
+    sketch = choice.sketch(dim=size.dim, num_heads=size.num_heads, max_len=contest.task.max_len)
+    reasons = (refusal(sketch, need) for need in needs(contest.task, splits))
     return next((reason for reason in reasons if reason is not None), None)
 
 
