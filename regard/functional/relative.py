@@ -2,6 +2,9 @@
 
     A_ij = (q_i + u) . k_j + (q_i + v_b) . r_(p_i - j),   p_i = i + S - T:  the last query stands at the last key
 
+and, where segments are told apart (Yang et al. 2019, arXiv 1906.08237), + (q_i + b) . s_ij, with s_ij one of two vectors:
+i and j of one segment, or of two.
+
 Each block of queries meets each of its distances once, and the relative shift (a view of the same numbers with rows one
 shorter) brings them under their keys: no [T S K] is made, and no [T S] beyond a block.
 """
@@ -18,12 +21,22 @@ from regard.functional.biased import Bias, biased_attention, pairs
 from regard.functional.softmax import masked_softmax
 
 
+class Segments(NamedTuple):
+    """The segment of every query and key, and what it means to the scores whether the two are one."""
+
+    query: Int[Tensor, "B T"]
+    key: Int[Tensor, "B S"]
+    s: Float[Tensor, "2 H K"]  # of one segment, of two
+    b: Float[Tensor, "H K"]
+
+
 class Terms(NamedTuple):
     """What the scores know besides queries and keys."""
 
     r: Float[Tensor, "n H K"]  # of `distances(T, S, causal)`
     u: Float[Tensor, "H K"]
     v_b: Float[Tensor, "H K"]
+    segments: Segments | None = None
 
 
 def distances(T: int, S: int, causal: bool, device: torch.device) -> Int[Tensor, "n"]:
@@ -53,7 +66,7 @@ def relative_attention(
         q + terms.u[:, None],
         k,
         v,
-        bias=distance_bias(q, terms, k.shape[2], mask.causal, scale),
+        bias=score_bias(q, terms, k.shape[2], mask.causal, scale),
         mask=mask,
         scale=scale,
         window=window,
@@ -74,9 +87,39 @@ def relative_weights(
     T, S = q.shape[2], k.shape[2]
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     rows, cols = slice(0, T), slice(0, S)
-    bias = distance_bias(q, terms, S, mask.causal, scale)
+    bias = score_bias(q, terms, S, mask.causal, scale)
     scores = scale * (q + terms.u[:, None]) @ k.transpose(-1, -2) + bias(rows, cols)
     return masked_softmax(scores, pairs(mask, T, S, rows, cols, False, window, q.device))
+
+
+def score_bias(
+    q: Float[Tensor, "B H T K"],
+    terms: Terms,
+    S: int,
+    causal: bool,
+    scale: float,
+) -> Bias:
+    """What is added to scale (q_i + u) . k_j."""
+    distance = distance_bias(q, terms, S, causal, scale)
+    if terms.segments is None:
+        return distance
+    segment = segment_bias(q, terms.segments, scale)
+
+    def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
+        return distance(rows, cols) + segment(rows, cols)
+
+    return bias
+
+
+def segment_bias(q: Float[Tensor, "B H T K"], segments: Segments, scale: float) -> Bias:
+    """scale (q_i + b) . s_ij of any block."""
+    both = torch.einsum("bhtk,nhk->bhtn", scale * (q + segments.b[:, None]), segments.s)
+
+    def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
+        one = segments.query[:, None, rows, None] == segments.key[:, None, None, cols]
+        return torch.where(one, both[:, :, rows, :1], both[:, :, rows, 1:])
+
+    return bias
 
 
 def distance_bias(

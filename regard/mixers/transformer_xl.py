@@ -12,20 +12,37 @@ query sees mem_len keys at most, itself included, in `forward` too. u and v_b be
 them: `layer.position.u = first.position.u`, and so for v). The memory of a row is forgotten when its `length` is set to 0.
 
 XLNet (arXiv 1906.08237): both streams are this mixer, `mixer(g, context=h, mask=Mask(pairwise=...))`, h with its memory
-in front; distances then have both signs. Its segment term and reversed distances are left out.
+in front; distances then have both signs. With `segments=True` its segment term is there too, for `relate`, where every
+token has a segment:  A_ij + (q_i + b) . s_ij,  s_ij one vector for pairs of one segment and another for pairs of two.
+`forward` and `extend` know one segment, where that term changes no weight. Its reversed distances are left out.
 """
 
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, UnsupportedError
+from regard.core import (
+    OPEN,
+    Capabilities,
+    Mask,
+    Mixer,
+    No,
+    Observation,
+    ShapeError,
+    UnsupportedError,
+)
 from regard.core.compaction import permute
 from regard.core.shapes import check_positive
 from regard.functional.cache import advance
-from regard.functional.relative import Terms, distances, relative_attention, relative_weights
+from regard.functional.relative import (
+    Segments,
+    Terms,
+    distances,
+    relative_attention,
+    relative_weights,
+)
 from regard.nn.heads import Heads
 from regard.positions.relative import TransformerXL as RelativePosition
 
@@ -64,6 +81,7 @@ class TransformerXL(Mixer):
         mem_len: int = 128,
         clamp_len: int | None = None,
         same_length: bool = False,
+        segments: bool = False,
         dropout: float = 0.0,
     ):
         super().__init__(dim)
@@ -71,6 +89,7 @@ class TransformerXL(Mixer):
         self.num_heads, self.mem_len, self.dropout = num_heads, mem_len, dropout
         self.heads = Heads(dim, num_heads)
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)
+        self.segment = SegmentTerm(num_heads, dim // num_heads) if segments else None
         self.window = mem_len if same_length else None
         if same_length:
             self.declare(
@@ -84,10 +103,49 @@ class TransformerXL(Mixer):
             context, mask, _ = _last_aligned(context, mask)
         return self._attend(x, x if context is None else context, mask)
 
-    def _attend(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"], mask: Mask):
+    def relate(
+        self,
+        x: Float[Tensor, "B T D"],
+        query_segment: Int[Tensor, "B T"],
+        key_segment: Int[Tensor, "B S"],
+        *,
+        context: Float[Tensor, "B S D"] | None = None,
+        mask: Mask = OPEN,
+    ) -> Float[Tensor, "B T D"]:
+        """As `forward`, for tokens of several segments. Padding is hidden by `mask.pairwise`, and not by `mask.valid`.
+
+        Raises UnsupportedError for a mixer without segments or for `mask.valid`, ShapeError for what does not fit.
+        """
+        self._check_request(x, context, mask)
+        source = x if context is None else context
+        if self.segment is None:
+            raise UnsupportedError(
+                f"{self.name} does not support relate: it was built without a segment term. Pass segments=True."
+            )
+        if mask.valid is not None:
+            raise UnsupportedError(
+                f"{self.name} does not support mask.valid in relate: memory and tokens are one row there. "
+                "Hide what is absent by mask.pairwise."
+            )
+        for name, ids, tokens in [("query", query_segment, x), ("key", key_segment, source)]:
+            if ids.shape != tokens.shape[:2] or ids.is_floating_point():
+                raise ShapeError(
+                    f"{self.name}: {name}_segment must be integers {list(tokens.shape[:2])}, "
+                    f"got {ids.dtype} {list(ids.shape)}"
+                )
+        term = Segments(query_segment, key_segment, self.segment.s, self.segment.b)
+        return self._attend(x, source, mask, term)
+
+    def _attend(
+        self,
+        x: Float[Tensor, "B T D"],
+        source: Float[Tensor, "B S D"],
+        mask: Mask,
+        segments: Segments | None = None,
+    ) -> Float[Tensor, "B T D"]:
         q, k, v = self.heads.split(x, source)
         dropout = self.dropout if self.training else 0.0
-        terms = self._terms(q, k, mask)
+        terms = self._terms(q, k, mask)._replace(segments=segments)
         return self.heads.merge(
             relative_attention(q, k, v, terms=terms, mask=mask, window=self.window, dropout=dropout)
         )
@@ -131,6 +189,13 @@ class TransformerXL(Mixer):
             k, v = permute(k, back, dim=2), permute(v, back, dim=2)
             weights = permute(weights, back, dim=3)
         return Observation(q, k, v, weights, heads)
+
+
+class SegmentTerm(nn.Module):
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+        self.s = nn.Parameter(torch.empty(2, num_heads, head_dim).normal_(std=0.02))
+        self.b = nn.Parameter(torch.zeros(num_heads, head_dim))
 
 
 def _last_aligned(

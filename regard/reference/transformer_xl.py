@@ -1,4 +1,7 @@
-"""Oracle of `transformer_xl` (arXiv 1901.02860): a double loop with the sinusoid of every single distance."""
+"""Oracle of `transformer_xl` (arXiv 1901.02860): a double loop with the sinusoid of every single distance.
+
+plan: the segments of queries [B T] and keys [B S] where the mixer's `relate` was told them (arXiv 1906.08237).
+"""
 
 import math
 
@@ -25,6 +28,7 @@ def transformer_xl(
     K = D // H
     clamp = options["clamp_len"]
     u, v_b = params["position.u"], params["position.v"]
+    told = plan or {}
 
     def r(distance: int) -> Tensor:
         """[H K]"""
@@ -51,6 +55,12 @@ def transformer_xl(
                     if options["same_length"]:
                         seen = seen and distance < options["mem_len"]
                     score = (q[i, h] + u[h]) @ k[j, h] + (q[i, h] + v_b[h]) @ r_of[distance][h]
+                    if told:
+                        two = told["query"][row.index][i] != told["key"][row.index][j]
+                        score = (
+                            score
+                            + (q[i, h] + params["segment.b"][h]) @ params["segment.s"][int(two), h]
+                        )
                     scores.append(score * K**-0.5 if seen else None)
                 y = x.new_zeros(K)
                 for j, w in enumerate(softmax(scores)):

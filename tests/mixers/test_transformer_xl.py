@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import regard
+import regard.reference
 from regard import Mask
 from regard.functional.biased import QUERY_BLOCK
 from regard.mixers.transformer_xl import TransformerXL
@@ -196,3 +197,46 @@ def test_what_cannot_be_is_refused():
         make(clamp_len=-1)
     with pytest.raises(regard.UnsupportedError, match="does not support generate"):
         language_model(mixer=TransformerXL, position="none").generate(prompts(), max_new_tokens=2)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_segments_are_related_as_in_the_oracle(cross):
+    mixer = make(segments=True, clamp_len=5)
+    x, context = tokens(2, T), tokens(2, 17, seed=1) if cross else None
+    S = 17 if cross else T
+    generator = torch.Generator().manual_seed(5)
+    query, key = (torch.randint(0, 2, (2, n), generator=generator) for n in (T, S))
+    mask = Mask(pairwise=torch.rand(2, 1, T, S, generator=generator) < 0.6)
+    found = mixer.relate(x, query, key, context=context, mask=mask)
+    params = dict(mixer.named_parameters())
+    wanted, _ = regard.reference.transformer_xl(
+        params,
+        mixer.options,
+        x,
+        context=context,
+        pairwise=mask.pairwise,
+        plan={"query": query, "key": key},
+    )
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-11)
+    ours, theirs = (torch.autograd.grad(y.square().sum(), params.values()) for y in (found, wanted))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+
+
+def test_one_segment_is_no_segment():
+    mixer, x = make(segments=True), tokens(2, T)
+    one = torch.zeros(2, T, dtype=torch.long)
+    torch.testing.assert_close(mixer.relate(x, one, one), mixer(x), rtol=0, atol=1e-12)
+    two = (torch.arange(T) > 6).long().expand(2, T)
+    assert (mixer.relate(x, two, two) - mixer(x)).abs().max() > 1e-3
+
+
+def test_segments_that_cannot_be_related_are_refused():
+    x, one = tokens(2, T), torch.zeros(2, T, dtype=torch.long)
+    with pytest.raises(regard.UnsupportedError, match="built without a segment term"):
+        make().relate(x, one, one)
+    mixer = make(segments=True)
+    with pytest.raises(regard.UnsupportedError, match="Hide what is absent by mask.pairwise"):
+        mixer.relate(x, one, one, mask=Mask(valid=one == 0))
+    with pytest.raises(regard.ShapeError, match=r"key_segment must be integers \[2, 13\], got"):
+        mixer.relate(x, one, one[:, 1:])
