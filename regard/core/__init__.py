@@ -3,6 +3,7 @@
 from regard.core.capabilities import Capabilities, No, growth
 from regard.core.catalog import Catalog
 from regard.core.errors import (
+    MissingDataError,
     OptionError,
     RegardError,
     ShapeError,
@@ -18,6 +19,7 @@ __all__ = [
     "Capabilities",
     "Catalog",
     "Mask",
+    "MissingDataError",
     "Mixer",
     "No",
     "Observation",

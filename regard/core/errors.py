@@ -32,3 +32,7 @@ class UnknownNameError(RegardError):
 
 class StoredDataError(RegardError):
     """A file that was written earlier (checkpoint, ledger, cache) is truncated or altered."""
+
+
+class MissingDataError(RegardError):
+    """Data is not on this machine and cannot be had as asked; the text says what brings it."""

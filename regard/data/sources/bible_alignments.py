@@ -1,0 +1,20 @@
+"""The Greek New Testament (SBLGNT) and the Berean Standard Bible, words aligned by hand."""
+
+from regard.data.sources.source import Package, Source
+
+SOURCE = Source(
+    name="bible_alignments",
+    about="Greek and English with word alignments by hand",
+    licence="E",
+    terms="alignments and SBLGNT CC BY 4.0, Berean Standard Bible public domain",
+    packages=(
+        Package(
+            channel="pypi",
+            name="bible-alignments",
+            version="0.4.2",
+            file="bible_alignments-0.4.2-py3-none-any.whl",
+            sha256="84f6b15e706657777824aac811567cb5cb2b38ad2b94497209f5f3c3f67b0984",
+            bytes=8807345,
+        ),
+    ),
+)
