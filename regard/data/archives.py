@@ -119,14 +119,14 @@ class Folder(Archive):
 
 
 class Single(Archive):
-    """One file that is no archive, under its own name."""
+    """One file that is no archive, under its own name or another."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, name: str | None = None):
         self.label = path.name
-        self._path = path
+        self._path, self._name = path, name or path.name
 
     def names(self) -> list[str]:
-        return [self._path.name]
+        return [self._name]
 
     def _content(self, name: str) -> bytes:
         return self._path.read_bytes()

@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from regard.core import MissingDataError, StoredDataError
-from regard.data.archives import Archive, Folder, Joined, open_archive
+from regard.data.archives import Archive, Folder, Joined, Single, open_archive
 from regard.data.sources.source import Package, Source
 
 
@@ -48,11 +48,14 @@ def open_source(source: Source) -> Archive:
             f"{stored_at(first).parent}. Fetch it with `{source.get_command}` "
             f"({source.megabytes:.1f} MB; {source.terms})."
         )
-    parts = []
-    for package in source.packages:
-        check(package, stored_at(package))
-        parts.append(open_archive(stored_at(package)))
+    parts = [_open_package(package) for package in source.packages]
     return parts[0] if len(parts) == 1 else Joined(source.name, parts)
+
+
+def _open_package(package: Package) -> Archive:
+    path = stored_at(package)
+    check(package, path)
+    return Single(path, package.name) if package.channel == "debian-index" else open_archive(path)
 
 
 def file_sha256(path: Path) -> str:
