@@ -1,4 +1,4 @@
-# make arena   train and measure every mechanism, draw the page (about 12 minutes on two cores)
+# make arena   train and measure every mechanism, draw the page (about 9 minutes on two cores)
 # make test    the laws and the tests
 # make check   formatting, lint, types, docs freshness, tests
 # make format  rewrite the code in the house format
@@ -34,9 +34,11 @@ types: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/tables.py
+	$(BIN)/python docs/matrices.py
 
 docs-check: $(READY)
 	$(BIN)/python docs/tables.py --check
+	$(BIN)/python docs/matrices.py --check
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

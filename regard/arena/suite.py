@@ -95,7 +95,7 @@ _SHORT: dict[
     str, dict[str, Any]
 ] = {  # patterns that say something at the lengths of the small tasks
     "local": {"window_size": 32},
-    "strided": {"stride": 16},
+    "strided": {"stride": 8},
     "longformer": {"window_size": 32},
     "bigbird": {"block_size": 16},
     "reformer": {"chunk_size": 16},

@@ -167,6 +167,10 @@ class ClaimsNoMemory(Linear):
     capabilities = replace(Linear.capabilities, memory="H K V")
 
 
+class ClaimsASumWithoutItsFastestTerm(Linear):
+    capabilities = replace(Linear.capabilities, time="T H M V + T^2 H K")
+
+
 class RefusesSilently(Linear):
     def require(self, what):
         return None
@@ -194,6 +198,7 @@ BROKEN = [
     ("compiled", LooksAtValues),
     ("complexity", ClaimsLinear),
     ("complexity", ClaimsNoMemory),
+    ("complexity", ClaimsASumWithoutItsFastestTerm),
     ("refusals", RefusesSilently),
 ]
 

@@ -1,0 +1,225 @@
+"""Draws who attends to whom, from the weights that the mixers really use: `make docs`. With --check, says whether the drawings are fresh.
+
+Each drawing is the `attention_map` of a small mixer on one random sequence: rows are queries, columns are keys, and a cell is
+the darker the larger its weight beside the largest of its row. `docs/patterns.md` shows them all.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import regard
+from regard.functional.patterns import First, Strided, Window
+
+ROOT = Path(__file__).parent
+FOLDER, PAGE = ROOT / "matrices", ROOT / "patterns.md"
+T, DIM, HEADS, CELL, GAP, HEAD = 32, 16, 2, 6, 16, 14
+SHADES = 8  # of a weight beside the largest of its row
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A mixer with the options that make its structure visible at 32 tokens."""
+
+    mixer: str
+    about: str
+    options: dict[str, Any] = field(default_factory=dict)
+    label: str = ""  # where a mixer is drawn more than once
+    global_tokens: tuple[int, ...] = ()
+    each_head: bool = False  # else the first head speaks for all
+
+    @property
+    def name(self) -> str:
+        return f"{self.mixer}-{self.label}" if self.label else self.mixer
+
+    def build(self) -> regard.Mixer:
+        torch.manual_seed(0)
+        made = regard.build(self.mixer, dim=DIM, num_heads=HEADS, max_len=T, **self.options)
+        return made.double().eval()
+
+    def maps(self) -> dict[str, torch.Tensor]:
+        """Title -> weights [T S], for every direction that the mixer has."""
+        mixer = self.build()
+        x = torch.randn(1, T, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        chosen = None
+        if self.global_tokens:
+            chosen = torch.zeros(1, T, dtype=torch.bool)
+            chosen[0, list(self.global_tokens)] = True
+        found = {}
+        for title, causal in (("bidirectional", False), ("causal", True)):
+            if not getattr(mixer.capabilities, title):
+                continue
+            mask = regard.Mask(causal=causal, global_tokens=chosen)
+            with torch.no_grad():
+                weights = mixer.attention_map(x, mask=mask)[0]
+            for head in range(HEADS if self.each_head else 1):
+                found[f"{title}, head {head}" if self.each_head else title] = weights[head]
+        return found
+
+
+MIXED = (Window(4, 4) | First(1), Strided(6) | Window(1, 1))
+
+DRAWINGS = (
+    Drawing("softmax", "Every pair."),
+    Drawing("local", "A window of 4 tokens on each side.", {"window_size": 4}),
+    Drawing(
+        "local",
+        "The same window with a dilation of 3: every third token.",
+        {"window_size": 4, "dilation": 3},
+        "dilated",
+    ),
+    Drawing("strided", "Own block of the last 6, and every sixth.", {"stride": 6}),
+    Drawing(
+        "strided",
+        "Fixed form: own block of 6, and the last token of each block.",
+        {"kind": "fixed", "stride": 6},
+        "fixed",
+    ),
+    Drawing(
+        "strided",
+        "A dilated window.",
+        {"kind": "dilated", "stride": 3, "window_size": 4},
+        "dilated",
+    ),
+    Drawing("global", "Tokens 0 and 15 see all and are seen by all.", {}, global_tokens=(0, 15)),
+    Drawing(
+        "head_mix",
+        "One expression for each head: `Window(4, 4) | First(1)` and `Strided(6) | Window(1, 1)`.",
+        {"patterns": MIXED},
+        each_head=True,
+    ),
+    Drawing(
+        "longformer",
+        "A window of 3 on each side, and token 0 global with projections of its own.",
+        {"window_size": 3},
+        global_tokens=(0,),
+    ),
+    Drawing(
+        "bigbird",
+        "Blocks of 4: own and neighbouring, one random block, global first and last blocks (ITC).",
+        {"block_size": 4, "num_random": 1},
+    ),
+    Drawing(
+        "bigbird",
+        "The same with 2 external global tokens, the first columns, in the place of global blocks (ETC).",
+        {"block_size": 4, "num_random": 1, "num_external": 2, "global_blocks": False},
+        "etc",
+    ),
+    Drawing(
+        "luong_local",
+        "Around a place that the query predicts.",
+        {"window_size": 3, "alignment": "predictive"},
+    ),
+    Drawing(
+        "reformer",
+        "Tokens whose hashes agree, in chunks of 4; two rounds of hashes.",
+        {"chunk_size": 4, "seed": 0},
+    ),
+    Drawing(
+        "routing",
+        "Tokens of the same clusters.",
+        {"num_clusters": 4, "window_size": 8, "seed": 0},
+    ),
+    Drawing(
+        "sinkhorn",
+        "Blocks of 4: the own one, and one that the sorting network brings.",
+        {"block_size": 4, "temperature": 0.1},
+    ),
+    Drawing("fixed_patterns", "Weights by position alone: here the own token.", {}),
+    Drawing(
+        "fixed_patterns",
+        "The context to the left, and to the right.",
+        {"patterns": ("left", "right")},
+        "context",
+        each_head=True,
+    ),
+)
+
+
+def svg(drawing: Drawing) -> str:
+    """The maps side by side, a rectangle for each run of equally dark cells."""
+    maps = drawing.maps()
+    size = max(weights.shape[1] for weights in maps.values()) * CELL
+    height = T * CELL + HEAD
+    parts, left = [], 0
+    for title, weights in maps.items():
+        columns = weights.shape[1]
+        parts.append(f'<text x="{left}" y="10">{title}</text>')
+        parts.append(
+            f'<rect x="{left}" y="{HEAD}" width="{columns * CELL}" height="{T * CELL}" fill="#f2f2f2"/>'
+        )
+        magnitude = weights.abs()
+        share = magnitude / magnitude.amax(1, keepdim=True).clamp(min=1e-300)
+        # what is not exactly zero shows, however small it is
+        shade = (share * SHADES).round().clamp(min=1).where(magnitude > 0, 0).int().tolist()
+        for row, shades in enumerate(shade):
+            column = 0
+            while column < columns:
+                dark, start = shades[column], column
+                while column < columns and shades[column] == dark:
+                    column += 1
+                if dark:
+                    opacity = "" if dark == SHADES else f' fill-opacity="{dark / SHADES:g}"'
+                    parts.append(
+                        f'<rect x="{left + start * CELL}" y="{HEAD + row * CELL}" '
+                        f'width="{(column - start) * CELL}" height="{CELL}"{opacity}/>'
+                    )
+        left += columns * CELL + GAP
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left - GAP}" height="{height}" '
+        f'viewBox="0 0 {left - GAP} {height}" font-family="sans-serif" font-size="10" fill="#1f4e79">'
+    )
+    assert size
+    return "\n".join([head, *parts, "</svg>", ""])
+
+
+def page() -> str:
+    lines = [
+        "# Who attends to whom",
+        "",
+        "Rows are queries and columns are keys, of one sequence of 32 tokens. Each drawing is made by `make docs` from the weights that",
+        "the mixer itself reports and really uses (`attention_map`), so it cannot differ from the code. A cell is the darker the larger its",
+        "weight beside the largest of its row; what is blank is exactly zero. Causal forms are drawn beside bidirectional ones.",
+        "",
+        "A pattern of your own is an expression: `Window(4, 4) | First(1)`, one for each head in `head_mix`.",
+        "",
+    ]
+    for drawing in DRAWINGS:
+        call = ", ".join(
+            [f'"{drawing.mixer}"', *(f"{k}={v!r}" for k, v in drawing.options.items())]
+        )
+        lines += [
+            f"## {drawing.name.replace('-', ', ')}",
+            "",
+            drawing.about,
+            "",
+            f"![{drawing.name}](matrices/{drawing.name}.svg)",
+            "",
+            f"`regard.build({call}, ...)`",
+            "",
+        ]
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def main(check: bool) -> int:
+    made = {FOLDER / f"{drawing.name}.svg": svg(drawing) for drawing in DRAWINGS} | {PAGE: page()}
+    stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
+    stale += [path for path in FOLDER.glob("*") if path not in made]
+    if not check:
+        FOLDER.mkdir(exist_ok=True)
+        for path in stale:
+            if path in made:
+                path.write_text(made[path])
+            else:
+                path.unlink()
+    if stale:
+        names = ", ".join(sorted(path.name for path in stale))
+        print(f"{'stale' if check else 'rewritten'}: {names}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
