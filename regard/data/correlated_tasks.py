@@ -27,14 +27,9 @@ def generate_correlated_tasks(
     count: int, *, rho: float, dim: int = 100, num_sines: int = 4, seed: int = 0
 ) -> CorrelatedTasks:
     """Rows of one seed share weights and sines; more rows of it begin with the same ones."""
-    check_sizes("correlated_tasks", count=count, dim=dim, num_sines=num_sines)
+    check_sizes("correlated_tasks", count=count)
     check_seed("correlated_tasks", seed)
-    if not -1 <= rho <= 1:
-        raise OptionError(f"rho ({rho!r}) must lie between -1 and 1")
-    if dim < 2:
-        raise OptionError(
-            f"dim ({dim}) must be at least 2: two weight vectors stand at right angles"
-        )
+    check_correlated_tasks(rho, dim, num_sines)
     rng = np.random.default_rng(seed)
     alpha, beta = 4 * rng.random(num_sines), 2 * np.pi * rng.random(num_sines)
     u, _ = np.linalg.qr(rng.standard_normal((dim, 2)))
@@ -44,3 +39,14 @@ def generate_correlated_tasks(
     z = x @ w
     y = z + np.sin(alpha * z[..., None] + beta).sum(-1) + NOISE * drawn[:, dim:]
     return CorrelatedTasks(x, y)
+
+
+def check_correlated_tasks(rho: float, dim: int, num_sines: int) -> None:
+    """Raises OptionError naming what cannot be used."""
+    check_sizes("correlated_tasks", dim=dim, num_sines=num_sines)
+    if not -1 <= rho <= 1:
+        raise OptionError(f"rho ({rho!r}) must lie between -1 and 1")
+    if dim < 2:
+        raise OptionError(
+            f"dim ({dim}) must be at least 2: two weight vectors stand at right angles"
+        )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core import OptionError, ShapeError, UnknownNameError
@@ -27,6 +28,8 @@ from regard.core.fields import (
     Numeric,
     Sequence,
 )
+from regard.data.records import Ragged
+from regard.data.rows import Rows
 
 Table = Mapping[str, Any]
 
@@ -54,7 +57,7 @@ class Schema:
         numeric: names of the numeric columns, where they are not those of floats. min_count: rarer values are unknown.
         Raises UnknownNameError, OptionError and ShapeError.
         """
-        columns = {name: list(table[name]) for name in table}
+        columns = {name: _cells(table[name]) for name in table}
         _check_lengths(columns)
         of, rows = dict(of or {}), _rows(columns, train)
         for name in (*of, *of.values(), *(numeric or ())):
@@ -87,27 +90,67 @@ class Schema:
 
     def encode(self, table: Table) -> dict[str, Tensor]:
         """Name -> tensor, as models take it; sequences are padded to the longest, or to 1, with the missing id."""
+        rows = Rows(self.columns(table))
+        return rows.gather(range(len(rows)))
+
+    def columns(self, table: Table) -> dict[str, NDArray[Any] | Ragged]:
+        """The same without padding, as Rows keep it."""
         missing = [field.name for field in self.fields if field.name not in table]
         if missing:
             raise ShapeError(f"the table has no column {missing[0]!r}")
-        columns = {field.name: list(table[field.name]) for field in self.fields}
+        columns = {field.name: _cells(table[field.name]) for field in self.fields}
         _check_lengths(columns)
         return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
 
-    def _encoded(self, field: Field, column: list) -> Tensor:
+    def plain(self) -> dict[str, Any]:
+        """As JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
+        for name, ids in self.ids.items():
+            for value in ids:
+                if not isinstance(value, str | int | float):
+                    raise OptionError(
+                        f"vocabulary {name!r} holds {value!r} of type {type(value).__name__}: "
+                        "only words, numbers and truth values can be stored"
+                    )
+        return {
+            "fields": [_plain_field(field) for field in self.fields],
+            "values": {name: list(ids) for name, ids in self.ids.items()},
+            "counts": {name: counts.tolist() for name, counts in self.counts.items()},
+            "scales": {name: list(scale) for name, scale in self.scales.items()},
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> "Schema":
+        """The schema whose `plain()` this is."""
+        ids = {
+            name: {value: FIRST_KNOWN + place for place, value in enumerate(values)}
+            for name, values in plain["values"].items()
+        }
+        return cls(
+            tuple(_field(name, kind, of, ids) for name, kind, of in plain["fields"]),
+            ids,
+            {name: torch.tensor(counts) for name, counts in plain["counts"].items()},
+            {name: (mean, deviation) for name, (mean, deviation) in plain["scales"].items()},
+        )
+
+    def _encoded(self, field: Field, column: list) -> NDArray[Any] | Ragged:
         if isinstance(field, Numeric):
             mean, deviation = self.scales[field.name]
             numbers = [np.nan if _is_missing(cell) else float(cell) for cell in column]
-            return (torch.tensor(numbers, dtype=torch.float64).sub(mean) / deviation).float()
+            return ((np.array(numbers, dtype=np.float64) - mean) / deviation).astype(np.float32)
         if isinstance(field, Categorical):
             ids = self.ids[field.name]
-            return torch.tensor(
-                [MISSING if _is_missing(cell) else ids.get(cell, UNKNOWN) for cell in column]
-            )
+            found = [MISSING if _is_missing(cell) else ids.get(cell, UNKNOWN) for cell in column]
+            return np.array(found, dtype=np.int32)
         ids = self.ids[field.of.name]
-        rows = [[ids.get(value, UNKNOWN) for value in _values(cell, "sequence")] for cell in column]
-        longest = max(1, *(len(row) for row in rows)) if rows else 1
-        return torch.tensor([row + [MISSING] * (longest - len(row)) for row in rows])
+        rows = [_values(cell, "sequence") for cell in column]
+        values = [ids.get(value, UNKNOWN) for row in rows for value in row]
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        return Ragged(np.array(values, dtype=np.int32), lengths)
+
+
+def _cells(column: Any) -> list:
+    """Python's own values, where an array holds them: they are hashed faster, and can be stored."""
+    return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
 def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) -> Field:
@@ -115,6 +158,14 @@ def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) ->
         return Numeric(name)
     of = Categorical(vocabulary, FIRST_KNOWN + len(ids[vocabulary]))
     return of if kind == "categorical" else Sequence(name, of)
+
+
+def _plain_field(field: Field) -> list[str]:
+    if isinstance(field, Numeric):
+        return [field.name, "numeric", ""]
+    if isinstance(field, Categorical):
+        return [field.name, "categorical", field.name]
+    return [field.name, "sequence", field.of.name]
 
 
 def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:

@@ -22,7 +22,7 @@ from regard.core import Mask, OptionError
 from regard.core.fields import Batch, check_batch
 from regard.core.shapes import check_positive
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.models.fields import FieldsConfig
+from regard.models.fields import FieldsConfig, require_fields
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding
 
@@ -54,6 +54,7 @@ class AutoIntConfig(FieldsConfig):
             raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
 
     def build(self) -> "AutoInt":
+        require_fields(self.name, self.fields)
         return AutoInt(self)
 
 

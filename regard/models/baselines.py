@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.fields import Batch, check_batch
 from regard.core.shapes import check_positive
-from regard.models.fields import FieldsConfig
+from regard.models.fields import FieldsConfig, require_fields
 from regard.nn.fields import FieldEmbedding
 
 
@@ -24,6 +24,7 @@ class LogisticRegressionConfig(FieldsConfig):
     name: ClassVar[str] = "logistic_regression"
 
     def build(self) -> "LogisticRegression":
+        require_fields(self.name, self.fields)
         return LogisticRegression(self)
 
 
@@ -55,6 +56,7 @@ class FactorizationMachineConfig(FieldsConfig):
         check_positive(dim=self.dim)
 
     def build(self) -> "FactorizationMachine":
+        require_fields(self.name, self.fields)
         return FactorizationMachine(self)
 
 

@@ -25,7 +25,7 @@ from regard.core import OptionError, ShapeError
 from regard.core.fields import MISSING, Batch, Categorical, Sequence, check_batch
 from regard.core.shapes import check_positive
 from regard.mixers import build
-from regard.models.fields import FieldsConfig
+from regard.models.fields import FieldsConfig, require_fields
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding
@@ -56,7 +56,7 @@ class DINConfig(FieldsConfig):
         if not self.history or isinstance(self.history, str):
             raise OptionError(f"history must be a tuple of field names, got {self.history!r}")
         known = {field.name: field for field in self.fields}
-        for name in self.history:
+        for name in self.history if self.fields else ():
             sequence = known.get(name)
             if not isinstance(sequence, Sequence):
                 raise OptionError(f"history: {name!r} is not a Sequence among the fields")
@@ -71,6 +71,7 @@ class DINConfig(FieldsConfig):
         return tuple(known[name] for name in self.history)  # type: ignore[misc]
 
     def build(self) -> "DIN":
+        require_fields(self.name, self.fields)
         return DIN(self)
 
 

@@ -33,13 +33,16 @@ Gating = Literal["linear", "one", "attention_query", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class MMoEConfig(ModelConfig):
-    """Either input_dim or fields; dim is that of embeddings. The defaults are those of the paper's synthetic data."""
+    """Either input_dim (of vectors) or fields (of a table); dim is that of embeddings.
+
+    The defaults are those of the paper's synthetic data. Fields may be left out where the data that tell them are not read yet.
+    """
 
     name: ClassVar[str] = "mmoe"
-    kinds = ("table",)
+    kinds = ("table", "vectors")
     num_tasks: int
     input_dim: int | None = None
-    fields: tuple[Field, ...] | None = None
+    fields: tuple[Field, ...] = ()
     dim: int = 16
     num_experts: int = 8
     expert_dims: tuple[int, ...] = (16,)
@@ -55,13 +58,13 @@ class MMoEConfig(ModelConfig):
             num_experts=self.num_experts,
             tower_dim=self.tower_dim,
         )
-        if (self.input_dim is None) == (self.fields is None):
+        if self.input_dim is not None and self.fields != ():
             raise OptionError(
                 "pass input_dim (vectors) or fields (batches of a table), one of them"
             )
         if self.input_dim is not None:
             check_positive(input_dim=self.input_dim)
-        else:
+        if self.fields != ():
             check_fields(self.fields)
         if not self.expert_dims:
             raise OptionError("expert_dims must hold at least one width")
@@ -79,6 +82,8 @@ class MMoEConfig(ModelConfig):
             )
 
     def build(self) -> "MMoE":
+        if self.input_dim is None and not self.fields:
+            raise OptionError("pass input_dim (vectors) or fields (batches of a table)")
         return MMoE(self)
 
 
@@ -92,7 +97,7 @@ class MMoE(nn.Module):
         self.config = config
         self.embedding = None
         width = config.input_dim
-        if config.fields is not None:
+        if config.fields:
             self.embedding = FieldEmbedding(config.fields, config.dim)
             width = config.dim * len(config.fields)
         assert width is not None
@@ -137,7 +142,6 @@ class MMoE(nn.Module):
                 got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
                 raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {got}")
             return x
-        assert self.config.fields is not None
         check_batch(self.name, self.config.fields, x)
         return self.embedding(x)[0].flatten(1)
 

@@ -1,8 +1,10 @@
 """Run: everything that one training run is told; and starting it."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -56,5 +58,15 @@ class Recipe:
 
 def start(run: Run, run_dir: str | Path, *, progress: bool = True) -> FitResult:
     """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`."""
+    splits = run.task.load()
+    model = _filled(run.model, splits.facts)
     torch.manual_seed(run.seed)
-    return fit(run.model.build(), run.task, run.train, run_dir, progress=progress)
+    return fit(model.build(), run.task, run.train, run_dir, splits=splits, progress=progress)
+
+
+def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
+    """The configuration with what only the data tell. OptionError where it says otherwise."""
+    for name, fact in facts.items():
+        if getattr(model, name) not in ((), None, fact):
+            raise OptionError(f"model.{name} is {getattr(model, name)}, and the data have {fact}")
+    return dataclasses.replace(model, **facts)  # type: ignore[type-var]

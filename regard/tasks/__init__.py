@@ -2,19 +2,25 @@
 
 from regard.core import Catalog
 from regard.data import Data
+from regard.tasks.correlated_tasks import CorrelatedTasks
+from regard.tasks.copy_across import CopyAcross
 from regard.tasks.digits import Digits
 from regard.tasks.listops import ListOps
 from regard.tasks.recall import Recall
 from regard.tasks.stdlib_bytes import StdlibBytes
 from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 
-TASKS: Catalog[type[Task]] = Catalog("task", (ListOps, Digits, StdlibBytes, Recall))
+TASKS: Catalog[type[Task]] = Catalog(
+    "task", (ListOps, Digits, StdlibBytes, Recall, CopyAcross, CorrelatedTasks)
+)
 
 __all__ = [
     "IGNORED",
     "KINDS",
     "TASKS",
     "Batch",
+    "CopyAcross",
+    "CorrelatedTasks",
     "Data",
     "Digits",
     "ListOps",

@@ -28,6 +28,7 @@ Kind = Literal[
     "documents",
     "translate",
     "table",
+    "vectors",
 ]
 KINDS: Mapping[str, str] = {
     "classify": "model(tokens [B T], valid=) -> logits [B num_classes]",
@@ -38,6 +39,7 @@ KINDS: Mapping[str, str] = {
     "documents": "model(tokens [B S T], valid=[B S T]) -> logits [B num_classes]",
     "translate": "model(source [B S], target [B T], valid=[B S], target_valid=) -> logits [B T vocab_size]",
     "table": "model(batch of fields) -> logits [B num_tasks]",
+    "vectors": "model(x [B input_dim]) -> outputs [B num_tasks]",
 }
 """How a task of each kind calls its model. A model's configuration lists the kinds that it serves."""
 
@@ -54,6 +56,11 @@ class Splits:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", checksum(self.train, self.valid, self.test))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Fields of a model's configuration that only the data tell; a run fills them in."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

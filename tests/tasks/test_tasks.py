@@ -19,7 +19,7 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="module", params=TASKS.names())
+@pytest.fixture(scope="module", params=SMALL)
 def task(request):
     return SMALL[request.param]
 
