@@ -36,6 +36,14 @@ from regard.models.transformer import (
     transformer_big,
     transformer_small,
 )
+from regard.models.transformer_xl import (
+    TransformerXL,
+    TransformerXLConfig,
+    transformer_xl_enwik8_base,
+    transformer_xl_enwik8_large,
+    transformer_xl_small,
+    transformer_xl_wikitext_base,
+)
 
 MODELS: Catalog[Any] = Catalog(
     "model",
@@ -45,6 +53,7 @@ MODELS: Catalog[Any] = Catalog(
         Transformer,
         MaskedLanguageModel,
         DualEncoder,
+        TransformerXL,
         HAN,
         AutoInt,
         DIN,
@@ -87,6 +96,8 @@ __all__ = [
     "StackConfig",
     "Transformer",
     "TransformerConfig",
+    "TransformerXL",
+    "TransformerXLConfig",
     "corrupt",
     "count_parameters",
     "layers_per_block",
@@ -98,4 +109,8 @@ __all__ = [
     "transformer_base",
     "transformer_big",
     "transformer_small",
+    "transformer_xl_enwik8_base",
+    "transformer_xl_enwik8_large",
+    "transformer_xl_small",
+    "transformer_xl_wikitext_base",
 ]

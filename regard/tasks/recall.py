@@ -7,11 +7,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
 from regard.data.examples import Examples
 from regard.data.recall import check_recall, generate_recall
-from regard.tasks.evaluation import evaluation
+from regard.tasks.accuracy import accuracy_of_answers
 from regard.tasks.next_token import NextToken
 from regard.tasks.task import IGNORED, Batch, Splits
 
@@ -66,20 +65,7 @@ class Recall(NextToken):
         return Splits(train, valid, test)
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        from torchmetrics.classification import MulticlassAccuracy
-
-        accuracy = MulticlassAccuracy(
-            num_classes=self.vocab_size, average="micro", ignore_index=IGNORED
-        )
-        seen = False
-        with evaluation(model):
-            for batch in batches:
-                answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
-                accuracy.to(answers.device).update(answers, batch["labels"])
-                seen = True
-        if not seen:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return float(accuracy.compute())
+        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the row's first value: in the row, and no association."""

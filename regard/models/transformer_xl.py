@@ -1,0 +1,311 @@
+"""Transformer-XL: a causal stack that reads in segments, with a memory of those before (Dai et al. 2019, arXiv 1901.02860).
+
+    segment t, layer n:   h~ = [SG(m_t^n) ; h_t^(n-1)],   h_t^n = block(q of h_t^(n-1), k and v of h~),   positions relative
+    m_(t+1)^n = the last mem_len rows of h~              no gradient enters a memory; N layers see N mem_len tokens back
+
+The memories are the state: `extend(tokens, state)` gives logits and the state after them, and a caller with a stream of
+his own carries it from batch to batch. `forward` starts without memory and walks its tokens segment by segment, so that
+a task with long items trains with carried memory; one update follows a whole item, where the paper updates after every
+segment. With mem_len >= all the past the values are those of one long segment.
+
+Cost of a segment of L tokens: L (L + mem_len) D for each layer. Unlike the paper's code: dropout neither on the
+sinusoids nor before the softmax, plain instead of adaptive softmax, initial weights as in the library's other stacks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from regard.core.compaction import compaction, permute
+from regard.core.shapes import check_positive
+from regard.mixers.transformer_xl import TransformerXL as Recurrence
+from regard.models.config import ModelConfig
+from regard.models.encoder import Encoder, State
+from regard.models.language_model import LanguageModelConfig
+from regard.models.sampling import check_sampling
+from regard.models.search import (
+    check_continuation,
+    check_prompt,
+    evaluating,
+    last_valid,
+    sample_tokens,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerXLConfig(ModelConfig):
+    """clamp_len: distances beyond it count as it. same_length: every query sees mem_len keys at most, itself included.
+
+    untie: each layer has biases u and v_b of its own; the paper's layers share one of each. checkpoint: each segment is
+    computed again for its backward, so that training holds the activations of one segment.
+    """
+
+    name: ClassVar[str] = "transformer_xl"
+    kinds = ("language_model",)
+
+    vocab_size: int
+    dim: int = 128
+    num_heads: int = 4
+    num_layers: int = 2
+    hidden_dim: int | None = None
+    segment_len: int = 64
+    mem_len: int = 64
+    clamp_len: int | None = None
+    same_length: bool = False
+    untie: bool = False
+    feed_forward: str = "relu"
+    norm_first: bool = False
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    checkpoint: bool = False
+
+    def __post_init__(self):
+        check_positive(segment_len=self.segment_len, mem_len=self.mem_len)
+        if self.clamp_len is not None:
+            check_positive(clamp_len=self.clamp_len)
+        self.stack  # noqa: B018  its own checks
+
+    @property
+    def stack(self) -> LanguageModelConfig:
+        return LanguageModelConfig(
+            vocab_size=self.vocab_size,
+            dim=self.dim,
+            num_heads=self.num_heads,
+            num_layers=self.num_layers,
+            hidden_dim=self.hidden_dim,
+            mixer=Recurrence,
+            mixer_options={
+                "mem_len": self.mem_len,
+                "clamp_len": self.clamp_len,
+                "same_length": self.same_length,
+                "dropout": self.attention_dropout,
+            },
+            feed_forward=self.feed_forward,
+            feed_forward_bias=True,
+            position="none",
+            norm_first=self.norm_first,
+            dropout=self.dropout,
+        )
+
+    def build(self) -> "TransformerXL":
+        return TransformerXL(self)
+
+
+class TransformerXL(nn.Module):
+    """model(tokens [B T], valid=[B T] | None) -> logits [B T vocab_size] of the next token, from an empty memory.
+
+    Segments are cut among the valid tokens of each row, so that padding of any amount and side changes nothing.
+    """
+
+    name = "transformer_xl"
+
+    def __init__(self, config: TransformerXLConfig):
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config.stack, causal=True)
+        first, *others = (cast(Recurrence, mixer).position for mixer in self.encoder.mixers)
+        for position in others if not config.untie else ():
+            position.u, position.v = first.u, first.v
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T vocab"]:
+        self.encoder.check_tokens(tokens, valid)
+        return self.extend(tokens, self.initial_state(tokens.shape[0]), valid=valid)[0]
+
+    def initial_state(self, batch_size: int) -> State:
+        """Empty memories. Setting a row's `length` to 0 in every block empties that row's again."""
+        return self.encoder.initial_state(batch_size)
+
+    def extend(
+        self,
+        tokens: Int[Tensor, "B N"],
+        state: State,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+    ) -> tuple[Float[Tensor, "B N vocab"], State]:
+        """Logits after each of the next N tokens, read in segments of segment_len, and the memories after them."""
+        hidden, state = self._read(tokens, state, valid)
+        return self._logits(hidden), state
+
+    def with_memory(
+        self,
+        mem_len: int,
+        *,
+        segment_len: int,
+        clamp_len: int | None = None,
+        same_length: bool = False,
+    ) -> "TransformerXL":
+        """A copy with the same weights and another memory, as the paper evaluates: a longer one, in shorter segments."""
+        memory = {"mem_len": mem_len, "segment_len": segment_len}
+        config = replace(self.config, **memory, clamp_len=clamp_len, same_length=same_length)
+        copy = TransformerXL(config).to(self.encoder.embedding.table.weight)
+        copy.load_state_dict(self.state_dict())
+        return copy.train(self.training)
+
+    @torch.no_grad()
+    def log_likelihood(
+        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T"]:
+        """log p of each token of a stream given those before it; 0 for the first, and where `valid` is False.
+
+        Memory is carried through the whole stream, and logits are made for one segment at a time. In eval mode.
+        """
+        self.encoder.check_tokens(tokens, valid)
+        order = None if valid is None else compaction(valid)
+        if order is not None:
+            tokens, valid = permute(tokens.masked_fill(~valid, 0), order.source), order.valid
+        asked = torch.cat([tokens[:, 1:], tokens.new_zeros(tokens.shape[0], 1)], dim=1)
+        dtype = torch.promote_types(self.encoder.embedding.table.weight.dtype, torch.float32)
+        found, start = [torch.zeros_like(tokens[:, :1], dtype=dtype)], 0
+        with evaluating(self):
+            for hidden, _ in self._segments(tokens, self.initial_state(tokens.shape[0]), valid):
+                stop = start + hidden.shape[1]
+                surprise = F.cross_entropy(
+                    self._logits(hidden).to(dtype).transpose(1, 2),
+                    asked[:, start:stop].long(),
+                    reduction="none",
+                )
+                found.append(-surprise)
+                start = stop
+        whole = torch.cat(found, dim=1)[:, :-1]
+        if order is None:
+            return whole
+        return permute(torch.where(order.valid, whole, 0.0), order.target)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        generator: torch.Generator | None = None,
+        eos: int | None = None,
+    ) -> Int[Tensor, "B N"]:
+        """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
+
+        The prompt is read in segments, what follows token by token, each with mem_len tokens of memory. Prompts of
+        different lengths are padded on any side and marked by `valid`. Temperature 0 takes the most likely token.
+        """
+        check_sampling(temperature, top_k, top_p)
+        self.encoder.check_tokens(tokens, valid)
+        check_continuation(max_new_tokens, eos, self.config.vocab_size)
+        check_prompt(self.encoder.who, tokens, valid, max_new_tokens, None)
+        with evaluating(self):
+            hidden, state = self._read(tokens, self.initial_state(tokens.shape[0]), valid)
+            return sample_tokens(
+                self._step,
+                self._logits(last_valid(hidden, valid)),
+                state,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                generator=generator,
+                eos=eos,
+            )
+
+    def _step(self, new: Int[Tensor, "b 1"], state: State) -> tuple[Tensor, State]:
+        hidden, state = self.encoder.extend(new, state)
+        return self._logits(hidden[:, 0]), state
+
+    def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
+        return F.linear(hidden, self.encoder.embedding.table.weight)
+
+    def _read(
+        self, tokens: Tensor, state: State, valid: Tensor | None
+    ) -> tuple[Float[Tensor, "B N D"], State]:
+        self.encoder.check_tokens(tokens, valid)
+        order = None if valid is None else compaction(valid)
+        if order is not None:
+            tokens, valid = permute(tokens, order.source), order.valid
+        parts = []
+        for hidden, after in self._segments(tokens, state, valid):
+            parts.append(hidden)
+            state = after
+        whole = torch.cat(parts, dim=1)
+        return whole if order is None else permute(whole, order.target), state
+
+    def _segments(
+        self, tokens: Tensor, state: State, valid: Tensor | None
+    ) -> Iterator[tuple[Tensor, State]]:
+        """Rows are compact: what is valid comes first."""
+        for start in range(0, tokens.shape[1], self.config.segment_len):
+            columns = slice(start, start + self.config.segment_len)
+            given = (tokens[:, columns], state)
+            mask = None if valid is None else valid[:, columns]
+            if self.config.checkpoint and torch.is_grad_enabled():
+                hidden, state = checkpoint(
+                    self.encoder.extend, *given, valid=mask, use_reentrant=False
+                )
+            else:
+                hidden, state = self.encoder.extend(*given, valid=mask)
+            yield hidden, state
+
+
+def transformer_xl_wikitext_base(vocab_size: int = 267_735) -> TransformerXLConfig:
+    """WikiText-103 base: 151 million parameters. The paper evaluates it by `with_memory(640, segment_len=64, clamp_len=400, same_length=True)`."""
+    return TransformerXLConfig(
+        vocab_size=vocab_size,
+        dim=410,
+        num_heads=10,
+        num_layers=16,
+        hidden_dim=2100,
+        segment_len=150,
+        mem_len=150,
+        dropout=0.1,
+    )
+
+
+def transformer_xl_enwik8_base(vocab_size: int = 204) -> TransformerXLConfig:
+    """enwik8 base: 41 million parameters. The paper evaluates it by `with_memory(2100, segment_len=80, clamp_len=820, same_length=True)`."""
+    return TransformerXLConfig(
+        vocab_size=vocab_size,
+        dim=512,
+        num_heads=8,
+        num_layers=12,
+        hidden_dim=2048,
+        segment_len=512,
+        mem_len=512,
+        dropout=0.1,
+    )
+
+
+def transformer_xl_enwik8_large(vocab_size: int = 204) -> TransformerXLConfig:
+    """enwik8 with 24 layers: 277 million parameters; evaluated with a memory of 3,800."""
+    return TransformerXLConfig(
+        vocab_size=vocab_size,
+        dim=1024,
+        num_heads=8,
+        num_layers=24,
+        hidden_dim=3072,
+        segment_len=768,
+        mem_len=768,
+        dropout=0.15,
+        attention_dropout=0.15,
+    )
+
+
+def transformer_xl_small(vocab_size: int) -> TransformerXLConfig:
+    """For small machines: pre-norm, which trains without a warm-up."""
+    return TransformerXLConfig(
+        vocab_size=vocab_size,
+        dim=128,
+        num_heads=4,
+        num_layers=4,
+        hidden_dim=256,
+        segment_len=64,
+        mem_len=128,
+        norm_first=True,
+        dropout=0.1,
+    )

@@ -1,0 +1,27 @@
+"""Accuracy of the answers that a model gives at labelled tokens."""
+
+from collections.abc import Iterable
+
+from torch import nn
+
+from regard.core import OptionError
+from regard.tasks.evaluation import evaluation
+from regard.tasks.task import IGNORED, Batch
+
+
+def accuracy_of_answers(
+    who: str, model: nn.Module, batches: Iterable[Batch], *, vocab_size: int
+) -> float:
+    """Share of the labels that are the model's most likely token there."""
+    from torchmetrics.classification import MulticlassAccuracy
+
+    accuracy = MulticlassAccuracy(num_classes=vocab_size, average="micro", ignore_index=IGNORED)
+    seen = False
+    with evaluation(model):
+        for batch in batches:
+            answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
+            accuracy.to(answers.device).update(answers, batch["labels"])
+            seen = True
+    if not seen:
+        raise OptionError(f"{who}: score needs at least one batch, got none")
+    return float(accuracy.compute())

@@ -1,0 +1,275 @@
+"""Transformer-XL as a whole: segments, memories, what it is for."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_model, save_model
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+import regard
+from regard.models import MODELS, LanguageModelConfig
+from regard.models.transformer_xl import (
+    TransformerXL,
+    TransformerXLConfig,
+    transformer_xl_enwik8_base,
+    transformer_xl_enwik8_large,
+    transformer_xl_small,
+    transformer_xl_wikitext_base,
+)
+from regard.tasks import CopyAcross
+from regard.train import TrainConfig, fit
+from tests.models.loops import inside, post_norm, relative_attention
+from tests.models.small import VOCAB, prompts, ragged
+
+SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
+
+
+def make(**options) -> TransformerXL:
+    torch.manual_seed(0)
+    model = TransformerXLConfig(**{**SIZES, **options}).build().double().eval()
+    for parameter in model.parameters():
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def text(T: int = 23, B: int = 2) -> Tensor:
+    return torch.randint(0, VOCAB, (B, T), generator=torch.Generator().manual_seed(2))
+
+
+def in_loops(model: TransformerXL, tokens: Tensor) -> Tensor:
+    """Logits of one row [T], segment by segment, with a list of memories."""
+    config, params = model.config, dict(model.named_parameters(remove_duplicate=False))
+    L, M, D = config.segment_len, config.mem_len, config.dim
+    table = params["encoder.embedding.table.weight"]
+    memories = [table.new_zeros(0, D) for _ in range(config.num_layers)]
+    logits = []
+    for start in range(0, len(tokens), L):
+        h = math.sqrt(D) * table[tokens[start : start + L]]
+        for n in range(config.num_layers):
+            whole, m = torch.cat([memories[n], h]), len(memories[n])
+            far = M if config.same_length else len(whole)
+            block = inside(params, f"encoder.blocks.{n}.")
+            mixed = relative_attention(
+                inside(block, "mixer."),
+                h,
+                whole,
+                num_heads=config.num_heads,
+                place_of_query=range(m, len(whole)),
+                place_of_key=range(len(whole)),
+                sees=lambda i, j, m=m, far=far: 0 <= m + i - j < far,
+                clamp_len=config.clamp_len,
+            )
+            h = post_norm(block, h, mixed, F.relu)
+            memories[n] = whole[-M:].detach()
+        logits.append(h @ table.T)
+    return torch.cat(logits)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"segment_len": 5, "mem_len": 7},
+        {"segment_len": 4, "mem_len": 3, "clamp_len": 2, "untie": True},
+        {"segment_len": 6, "mem_len": 5, "same_length": True},
+    ],
+    ids=str,
+)
+def test_is_its_equation_in_loops(options):
+    model, tokens = make(**options), text(17)
+    found = model(tokens)
+    wanted = torch.stack([in_loops(model, row) for row in tokens])
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+    names, leaves = zip(*model.named_parameters(), strict=True)
+    ours, theirs = (torch.autograd.grad(y.square().mean(), leaves) for y in (found, wanted))
+    for name, a, b in zip(names, ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("segment_len", [1, 4, 23])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_segments_that_remember_all_are_one_long_forward(segment_len, norm_first):
+    model = make(segment_len=segment_len, mem_len=23, norm_first=norm_first)
+    whole = model.with_memory(1, segment_len=23)(text())
+    torch.testing.assert_close(model(text()), whole, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("segment_len", [1, 4, 9])
+def test_segments_of_same_length_are_one_long_forward_of_that_reach(segment_len):
+    model = make(segment_len=segment_len, mem_len=5, same_length=True)
+    whole = model.with_memory(5, segment_len=23, same_length=True)(text())
+    torch.testing.assert_close(model(text()), whole, rtol=0, atol=1e-11)
+    reach = model.config.num_layers * (5 - 1)
+    changed = text()
+    changed[:, 2] = (changed[:, 2] + 1) % VOCAB
+    moved = (model(changed) - model(text())).abs().amax((0, 2)) > 1e-9
+    assert moved[2 : 3 + reach].all() and not moved[3 + reach :].any() and not moved[:2].any()
+
+
+def test_a_stream_goes_on_where_it_stopped():
+    model = make(segment_len=4, mem_len=6)
+    state, logits = model.initial_state(2), []
+    for part in text().split(8, dim=1):
+        found, state = model.extend(part, state)
+        logits.append(found)
+    torch.testing.assert_close(torch.cat(logits, 1), model(text()), rtol=0, atol=1e-12)
+    assert [memory.memory.shape for memory in state.blocks] == [(2, 6, 12)] * 3
+    assert not any(memory.memory.requires_grad for memory in state.blocks)
+
+
+def test_gradients_stop_between_segments():
+    model = make(segment_len=4, mem_len=8)
+    x = []
+    model.encoder.embedding.register_forward_hook(lambda _, __, y: x.append(y) or y.retain_grad())
+    model(text(8))[:, 4:].sum().backward()
+    assert x[0].grad is None or not x[0].grad.any()
+    assert x[1].grad.any()
+
+
+def test_likelihood_of_a_stream_is_that_of_its_logits():
+    model, tokens = make(segment_len=4, mem_len=6).train(), text()
+    found = model.log_likelihood(tokens)
+    logits = model.eval()(tokens).log_softmax(-1)[:, :-1]
+    wanted = logits.gather(2, tokens[:, 1:, None])[..., 0]
+    torch.testing.assert_close(found[:, 1:], wanted, rtol=0, atol=1e-12)
+    assert not found[:, 0].any()
+    valid = torch.rand(2, 23, generator=torch.Generator().manual_seed(4)) < 0.7
+    padded = model.log_likelihood(tokens.masked_fill(~valid, -1), valid=valid)
+    assert not padded[~valid].any()
+    for row in range(2):
+        alone = model.log_likelihood(tokens[row : row + 1, valid[row]])[0]
+        torch.testing.assert_close(padded[row, valid[row]], alone, rtol=0, atol=1e-12)
+
+
+def test_padding_changes_nothing():
+    model, tokens, valid = make(segment_len=2, mem_len=3), prompts(), ragged()
+    padded = model(tokens.masked_fill(~valid, -1), valid=valid)
+    grown = model.generate(tokens.masked_fill(~valid, -1), valid=valid, max_new_tokens=5)
+    for row in range(3):
+        alone = tokens[row : row + 1, valid[row]]
+        torch.testing.assert_close(padded[row, valid[row]], model(alone)[0], rtol=0, atol=1e-12)
+        assert torch.equal(grown[row : row + 1], model.generate(alone, max_new_tokens=5))
+
+
+def test_generation_is_greedy_reading_through_states():
+    model = make(segment_len=4, mem_len=6)
+    made = model.generate(prompts(), max_new_tokens=4)
+    logits, state = model.extend(prompts(), model.initial_state(3))
+    for step in range(4):
+        assert torch.equal(made[:, step], logits[:, -1].argmax(-1))
+        logits, state = model.extend(made[:, step : step + 1], state)
+    torch.manual_seed(0)
+    drawn = model.generate(prompts(), max_new_tokens=4, temperature=1.0, top_k=5)
+    assert drawn.shape == (3, 4) and not torch.equal(drawn, made)
+
+
+def test_saved_and_loaded_is_the_same(tmp_path):
+    model, other = make(segment_len=4), make(segment_len=4)
+    for parameter in other.parameters():
+        parameter.data.mul_(0.5)
+    save_model(model, str(tmp_path / "model.safetensors"))
+    assert not torch.equal(other(text()), model(text()))
+    load_model(other, str(tmp_path / "model.safetensors"))
+    assert torch.equal(other(text()), model(text()))
+
+
+@pytest.mark.parametrize("valid", [None, ragged()], ids=["whole", "ragged"])
+def test_compiles_whole(valid):
+    model = make(segment_len=3, mem_len=4, num_layers=1)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(prompts(), valid=valid), model(prompts(), valid=valid))
+
+
+@pytest.mark.parametrize("way", ["option", "outside"])
+def test_recomputed_gradients_are_the_same(way):
+    grads = []
+    for again in (False, True):
+        model = make(segment_len=4, dropout=0.3, attention_dropout=0.2).train()
+        if again and way == "option":
+            model.config = replace(model.config, checkpoint=True)
+        torch.manual_seed(1)
+        outside = again and way == "outside"
+        logits = checkpoint(model, text(), use_reentrant=False) if outside else model(text())
+        logits.square().mean().backward()
+        grads.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *grads))
+
+
+@pytest.mark.parametrize(
+    "preset, millions",
+    [
+        (transformer_xl_wikitext_base, 151),
+        (transformer_xl_enwik8_base, 41),
+        (transformer_xl_enwik8_large, 277),
+    ],
+)
+def test_has_as_many_parameters_as_published(preset, millions):
+    with torch.device("meta"):
+        model = preset().build()
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6) == millions
+
+
+def test_layers_share_their_biases_unless_untied():
+    shared, own = make(), make(untie=True)
+    count = sum(p.numel() for p in own.parameters()) - sum(p.numel() for p in shared.parameters())
+    assert count == 2 * 2 * 12
+    first, last = shared.encoder.mixers[0], shared.encoder.mixers[-1]
+    assert last.position.u is first.position.u and last.position.v is first.position.v
+
+
+def test_is_in_the_catalogue_and_says_what_it_serves():
+    assert MODELS["transformer_xl"] is TransformerXL
+    assert TransformerXLConfig.kinds == LanguageModelConfig.kinds
+    assert transformer_xl_small(50).build()(prompts()).shape == (3, 7, 50)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"segment_len": 0}, r"segment_len \(0\)"),
+        ({"mem_len": 0}, r"mem_len \(0\)"),
+        ({"clamp_len": -3}, r"clamp_len \(-3\)"),
+        ({"dropout": 1.5}, "dropout"),
+        ({"dim": 13}, r"dim \(13\) must be divisible"),
+    ],
+)
+def test_bad_configurations_are_named(change, said):
+    with pytest.raises(regard.OptionError, match=said):
+        make(**change)
+
+
+def test_bad_requests_are_named():
+    model = make()
+    with pytest.raises(regard.ShapeError, match="outside the vocabulary"):
+        model(text() + VOCAB)
+    with pytest.raises(regard.ShapeError, match="got list"):
+        model([1, 2])
+    with pytest.raises(regard.ShapeError, match=r"initial_state\(2\)"):
+        model.extend(text(), model.initial_state(3))
+    with pytest.raises(regard.OptionError, match="max_new_tokens"):
+        model.generate(text(), max_new_tokens=0)
+
+
+@pytest.mark.parametrize("mem_len, learns", [(48, True), (1, False)])
+def test_copies_across_segments_only_with_a_memory(mem_len, learns, tmp_path):
+    """One token of memory, for want of none, reaches back two tokens through two layers; the copy stands 24 back."""
+    task = CopyAcross(train_size=4000, valid_size=64, test_size=200)
+    torch.manual_seed(0)
+    model = TransformerXLConfig(
+        vocab_size=task.vocab_size,
+        dim=32,
+        num_heads=2,
+        hidden_dim=64,
+        segment_len=8,
+        mem_len=mem_len,
+        norm_first=True,
+    ).build()
+    config = TrainConfig(
+        steps=250, batch_size=16, lr=5e-3, eval_every=125, log_dir=None, checkpoint_every=125
+    )
+    result = fit(model, task, config, tmp_path, progress=False)
+    chance = 1 / task.symbols
+    assert result.value > 0.95 if learns else result.value < chance + 0.05
