@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from regard.cli_data import Data
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.printing import console, print_details, print_json, print_table
 
@@ -23,7 +24,7 @@ class Ls:
     """List what there is."""
 
     kind: Positional[str | None] = None
-    """mixers, models, tasks, positions, feed_forwards, suites or recipes; all of them by default"""
+    """mixers, models, tasks, positions, feed_forwards, suites, recipes or sources; all of them by default"""
     json: Json = False
 
     def run(self) -> int:
@@ -222,6 +223,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "arena": Arena,
     "report": Report,
+    "data": Data,
     "doctor": Doctor,
 }
 

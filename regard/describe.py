@@ -19,6 +19,7 @@ SOURCES = {
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
     "suites": ("regard.arena.suite", "SUITES"),
     "recipes": ("regard.recipes", "RECIPES"),
+    "sources": ("regard.data.sources", "SOURCES"),
 }
 """Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
 
@@ -102,6 +103,8 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
         return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
     if kind == "tasks":
         about |= {"kind": entry.kind, "metric": entry.metric, "better": entry.better}
+    if kind == "sources":
+        about |= {"licence": entry.licence, "terms": entry.terms}
     return about | {"what": _summary(kind, entry)}
 
 
@@ -123,6 +126,10 @@ def _details(kind: str, entry: Any) -> dict[str, Any]:
             "cost": {"time": can.time, "memory": can.memory, "state": can.state},
             "variants": {name: dict(chosen) for name, chosen in entry.variants.items()},
         }
+    if kind == "sources":
+        packages = {package.file: package.sha256 for package in entry.packages}
+        about |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
+        return about | {"counts": dict(entry.counts), "get": entry.get_command, "options": []}
     about["options"] = _settings(entry) if _is_value(entry) else options(entry)
     return about
 

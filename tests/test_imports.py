@@ -30,7 +30,7 @@ MAY_IMPORT = {
 }
 """Part -> the parts that it may import; cli, what serves it, and recipes may import anything."""
 
-FRONT = {"cli", "__main__", "arguments", "describe", "doctor", "printing", "recipes"}
+FRONT = {"cli", "cli_data", "__main__", "arguments", "describe", "doctor", "printing", "recipes"}
 SLOW = (
     "accelerate",
     "altair",

@@ -1,0 +1,118 @@
+"""`regard data ls | get | show`: the sources of real data on the command line."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg, subcommand
+
+from regard.core import OptionError
+from regard.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from regard.data.sources import Source
+
+Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
+Flag = FlagCreatePairsOff[bool]
+
+
+@dataclass(frozen=True)
+class DataLs:
+    """List the sources, what they may be used for, and whether they are on this machine."""
+
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.data.sources import LICENCES, SOURCES
+
+        rows = [_row(source) for source in SOURCES]
+        if self.json:
+            print_json(rows)
+            return 0
+        print_table(rows)
+        for letter, words in LICENCES.items():
+            print(f"{letter}  {words}")
+        return 0
+
+
+@dataclass(frozen=True)
+class DataGet:
+    """Fetch sources through pip, npm or apt-get, check them, and keep them in $REGARD_DATA (~/.cache/regard)."""
+
+    names: Positional[tuple[str, ...]] = ()
+    all_open: Flag = False
+    """all sources of classes E and F"""
+    accept_licence: Flag = False
+    """I have read the terms of the sources of class R among these, and may use them on these terms"""
+    folder: Path | None = None
+    """take the package files from this folder, whatever their names, instead of from a registry"""
+
+    def run(self) -> int:
+        from regard.data.sources import SOURCES, cache_folder, get
+
+        if not self.names and not self.all_open:
+            raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
+        wanted = [source for source in SOURCES if self.all_open and source.licence != "R"]
+        wanted += [SOURCES[name] for name in self.names if SOURCES[name] not in wanted]
+        for source in wanted:
+            get(
+                source,
+                accept_licence=self.accept_licence,
+                folder=self.folder,
+                say=lambda line, name=source.name: print(f"{name}: {line}", flush=True),
+            )
+        print(f"{len(wanted)} sources are in {cache_folder()}")
+        return 0
+
+
+@dataclass(frozen=True)
+class DataShow:
+    """Everything about one source; where it is on this machine, its content is counted."""
+
+    name: Positional[str]
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.data.sources import SOURCES, archive, missing
+
+        source = SOURCES[self.name]
+        about = _row(source) | {
+            "terms": source.terms,
+            "packages": [f"{package.name} {package.version}" for package in source.packages],
+            "sha256": {package.file: package.sha256 for package in source.packages},
+            "expected": dict(source.counts),
+            "get": source.get_command if source.packages else "already on this machine",
+        }
+        if source.count is not None and not missing(source):
+            about["found"] = dict(source.count(archive(source.name)))
+        if self.json:
+            print_json(about)
+        else:
+            print_table({"what": key, "value": value} for key, value in about.items())
+        return 0
+
+
+@dataclass(frozen=True)
+class Data:
+    """Real data: list it, fetch it, look at it."""
+
+    command: OmitSubcommandPrefixes[
+        Annotated[DataLs, subcommand("ls")]
+        | Annotated[DataGet, subcommand("get")]
+        | Annotated[DataShow, subcommand("show")]
+    ]
+
+    def run(self) -> int:
+        return self.command.run()
+
+
+def _row(source: "Source") -> dict[str, Any]:
+    from regard.data.sources import missing
+
+    return {
+        "name": source.name,
+        "what": source.about,
+        "licence": source.licence,
+        "MB": round(source.megabytes, 1),
+        "here": not missing(source),
+    }
