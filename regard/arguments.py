@@ -20,7 +20,7 @@ def parse(command: Callable[..., int], prog: str, args: list[str]) -> int:
 
 
 def _name_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """`str | type[Mixer]`: on a command line, a name."""
+    """`str | type[Mixer]`, and a tuple of Layers beside them: on a command line, a name."""
     members = get_args(info.type)
     if str not in members or not any(get_origin(member) is type for member in members):
         return None
@@ -28,9 +28,15 @@ def _name_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
         nargs=1,
         metavar="NAME",
         instance_from_str=lambda words: words[0],
-        is_instance=lambda value: isinstance(value, str | type),
-        str_from_instance=lambda value: [getattr(value, "name", value)],
+        is_instance=lambda value: isinstance(value, str | type | tuple),
+        str_from_instance=lambda value: [_mixer_name(value)],
     )
+
+
+def _mixer_name(value: Any) -> str:
+    if isinstance(value, tuple):  # of Layers
+        return ",".join(_mixer_name(layer.mixer) for layer in value)
+    return getattr(value, "name", value)
 
 
 def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:

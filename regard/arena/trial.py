@@ -70,7 +70,9 @@ def content(
     """Everything that determines the result, for its key."""
     about = versions()
     facts = {
-        field.name: getattr(model, field.name) for field in dataclasses.fields(model)
+        field.name: getattr(model, field.name)
+        for field in dataclasses.fields(model)
+        if not (field.metadata.get("unsaid") and getattr(model, field.name) == field.default)
     } | choice.identity()
     return {
         "kind": "trained",

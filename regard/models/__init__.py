@@ -12,7 +12,7 @@ from regard.models.baselines import (
 )
 from regard.models.block import Block, layers_per_block
 from regard.models.classifier import Classifier, ClassifierConfig
-from regard.models.config import ModelConfig, StackConfig
+from regard.models.config import Layer, ModelConfig, StackConfig
 from regard.models.decoder import Decoder, EncoderDecoderConfig
 from regard.models.din import DIN, DINConfig
 from regard.models.dual_encoder import DualEncoder, DualEncoderConfig
@@ -85,6 +85,7 @@ __all__ = [
     "HANConfig",
     "LanguageModel",
     "LanguageModelConfig",
+    "Layer",
     "LogisticRegression",
     "LogisticRegressionConfig",
     "MMoE",

@@ -35,7 +35,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config)
-        self.head = nn.Linear(config.dim, config.num_classes)
+        self.head = nn.Linear(self.encoder.width, config.num_classes)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from itertools import cycle, islice
+from typing import Any, ClassVar, Literal, get_args
 
 from torch import nn
 
@@ -25,13 +26,38 @@ class ModelConfig(ABC):
         """The model of this configuration, newly initialised."""
 
 
+Residual = Literal["plain", "reversible", "reversible_mean"]
+
+UNSAID = {"unsaid": True}
+"""Metadata of fields that a stored result does not name where they are at their default: those of later versions."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A mixer and its options, of one layer or of some among others."""
+
+    mixer: str | type[Mixer]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        check_mixer("layer", self.mixer, self.options)
+
+
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(ModelConfig):
     """Token embedding, positions, blocks.
 
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
-    with two layers of its own. hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the
-    layer is gated. position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
+    with two layers of its own. mixer may be a tuple of Layers, gone through again and again, where they differ.
+    hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated.
+    position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
+    embedding_norm puts a norm after the positions. global_tokens: so many first tokens of each row see all and are
+    seen by all, in a bidirectional stack.
+
+    Less memory in training, for the same function: feed_forward_chunk tokens at a time in the feed-forward layers;
+    checkpoint computes every block again for its backward; residual="reversible" computes the inputs of blocks back
+    from their outputs (`regard.nn.reversible`: another function than the plain residual path, pre-norm, whose two
+    streams come out side by side, or as their mean with "reversible_mean").
     """
 
     vocab_size: int
@@ -39,7 +65,7 @@ class StackConfig(ModelConfig):
     num_heads: int = 4
     num_layers: int = 2
     max_len: int = 1024
-    mixer: str | type[Mixer] = "softmax"
+    mixer: str | type[Mixer] | tuple[Layer, ...] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
     feed_forward: str = "gelu"
     hidden_dim: int | None = None
@@ -49,6 +75,23 @@ class StackConfig(ModelConfig):
     norm: str = "layer"
     norm_first: bool = True
     dropout: float = 0.0
+    embedding_norm: bool = field(default=False, metadata=UNSAID)
+    global_tokens: int = field(default=0, metadata=UNSAID)
+    feed_forward_chunk: int | None = field(default=None, metadata=UNSAID)
+    checkpoint: bool = field(default=False, metadata=UNSAID)
+    residual: Residual = field(default="plain", metadata=UNSAID)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The mixer of each of the num_layers blocks."""
+        if isinstance(self.mixer, tuple):
+            return tuple(islice(cycle(self.mixer), self.num_layers))
+        return (Layer(self.mixer, self.mixer_options),) * self.num_layers
+
+    @property
+    def mixer_name(self) -> str:
+        names = [resolve(layer.mixer).name for layer in self.layers]
+        return ", ".join(dict.fromkeys(names))
 
     def __post_init__(self):
         check_positive(
@@ -60,13 +103,45 @@ class StackConfig(ModelConfig):
         )
         if self.hidden_dim is not None:
             check_positive(hidden_dim=self.hidden_dim)
-        check_mixer("mixer", self.mixer, self.mixer_options)
+        if isinstance(self.mixer, tuple):
+            self._check_layers(self.mixer)
+        else:
+            check_mixer("mixer", self.mixer, self.mixer_options)
+        self._check_memory()
         FEED_FORWARDS[self.feed_forward]
         POSITIONS[self.position]
         NORMS[self.norm]
         check_mapping("position_options", self.position_options)
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
+        if not isinstance(self.global_tokens, int) or self.global_tokens < 0:
+            raise OptionError(f"global_tokens ({self.global_tokens!r}) must be a number of tokens")
+
+    def _check_layers(self, layers: tuple[Layer, ...]) -> None:
+        if not layers or not all(isinstance(layer, Layer) for layer in layers):
+            raise OptionError(f"mixer must be a name, a class or a tuple of Layers, got {layers!r}")
+        if self.num_layers % len(layers):
+            raise OptionError(
+                f"num_layers ({self.num_layers}) must be a multiple of the {len(layers)} Layers of mixer"
+            )
+        if self.mixer_options:
+            raise OptionError(
+                "mixer_options must be empty where mixer is a tuple: each Layer has its own"
+            )
+
+    def _check_memory(self) -> None:
+        if self.feed_forward_chunk is not None:
+            check_positive(feed_forward_chunk=self.feed_forward_chunk)
+        if self.residual not in get_args(Residual):
+            raise OptionError(
+                f"residual ({self.residual!r}) must be one of {', '.join(get_args(Residual))}"
+            )
+        if self.residual != "plain" and not self.norm_first:
+            raise OptionError(f"residual={self.residual!r} needs norm_first=True")
+        if self.residual != "plain" and self.checkpoint:
+            raise OptionError(
+                f"residual={self.residual!r} computes every block again already: leave checkpoint=False"
+            )
 
 
 def check_mixer(name: str, mixer: str | type[Mixer], options: object) -> None:

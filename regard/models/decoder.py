@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, cast
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, Mixer, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_positive
 from regard.mixers.build import build
+from regard.models.blocks import feed_forward, options_with_position
 from regard.models.config import StackConfig, check_mixer
-from regard.models.encoder import feed_forward, options_with_position
 from regard.nn import NORMS
 
 
@@ -39,6 +40,11 @@ class EncoderDecoderConfig(StackConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.residual != "plain":
+            raise OptionError(
+                f"residual ({self.residual!r}) must be 'plain' here: a decoder's block has three parts, and two streams "
+                "have place for two"
+            )
         if self.decoder_layers is not None:
             check_positive(decoder_layers=self.decoder_layers)
         check_mixer("decoder_mixer", self.decoder_mixer, self.decoder_mixer_options)
@@ -139,6 +145,7 @@ class Decoder(nn.Module):
             for _ in range(config.decoder_layers or config.num_layers)
         )
         self.norm = NORMS[config.norm](config.dim) if config.norm_first else nn.Identity()
+        self.checkpoint = config.checkpoint
 
     @property
     def self_mixers(self) -> list[Mixer]:
@@ -159,10 +166,12 @@ class Decoder(nn.Module):
         order = None if valid is None else compaction(valid)
         if order is not None:  # a cross mixer counts its queries from the first column
             x, valid = permute(x, order.source), order.valid
+        masks = {"mask": Mask(causal=True, valid=valid), "seen": Mask(valid=context_valid)}
         for block in self.blocks:
-            x = block(
-                x, context, mask=Mask(causal=True, valid=valid), seen=Mask(valid=context_valid)
-            )
+            if self.checkpoint and torch.is_grad_enabled():
+                x = cast(Tensor, checkpoint(block, x, context, use_reentrant=False, **masks))
+            else:
+                x = block(x, context, **masks)
         x = self.norm(x)
         return x if order is None else permute(x, order.target)
 

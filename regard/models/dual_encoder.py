@@ -52,7 +52,7 @@ class DualEncoder(nn.Module):
         self.encoder = Encoder(config)
         width = config.mlp_dim or 4 * config.dim
         self.head = nn.Sequential(
-            nn.Linear(4 * config.dim, width),
+            nn.Linear(4 * self.encoder.width, width),
             nn.ReLU(),
             nn.Linear(width, width // 2),
             nn.ReLU(),

@@ -1,8 +1,7 @@
 """Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,11 +9,10 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.shapes import check_positive
-from regard.mixers.build import build, option_names, resolve
-from regard.models.block import Block, layers_per_block
+from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import check_tokens, places
-from regard.nn import FEED_FORWARDS, NORMS, FeedForward
+from regard.nn import NORMS
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 
@@ -24,7 +22,7 @@ class State(NamedTuple):
 
 
 class Embedding(nn.Module):
-    """sqrt(D) E[token] + position, rows of E with variance 1/D. Tokens that are not valid become zero."""
+    """sqrt(D) E[token] + position, normed if so configured; rows of E with variance 1/D. Tokens that are not valid become zero."""
 
     def __init__(self, config: StackConfig, position: AbsolutePosition, vocab_size: int):
         super().__init__()
@@ -32,6 +30,7 @@ class Embedding(nn.Module):
         self.table = nn.Embedding(vocab_size, config.dim)
         nn.init.normal_(self.table.weight, std=1 / self.scale)
         self.position = position
+        self.norm = NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -42,35 +41,34 @@ class Embedding(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         if valid is not None:
             tokens = tokens.masked_fill(~valid, 0)
-        x = self.dropout(self.position(self.scale * self.table(tokens), position))
+        x = self.dropout(self.norm(self.position(self.scale * self.table(tokens), position)))
         return x if valid is None else torch.where(valid[..., None], x, x.new_zeros(()))
 
 
 class Encoder(nn.Module):
-    """tokens [B T] -> hidden [B T D]. Where `valid` is False the output means nothing.
+    """tokens [B T] -> hidden [B T width]; width is D, or 2 D of a reversible stack. Where `valid` is False the output means nothing.
 
     `causal` is fixed at construction, where a mixer that cannot serve is refused with its reason.
     """
 
     def __init__(self, config: StackConfig, *, causal: bool = False):
         super().__init__()
-        self.who = f"{type(self).__name__.lower()}({resolve(config.mixer).name})"
-        mixer_options = options_with_position(config, config.mixer, config.mixer_options)
+        self.who = f"{type(self).__name__.lower()}({config.mixer_name})"
+        if causal and config.global_tokens:
+            raise OptionError(
+                f"{self.who}: global_tokens ({config.global_tokens}) must be 0 in a causal stack, whose streams have none"
+            )
         position = added_position(config)
         self.causal, self.vocab_size = causal, config.vocab_size
         self.max_len = min(config.max_len, position.max_len or config.max_len)
         self.embedding = Embedding(config, position, config.vocab_size)
-        facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
-        first = build(config.mixer, **facts, **mixer_options)
-        first.require("causal" if causal else "bidirectional")
-        count = config.num_layers * layers_per_block(first)
-        mixers = [first, *(build(config.mixer, **facts, **mixer_options) for _ in range(count - 1))]
-        self.blocks = nn.ModuleList(_block(config, mixer) for mixer in mixers)
-        self.norm = NORMS[config.norm](config.dim) if config.norm_first else nn.Identity()
+        self.blocks = make_blocks(config, causal=causal)
+        self.global_tokens, self.width = config.global_tokens, self.blocks.width
+        self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
 
     @property
     def mixers(self) -> list[Mixer]:
-        return [cast(Block, block).mixer for block in self.blocks]
+        return self.blocks.mixers
 
     @property
     def limited(self) -> bool:
@@ -81,18 +79,18 @@ class Encoder(nn.Module):
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B T width"]:
         """Raises ShapeError for token ids or lengths that do not fit."""
         self.check_tokens(tokens, valid)
         if self.limited and tokens.shape[1] > self.max_len:
             raise ShapeError(
                 f"{self.who}: length ({tokens.shape[1]}) exceeds max_len ({self.max_len})"
             )
-        x = self.embedding(tokens, places(tokens, valid), valid)
-        mask = Mask(causal=self.causal, valid=valid)
-        for block in self.blocks:
-            x = block(x, mask=mask)
-        return self.norm(x)
+        place = places(tokens, valid)
+        x = self.embedding(tokens, place, valid)
+        marked = (place < self.global_tokens).expand(tokens.shape) if self.global_tokens else None
+        mask = Mask(causal=self.causal, valid=valid, global_tokens=marked)
+        return self.norm(self.blocks(x, mask=mask))
 
     def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:
         check_tokens(
@@ -123,7 +121,7 @@ class Encoder(nn.Module):
         *,
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N D"], State]:
+    ) -> tuple[Float[Tensor, "B N width"], State]:
         """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
         self.check_tokens(tokens, valid)
         if not isinstance(state, State) or state.length.shape[0] != tokens.shape[0]:
@@ -136,11 +134,8 @@ class Encoder(nn.Module):
                 f"{self.who}: state length + new tokens ({longest}) exceeds max_len ({self.max_len})"
             )
         x = self.embedding(tokens, state.length[:, None] + places(tokens, valid), valid)
-        after = []
-        for block, before in zip(self.blocks, state.blocks, strict=True):
-            x, block_state = cast(Block, block).extend(x, before, valid=valid, donate=donate)
-            after.append(block_state)
-        return self.norm(x), State(tuple(after), length)
+        x, blocks = self.blocks.stream(x, state.blocks, valid=valid, donate=donate)
+        return self.norm(x), State(blocks, length)
 
 
 def added_position(config: StackConfig) -> AbsolutePosition:
@@ -152,49 +147,3 @@ def added_position(config: StackConfig) -> AbsolutePosition:
     made = make(cls, facts, config.position_options)
     assert isinstance(made, AbsolutePosition)
     return made
-
-
-def options_with_position(
-    config: StackConfig, mixer: str | type[Mixer], mixer_options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The mixer's options, and the config's positions among them where they are not of a kind that is added."""
-    options, cls = dict(mixer_options), resolve(mixer)
-    if POSITIONS[config.position].kind == "absolute":
-        return options
-    takes = sorted(cls.capabilities.positions)
-    if config.position not in takes or "position" not in option_names(cls):
-        raise UnsupportedError(
-            f"{cls.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
-            f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS if p.kind == 'absolute')}."
-        )
-    if "position" in options:
-        raise OptionError(
-            "mixer_options must not hold position: the config's own position is given to the mixer"
-        )
-    options["position"] = config.position
-    if config.position_options:
-        if "position_options" not in option_names(cls):
-            raise OptionError(f"{cls.name} takes no options of its {config.position} positions")
-        if "position_options" in options:
-            raise OptionError(
-                "mixer_options must not hold position_options: the config's own are given to the mixer"
-            )
-        options["position_options"] = config.position_options
-    return options
-
-
-def feed_forward(config: StackConfig) -> FeedForward:
-    return FEED_FORWARDS[config.feed_forward](
-        config.dim, config.hidden_dim, bias=config.feed_forward_bias, dropout=config.dropout
-    )
-
-
-def _block(config: StackConfig, mixer: Mixer) -> Block:
-    return Block(
-        config.dim,
-        mixer,
-        None if mixer.capabilities.includes_ffn else feed_forward(config),
-        norm=config.norm,
-        norm_first=config.norm_first,
-        dropout=config.dropout,
-    )

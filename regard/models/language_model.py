@@ -1,4 +1,7 @@
-"""LanguageModel: a causal stack whose output matrix is its embedding, and generation through streaming states."""
+"""LanguageModel: a causal stack whose output matrix is its embedding, and generation through streaming states.
+
+The two streams of a reversible stack, side by side, are twice as wide as the embedding and get a matrix of their own.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -45,6 +48,8 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config, causal=True)
+        wider = self.encoder.width != config.dim
+        self.own_logits = nn.Linear(self.encoder.width, config.vocab_size) if wider else None
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
@@ -52,6 +57,8 @@ class LanguageModel(nn.Module):
         return self._logits(self.encoder(tokens, valid=valid))
 
     def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
+        if self.own_logits is not None:
+            return self.own_logits(hidden)
         return F.linear(hidden, self.encoder.embedding.table.weight)
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:

@@ -41,7 +41,7 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config)
-        self.transform = nn.Linear(config.dim, config.dim)
+        self.transform = nn.Linear(self.encoder.width, config.dim)
         self.norm = NORMS[config.norm](config.dim)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 

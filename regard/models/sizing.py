@@ -8,7 +8,7 @@ import torch
 from regard.core import OptionError
 from regard.core.shapes import check_positive
 from regard.mixers.build import build, option_names, resolve
-from regard.models.config import StackConfig
+from regard.models.config import Layer, StackConfig
 
 TOLERANCE = 0.1
 STEP = 8  # widths are multiples of it
@@ -33,34 +33,38 @@ def match_parameters(config: Config, target: int, *, tolerance: float = TOLERANC
     count_low = count_parameters(with_hidden_dim(config, low))
     slope = (count_parameters(with_hidden_dim(config, high)) - count_low) / (high - low)
     if slope <= 0:
-        raise OptionError(
-            f"{resolve(config.mixer).name}: hidden_dim does not change the parameter count"
-        )
+        raise OptionError(f"{config.mixer_name}: hidden_dim does not change the parameter count")
     width = low + (target - count_low) / slope
     matched = with_hidden_dim(config, max(STEP, STEP * round(width / STEP)))
     count = count_parameters(matched)
     if abs(count - target) > tolerance * target:
         raise OptionError(
-            f"{resolve(config.mixer).name}: no hidden_dim gives {target} parameters within {tolerance:.0%}; "
+            f"{config.mixer_name}: no hidden_dim gives {target} parameters within {tolerance:.0%}; "
             f"the nearest has {count}. Change dim or num_layers."
         )
     return matched
 
 
 def with_hidden_dim(config: Config, hidden_dim: int) -> Config:
-    """hidden_dim of the feed-forward layers, or of the mixer where it includes them."""
-    with torch.device("meta"):
-        mixer = build(
-            config.mixer,
-            dim=config.dim,
-            num_heads=config.num_heads,
-            max_len=config.max_len,
-            **config.mixer_options,
-        )
-    if not mixer.capabilities.includes_ffn:
+    """hidden_dim of the feed-forward layers, or of the mixers where they include them."""
+    if isinstance(config.mixer, tuple):
+        layers = tuple(_widened(config, layer, hidden_dim) or layer for layer in config.mixer)
+        return replace(config, mixer=layers, hidden_dim=hidden_dim)
+    widened = _widened(config, config.layers[0], hidden_dim)
+    if widened is None:
         return replace(config, hidden_dim=hidden_dim)
-    if "hidden_dim" not in option_names(resolve(config.mixer)):
+    return replace(config, mixer_options=widened.options)
+
+
+def _widened(config: StackConfig, layer: Layer, hidden_dim: int) -> Layer | None:
+    """None where the mixer does not include its feed-forward layer."""
+    facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
+    with torch.device("meta"):
+        mixer = build(layer.mixer, **facts, **layer.options)
+    if not mixer.capabilities.includes_ffn:
+        return None
+    if "hidden_dim" not in option_names(resolve(layer.mixer)):
         raise OptionError(
             f"{mixer.name} includes its feed-forward layer and has no option hidden_dim to change"
         )
-    return replace(config, mixer_options={**config.mixer_options, "hidden_dim": hidden_dim})
+    return Layer(layer.mixer, {**layer.options, "hidden_dim": hidden_dim})

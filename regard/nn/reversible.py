@@ -60,6 +60,9 @@ class ReversibleSequence(nn.Module):
             y_1 = y_2 = x
             for block in self.blocks:
                 y_1, y_2 = block(y_1, y_2, *args, **kwargs)
+        return self.merged(y_1, y_2)
+
+    def merged(self, y_1: Float[Tensor, "B T D"], y_2: Float[Tensor, "B T D"]) -> Tensor:
         return torch.cat([y_1, y_2], dim=-1) if self.merge == "concat" else (y_1 + y_2) / 2
 
 

@@ -1,0 +1,192 @@
+"""The blocks of a stack, one after the other: with a plain residual path, or with a reversible one.
+
+    plain:        regard.models.block       reversible:  regard.nn.reversible; f is norm and mixer, g norm and feed-forward
+
+Reversible blocks give their two streams side by side (width 2 D), as in the official code of the Reformer, or as a mean.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.mixers.build import build, option_names, resolve
+from regard.models.block import Block, layers_per_block
+from regard.models.config import StackConfig
+from regard.nn import FEED_FORWARDS, NORMS, Chunked, ReversibleBlock, ReversibleSequence
+from regard.positions import POSITIONS
+
+
+class Blocks(nn.ModuleList):
+    """x [B T D] -> [B T width]. `checkpoint`: each block is computed again for its backward."""
+
+    def __init__(self, blocks: list[Block], *, width: int, checkpoint: bool):
+        super().__init__(blocks)
+        self.width, self.checkpoint = width, checkpoint
+
+    @property
+    def mixers(self) -> list[Mixer]:
+        return [cast(Block, block).mixer for block in self]
+
+    def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask) -> Float[Tensor, "B T D"]:
+        for block in self:
+            if self.checkpoint and torch.is_grad_enabled():
+                x = cast(Tensor, checkpoint(block, x, mask=mask, use_reentrant=False))
+            else:
+                x = block(x, mask=mask)
+        return x
+
+    def stream(
+        self,
+        x: Float[Tensor, "B N D"],
+        state: tuple[Any, ...],
+        *,
+        valid: Bool[Tensor, "B N"] | None,
+        donate: bool,
+    ) -> tuple[Float[Tensor, "B N D"], tuple[Any, ...]]:
+        """The next N tokens, and the states of the mixers after them."""
+        after = []
+        for block, before in zip(self, state, strict=True):
+            x, block_state = cast(Block, block).extend(x, before, valid=valid, donate=donate)
+            after.append(block_state)
+        return x, tuple(after)
+
+
+class Mixing(nn.Module):
+    """f of a reversible block: dropout(mixer(norm(x)))."""
+
+    def __init__(self, norm: nn.Module, mixer: Mixer, dropout: float):
+        super().__init__()
+        self.norm, self.mixer, self.dropout = norm, mixer, nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask) -> Float[Tensor, "B T D"]:
+        return self.dropout(self.mixer(self.norm(x), mask=mask))
+
+    def extend(
+        self, x: Float[Tensor, "B N D"], state: Any, *, valid: Tensor | None, donate: bool
+    ) -> tuple[Float[Tensor, "B N D"], Any]:
+        mixed, state = self.mixer.extend(self.norm(x), state, valid=valid, donate=donate)
+        return self.dropout(mixed), state
+
+
+class ReversibleBlocks(ReversibleSequence):
+    """x [B T D] -> [B T width]; training stores the activations of no block."""
+
+    def __init__(self, blocks: list[ReversibleBlock], *, dim: int, concat: bool):
+        super().__init__(blocks, merge="concat" if concat else "mean")
+        self.width = 2 * dim if concat else dim
+
+    @property
+    def mixers(self) -> list[Mixer]:
+        return [cast(Mixing, cast(ReversibleBlock, block).f).mixer for block in self.blocks]
+
+    def stream(
+        self,
+        x: Float[Tensor, "B N D"],
+        state: tuple[Any, ...],
+        *,
+        valid: Bool[Tensor, "B N"] | None,
+        donate: bool,
+    ) -> tuple[Float[Tensor, "B N width"], tuple[Any, ...]]:
+        """The next N tokens, and the states of the mixers after them."""
+        y_1 = y_2 = x
+        after = []
+        for module, before in zip(self.blocks, state, strict=True):
+            block = cast(ReversibleBlock, module)
+            mixed, block_state = cast(Mixing, block.f).extend(
+                y_2, before, valid=valid, donate=donate
+            )
+            y_1 = y_1 + mixed
+            y_2 = y_2 + block.g(y_1)
+            after.append(block_state)
+        return self.merged(y_1, y_2), tuple(after)
+
+
+def make_blocks(
+    config: StackConfig, *, causal: bool, max_len: int | None = None
+) -> Blocks | ReversibleBlocks:
+    """max_len: what the mixers are built for, the configuration's by default.
+
+    Raises UnsupportedError, with its reason, if a mixer cannot serve; OptionError, UnknownNameError for its options.
+    """
+    mixers = []
+    facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": max_len or config.max_len}
+    for layer in config.layers:
+        options = options_with_position(config, layer.mixer, layer.options)
+        first = build(layer.mixer, **facts, **options)
+        first.require("causal" if causal else "bidirectional")
+        if config.global_tokens:
+            first.require("global_tokens")
+        more = (build(layer.mixer, **facts, **options) for _ in range(layers_per_block(first) - 1))
+        mixers += [first, *more]
+    if config.residual == "plain":
+        blocks = [_block(config, mixer) for mixer in mixers]
+        return Blocks(blocks, width=config.dim, checkpoint=config.checkpoint)
+    return ReversibleBlocks(
+        [_reversible(config, mixer) for mixer in mixers],
+        dim=config.dim,
+        concat=config.residual == "reversible",
+    )
+
+
+def _block(config: StackConfig, mixer: Mixer) -> Block:
+    return Block(
+        config.dim,
+        mixer,
+        None if mixer.capabilities.includes_ffn else feed_forward(config),
+        norm=config.norm,
+        norm_first=config.norm_first,
+        dropout=config.dropout,
+    )
+
+
+def _reversible(config: StackConfig, mixer: Mixer) -> ReversibleBlock:
+    if mixer.capabilities.includes_ffn:
+        raise UnsupportedError(
+            f"{mixer.name} does not support residual={config.residual!r}: it includes its feed-forward layer, which "
+            "must stand alone on the second stream. Use residual='plain'."
+        )
+    norm = NORMS[config.norm]
+    g = nn.Sequential(norm(config.dim), feed_forward(config), nn.Dropout(config.dropout))
+    return ReversibleBlock(Mixing(norm(config.dim), mixer, config.dropout), g)
+
+
+def feed_forward(config: StackConfig) -> nn.Module:
+    layer = FEED_FORWARDS[config.feed_forward](
+        config.dim, config.hidden_dim, bias=config.feed_forward_bias, dropout=config.dropout
+    )
+    chunk = config.feed_forward_chunk
+    return layer if chunk is None else Chunked(layer, chunk)
+
+
+def options_with_position(
+    config: StackConfig, mixer: str | type[Mixer], mixer_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The mixer's options, and the config's positions among them where they are not of a kind that is added."""
+    options, cls = dict(mixer_options), resolve(mixer)
+    if POSITIONS[config.position].kind == "absolute":
+        return options
+    takes = sorted(cls.capabilities.positions)
+    if config.position not in takes or "position" not in option_names(cls):
+        raise UnsupportedError(
+            f"{cls.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
+            f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS if p.kind == 'absolute')}."
+        )
+    if "position" in options:
+        raise OptionError(
+            "mixer_options must not hold position: the config's own position is given to the mixer"
+        )
+    options["position"] = config.position
+    if config.position_options:
+        if "position_options" not in option_names(cls):
+            raise OptionError(f"{cls.name} takes no options of its {config.position} positions")
+        if "position_options" in options:
+            raise OptionError(
+                "mixer_options must not hold position_options: the config's own are given to the mixer"
+            )
+        options["position_options"] = config.position_options
+    return options
