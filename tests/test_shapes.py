@@ -73,9 +73,6 @@ def run_hooked(code: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.xfail(
-    reason="functional/sorted.py passes masks of broadcast size 1 where its signatures name the full axes"
-)
 def test_every_mixer_keeps_the_shapes_in_its_signatures():
     import regard
 

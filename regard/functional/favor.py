@@ -57,7 +57,7 @@ def lowest(dtype: torch.dtype) -> float:
 
 def query_features(
     q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features, *, causal: bool
-) -> Float[Tensor, "B H T M"]:
+) -> Float[Tensor, "B H T m"]:
     wx = _projected(q, w, features)
     if features == "relu":
         return F.relu(wx) + RELU_EPS

@@ -38,9 +38,9 @@ CAUSAL_PATTERNS = ("current", "previous", "left")
 
 def fixed_weights(
     patterns: Sequence[str],
-    query: Int[Tensor, "b T"],
-    key: Int[Tensor, "b S"],
-    n: Int[Tensor, "b"],
+    query: Int[Tensor, "#b T"],
+    key: Int[Tensor, "#b S"],
+    n: Int[Tensor, "#b"],
     *,
     dtype: torch.dtype,
     mask: Mask = OPEN,
@@ -62,9 +62,9 @@ def fixed_weights(
 def fixed_attention(
     patterns: Sequence[str],
     v: Float[Tensor, "B H S V"],
-    query: Int[Tensor, "b T"],
-    key: Int[Tensor, "b S"],
-    n: Int[Tensor, "b"],
+    query: Int[Tensor, "#b T"],
+    key: Int[Tensor, "#b S"],
+    n: Int[Tensor, "#b"],
     *,
     mask: Mask = OPEN,
 ) -> Float[Tensor, "B H T V"]:

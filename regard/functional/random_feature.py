@@ -35,7 +35,7 @@ def random_feature_attention(
 
 def unit_features(
     x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features
-) -> Float[Tensor, "B H T M"]:
+) -> Float[Tensor, "B H T m"]:
     """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens."""
     phi = fourier_features if features == "fourier" else arc_cosine_features
     return phi(F.normalize(x, dim=-1, eps=1e-6), w)

@@ -96,7 +96,7 @@ def softmax_weights(
 
 def masked_softmax(
     scores: Float[Tensor, "*B T S"], allowed: Bool[Tensor, "*b t S"]
-) -> Float[Tensor, "*B T S"]:
+) -> Float[Tensor, "*c T S"]:
     """Softmax over the allowed keys; a row without any gives zeros, with finite gradients."""
     some = allowed.any(-1, keepdim=True)
     weights = scores.masked_fill(~(allowed | ~some), -math.inf).softmax(-1)

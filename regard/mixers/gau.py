@@ -130,7 +130,7 @@ class GAU(Mixer):
     ) -> Float[Tensor, "B 1 S K"]:
         return self.relative.key(rotate(self.unit.views(x)[1], position), position)
 
-    def _options(self, query: Int[Tensor, "b T"], key: Int[Tensor, "b S"]) -> dict:
+    def _options(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]) -> dict:
         return {"bias": self.relative.table(query, key), "divisor": self.divisor}
 
     def _initial_state(self, batch_size, max_len, context, valid):

@@ -111,7 +111,7 @@ class Softmax(Mixer):
         return self.position.rotate(q, position), self.position.rotate(k, position)
 
     def _bias(
-        self, query: Int[Tensor, "b T"], key: Int[Tensor, "b S"], dtype: torch.dtype
+        self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], dtype: torch.dtype
     ) -> Bias | None:
         """What is added to the scores of queries and keys at these positions."""
         of = self.position

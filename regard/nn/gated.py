@@ -95,7 +95,7 @@ class RelativeBias(nn.Module):
         return z[:, None]
 
     def table(
-        self, query: Int[Tensor, "b T"], key: Int[Tensor, "b S"]
+        self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]
     ) -> Callable[[slice], Tensor] | None:
         """What the channels do not hold: rows -> [b 1 t S] for these queries."""
         if self.form != "toeplitz":
