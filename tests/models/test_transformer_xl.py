@@ -253,23 +253,24 @@ def test_bad_requests_are_named():
         model.generate(text(), max_new_tokens=0)
 
 
-@pytest.mark.parametrize("mem_len, learns", [(48, True), (1, False)])
+@pytest.mark.parametrize("mem_len, learns", [(32, True), (1, False)])
 def test_copies_across_segments_only_with_a_memory(mem_len, learns, tmp_path):
     """One token of memory, for want of none, reaches back two tokens through two layers; the copy stands 24 back."""
-    task = CopyAcross(train_size=4000, valid_size=64, test_size=200)
+    task = CopyAcross(train_size=8000, valid_size=64, test_size=200)
     torch.manual_seed(0)
     model = TransformerXLConfig(
         vocab_size=task.vocab_size,
         dim=32,
-        num_heads=2,
+        num_heads=4,
         hidden_dim=64,
         segment_len=8,
         mem_len=mem_len,
         norm_first=True,
     ).build()
     config = TrainConfig(
-        steps=250, batch_size=16, lr=5e-3, eval_every=125, log_dir=None, checkpoint_every=125
+        steps=150, batch_size=32, lr=1e-2, eval_every=75, log_dir=None, checkpoint_every=75
     )
     result = fit(model, task, config, tmp_path, progress=False)
     chance = 1 / task.symbols
     assert result.value > 0.95 if learns else result.value < chance + 0.05
+    assert fit(model, task, config, tmp_path, progress=False) == result  # stored, and found again
