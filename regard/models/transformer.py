@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
+from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_positive
 from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
@@ -104,6 +105,44 @@ class Transformer(nn.Module):
 
     def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
         return F.linear(hidden, self.target_embedding.table.weight)
+
+    def cross_attention(
+        self,
+        source: Int[Tensor, "B S"],
+        target: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B S"] | None = None,
+        target_valid: Bool[Tensor, "B T"] | None = None,
+    ) -> list[Float[Tensor, "B H T S"]]:
+        """The weights with which each decoder block looks at the source in `forward`, the first block's first.
+
+        Row t is that of target token t, whose logits are of the token after it. Zero where a token is invalid.
+        Raises UnsupportedError, with the reason, where the cross mixer has no such map.
+        """
+        mixers = self.decoder.cross_mixers
+        for mixer in mixers:
+            mixer.require("attention_map")
+        asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        hooks = [
+            mixer.register_forward_pre_hook(
+                lambda _, args, kwargs: asked.append((args, kwargs)), with_kwargs=True
+            )
+            for mixer in mixers
+        ]
+        try:
+            self(source, target, valid=valid, target_valid=target_valid)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        maps = [
+            mixer.attention_map(*args, **kwargs)
+            for mixer, (args, kwargs) in zip(mixers, asked, strict=True)
+        ]
+        if target_valid is None:
+            return maps
+        order = compaction(target_valid).target  # the decoder has moved valid tokens to the front
+        shown = target_valid[:, None, :, None]
+        return [permute(weights, order, dim=2).where(shown, 0) for weights in maps]
 
     def initial_state(
         self,

@@ -22,7 +22,7 @@ class Docstrings(TextPairs):
     metric = "rouge_l"
     cuts_source = True
 
-    source_len: int = 128
+    source_len: int = 96
     target_len: int = 48
 
     def pairs(self) -> list[Pair]:
