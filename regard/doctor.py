@@ -24,15 +24,6 @@ REQUIRED = {
 """Distribution -> oldest version, as in pyproject.toml."""
 DEVELOPMENT = ("pytest", "pytest-xdist", "ruff", "mypy", "beartype")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-ALLOCATOR = (
-    "LD_PRELOAD",
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_TOP_PAD_",
-    "MALLOC_ARENA_MAX",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-)
 
 
 def examine() -> list[dict[str, str]]:
@@ -102,9 +93,11 @@ def _packages() -> list[dict[str, str]]:
 
 
 def _environment() -> list[dict[str, str]]:
+    from regard.arena.allocator import VARIABLES
+
     settings = [_row(name, os.environ.get(name, "not set")) for name in THREADS]
     retained = "changes timings by up to 6 times; figures are quoted without it"
-    for name in ALLOCATOR:
+    for name in VARIABLES:
         value = os.environ.get(name)
         settings.append(_row(name, value or "not set", retained if value else ""))
     return settings

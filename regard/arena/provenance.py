@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 import regard
+from regard.arena.allocator import allocator
 from regard.arena.results import Provenance
 
 PACKAGE = Path(regard.__file__).parent
@@ -29,6 +30,7 @@ def provenance(
         dtype=dtype,
         versions=versions(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
+        allocator=allocator(),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Pass = Literal["forward", "train", "decode"]
+Pass = Literal["forward", "train", "prefill", "decode"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,7 @@ class Provenance:
     dtype: str
     versions: dict[str, str]  # python, torch, regard
     started: str  # ISO 8601, UTC
+    allocator: str = "unknown"  # "default", or the settings that differ from it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +62,21 @@ class Timed:
     rounds: int
     provenance: Provenance
     flops: int | None = None  # counted, of one pass
+    matrix_rate: float | None = (
+        None  # operations a second of a large matrix product in the same run
+    )
 
     @property
     def ratio(self) -> float:
         """Time relative to fused softmax attention: below 1 is faster."""
         return self.median_ms / self.baseline_ms
+
+    @property
+    def share(self) -> float | None:
+        """Of the machine's matrix-product rate; projections count, recomputation too. None where nothing is counted."""
+        if not self.flops or not self.matrix_rate:
+            return None
+        return self.flops / (1e-3 * self.median_ms * self.matrix_rate)
 
 
 @dataclass(frozen=True, kw_only=True)

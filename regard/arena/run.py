@@ -13,14 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regard.arena import speed, trial
 from regard.arena.choice import Choice
+from regard.arena.laws import verdict
 from regard.arena.ledger import Ledger, trial_key
-from regard.arena.provenance import describe, provenance, source_sha256, versions
+from regard.arena.provenance import describe, provenance, versions
 from regard.arena.results import Checked, NotRun, Result, Timed
 from regard.arena.suite import Contest, Race, Suite
 from regard.core import OptionError, UnsupportedError
 from regard.models import StackConfig
 from regard.tasks import Splits
-from regard.testing import LawError, check_mixer
 from regard.train import DivergedError
 
 
@@ -81,46 +81,16 @@ class _Run:
     # ------------------------------------------------------------------ laws
 
     def _check(self, place: int, choice: Choice) -> None:
-        """Reuses the newest verdict if it was on this source; an older one is not enough, even if it was."""
-        options = dict(choice.options)
-        verdicts = [row for row in self.ledger.results() if isinstance(row, Checked)]
-        earlier = [row for row in verdicts if (row.mixer, row.options) == (choice.name, options)]
-        source = trial_key(choice.identity() | {"package": source_sha256()})
-        again = (
-            len(earlier) - 1 if earlier and earlier[-1].source_sha256 == source else len(earlier)
-        )
-        key = self.checks[place] = trial_key(
-            {"kind": "checked", "source": source, "verdict": again} | versions()
-        )
-        verdict = self.ledger.get(key)
-        if verdict is None:
-            with self.display.doing(f"laws  {choice.name}"):
-                verdict = self._verdict(choice, source)
-            self._keep(key, verdict)
+        with self.display.doing(f"laws  {choice.name}"):
+            found = verdict(choice, self.ledger, self.command)
+        self.checks[place] = found.key
+        if found.new:
+            self._noted(found.row)
         else:
-            self._found(verdict)
-        assert isinstance(verdict, Checked)
-        if verdict.failed_law is not None:
-            self.broken[place] = f"{choice.name} breaks a law. {verdict.message}"
-            self.display.say(self.broken[place])
-
-    def _verdict(self, choice: Choice, source: str) -> Checked:
-        origin = provenance(device="cpu", dtype="float64", command=self.command)
-        began, failed, message = time.perf_counter(), None, ""
-        try:
-            check_mixer(lambda: choice.build(dim=24, num_heads=3, max_len=64))
-        except LawError as error:
-            message = str(error).splitlines()[0]
-            failed = message.partition(":")[0]
-        return Checked(
-            mixer=choice.name,
-            options=dict(choice.options),
-            source_sha256=source,
-            failed_law=failed,
-            message=message,
-            seconds=time.perf_counter() - began,
-            provenance=origin,
-        )
+            self._found(found.row)
+        if found.fault is not None:
+            self.broken[place] = found.fault
+            self.display.say(found.fault)
 
     # ------------------------------------------------------------------ training
 
@@ -236,6 +206,9 @@ class _Run:
 
     def _keep(self, key: str, row: Result) -> None:
         self.ledger.put(key, row)
+        self._noted(row)
+
+    def _noted(self, row: Result) -> None:
         self.outcome.new += 1
         self.outcome.results.append(row)
         self.display.say(_line(row))

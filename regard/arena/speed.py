@@ -1,7 +1,8 @@
 """Speed: passes of several mixers at one length, interleaved with fused softmax attention in the same run.
 
 A round calls every entry once, so that a machine that slows down slows all of them; medians and quartiles are over
-rounds. Peak memory is counted on a CPU and asked of the allocator on CUDA.
+rounds. A large matrix product is timed in the same rounds: the rate beside which each mixer's own is read. Peak memory
+is counted on a CPU and asked of the allocator on CUDA.
 """
 
 import gc
@@ -15,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from regard.arena.choice import Choice, refusal
+from regard.arena.matrix_product import MatrixProduct, synchronize
 from regard.arena.provenance import provenance
 from regard.arena.results import Pass, Provenance, Timed
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
@@ -24,6 +26,7 @@ from regard.core.shapes import check_positive
 DECODE_STEPS = 8  # of one token each, timed together
 MOST_ROUNDS = 50
 FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
+RATE_ROUNDS = 5  # in which the matrix product is timed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +40,14 @@ class Setting:
     num_heads: int = 4
     dtype: str = "float32"
     device: str = "cpu"
+    causal: bool | None = (
+        None  # None: bidirectional where a mixer can be; prefill and decode are always causal
+    )
     seconds: float = 8.0  # spent on rounds, all entries together
 
     def __post_init__(self):
+        if self.kind in STREAMING and self.causal is False:
+            raise OptionError(f"{self.kind} is causal: causal=False cannot be timed. Leave it out.")
         check_positive(length=self.length, batch=self.batch, dim=self.dim, num_heads=self.num_heads)
         if self.kind not in PASSES:
             raise OptionError(f"kind must be one of {', '.join(PASSES)}, got {self.kind!r}")
@@ -66,8 +74,8 @@ def measure(
 ) -> list[Timed]:
     """One row for each choice, in order.
 
-    Mixers that can be bidirectional are timed so, and beside bidirectional softmax; the others, and every decode, are
-    causal and beside causal softmax. Raises UnsupportedError, with the reason, where a choice cannot do the pass.
+    Each is timed beside softmax of the same causality: the setting's, or else bidirectional where the mixer can be so
+    and the pass is not a streaming one. Raises UnsupportedError, with the reason, where a choice cannot do the pass.
     """
     origin = origin or provenance(device=setting.device, dtype=setting.dtype)
     for choice in choices:
@@ -82,8 +90,8 @@ def measure(
         if entry.choice == _SOFTMAX:
             baselines[entry.causal] = entry
     unlike = [entry for entry in baselines.values() if entry not in entries]
-    rounds = _run_rounds([*entries, *unlike], setting)
-    return [entry.row(baselines[entry.causal].median, rounds, origin) for entry in entries]
+    rounds, rate = _run_rounds([*entries, *unlike], setting)
+    return [entry.row(baselines[entry.causal].median, rounds, rate, origin) for entry in entries]
 
 
 _SOFTMAX = Choice(mixer="softmax")
@@ -98,7 +106,9 @@ class _Entry:
         mixer = choice.build(dim=setting.dim, num_heads=setting.num_heads, max_len=setting.max_len)
         mixer = mixer.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
         if causal is None:
-            causal = setting.kind == "decode" or not mixer.capabilities.bidirectional
+            causal = setting.causal
+        if causal is None:
+            causal = setting.kind in STREAMING or not mixer.capabilities.bidirectional
         self.causal = causal
         self.call: _Call = PASSES[setting.kind](mixer, setting, causal)
         self.times: list[float] = []
@@ -107,10 +117,10 @@ class _Entry:
     def sample(self) -> float:
         """Seconds of one pass."""
         prepared = self.call.prepare()
-        _synchronize(self.setting.device)
+        synchronize(self.setting.device)
         began = time.perf_counter()
         self.call.run(prepared)
-        _synchronize(self.setting.device)
+        synchronize(self.setting.device)
         return (time.perf_counter() - began) / self.call.repeats
 
     def _cost(self) -> tuple[int, int]:
@@ -123,7 +133,7 @@ class _Entry:
             before = torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
             self.call.run(prepared)
-            _synchronize(self.setting.device)
+            synchronize(self.setting.device)
             peak = torch.cuda.max_memory_allocated() - before
         return peak + self.call.held_bytes, counted.flops // self.call.repeats
 
@@ -131,7 +141,7 @@ class _Entry:
     def median(self) -> float:
         return statistics.median(self.times)
 
-    def row(self, baseline: float, rounds: int, origin: Provenance) -> Timed:
+    def row(self, baseline: float, rounds: int, rate: float, origin: Provenance) -> Timed:
         low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
         setting = self.setting
         return Timed(
@@ -149,14 +159,18 @@ class _Entry:
             baseline_ms=1e3 * baseline,
             peak_bytes=self.peak_bytes,
             flops=self.flops,
+            matrix_rate=rate,
             rounds=rounds,
             provenance=origin,
         )
 
 
-def _run_rounds(entries: list[_Entry], setting: Setting) -> int:
-    for entry in entries:
-        entry.sample()  # warm-up
+def _run_rounds(entries: list[_Entry], setting: Setting) -> tuple[int, float]:
+    """Fills the entries' times; the number of rounds, and the rate of the matrix product."""
+    product = MatrixProduct(setting.device, getattr(torch, setting.dtype))
+    product_times: list[float] = []
+    for warm_up in (product.sample, *(entry.sample for entry in entries)):
+        warm_up()
     gc.collect()
     gc.disable()
     try:
@@ -165,8 +179,10 @@ def _run_rounds(entries: list[_Entry], setting: Setting) -> int:
             first = rounds % len(entries)  # no entry always follows the same one
             for entry in entries[first:] + entries[:first]:
                 entry.times.append(entry.sample())
+            if rounds < RATE_ROUNDS:
+                product_times.append(product.sample())
             rounds += 1
-        return rounds
+        return rounds, product.flops / statistics.median(product_times)
     finally:
         gc.enable()
 
@@ -174,11 +190,6 @@ def _run_rounds(entries: list[_Entry], setting: Setting) -> int:
 def _enough(rounds: int, elapsed: float, seconds: float) -> bool:
     least = 5 if elapsed < FAST_ROUND * max(rounds, 1) else 3
     return rounds >= least and (elapsed >= seconds or rounds >= MOST_ROUNDS)
-
-
-def _synchronize(device: str) -> None:
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 # ------------------------------------------------------------------ the passes
@@ -218,6 +229,21 @@ def _train(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
     return _Call(clear, run)
 
 
+def _prefill(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    """All tokens into an empty state with room for them."""
+    x = _tokens(mixer, setting, setting.length)
+
+    @torch.no_grad()
+    def empty() -> Any:
+        return mixer.initial_state(setting.batch, max_len=setting.max_len)
+
+    @torch.no_grad()
+    def run(state: Any) -> None:
+        mixer.extend(x, state, donate=True)
+
+    return _Call(empty, run)
+
+
 def _decode(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
     """One token after `length` others, which one `extend` has put into the state."""
     new = _tokens(mixer, setting, 1)
@@ -242,8 +268,10 @@ def _decode(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
 PASSES: dict[Pass, Callable[[Mixer, Setting, bool], _Call]] = {
     "forward": _forward,
     "train": _train,
+    "prefill": _prefill,
     "decode": _decode,
 }
+STREAMING: tuple[Pass, ...] = ("prefill", "decode")
 
 
 def _tokens(mixer: Mixer, setting: Setting, length: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ import pytest
 
 import regard.arena.run as arena
 from regard import MIXERS, OptionError, UnknownNameError, UnsupportedError
-from regard.arena import trial
+from regard.arena import laws, trial
 from regard.arena.choice import Choice
 from regard.arena.ledger import Ledger, canonical
 from regard.arena.results import Checked, NotRun, Timed, Trained, current
@@ -50,7 +50,7 @@ def ledger(tmp_path):
 @pytest.fixture
 def lawful(monkeypatch):
     """Every mixer keeps every law, at once."""
-    monkeypatch.setattr(arena, "check_mixer", lambda factory: ["all"])
+    monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
 
 
 def of(cls, rows):
@@ -98,7 +98,7 @@ def test_a_second_run_trains_and_times_nothing(ledger, tmp_path, lawful, monkeyp
     def never(*args, **kwargs):
         raise AssertionError("nothing was to be done")
 
-    for module, name in ((arena.trial, "train"), (arena.speed, "measure"), (arena, "check_mixer")):
+    for module, name in ((arena.trial, "train"), (arena.speed, "measure"), (laws, "check_mixer")):
         monkeypatch.setattr(module, name, never)
     second = run_suite(TINY, ledger, tmp_path, progress=False)
     assert (second.new, second.found) == (0, first.new)
@@ -141,7 +141,7 @@ def test_a_mixer_that_breaks_a_law_is_not_measured(ledger, tmp_path, monkeypatch
         if factory().name == "linear":
             raise LawError("causality: linear: token 3 moves output 1")
 
-    monkeypatch.setattr(arena, "check_mixer", check)
+    monkeypatch.setattr(laws, "check_mixer", check)
     run_suite(TINY, ledger, tmp_path, progress=False)
     rows = ledger.results()
     assert not [row for row in of((Trained, Timed), rows) if row.mixer == "linear"]
@@ -160,10 +160,10 @@ def test_laws_are_run_anew_when_the_source_changes(ledger, tmp_path, monkeypatch
 
     def check(factory):
         verdicts.append(factory().name)
-        if arena.source_sha256() == "broken":
+        if laws.source_sha256() == "broken":
             raise LawError("padding: softmax: no")
 
-    monkeypatch.setattr(arena, "check_mixer", check)
+    monkeypatch.setattr(laws, "check_mixer", check)
     suite = replace(TINY, mixers=("softmax",), contests=(LISTOPS,), race=None)
     for source, present in (
         ("good", Trained),
@@ -171,7 +171,7 @@ def test_laws_are_run_anew_when_the_source_changes(ledger, tmp_path, monkeypatch
         ("broken", NotRun),
         ("good", Trained),
     ):
-        monkeypatch.setattr(arena, "source_sha256", lambda source=source: source)
+        monkeypatch.setattr(laws, "source_sha256", lambda source=source: source)
         outcome = run_suite(suite, ledger, tmp_path, progress=False)
         assert isinstance(outcome.results[-1], present)
         assert [type(row) for row in current(ledger.results()) if not isinstance(row, Checked)] == [
@@ -201,16 +201,16 @@ def test_wrong_names_and_options_are_found_before_any_compute(ledger, tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from tests.arena.test_run import TINY, LISTOPS, replace, arena, run_suite, Ledger
-arena.check_mixer = lambda factory: ["all"]
-arena.source_sha256 = lambda: "the same"
+from tests.arena.test_run import TINY, LISTOPS, replace, laws, run_suite, Ledger
+laws.check_mixer = lambda factory: ["all"]
+laws.source_sha256 = lambda: "the same"
 with Ledger(sys.argv[1]) as ledger:
     run_suite(replace(TINY, contests=(LISTOPS,), seeds=tuple(range(50)), race=None), ledger, Path(sys.argv[2]))
 """
 
 
 def test_a_kill_loses_nothing_committed(tmp_path, lawful, monkeypatch):
-    monkeypatch.setattr(arena, "source_sha256", lambda: "the same")
+    monkeypatch.setattr(laws, "source_sha256", lambda: "the same")
     path, root = tmp_path / "ledger.sqlite", Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     worker = subprocess.Popen(

@@ -6,6 +6,7 @@ from regard.arena.results import Pass
 PASS_NAMES: dict[Pass, str] = {
     "forward": "forward pass",
     "train": "training step",
+    "prefill": "prefill",
     "decode": "decoding step",
 }
 
