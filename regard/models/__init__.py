@@ -44,6 +44,13 @@ from regard.models.transformer_xl import (
     transformer_xl_small,
     transformer_xl_wikitext_base,
 )
+from regard.models.xlnet import XLNet, XLNetConfig, xlnet_base, xlnet_large, xlnet_small
+from regard.models.xlnet_classifier import (
+    XLNetClassifier,
+    XLNetClassifierConfig,
+    XLNetMatcher,
+    XLNetMatcherConfig,
+)
 
 MODELS: Catalog[Any] = Catalog(
     "model",
@@ -54,6 +61,9 @@ MODELS: Catalog[Any] = Catalog(
         MaskedLanguageModel,
         DualEncoder,
         TransformerXL,
+        XLNet,
+        XLNetClassifier,
+        XLNetMatcher,
         HAN,
         AutoInt,
         DIN,
@@ -99,6 +109,12 @@ __all__ = [
     "TransformerConfig",
     "TransformerXL",
     "TransformerXLConfig",
+    "XLNet",
+    "XLNetClassifier",
+    "XLNetClassifierConfig",
+    "XLNetConfig",
+    "XLNetMatcher",
+    "XLNetMatcherConfig",
     "corrupt",
     "count_parameters",
     "layers_per_block",
@@ -114,4 +130,7 @@ __all__ = [
     "transformer_xl_enwik8_large",
     "transformer_xl_small",
     "transformer_xl_wikitext_base",
+    "xlnet_base",
+    "xlnet_large",
+    "xlnet_small",
 ]

@@ -8,10 +8,11 @@ from regard.tasks.digits import Digits
 from regard.tasks.listops import ListOps
 from regard.tasks.recall import Recall
 from regard.tasks.stdlib_bytes import StdlibBytes
+from regard.tasks.stdlib_permuted import StdlibPermuted
 from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 
 TASKS: Catalog[type[Task]] = Catalog(
-    "task", (ListOps, Digits, StdlibBytes, Recall, CopyAcross, CorrelatedTasks)
+    "task", (ListOps, Digits, StdlibBytes, StdlibPermuted, Recall, CopyAcross, CorrelatedTasks)
 )
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "Recall",
     "Splits",
     "StdlibBytes",
+    "StdlibPermuted",
     "Task",
 ]

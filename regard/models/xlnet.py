@@ -1,0 +1,363 @@
+"""XLNet: language modelling in any order of the tokens, by two streams of hidden states (Yang et al. 2019, arXiv 1906.08237).
+
+    h_i <- Attn(Q = h_i, KV = h_j with r_j < r_i, or j = i)      content: what has been read, itself included; h^0 = E[x]
+    g_i <- Attn(Q = g_i, KV = h_j with r_j < r_i)                query: knows its place, not its token;        g^0 = w
+    each:  y = norm(x + Attn),  x <- norm(y + FFN(y)),  the same weights;     log p(x_i | those before) from the last g_i
+
+r is the rank of each token in the order, which changes masks alone: positions stay those of the text. Rank -1 is context:
+seen by all, and seeing all context; partial prediction asks for the last 1/K of an order and makes the rest context.
+Attention is that of Transformer-XL with distances of both signs, a segment term, and biases of each layer's own. A memory
+of earlier tokens, through which no gradient flows, is seen by all and counts as segment 0. A row that may see nothing
+attends to nothing (the released masking makes it attend to everything, its own token too).
+
+Cost: twice a Transformer-XL layer in pre-training: g is made for every place, not only for those that are asked; once in
+fine-tuning, which has no g. Left out: the reversed half of a batch; dropout on the sinusoids.
+"""
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from regard.core import Mask, OptionError, ShapeError
+from regard.core.compaction import compaction, permute
+from regard.core.shapes import check_divisible, check_positive
+from regard.mixers.transformer_xl import TransformerXL
+from regard.models.config import ModelConfig
+from regard.models.tokens import check_tokens
+from regard.nn import FEED_FORWARDS, NORMS
+
+CONTEXT = -1
+"""The rank of a token that all may see."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrunkConfig(ModelConfig, ABC):
+    """What pre-training and fine-tuning share. checkpoint: every layer is computed again for its backward."""
+
+    vocab_size: int
+    dim: int = 128
+    num_heads: int = 4
+    num_layers: int = 2
+    hidden_dim: int | None = None
+    clamp_len: int | None = None
+    feed_forward: str = "gelu"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    checkpoint: bool = False
+
+    def __post_init__(self):
+        check_positive(
+            vocab_size=self.vocab_size,
+            dim=self.dim,
+            num_heads=self.num_heads,
+            num_layers=self.num_layers,
+        )
+        check_divisible(dim=self.dim, num_heads=self.num_heads)
+        for name in ("hidden_dim", "clamp_len"):
+            if getattr(self, name) is not None:
+                check_positive(**{name: getattr(self, name)})
+        FEED_FORWARDS[self.feed_forward]
+        for name in ("dropout", "attention_dropout"):
+            rate = getattr(self, name)
+            if not isinstance(rate, int | float) or not 0 <= rate < 1:
+                raise OptionError(f"{name} ({rate!r}) must be at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class XLNetConfig(TrunkConfig):
+    """segment_len: `forward` reads so many tokens at a time, each part with the memory of those before; None: all at once."""
+
+    name: ClassVar[str] = "xlnet"
+    kinds = ("permutation_language_model",)
+
+    mem_len: int = 0
+    segment_len: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if isinstance(self.mem_len, bool) or not isinstance(self.mem_len, int) or self.mem_len < 0:
+            raise OptionError(f"mem_len ({self.mem_len!r}) must be a number of tokens, 0 for none")
+        if self.segment_len is not None:
+            check_positive(segment_len=self.segment_len)
+
+    def build(self) -> "XLNet":
+        return XLNet(self)
+
+
+class State(NamedTuple):
+    memory: tuple[Float[Tensor, "B M D"], ...]  # of each layer, newest last
+    length: Int[Tensor, "B"]  # tokens so far; min(length, M) rows of a memory are tokens
+
+
+class Reading(NamedTuple):
+    """Who sees whom, and the segments; valid tokens come first in every row."""
+
+    order: Int[Tensor, "B T"]
+    valid: Bool[Tensor, "B T"]
+    segments: Int[Tensor, "B T"] | None
+
+    def masks(self, held: Bool[Tensor, "B M"], reuse: int) -> tuple[Mask, Mask]:
+        """Of content and query stream. The first `reuse` tokens see no later ones, which see all of them."""
+        r, T = self.order, self.order.shape[1]
+        place = torch.arange(T, device=r.device)
+        later = place >= reuse
+        before = (r[:, None, :] < r[:, :, None].clamp(min=0)) & (later[:, None] | ~later)
+        before = (before | (later[:, None] & ~later)) & self.valid[:, None, :]
+        itself = (place[:, None] == place) & self.valid[:, None, :]
+        memory = held[:, None, :].expand(-1, T, -1)
+        content, query = (torch.cat([memory, sees], dim=2) for sees in (before | itself, before))
+        return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
+
+
+class Layer(nn.Module):
+    def __init__(self, config: TrunkConfig):
+        super().__init__()
+        self.mixer = TransformerXL(
+            config.dim,
+            num_heads=config.num_heads,
+            clamp_len=config.clamp_len,
+            segments=True,
+            dropout=config.attention_dropout,
+        )
+        self.mixer_norm = NORMS["layer"](config.dim)
+        self.feed_forward = FEED_FORWARDS[config.feed_forward](
+            config.dim, config.hidden_dim, bias=True, dropout=config.dropout
+        )
+        self.feed_forward_norm = NORMS["layer"](config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        h: Float[Tensor, "B T D"],
+        g: Float[Tensor, "B T D"] | None,
+        memory: Float[Tensor, "B M D"],
+        masks: tuple[Mask, Mask],
+        segments: Int[Tensor, "B T"] | None,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None]:
+        """Keys and values of both streams are those of h as it comes in."""
+        seen = torch.cat([memory, h], dim=1)
+        content, query = masks
+        after = self._after(h, self._mix(h, seen, content, segments))
+        return after, None if g is None else self._after(g, self._mix(g, seen, query, segments))
+
+    def _mix(self, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None) -> Tensor:
+        if segments is None:
+            return self.mixer(x, context=seen, mask=mask)
+        of_keys = F.pad(segments, (seen.shape[1] - segments.shape[1], 0))
+        return self.mixer.relate(x, segments, of_keys, context=seen, mask=mask)
+
+    def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
+        y = self.mixer_norm(x + self.dropout(mixed))
+        return self.feed_forward_norm(y + self.dropout(self.feed_forward(y)))
+
+
+class Trunk(nn.Module):
+    """Embedding and layers: what is trained first and then fine-tuned."""
+
+    def __init__(self, config: TrunkConfig):
+        super().__init__()
+        self.checkpoint = config.checkpoint
+        self.table = nn.Embedding(config.vocab_size, config.dim)
+        nn.init.normal_(self.table.weight, std=0.02)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def embed(
+        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None
+    ) -> Float[Tensor, "B T D"]:
+        """E[token], and zero where `valid` is False."""
+        if valid is None:
+            return self.table(tokens)
+        x = self.table(tokens.masked_fill(~valid, 0))
+        return torch.where(valid[..., None], x, x.new_zeros(()))
+
+    def empty(self, batch_size: int, mem_len: int) -> State:
+        weight = self.table.weight
+        memory = weight.new_zeros(batch_size, mem_len, weight.shape[1])
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        return State((memory,) * len(self.layers), length)
+
+    def forward(
+        self,
+        h: Float[Tensor, "B T D"],
+        g: Float[Tensor, "B T D"] | None,
+        reading: Reading,
+        state: State,
+        reuse_len: int | None = None,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, State]:
+        """Both streams after the last layer, and the memories with the first `reuse_len` tokens (all by default)."""
+        M, T = state.memory[0].shape[1], h.shape[1]
+        reuse = T if reuse_len is None else min(reuse_len, T)
+        rows = torch.arange(M, device=h.device)
+        masks = reading.masks(rows >= M - state.length[:, None], reuse)
+        added = reading.valid[:, :reuse].sum(1)
+        last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
+        h, g = self.dropout(h), None if g is None else self.dropout(g)
+        memories = []
+        for layer, memory in zip(self.layers, state.memory, strict=True):
+            memories.append(torch.cat([memory, h[:, :reuse]], dim=1).detach().gather(1, last))
+            given = (h, g, memory, masks, reading.segments)
+            if self.checkpoint and torch.is_grad_enabled():
+                h, g = cast(tuple, checkpoint(layer, *given, use_reentrant=False))
+            else:
+                h, g = layer(*given)
+        after = State(tuple(memories), state.length + added)
+        return self.dropout(h), None if g is None else self.dropout(g), after
+
+
+class XLNet(nn.Module):
+    """model(tokens [B T], order=[B T], valid=[B T] | None) -> logits [B T vocab_size] of the token at each place.
+
+    order: the rank of each token, -1 for context. Logits are given what is context or of lower rank, and never the token
+    itself, except where it is context. segments [B T]: the part of a pair that a token belongs to.
+    """
+
+    name = "xlnet"
+
+    def __init__(self, config: XLNetConfig):
+        super().__init__()
+        self.config = config
+        self.trunk = Trunk(config)
+        self.query = nn.Parameter(torch.empty(config.dim).normal_(std=0.02))
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        order: Int[Tensor, "B T"],
+        valid: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T vocab"]:
+        """With segment_len, parts are read one after the other: an order then holds within each of them."""
+        self._check(tokens, order, valid, segments)
+        given = [order] if segments is None else [order, segments]
+        back = None
+        if valid is not None:
+            source, back, valid = compaction(valid)
+            tokens, *given = (permute(x, source) for x in (tokens, *given))
+        state, parts = self.initial_state(tokens.shape[0]), []
+        for columns in _cut(tokens.shape[1], self.config.segment_len):
+            r, *s = (x[:, columns] for x in given)
+            here = None if valid is None else valid[:, columns]
+            g, state = self._read(tokens[:, columns], state, r, here, s[0] if s else None, None)
+            parts.append(g)
+        whole = torch.cat(parts, dim=1)
+        return self._logits(whole if back is None else permute(whole, back))
+
+    def initial_state(self, batch_size: int) -> State:
+        """Empty memories; setting a row's `length` to 0 empties that row's again."""
+        check_positive(batch_size=batch_size)
+        return self.trunk.empty(batch_size, self.config.mem_len)
+
+    def extend(
+        self,
+        tokens: Int[Tensor, "B N"],
+        state: State,
+        *,
+        order: Int[Tensor, "B N"],
+        valid: Bool[Tensor, "B N"] | None = None,
+        segments: Int[Tensor, "B N"] | None = None,
+        reuse_len: int | None = None,
+    ) -> tuple[Float[Tensor, "B N vocab"], State]:
+        """Logits of the next N tokens, and the memories with the first `reuse_len` of them (all by default).
+
+        Those are ordered apart from the rest: they never see it, and it sees all of them.
+        """
+        self._check(tokens, order, valid, segments)
+        if not isinstance(state, State) or state.length.shape[0] != tokens.shape[0]:
+            raise ShapeError(
+                f"xlnet: state must come from initial_state({tokens.shape[0]}) or extend of this model"
+            )
+        if reuse_len is not None:
+            check_positive(reuse_len=reuse_len)
+        if valid is None:
+            g, state = self._read(tokens, state, order, None, segments, reuse_len)
+            return self._logits(g), state
+        source, back, valid = compaction(valid)
+        tokens, order = permute(tokens, source), permute(order, source)
+        segments = None if segments is None else permute(segments, source)
+        g, state = self._read(tokens, state, order, valid, segments, reuse_len)
+        return self._logits(permute(g, back)), state
+
+    def _read(
+        self,
+        tokens: Tensor,
+        state: State,
+        order: Tensor,
+        valid: Tensor | None,
+        segments: Tensor | None,
+        reuse_len: int | None,
+    ) -> tuple[Float[Tensor, "B N D"], State]:
+        h = self.trunk.embed(tokens, valid)
+        here = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        reading = Reading(order, here, segments)
+        _, g, state = self.trunk(h, self.query.expand_as(h), reading, state, reuse_len)
+        return g, state
+
+    def _logits(self, g: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
+        return F.linear(g, self.trunk.table.weight, self.bias)
+
+    def _check(self, tokens: Tensor, order: object, valid: Tensor | None, segments: object) -> None:
+        check_tokens(
+            "xlnet",
+            tokens,
+            valid,
+            vocab_size=self.config.vocab_size,
+            device=self.trunk.table.weight.device,
+        )
+        for name, ids in [("order", order)] + [("segments", segments)] * (segments is not None):
+            if (
+                not isinstance(ids, Tensor)
+                or ids.shape != tokens.shape
+                or ids.dtype not in (torch.int64, torch.int32)
+            ):
+                got = f"{ids.dtype} {list(ids.shape)}" if isinstance(ids, Tensor) else type(ids)
+                raise ShapeError(
+                    f"xlnet: {name} must be int64 or int32 {list(tokens.shape)}, got {got}"
+                )
+
+
+def _cut(T: int, size: int | None) -> list[slice]:
+    size = T if size is None else size
+    return [slice(start, start + size) for start in range(0, T, size)]
+
+
+def xlnet_base(vocab_size: int = 32_000) -> XLNetConfig:
+    """117 million parameters, of which the embedding has 25."""
+    return _published(vocab_size, dim=768, num_heads=12, num_layers=12)
+
+
+def xlnet_large(vocab_size: int = 32_000) -> XLNetConfig:
+    """360 million parameters, of which the embedding has 33; trained on 512 tokens, of which 256 enter the memory."""
+    return _published(vocab_size, dim=1024, num_heads=16, num_layers=24)
+
+
+def _published(vocab_size: int, *, dim: int, num_heads: int, num_layers: int) -> XLNetConfig:
+    return XLNetConfig(
+        vocab_size=vocab_size,
+        dim=dim,
+        num_heads=num_heads,
+        num_layers=num_layers,
+        mem_len=384,
+        dropout=0.1,
+        attention_dropout=0.1,
+    )
+
+
+def xlnet_small(vocab_size: int) -> XLNetConfig:
+    """For small machines."""
+    return XLNetConfig(
+        vocab_size=vocab_size,
+        dim=128,
+        num_heads=4,
+        num_layers=3,
+        hidden_dim=256,
+        dropout=0.1,
+    )

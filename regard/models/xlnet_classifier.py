@@ -1,0 +1,128 @@
+"""XLNet fine-tuned: the content stream alone, everything seen by everything (Yang et al. 2019, arXiv 1906.08237).
+
+    one text:   A SEP CLS            two:   A SEP B SEP CLS           segments 0 for A and its SEP, 1 for B's, 2 for CLS
+    logits = W tanh(V h_CLS + b) + c
+
+SEP and CLS are learned vectors of the head's own here, not tokens of the vocabulary: the trunk may have been trained on
+any tokens. `load_trunk` takes a trained XLNet's. Cost: one stream.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import OptionError, ShapeError
+from regard.core.compaction import compaction, permute
+from regard.core.shapes import check_positive
+from regard.models.search import last_valid
+from regard.models.tokens import check_tokens
+from regard.models.xlnet import CONTEXT, Reading, Trunk, TrunkConfig, XLNet
+
+Text = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
+
+_MAY_DIFFER = {"dropout", "attention_dropout", "checkpoint", "clamp_len"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class XLNetClassifierConfig(TrunkConfig):
+    name: ClassVar[str] = "xlnet_classifier"
+    kinds = ("classify",)
+
+    num_classes: int
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(num_classes=self.num_classes)
+
+    def build(self) -> "XLNetClassifier":
+        return XLNetClassifier(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class XLNetMatcherConfig(XLNetClassifierConfig):
+    name: ClassVar[str] = "xlnet_matcher"
+    kinds = ("match",)
+
+    def build(self) -> "XLNetMatcher":  # type: ignore[override]
+        return XLNetMatcher(self)
+
+
+class Summary(nn.Module):
+    """Texts -> logits, from the last layer's h of the CLS that closes them."""
+
+    def __init__(self, config: XLNetClassifierConfig):
+        super().__init__()
+        self.config = config
+        self.trunk = Trunk(config)
+        self.special = nn.Parameter(torch.empty(2, config.dim).normal_(std=0.02))  # SEP, CLS
+        self.dense = nn.Linear(config.dim, config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+        self.head = nn.Linear(config.dim, config.num_classes)
+
+    def load_trunk(self, model: XLNet) -> None:
+        """The trunk's weights of a trained model, copied. Raises OptionError where the two are not of one shape."""
+        for field in fields(TrunkConfig):
+            ours, theirs = (getattr(config, field.name) for config in (self.config, model.config))
+            if ours != theirs and field.name not in _MAY_DIFFER:
+                raise OptionError(
+                    f"{self.config.name}: {field.name} is {ours!r}, and {theirs!r} in the trunk to load"
+                )
+        self.trunk.load_state_dict(model.trunk.state_dict())
+
+    def summarise(self, texts: Sequence[Text]) -> Float[Tensor, "B num_classes"]:
+        B, who = len(texts[0][0]), self.config.name
+        separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
+        columns, here, numbers = [], [], []
+        for number, (tokens, valid) in enumerate(texts):
+            check_tokens(
+                who,
+                tokens,
+                valid,
+                vocab_size=self.config.vocab_size,
+                device=self.special.device,
+            )
+            if len(tokens) != B:
+                raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")
+            present = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+            columns += [self.trunk.embed(tokens, valid), separator]
+            here += [present, present.new_ones(B, 1)]
+            numbers.append(torch.full((B, tokens.shape[1] + 1), number, device=tokens.device))
+        columns.append(closing)
+        here.append(here[-1])
+        numbers.append(torch.full_like(numbers[0][:, :1], 2))
+        source, _, valid = compaction(torch.cat(here, dim=1))
+        h, segments = (permute(torch.cat(x, dim=1), source) for x in (columns, numbers))
+        reading = Reading(torch.full_like(segments, CONTEXT), valid, segments)
+        h, _, _ = self.trunk(h, None, reading, self.trunk.empty(B, 0))
+        return self.head(self.dropout(self.dense(last_valid(h, valid)).tanh()))
+
+
+class XLNetClassifier(Summary):
+    """model(tokens [B T], valid=[B T] | None) -> logits [B num_classes]; padding changes nothing."""
+
+    name = "xlnet_classifier"
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B num_classes"]:
+        return self.summarise([(tokens, valid)])
+
+
+class XLNetMatcher(Summary):
+    """model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]: a pair in one sequence."""
+
+    name = "xlnet_matcher"
+
+    def forward(
+        self,
+        first: Int[Tensor, "B S"],
+        second: Int[Tensor, "B T"],
+        *,
+        first_valid: Bool[Tensor, "B S"] | None = None,
+        second_valid: Bool[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B num_classes"]:
+        return self.summarise([(first, first_valid), (second, second_valid)])
