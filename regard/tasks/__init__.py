@@ -2,17 +2,19 @@
 
 from regard.core import Catalog
 from regard.data import Data
-from regard.tasks.correlated_tasks import CorrelatedTasks
 from regard.tasks.copy_across import CopyAcross
+from regard.tasks.correlated_tasks import CorrelatedTasks
 from regard.tasks.digits import Digits
 from regard.tasks.listops import ListOps
+from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
 from regard.tasks.stdlib_bytes import StdlibBytes
 from regard.tasks.stdlib_permuted import StdlibPermuted
 from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 
 TASKS: Catalog[type[Task]] = Catalog(
-    "task", (ListOps, Digits, StdlibBytes, StdlibPermuted, Recall, CopyAcross, CorrelatedTasks)
+    "task",
+    (ListOps, Digits, StdlibBytes, StdlibPermuted, Recall, CopyAcross, CorrelatedTasks, Pathfinder),
 )
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "Data",
     "Digits",
     "ListOps",
+    "Pathfinder",
     "Recall",
     "Splits",
     "StdlibBytes",

@@ -9,12 +9,13 @@ from torch.utils.data import DataLoader
 
 from regard.core import OptionError, UnknownNameError
 from regard.data.stdlib import read_modules, split_of, stdlib_root
-from regard.tasks import IGNORED, TASKS, Digits, ListOps, Recall, StdlibBytes
+from regard.tasks import IGNORED, TASKS, Digits, ListOps, Pathfinder, Recall, StdlibBytes
 
 SMALL = {
     "listops": ListOps(train_size=300, valid_size=60, test_size=90),
     "digits": Digits(),
     "stdlib_bytes": StdlibBytes(length=64, valid_size=20, test_size=30),
+    "pathfinder": Pathfinder(train_size=80, valid_size=40, test_size=60),
     "recall": Recall(train_size=200, valid_size=40, test_size=60),
 }
 

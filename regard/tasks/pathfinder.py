@@ -1,0 +1,78 @@
+"""Pathfinder: are the two discs on one dashed path? A picture read pixel by pixel, as classification in two classes."""
+
+import dataclasses
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.checks import check_seed, check_sizes
+from regard.data.examples import Examples
+from regard.data.generated import Columns, generated
+from regard.data.pathfinder import generate_pathfinder, published
+from regard.tasks.classify import Classify
+from regard.tasks.task import Splits
+
+_RULE = 1  # raised when the same options begin to give other pictures
+_FOR_A_PROCESS = 2000  # pictures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pathfinder(Classify):
+    """Token = grey value + 1. Pictures of the published drawing rule and settings for 32, 64 or 128 (Path-X) pixels.
+
+    contour_length is the number of paddles of a path: 6 easy, 9 intermediate, 14 hard. The defaults are REDUCED for small
+    machines (easy, 20000 + 1000 + 2000 pictures) and must not be compared with published scores. The published setting
+    (arXiv 2011.04006) is contour_length=14, train_size=160000, valid_size=20000, test_size=20000. Pictures are generated
+    once and kept in the cache.
+    """
+
+    name = "pathfinder"
+    vocab_size = 257
+    num_classes = 2
+
+    size: int = 32
+    contour_length: int = 6
+    train_size: int = 20000
+    valid_size: int = 1000
+    test_size: int = 2000
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(
+            self.name,
+            contour_length=self.contour_length,
+            train_size=self.train_size,
+            valid_size=self.valid_size,
+            test_size=self.test_size,
+        )
+        published(self.size, self.contour_length)
+
+    @property
+    def max_len(self) -> int:
+        return self.size**2
+
+    def load(self) -> Splits:
+        import PIL
+
+        sizes = (self.train_size, self.valid_size, self.test_size)
+        drawing, count = published(self.size, self.contour_length), sum(sizes)
+        told = dataclasses.asdict(drawing) | {"seed": self.seed, "count": count}
+        versions = {"rule": _RULE, "pillow": PIL.__version__}
+
+        def make() -> Columns:
+            processes = max(1, min(os.cpu_count() or 1, count // _FOR_A_PROCESS))
+            drawn = generate_pathfinder(drawing, count, seed=self.seed, processes=processes)
+            return {"pixels": drawn.pixels, "labels": drawn.labels}
+
+        found = generated(self.name, told | versions, make)
+        pixels = found["pixels"].reshape(count, self.max_len)
+        parts = np.split(np.arange(count), np.cumsum(sizes)[:-1])
+
+        def part(rows: NDArray[np.integer]) -> Examples:
+            tokens = pixels[rows].astype(np.int32).ravel() + 1
+            return Examples(tokens, np.full(len(rows), self.max_len), found["labels"][rows])
+
+        train, valid, test = map(part, parts)
+        return Splits(train, valid, test, notes={"pillow": PIL.__version__})
