@@ -46,13 +46,14 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     return PrimitiveConstructorSpec(
         nargs="*",
         metavar="[NAME=VALUE ...]",
-        instance_from_str=lambda words: dict(map(_option, words)),
+        instance_from_str=lambda words: dict(map(option, words)),
         is_instance=lambda value: isinstance(value, Mapping),
         str_from_instance=lambda value: [f"{name}={item}" for name, item in value.items()],
     )
 
 
-def _option(word: str) -> tuple[str, Any]:
+def option(word: str) -> tuple[str, Any]:
+    """A Python literal where the value is one, and text otherwise."""
     name, equals, value = word.partition("=")
     if not equals or not name:
         raise OptionError(f"options are written NAME=VALUE, got {word!r}")

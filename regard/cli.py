@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from regard.cli_bench import Bench
 from regard.cli_data import Data
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.printing import console, print_details, print_json, print_table
@@ -56,83 +57,6 @@ class Show:
         else:
             for about in found:
                 print_details(about)
-        return 0
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Time mixers beside fused softmax attention, in one interleaved run."""
-
-    mixers: tuple[str, ...] = ()
-    """names of mixers; all of them by default"""
-    lengths: tuple[int, ...] = (256, 1024)
-    """tokens processed, or for decode already in the state"""
-    passes: tuple[Literal["forward", "train", "decode"], ...] = ("forward", "train", "decode")
-    batch: int = 1
-    dim: int = 256
-    num_heads: int = 4
-    dtype: str = "float32"
-    device: str = "cpu"
-    seconds: float = 4.0
-    """for each pass at each length, all mixers together"""
-    json: Json = False
-
-    def run(self) -> int:
-        from regard.arena.choice import Choice
-        from regard.arena.results import Timed
-        from regard.arena.speed import Setting, measure, obstacle
-        from regard.mixers import MIXERS
-
-        _check_device(self.device)
-        choices = [Choice(mixer=MIXERS[name].name) for name in self.mixers or MIXERS.names()]
-        settings = [
-            Setting(
-                kind=kind,
-                length=length,
-                batch=self.batch,
-                dim=self.dim,
-                num_heads=self.num_heads,
-                dtype=self.dtype,
-                device=self.device,
-                seconds=self.seconds,
-            )
-            for kind in self.passes
-            for length in self.lengths
-        ]
-        timed: list[Timed] = []
-        not_run: dict[tuple[str, str], str] = {}
-        for setting in settings:
-            reasons = {
-                choice.name: obstacle(choice, setting.kind, dim=self.dim, num_heads=self.num_heads)
-                for choice in choices
-            }
-            able = [choice for choice in choices if reasons[choice.name] is None]
-            timed += measure(able, setting) if able else []
-            not_run |= {(setting.kind, name): reason for name, reason in reasons.items() if reason}
-        absent = [
-            {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
-        ]
-        if self.json:
-            print_json(
-                {"timed": [asdict(row) | {"ratio": row.ratio} for row in timed], "not_run": absent}
-            )
-            return 0
-        print_table(
-            {
-                "pass": row.kind,
-                "length": row.length,
-                "mixer": row.mixer,
-                "ms": row.median_ms,
-                "quartiles": f"{row.low_ms:.4g} to {row.high_ms:.4g}",
-                "softmax ms": row.baseline_ms,
-                "ratio": row.ratio,
-                "peak MiB": row.peak_bytes / 2**20,
-                "rounds": row.rounds,
-            }
-            for row in timed
-        )
-        if absent:
-            print_table(absent)
         return 0
 
 
@@ -256,18 +180,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     sys.exit(main())
-
-
-def _check_device(name: str) -> None:
-    import torch
-
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        why = str(error).partition("\n")[0]
-        raise OptionError(
-            f"device {name!r} cannot be used here: {why}. `regard doctor` lists what can."
-        ) from None
 
 
 def _train(name: str, args: list[str]) -> int:

@@ -7,7 +7,9 @@ import sys
 import pytest
 
 import regard
+from regard.arena import laws
 from regard.cli import COMMANDS, main
+from regard.testing import LawError
 
 
 def ran(capsys, *args: str) -> tuple[int, str, str]:
@@ -89,8 +91,11 @@ WRONG = {
     "bench --lengths 0": "length (0) must be a positive integer",
     "bench --lengths many": "--lengths",
     "bench --passes forwrd": "'forward'",
-    "bench --dtype float31": "float32",
-    "bench --device tpuu": "device",
+    "bench --dtypes float31": "float32",
+    "bench --devices tpuu": "device",
+    "bench --mixers fnet --options widow=3": "none of fnet has an option 'widow'",
+    "bench --mixers local --options window_size=0": "window_size (0) must be a positive integer",
+    "bench --passes decode --plot speed.gif": "must end in .png or .svg",
     "train digts": "unknown recipe 'digts'. Did you mean 'digits'?",
     "train digits --model.mixr linear": "--model.mixer",
     "train digits --model.mixer linaer": "unknown mixer 'linaer'. Did you mean 'linear'?",
@@ -139,9 +144,7 @@ def test_train_without_a_recipe_says_how(capsys):
 
 
 def test_bench_times_and_says_what_cannot_run(capsys):
-    line = (
-        "bench --mixers softmax fnet --lengths 16 --passes forward decode --dim 16 --seconds 0.01"
-    )
+    line = "bench --mixers softmax fnet --lengths 16 --passes forward decode --dim 16 --seconds 0.01 --unchecked"
     found = loaded(capsys, *line.split())
     assert {(row["mixer"], row["kind"]) for row in found["timed"]} == {
         ("softmax", "forward"),
@@ -152,6 +155,45 @@ def test_bench_times_and_says_what_cannot_run(capsys):
     assert absent["mixer"] == "fnet" and absent["pass"] == "decode" and absent["not run"]
     code, out, _ = ran(capsys, *line.split())
     assert code == 0 and absent["not run"] in out
+
+
+def test_bench_times_no_mixer_that_breaks_a_law(capsys, tmp_path, monkeypatch):
+    asked = []
+
+    def check(factory):
+        asked.append(factory().name)
+        if factory().name == "linear":
+            raise LawError("causality: linear: token 3 moves output 1")
+
+    monkeypatch.setattr(laws, "check_mixer", check)
+    line = f"bench --mixers local linear --lengths 8 --passes forward --dim 8 --seconds 0.01 --ledger {tmp_path}/l.sqlite"
+    for _ in range(2):  # the second time from the ledger
+        found = loaded(capsys, *line.split())
+        assert [row["mixer"] for row in found["timed"]] == ["local"] and found["laws_checked"]
+        (absent,) = found["not_run"]
+        assert absent["not run"].startswith("linear breaks a law. causality")
+    assert asked == ["local", "linear"]
+    assert not loaded(capsys, *line.split(), "--unchecked")["not_run"]
+
+
+def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
+    picture = tmp_path / "speed.svg"
+    line = (
+        "bench --mixers local --lengths 8 16 --passes forward prefill --causal yes --dim 16 "
+        "--options window_size=3 --dtypes float32 bfloat16 --seconds 0.01 --unchecked"
+    )
+    found = loaded(capsys, *line.split(), "--plot", str(picture))
+    rows = found["timed"]
+    assert len(rows) == 8 and not found["laws_checked"]
+    assert {row["provenance"]["dtype"] for row in rows} == {"float32", "bfloat16"}
+    assert all(row["causal"] and row["options"] == {"window_size": 3} for row in rows)
+    assert all(row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows)
+    assert all(row["flops"] > 0 and 0 < row["matrix_share"] < 1 for row in rows)
+    assert all(row["provenance"]["allocator"] and row["provenance"]["threads"] for row in rows)
+    drawn = picture.read_text()
+    assert "prefill" in drawn and "forward pass" in drawn and "bfloat16" in drawn
+    _, out, _ = ran(capsys, *line.split(), "--causal", "no", "--passes", "forward")
+    assert "laws: not checked" in out
 
 
 def test_arena_and_report_share_the_ledger(capsys, tmp_path, monkeypatch):

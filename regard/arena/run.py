@@ -146,24 +146,22 @@ class _Run:
 
     def _race(self, race: Race) -> None:
         for kind in race.passes:
+            settings = [
+                speed.Setting(kind=kind, length=length, device=self.device, **_shared(race))
+                for length in race.lengths
+            ]
             able = []
             for place, choice in enumerate(self.choices):
-                reason = self.broken.get(place) or speed.obstacle(
-                    choice, kind, dim=race.dim, num_heads=race.num_heads
-                )
+                reason = self.broken.get(place) or speed.obstacle(choice, settings[0])
                 if reason is None:
                     able.append(choice)
                 else:
                     self._absent(place, kind, reason)
-            for length in race.lengths:
-                self._time(
-                    race,
-                    speed.Setting(kind=kind, length=length, device=self.device, **_shared(race)),
-                    able,
-                )
+            for setting in settings:
+                self._time(setting, able)
                 self.display.advance()
 
-    def _time(self, race: Race, setting: speed.Setting, able: list[Choice]) -> None:
+    def _time(self, setting: speed.Setting, able: list[Choice]) -> None:
         keys = [trial_key(self._timed_content(choice, setting)) for choice in able]
         missing = []
         for key, choice in zip(keys, able, strict=True):

@@ -62,11 +62,15 @@ class Setting:
         return self.length + (DECODE_STEPS + 1 if self.kind == "decode" else 0)
 
 
-def obstacle(choice: Choice, kind: Pass, *, dim: int = 24, num_heads: int = 3) -> str | None:
+def obstacle(choice: Choice, setting: Setting) -> str | None:
     """Why this pass cannot be timed for this mixer at this size, or None."""
-    if kind != "decode":
+    if setting.kind in STREAMING:
+        needed = "streaming"
+    elif setting.causal is None:
         return None
-    return refusal(choice.sketch(dim=dim, num_heads=num_heads), "streaming")
+    else:
+        needed = "causal" if setting.causal else "bidirectional"
+    return refusal(choice.sketch(dim=setting.dim, num_heads=setting.num_heads), needed)
 
 
 def measure(
@@ -79,7 +83,7 @@ def measure(
     """
     origin = origin or provenance(device=setting.device, dtype=setting.dtype)
     for choice in choices:
-        reason = obstacle(choice, setting.kind, dim=setting.dim, num_heads=setting.num_heads)
+        reason = obstacle(choice, setting)
         if reason is not None:
             raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
     entries = [_Entry(choice, setting) for choice in choices]

@@ -320,10 +320,6 @@ def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> 
 
 
 def draw_picture(rows: Iterable[Result], path: Path) -> Path:
-    import vl_convert
-
-    if path.suffix not in (".png", ".svg"):
-        raise OptionError(f"path ({path}) must end in .png or .svg")
     summary = Summary(rows)
     charts = []
     for task in summary.tasks:
@@ -340,12 +336,20 @@ def draw_picture(rows: Iterable[Result], path: Path) -> Path:
         raise OptionError(
             "rows must hold a mechanism that was both trained and timed: there is nothing to draw"
         )
-    whole = (
-        alt.hconcat(*charts, spacing=28)
-        .configure_view(stroke=None)
+    return save(alt.hconcat(*charts, spacing=28), path)
+
+
+def save(chart: alt.HConcatChart | alt.VConcatChart, path: Path) -> Path:
+    """As .png or .svg, on white. Raises OptionError for any other ending."""
+    import vl_convert
+
+    if path.suffix not in (".png", ".svg"):
+        raise OptionError(f"path ({path}) must end in .png or .svg")
+    spec = (
+        chart.configure_view(stroke=None)
         .configure(background="white", padding=14)
+        .to_json(indent=None)
     )
-    spec = whole.to_json(indent=None)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".svg":
         path.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")

@@ -1,0 +1,199 @@
+"""`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import FlagCreatePairsOff, arg
+
+from regard.core import OptionError
+from regard.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from regard.arena.choice import Choice
+    from regard.arena.results import Timed
+    from regard.arena.speed import Setting
+
+Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
+Flag = FlagCreatePairsOff[bool]
+LEDGER = Path("runs/arena/ledger.sqlite")
+CAUSAL = {"either": None, "yes": True, "no": False}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Time mixers beside fused softmax attention of the same causality, in one interleaved run for each setting."""
+
+    mixers: tuple[str, ...] = ()
+    """names of mixers; all of them by default"""
+    lengths: tuple[int, ...] = (256, 1024)
+    """tokens processed, or for decode already in the state"""
+    passes: tuple[Literal["forward", "train", "prefill", "decode"], ...] = (
+        "forward",
+        "train",
+        "decode",
+    )
+    causal: Literal["either", "yes", "no"] = "either"
+    """for forward and train; either: bidirectional where the mixer can be"""
+    options: tuple[str, ...] = ()
+    """NAME=VALUE, for each of the mixers that has an option of this name"""
+    batch: int = 1
+    dim: int = 256
+    num_heads: int = 4
+    dtypes: tuple[str, ...] = ("float32",)
+    devices: tuple[str, ...] = ("cpu",)
+    seconds: float = 4.0
+    """for each pass at each length, all mixers together"""
+    unchecked: Flag = False
+    """time without checking the laws; the output says so"""
+    ledger: Path = LEDGER
+    """where the verdicts on the laws are kept"""
+    plot: Path | None = None
+    """draw time and memory against length here, as .png or .svg"""
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.arena.speed import measure, obstacle
+
+        for device in self.devices:
+            _check_device(device)
+        if self.plot is not None and self.plot.suffix not in (".png", ".svg"):
+            raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
+        settings, choices = self._settings(), _choices(self.mixers, self.options)
+        faults = {} if self.unchecked else _faults(choices, self.ledger)
+        timed: list[Timed] = []
+        not_run: dict[tuple[str, str], str] = {}
+        for setting in settings:
+            able = []
+            for choice in choices:
+                reason = faults.get(choice.name) or obstacle(choice, setting)
+                if reason is None:
+                    able.append(choice)
+                else:
+                    not_run[setting.kind, choice.name] = reason
+            timed += measure(able, setting) if able else []
+        absent = [
+            {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
+        ]
+        if self.plot is not None and timed:
+            from regard.arena.report.timings import draw_timings
+
+            draw_timings(timed, self.plot)
+        if self.json:
+            computed = [
+                asdict(row) | {"ratio": row.ratio, "matrix_share": row.share} for row in timed
+            ]
+            print_json({"timed": computed, "not_run": absent, "laws_checked": not self.unchecked})
+        else:
+            self._print(timed, absent)
+        return 0
+
+    def _settings(self) -> "list[Setting]":
+        from regard.arena.speed import STREAMING, Setting
+
+        return [
+            Setting(
+                kind=kind,
+                length=length,
+                batch=self.batch,
+                dim=self.dim,
+                num_heads=self.num_heads,
+                dtype=dtype,
+                device=device,
+                causal=None if kind in STREAMING else CAUSAL[self.causal],
+                seconds=self.seconds,
+            )
+            for device, dtype, kind, length in product(
+                self.devices, self.dtypes, self.passes, self.lengths
+            )
+        ]
+
+    def _print(self, timed: "list[Timed]", absent: list[dict[str, str]]) -> None:
+        print_table(map(_line, timed))
+        if absent:
+            print_table(absent)
+        for told in dict.fromkeys(map(_origin, timed)):
+            print(told)
+        checked = "not checked (--unchecked)" if self.unchecked else "checked on this source"
+        print(f"laws: {checked}. share: counted operations over time, of the matrix-product rate.")
+
+
+def _line(row: "Timed") -> dict[str, Any]:
+    return {
+        "pass": row.kind,
+        "length": row.length,
+        "type": row.provenance.dtype,
+        "mixer": row.mixer,
+        "causal": row.causal,
+        "ms": row.median_ms,
+        "quartiles": f"{row.low_ms:.4g} to {row.high_ms:.4g}",
+        "softmax ms": row.baseline_ms,
+        "ratio": row.ratio,
+        "GFLOP": None if row.flops is None else row.flops / 1e9,
+        "share": None if row.share is None else f"{row.share:.0%}",
+        "peak MiB": row.peak_bytes / 2**20,
+        "rounds": row.rounds,
+    }
+
+
+def _origin(row: "Timed") -> str:
+    where = row.provenance
+    versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
+    rate = f"{row.matrix_rate / 1e9:.0f} GFLOP/s" if row.matrix_rate else "unknown"
+    return (
+        f"{row.kind} {row.length} {where.dtype}: {where.device}; allocator {where.allocator}; "
+        f"matrix products {rate}; {versions}; commit {where.commit}"
+    )
+
+
+def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
+    """Each mixer with those of the options that it has."""
+    from regard.arena.choice import Choice
+    from regard.arguments import option
+    from regard.mixers import MIXERS
+
+    classes = [MIXERS[name] for name in names or MIXERS.names()]
+    options: Mapping[str, Any] = dict(map(option, words))
+    taken = {cls.name: set(inspect.signature(cls.__init__).parameters) for cls in classes}
+    for name in options:
+        if not any(name in known for known in taken.values()):
+            raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")
+    chosen = []
+    for cls in classes:
+        own = {name: value for name, value in options.items() if name in taken[cls.name]}
+        choice = Choice(mixer=cls.name, options=own)
+        choice.sketch()  # wrong values are found before anything is timed
+        chosen.append(choice)
+    return chosen
+
+
+def _faults(choices: "list[Choice]", path: Path) -> dict[str, str]:
+    """Mixer -> the law that it breaks, for those that break one."""
+    from rich.console import Console
+
+    from regard.arena.laws import verdict
+    from regard.arena.ledger import Ledger
+
+    with Ledger(path) as ledger, Console(stderr=True).status("laws") as status:
+        faults = {}
+        for choice in choices:
+            status.update(f"laws  {choice.name}")
+            fault = verdict(choice, ledger).fault
+            if fault is not None:
+                faults[choice.name] = fault
+        return faults
+
+
+def _check_device(name: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0]
+        raise OptionError(
+            f"device {name!r} cannot be used here: {why}. `regard doctor` lists what can."
+        ) from None
