@@ -5,11 +5,17 @@ The library never imports recipes; only the command line does.
 """
 
 from regard.core import Catalog
+from regard.recipes.copy_across import copy_across
 from regard.recipes.digits import digits
 from regard.recipes.listops import listops
 from regard.recipes.run import Recipe, Run, start
 from regard.recipes.stdlib_bytes import stdlib_bytes
+from regard.recipes.transformer_xl import transformer_xl
+from regard.recipes.xlnet import xlnet
 
-RECIPES: Catalog[Recipe] = Catalog("recipe", tuple(map(Recipe, (listops, digits, stdlib_bytes))))
+RECIPES: Catalog[Recipe] = Catalog(
+    "recipe",
+    tuple(map(Recipe, (listops, digits, stdlib_bytes, copy_across, transformer_xl, xlnet))),
+)
 
 __all__ = ["RECIPES", "Recipe", "Run", "start"]

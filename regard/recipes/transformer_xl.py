@@ -1,0 +1,25 @@
+"""The run that `regard train transformer_xl` starts."""
+
+from regard.models import TransformerXLConfig
+from regard.recipes.run import Run
+from regard.tasks import StdlibBytes
+from regard.train import TrainConfig
+
+
+def transformer_xl() -> Run:
+    """The next byte of Python's own source, 512 bytes in segments of 64, each with a memory of 128."""
+    task = StdlibBytes(length=512, valid_size=128, test_size=256)
+    return Run(
+        task=task,
+        model=TransformerXLConfig(
+            vocab_size=task.vocab_size,
+            dim=128,
+            num_heads=4,
+            num_layers=3,
+            hidden_dim=256,
+            segment_len=64,
+            mem_len=128,
+            norm_first=True,
+        ),
+        train=TrainConfig(steps=1500, batch_size=8, lr=2e-3, eval_every=150, patience=5),
+    )

@@ -1,0 +1,24 @@
+"""The run that `regard train xlnet` starts."""
+
+from regard.models import XLNetConfig
+from regard.recipes.run import Run
+from regard.tasks import StdlibPermuted
+from regard.train import TrainConfig
+
+
+def xlnet() -> Run:
+    """Bytes of Python's own source in drawn orders: one in six is asked, 128 at a time with a memory of 128."""
+    task = StdlibPermuted()
+    return Run(
+        task=task,
+        model=XLNetConfig(
+            vocab_size=task.vocab_size,
+            dim=128,
+            num_heads=4,
+            num_layers=3,
+            hidden_dim=256,
+            segment_len=128,
+            mem_len=128,
+        ),
+        train=TrainConfig(steps=1500, batch_size=16, lr=1e-3, eval_every=150, patience=5),
+    )
