@@ -90,6 +90,19 @@ def options(entry: Any) -> list[dict[str, Any]]:
     ]
 
 
+def presets(model: Any) -> list[str]:
+    """Names of a model's sizes: those that it holds, or the functions of its file that make its configuration."""
+    if not inspect.isclass(model):
+        return list(model.presets)
+    wanted = _configuration(model)
+    functions = inspect.getmembers(sys.modules[model.__module__], inspect.isfunction)
+    return [
+        name
+        for name, make in functions
+        if not name.startswith("_") and get_type_hints(make).get("return") is wanted
+    ]
+
+
 def _row(kind: str, entry: Any) -> dict[str, Any]:
     about = {"name": entry.name}
     if kind == "mixers":
@@ -103,6 +116,8 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
         return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
     if kind == "tasks":
         about |= {"kind": entry.kind, "metric": entry.metric, "better": entry.better}
+    if kind == "models":
+        about |= {"tasks": list(_configuration(entry).kinds), "presets": presets(entry)}
     if kind == "sources":
         about |= {"licence": entry.licence, "terms": entry.terms}
     return about | {"what": _summary(kind, entry)}

@@ -3,6 +3,7 @@
     [z_1, z_2] = gelu(x U),   y = (z_1 * (W LN(z_2) + b + tiny)) V          W [T T] signed, b [T], one for all channels
     tiny = softmax(q k^T / sqrt(K)) v W_o,   q, k, v = x W_qkv, one head of width K = `attention_dim` (the paper's 64)
 
+`toeplitz`: W_ij is one number per distance j - i, as in the paper's models of language, for 2 max_len - 1 parameters.
 W starts near 0 and b at 1, so that a fresh layer is a plain feed-forward layer; causal is W below its diagonal.
 Cost: T^2 F / 2, F = `hidden_dim`; max_len^2 parameters. The state holds LN(z_2) of all past tokens. W_o has no bias
 beside b. Without attention the map shows W, as far as it is used; its entries have signs.
@@ -51,7 +52,11 @@ class GMLP(Mixer):
         memory="T F",
         state="T F",
     )
-    variants = {"tiny_attention": {"attention_dim": 6}, "narrow": {"hidden_dim": 10}}
+    variants = {
+        "tiny_attention": {"attention_dim": 6},
+        "narrow": {"hidden_dim": 10},
+        "toeplitz": {"toeplitz": True},
+    }
 
     def __init__(
         self,
@@ -60,6 +65,7 @@ class GMLP(Mixer):
         max_len: int,
         hidden_dim: int | None = None,
         attention_dim: int | None = None,
+        toeplitz: bool = False,
     ):
         super().__init__(dim, max_len=max_len)
         hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
@@ -67,7 +73,11 @@ class GMLP(Mixer):
         check_divisible(hidden_dim=hidden_dim, halves=2)
         self.widen = nn.Linear(dim, hidden_dim)
         self.norm = nn.LayerNorm(hidden_dim // 2)
-        self.weight = nn.Parameter(torch.empty(max_len, max_len))
+        self.toeplitz = toeplitz
+        shape = (2 * max_len - 1,) if toeplitz else (max_len, max_len)
+        if toeplitz:
+            self.declare(memory="T^2 + T F")
+        self.weight = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.ones(max_len))
         self.narrow = nn.Linear(hidden_dim // 2, dim)
         nn.init.uniform_(self.weight, -NEAR_ZERO / max_len, NEAR_ZERO / max_len)
@@ -83,11 +93,27 @@ class GMLP(Mixer):
     def mix(self, x, context, mask):
         T = x.shape[1]
         z1, z2 = self._halves(x)
-        gate = spatial_mixing(self.weight[None, :T, :T], z2, mask=mask) + self.bias[:T, None]
+        gate = spatial_mixing(self._first(T)[None], z2, mask=mask) + self.bias[:T, None]
         if self.qkv is not None:
             q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
             gate = gate + self._tiny(q, k, v, mask)
         return self.narrow(z1 * gate)
+
+    def _first(self, T: int) -> Float[Tensor, "T T"]:
+        """W between the first T places."""
+        if not self.toeplitz:
+            return self.weight[:T, :T]
+        place = torch.arange(T, device=self.weight.device)
+        return self._weights(place, place)
+
+    def _weights(
+        self, query: Int[Tensor, "*b T"], key: Int[Tensor, "*b S"]
+    ) -> Float[Tensor, "*b T S"]:
+        """W between the tokens at these places."""
+        query, key = query[..., :, None], key[..., None, :]
+        if self.toeplitz:
+            return self.weight[key - query + self.weight.shape[0] // 2]
+        return self.weight[query, key]
 
     def _halves(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor]:
         z1, z2 = F.gelu(self.widen(x)).chunk(2, dim=-1)
@@ -115,7 +141,7 @@ class GMLP(Mixer):
         position = torch.cat([state.position, new], dim=1)
         seen = token[:, :, : position.shape[1]]
         mask = cached_mask(new, position, valid)
-        w = self.weight[new.clamp_min(0)[:, :, None], position.clamp_min(0)[:, None, :]]
+        w = self._weights(new.clamp_min(0), position.clamp_min(0))
         width = z1.shape[-1]
         gate = spatial_mixing(w, seen[:, 0, :, :width], mask=mask)
         gate = gate + self.bias[new.clamp_min(0)][..., None]
@@ -131,6 +157,6 @@ class GMLP(Mixer):
             return Observation()
         T = x.shape[1]
         v = self._halves(x)[1][:, None]
-        weights = self.weight[:T, :T] * mask.dense(T, T, device=x.device)
+        weights = self._first(T) * mask.dense(T, T, device=x.device)
         weights = weights.expand(x.shape[0], 1, T, T)
         return Observation(v=v, weights=weights, heads=weights @ v)

@@ -26,7 +26,20 @@ from regard.models.masked_language_model import (
     corrupt,
 )
 from regard.models.mmoe import MMoE, MMoEConfig
+from regard.models.patches import PatchClassifier, PatchClassifierConfig
 from regard.models.pixels import pixel_classifier, pixel_tokens
+from regard.models.published.bigbird import bigbird
+from regard.models.published.flash import flash, flash_quad
+from regard.models.published.fnet import fnet
+from regard.models.published.gmlp import gmlp, gmlp_image
+from regard.models.published.images import PublishedImages
+from regard.models.published.linformer import linformer
+from regard.models.published.longformer import longformer
+from regard.models.published.mlp_mixer import mlp_mixer
+from regard.models.published.performer import performer
+from regard.models.published.reformer import reformer
+from regard.models.published.stack import Published
+from regard.models.published.synthesizer import synthesizer
 from regard.models.search import Beams, reorder
 from regard.models.sizing import count_parameters, match_parameters
 from regard.models.transformer import (
@@ -70,6 +83,19 @@ MODELS: Catalog[Any] = Catalog(
         MMoE,
         LogisticRegression,
         FactorizationMachine,
+        PatchClassifier,
+        reformer,
+        longformer,
+        bigbird,
+        performer,
+        linformer,
+        fnet,
+        gmlp,
+        gmlp_image,
+        mlp_mixer,
+        synthesizer,
+        flash_quad,
+        flash,
     ),
 )
 
@@ -103,6 +129,10 @@ __all__ = [
     "MaskedLanguageModel",
     "MaskedLanguageModelConfig",
     "ModelConfig",
+    "PatchClassifier",
+    "PatchClassifierConfig",
+    "Published",
+    "PublishedImages",
     "Reading",
     "StackConfig",
     "Transformer",
@@ -115,14 +145,26 @@ __all__ = [
     "XLNetConfig",
     "XLNetMatcher",
     "XLNetMatcherConfig",
+    "bigbird",
     "corrupt",
     "count_parameters",
+    "flash",
+    "flash_quad",
+    "fnet",
+    "gmlp",
+    "gmlp_image",
     "layers_per_block",
+    "linformer",
+    "longformer",
     "match_parameters",
+    "mlp_mixer",
     "pad_documents",
+    "performer",
     "pixel_classifier",
     "pixel_tokens",
+    "reformer",
     "reorder",
+    "synthesizer",
     "transformer_base",
     "transformer_big",
     "transformer_small",

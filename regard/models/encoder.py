@@ -138,12 +138,15 @@ class Encoder(nn.Module):
         return self.norm(x), State(blocks, length)
 
 
-def added_position(config: StackConfig) -> AbsolutePosition:
-    """The positions that are added to the embeddings; none where the mixers take them instead."""
+def added_position(config: StackConfig, *, max_len: int | None = None) -> AbsolutePosition:
+    """The positions that are added to the embeddings; none where the mixers take them instead.
+
+    max_len: what they are made for, the configuration's by default.
+    """
     cls = POSITIONS[config.position]
     if cls.kind != "absolute":
         return NoPosition()
-    facts = {"dim": config.dim, "max_len": config.max_len, "num_heads": config.num_heads}
+    facts = {"dim": config.dim, "max_len": max_len or config.max_len, "num_heads": config.num_heads}
     made = make(cls, facts, config.position_options)
     assert isinstance(made, AbsolutePosition)
     return made

@@ -23,6 +23,11 @@ def gmlp(
     """-> (y [B T D], weights [B 1 T T], None with attention); global tokens change nothing where all see all."""
     K = options["attention_dim"]
 
+    def spatial(i: int, j: int) -> Tensor:
+        if options["toeplitz"]:
+            return params["weight"][j - i + len(params["bias"]) - 1]
+        return params["weight"][i, j]
+
     def gelu(a: Tensor) -> Tensor:
         return a * (1 + torch.erf(a / math.sqrt(2))) / 2
 
@@ -51,8 +56,8 @@ def gmlp(
             keys = [j for j in range(row.T) if row.allowed[0][i][j]]
             gate = params["bias"][i].expand(half)
             for j in keys:
-                weights[0, i, j] = params["weight"][i, j].detach()
-                gate = gate + params["weight"][i, j] * gated[j]
+                weights[0, i, j] = spatial(i, j).detach()
+                gate = gate + spatial(i, j) * gated[j]
             if K is not None:
                 gate = gate + tiny(row, i, keys)
             mixed.append(z[i, :half] * gate)

@@ -5,6 +5,7 @@ from regard.data import Data
 from regard.tasks.copy_across import CopyAcross
 from regard.tasks.correlated_tasks import CorrelatedTasks
 from regard.tasks.digits import Digits
+from regard.tasks.duplication import Duplication
 from regard.tasks.listops import ListOps
 from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
@@ -14,7 +15,17 @@ from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 
 TASKS: Catalog[type[Task]] = Catalog(
     "task",
-    (ListOps, Digits, StdlibBytes, StdlibPermuted, Recall, CopyAcross, CorrelatedTasks, Pathfinder),
+    (
+        ListOps,
+        Digits,
+        StdlibBytes,
+        StdlibPermuted,
+        Recall,
+        CopyAcross,
+        Duplication,
+        CorrelatedTasks,
+        Pathfinder,
+    ),
 )
 
 __all__ = [
@@ -26,6 +37,7 @@ __all__ = [
     "CorrelatedTasks",
     "Data",
     "Digits",
+    "Duplication",
     "ListOps",
     "Pathfinder",
     "Recall",

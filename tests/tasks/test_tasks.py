@@ -9,7 +9,16 @@ from torch.utils.data import DataLoader
 
 from regard.core import OptionError, UnknownNameError
 from regard.data.stdlib import read_modules, split_of, stdlib_root
-from regard.tasks import IGNORED, TASKS, Digits, ListOps, Pathfinder, Recall, StdlibBytes
+from regard.tasks import (
+    IGNORED,
+    TASKS,
+    Digits,
+    Duplication,
+    ListOps,
+    Pathfinder,
+    Recall,
+    StdlibBytes,
+)
 
 SMALL = {
     "listops": ListOps(train_size=300, valid_size=60, test_size=90),
@@ -17,6 +26,7 @@ SMALL = {
     "stdlib_bytes": StdlibBytes(length=64, valid_size=20, test_size=30),
     "pathfinder": Pathfinder(train_size=80, valid_size=40, test_size=60),
     "recall": Recall(train_size=200, valid_size=40, test_size=60),
+    "duplication": Duplication(train_size=200, valid_size=40, test_size=60),
 }
 
 
@@ -255,3 +265,15 @@ def test_recall_is_solved_by_looking_and_not_without():
     batches = [task.collate([splits.test[i] for i in range(30)])]
     assert task.score(Looks(), batches) == 1.0
     assert 0.08 < task.trivial_baseline(splits) < 0.20
+
+
+def test_duplication_asks_for_the_second_half_and_it_is_the_first():
+    task = Duplication(train_size=30, valid_size=5, test_size=5, length=9, vocab_size=7)
+    for item in (task.load().train[n] for n in range(30)):
+        tokens, label = item["tokens"], item["label"]
+        assert tokens[0] == 1 and torch.equal(tokens[:4], tokens[5:])
+        assert (tokens[1:5] > 1).all() and (label[:5] == IGNORED).all()
+        assert torch.equal(label[5:], tokens[1:5])
+    for bad in ({"length": 8}, {"length": 1}, {"vocab_size": 3}):
+        with pytest.raises(OptionError, match=next(iter(bad))):
+            Duplication(**bad)

@@ -1,0 +1,129 @@
+"""PatchClassifier: an image cut into patches, a stack of blocks over them, their mean, a linear head.
+
+    x_n = W patch_n + b (+ position)          patches row by row, as in arXiv 2010.11929 and 2105.01601
+
+Unlike `pixel_classifier`, whose tokens are single pixels, a token here is p x p pixels with all their channels; pixels
+are numbers from -1 to 1 and not entries of a table. The mixers and positions are given the number of patches as their
+max_len. Cost: the stack's, over (height / p) (width / p) tokens.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core.shapes import check_positive
+from regard.models.blocks import make_blocks
+from regard.models.config import StackConfig
+from regard.models.encoder import added_position
+from regard.models.tokens import check_tokens
+from regard.nn import NORMS
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchClassifierConfig(StackConfig):
+    """image_size: height and width. vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted."""
+
+    name: ClassVar[str] = "patch_classifier"
+    kinds = ("classify",)
+    image_size: tuple[int, int]
+    patch_size: int
+    num_classes: int
+    channels: int = 1
+    vocab_size: int = 256
+    max_len: int = field(init=False)
+    position: str = "learned"
+
+    def __post_init__(self):
+        if len(self.image_size) != 2:
+            raise OptionError(f"image_size must be (height, width), got {self.image_size!r}")
+        height, width = self.image_size
+        check_positive(
+            height=height,
+            width=width,
+            patch_size=self.patch_size,
+            num_classes=self.num_classes,
+            channels=self.channels,
+        )
+        if height % self.patch_size or width % self.patch_size:
+            raise OptionError(
+                f"image_size ({height}, {width}) must be a multiple of patch_size ({self.patch_size})"
+            )
+        if self.vocab_size == 1:
+            raise OptionError("vocab_size (1) must be at least 2: a pixel has two levels or more")
+        object.__setattr__(self, "max_len", self.channels * height * width)
+        super().__post_init__()
+
+    @property
+    def num_patches(self) -> int:
+        return self.max_len // (self.channels * self.patch_size**2)
+
+    def build(self) -> "PatchClassifier":
+        return PatchClassifier(self)
+
+
+class PatchClassifier(nn.Module):
+    """model(tokens [B T]) -> logits [B num_classes]; T are the levels of all pixels, one channel after the other, row by row.
+
+    `read` takes images as numbers. Raises UnsupportedError for `valid`: an image has no padding.
+    """
+
+    name = "patch_classifier"
+
+    def __init__(self, config: PatchClassifierConfig):
+        super().__init__()
+        self.config = config
+        self.who = f"patch_classifier({config.mixer_name})"
+        self.project = nn.Linear(config.channels * config.patch_size**2, config.dim)
+        self.position = added_position(config, max_len=config.num_patches)
+        self.embedding_norm = (
+            NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = make_blocks(config, causal=False, max_len=config.num_patches)
+        width = self.blocks.width
+        self.norm = NORMS[config.norm](width) if config.norm_first else nn.Identity()
+        self.head = nn.Linear(width, config.num_classes)
+
+    @property
+    def mixers(self) -> list[Mixer]:
+        return self.blocks.mixers
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B num_classes"]:
+        """Raises ShapeError for levels, or numbers of them, that do not fit."""
+        if valid is not None:
+            raise UnsupportedError(
+                f"{self.who} does not support valid: its images are all of one size, so no pixel is padding"
+            )
+        levels = self.config.vocab_size
+        check_tokens(self.who, tokens, None, vocab_size=levels, device=self.project.weight.device)
+        if tokens.shape[1] != self.config.max_len:
+            raise ShapeError(
+                f"{self.who}: {tokens.shape[1]} pixels, and an image has {self.config.max_len}: "
+                f"{self.config.channels} channels of {list(self.config.image_size)}"
+            )
+        height, width = self.config.image_size
+        images = rearrange(tokens, "b (c y x) -> b c y x", y=height, x=width)
+        return self.read(images.to(self.project.weight.dtype) * (2 / (levels - 1)) - 1)
+
+    def read(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B num_classes"]:
+        """Of images as numbers, from -1 to 1 where levels are their source."""
+        wanted = [self.config.channels, *self.config.image_size]
+        if images.dim() != 4 or list(images.shape[1:]) != wanted:
+            raise ShapeError(
+                f"{self.who}: images must be [B, {', '.join(map(str, wanted))}], got {list(images.shape)}"
+            )
+        p = self.config.patch_size
+        patches = rearrange(images, "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
+        place = torch.arange(patches.shape[1], device=patches.device)[None]
+        x = self.dropout(self.embedding_norm(self.position(self.project(patches), place)))
+        marked = None
+        if self.config.global_tokens:
+            marked = (place < self.config.global_tokens).expand(x.shape[:2])
+        return self.head(self.norm(self.blocks(x, mask=Mask(global_tokens=marked))).mean(1))

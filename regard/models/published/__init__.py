@@ -1,0 +1,1 @@
+"""Published stacks: each file says what a paper's stack consists of, and names its sizes."""

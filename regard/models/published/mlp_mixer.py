@@ -1,0 +1,43 @@
+"""MLP-Mixer: feed-forward layers across patches and across channels (Tolstikhin et al. 2021, arXiv 2105.01601).
+
+    U = X + W_2 gelu(W_1 LN(X)),   Y = U + W_4 gelu(W_3 LN(U))         W_1, W_2 across patches, W_3, W_4 across channels
+
+s_32 to h_14: the paper's sizes, by the side of a patch; no positions, a norm, the mean over patches, a linear head.
+small: for small machines, patches of 2. Unlike the paper: gelu is exact, the head does not start at zero, and there is
+no stochastic depth.
+"""
+
+from typing import Any
+
+from regard.models.published.images import PublishedImages
+
+
+def _mixer(
+    patch_size: int, num_layers: int, dim: int, token_hidden_dim: int, hidden_dim: int
+) -> dict[str, Any]:
+    return {
+        "patch_size": patch_size,
+        "num_layers": num_layers,
+        "dim": dim,
+        "hidden_dim": hidden_dim,
+        "feed_forward_bias": True,
+        "mixer": "mlp_mixer",
+        "mixer_options": {"token_hidden_dim": token_hidden_dim},
+        "position": "none",
+    }
+
+
+mlp_mixer = PublishedImages(
+    name="mlp_mixer",
+    about=__doc__,
+    presets={
+        "s_32": _mixer(32, 8, 512, 256, 2048),
+        "s_16": _mixer(16, 8, 512, 256, 2048),
+        "b_32": _mixer(32, 12, 768, 384, 3072),
+        "b_16": _mixer(16, 12, 768, 384, 3072),
+        "l_32": _mixer(32, 24, 1024, 512, 4096),
+        "l_16": _mixer(16, 24, 1024, 512, 4096),
+        "h_14": _mixer(14, 32, 1280, 640, 5120),
+        "small": _mixer(2, 2, 64, 32, 256),
+    },
+)

@@ -1,0 +1,44 @@
+"""Performer: linear attention by positive orthogonal random features (Choromanski et al. 2020, arXiv 2009.14794).
+
+proteins: the 36-layer model for protein sequences, in both directions (TrEMBL, 8,192 tokens).
+imagenet64: the 6-layer causal model for pixels of 64x64 images, 12,288 tokens of 256 levels.
+small: for small machines. All with 256 features (64 in small), drawn anew every 1,000 steps.
+
+Unlike the paper: sinusoids are added to the embeddings, the norms stand before the layers, and causal stabilising is
+strict, as the mixer `performer` says.
+"""
+
+from typing import Any
+
+from regard.models.published.stack import SMALL, Published
+
+_FEATURES: dict[str, Any] = {"mixer": "performer", "mixer_options": {"num_features": 256}}
+
+performer = Published(
+    name="performer",
+    about=__doc__,
+    heads=("language_model", "masked_language_model", "classifier"),
+    presets={
+        "proteins": {
+            "dim": 512,
+            "num_heads": 8,
+            "num_layers": 36,
+            "hidden_dim": 1024,
+            "feed_forward_bias": True,
+            "max_len": 8192,
+            "dropout": 0.1,
+            **_FEATURES,
+        },
+        "imagenet64": {
+            "dim": 512,
+            "num_heads": 8,
+            "num_layers": 6,
+            "hidden_dim": 2048,
+            "feed_forward_bias": True,
+            "max_len": 12288,
+            "dropout": 0.1,
+            **_FEATURES,
+        },
+        "small": {**SMALL, "mixer": "performer", "mixer_options": {"num_features": 64}},
+    },
+)
