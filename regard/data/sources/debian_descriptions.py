@@ -1,5 +1,6 @@
 """The package index of Debian 12: sections, sources, and descriptions in English."""
 
+from regard.data.sections import count_descriptions
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -25,4 +26,15 @@ SOURCE = Source(
             bytes=32699363,
         ),
     ),
+    counts={
+        "packages": 63436,
+        "descriptions": 61486,
+        "sections": 58,
+        "sections of 500 packages": 27,
+        "packages in these": 57033,
+        "documents in these": 54724,
+        "sources of these": 31645,
+        "documents of 3 sentences": 48289,
+    },
+    count=count_descriptions,
 )

@@ -1,5 +1,6 @@
 """Descriptions of Debian packages in German; they join the English ones by Description-md5."""
 
+from regard.data.sections import count_translations
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,8 @@ SOURCE = Source(
             bytes=8017516,
         ),
     ),
+    counts={
+        "descriptions": 13184,
+    },
+    count=count_translations,
 )

@@ -1,5 +1,6 @@
 """Descriptions of Debian packages in French; they join the English ones by Description-md5."""
 
+from regard.data.sections import count_translations
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,8 @@ SOURCE = Source(
             bytes=13260065,
         ),
     ),
+    counts={
+        "descriptions": 19552,
+    },
+    count=count_translations,
 )

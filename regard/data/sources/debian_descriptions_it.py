@@ -1,5 +1,6 @@
 """Descriptions of Debian packages in Italian; they join the English ones by Description-md5."""
 
+from regard.data.sections import count_translations
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,8 @@ SOURCE = Source(
             bytes=26890950,
         ),
     ),
+    counts={
+        "descriptions": 47447,
+    },
+    count=count_translations,
 )
