@@ -15,8 +15,9 @@ _COUNTS = (
     "checkpoint_every",
     "keep",
     "log_every",
+    "bucket",
 )
-_OPTIONAL = ("steps", "tokens", "patience", "clip")
+_OPTIONAL = ("steps", "tokens", "patience", "clip", "bucket")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class TrainConfig:
         None  # the run ends with the step in which the items' tokens reach this number
     )
     batch_size: int = 32  # over all processes
+    bucket: int | None = None  # batches whose items are sorted by length among themselves
+    workers: int = 0  # processes that make batches ahead; 0: the training process makes them
     lr: float = 1e-3  # at the top of the schedule
     warmup: float = 0.05  # share of the steps in which the rate rises
     weight_decay: float = 0.1  # of matrices only
@@ -56,6 +59,8 @@ class TrainConfig:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not isinstance(self.workers, int) or isinstance(self.workers, bool) or self.workers < 0:
+            raise OptionError(f"workers must be a whole number of at least 0, got {self.workers!r}")
         self._require("lr", self.lr, self.lr > 0, "a positive number")
         self._require(
             "weight_decay", self.weight_decay, self.weight_decay >= 0, "a number of at least 0"

@@ -19,8 +19,10 @@ class Bar:
     def __init__(self, progress: Progress, task: TaskID, name: str):
         self.progress, self.task, self.name = progress, task, name
 
-    def show(self, step: int, loss: float, score: float | None) -> None:
+    def show(self, step: int, loss: float, score: float | None, rate: float) -> None:
+        """rate: tokens a second."""
         text = f"{self.name}  loss {loss:.4f}" + ("" if score is None else f"  valid {score:.4f}")
+        text += f"  {rate:,.0f} tokens/s"
         self.progress.update(self.task, completed=step, description=text)
 
 

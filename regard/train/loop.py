@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -26,7 +27,7 @@ from torch.distributed.checkpoint.state_dict import (
 from regard.core import Mixer, OptionError, RegardError
 from regard.tasks import Batch, Data, Splits, Task
 from regard.train import checkpoint, randomness
-from regard.train.batches import Batches, in_order, steps_for_tokens
+from regard.train.batches import Batches, Shares, in_order, loaded, steps_for_tokens
 from regard.train.config import TrainConfig
 from regard.train.display import Bar, Log, bar_of, log_to
 from regard.train.optimizer import make_optimizer, make_schedule
@@ -36,6 +37,7 @@ _MAY_DIFFER = {
     "log_every",
     "checkpoint_every",
     "keep",
+    "workers",
 }  # between a run and its resumption
 
 
@@ -125,7 +127,7 @@ class _Trainer:
     ):
         self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
         self.run_dir, self.root = run_dir, run_dir / "checkpoints"
-        self.batches = self._batches(len(splits.train))
+        self.batches = self._batches(splits.train)
         self.steps = config.steps or steps_for_tokens(
             config.tokens or 0, self.batches, splits.train
         )
@@ -135,8 +137,9 @@ class _Trainer:
         self.mixers = [module for module in self.model.modules() if isinstance(module, Mixer)]
         self.tally = Tally()
 
-    def _batches(self, size: int) -> Batches:
+    def _batches(self, data: Data) -> Batches:
         batch_size, processes = self.config.batch_size, self.accelerator.num_processes
+        size, bucket = len(data), self.config.bucket
         if batch_size > size:
             raise OptionError(
                 f"batch_size is {batch_size}, and {self.task.name} has {size} training items"
@@ -145,14 +148,18 @@ class _Trainer:
             raise OptionError(
                 f"batch_size ({batch_size}) must be a multiple of the {processes} processes"
             )
-        return Batches(size, batch_size, self.config.seed)
+        lengths = None if bucket is None else data.lengths
+        return Batches(size, batch_size, self.config.seed, bucket=bucket, lengths=lengths)
 
     # ------------------------------------------------------------------ training
 
     def run(self, bar: Bar, log: Log) -> None:
         tally, config = self.tally, self.config
+        batches = self._loaded()
         while tally.step < self.steps and not tally.stopped:
-            loss = self._train(self._next_stop())
+            tokens, seconds = tally.tokens, tally.seconds
+            loss = self._train(batches, self._next_stop())
+            rate = (tally.tokens - tokens) / (tally.seconds - seconds)
             log.add(
                 tally.step,
                 {"train/loss": loss, "train/rate": float(self.schedule.get_last_lr()[0])},
@@ -162,7 +169,7 @@ class _Trainer:
             if last or tally.step % config.eval_every == 0:
                 improved = self._evaluate()
                 log.add(tally.step, {f"valid/{self.task.metric}": tally.curve[-1][1]})
-            bar.show(tally.step, loss, tally.curve[-1][1] if tally.curve else None)
+            bar.show(tally.step, loss, tally.curve[-1][1] if tally.curve else None, rate)
             if last or improved or tally.stopped or tally.step % config.checkpoint_every == 0:
                 self._save()
 
@@ -171,14 +178,13 @@ class _Trainer:
         every = (config.eval_every, config.checkpoint_every, config.log_every)
         return min(self.steps, *(step - step % n + n for n in every))
 
-    def _train(self, until: int) -> float:
+    def _train(self, batches: Iterator[Batch], until: int) -> float:
         """Steps up to `until`, and the mean loss; the losses reach the host once, so that a GPU never waits."""
         began, first, tokens = time.perf_counter(), self.tally.step, 0
         losses, norms = [], []
         limit = self.config.clip or math.inf
         self.model.train()
-        for step in range(first, until):
-            batch = self._batch(step)
+        for batch in islice(batches, until - first):
             tokens += self.task.count(batch)
             loss = self.task.loss(self.model, send_to_device(batch, self.accelerator.device))
             self.accelerator.backward(loss)
@@ -199,9 +205,11 @@ class _Trainer:
         self.tally.step = until
         return mean
 
-    def _batch(self, step: int) -> Batch:
-        share = self.batches[step][self.accelerator.process_index :: self.accelerator.num_processes]
-        return self.task.collate([self.splits.train[item] for item in share])
+    def _loaded(self) -> Iterator[Batch]:
+        """This process's share of the batches that are still to be trained on."""
+        rank, processes = self.accelerator.process_index, self.accelerator.num_processes
+        shares = Shares(self.batches, self.tally.step, self.steps, rank, processes)
+        return loaded(self.splits.train, self.task.collate, shares, self.config.workers)
 
     def _finite(self, first: int, losses: Tensor, norms: Tensor) -> float:
         losses, norms = losses.float().cpu(), norms.float().cpu()

@@ -170,6 +170,40 @@ def test_after_step_is_called_once_after_each_optimiser_step(tmp_path):
     assert mixer.seen == 13
 
 
+@pytest.mark.parametrize("bucket", [None, 3])
+def test_workers_change_nothing(tmp_path, bucket):
+    config = replace(CONFIG, bucket=bucket)
+    alone, result = train(tmp_path / "alone", config)
+    helped, same = train(tmp_path / "helped", replace(config, workers=2))
+    assert replace(same, seconds=result.seconds) == result
+    assert_same_bits(weights(alone), weights(helped))
+    ends = [
+        checkpoint.load(checkpoint.committed(tmp_path / run / "checkpoints")[-1])
+        for run in ("alone", "helped")
+    ]
+    assert ends[0].state["random"] == ends[1].state["random"]
+
+
+def test_a_run_in_buckets_goes_on_with_workers_as_if_nothing_had_happened(tmp_path):
+    class Cut(Majority):
+        calls = 0
+
+        def loss(self, model, batch):
+            self.calls += 1
+            if self.calls == 18:
+                raise KeyboardInterrupt
+            return super().loss(model, batch)
+
+    config = replace(CONFIG, bucket=4)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "cut", config, task=Cut())
+    resumed, _ = train(tmp_path / "cut", replace(config, workers=1), model=tiny_model(seed=3))
+    whole, _ = train(tmp_path / "whole", config)
+    assert_same_bits(weights(resumed), weights(whole))
+    with pytest.raises(OptionError, match=r"config.bucket is 4 there and None here"):
+        train(tmp_path / "cut")
+
+
 @pytest.mark.parametrize(("poisoned", "word"), [("loss", "loss"), ("gradient", "gradient norm")])
 def test_what_is_not_finite_is_refused_with_its_step(tmp_path, poisoned, word):
     class Poisoned(Majority):
@@ -260,7 +294,8 @@ def test_logs_and_bar(tmp_path, capsys):
     events = EventAccumulator(str(tmp_path / "logs")).Reload()
     assert set(events.Tags()["scalars"]) == {"train/loss", "train/rate", "valid/accuracy"}
     assert [e.step for e in events.Scalars("valid/accuracy")] == [10, 20, 30, 40]
-    assert re.search(r"majority +loss", capsys.readouterr().out)
+    shown = capsys.readouterr().out
+    assert re.search(r"majority +loss", shown) and re.search(r"[\d,]+ tokens/s", shown)
 
 
 @pytest.mark.parametrize(
@@ -280,6 +315,9 @@ def test_logs_and_bar(tmp_path, capsys):
         ("patience", 0),
         ("precision", "fp8"),
         ("seed", -1),
+        ("bucket", 0),
+        ("workers", -1),
+        ("workers", 1.5),
     ],
 )
 def test_values_that_cannot_be_used_are_named(field, value):

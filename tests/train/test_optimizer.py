@@ -63,3 +63,23 @@ def test_batches_are_a_function_of_seed_and_step():
     assert epochs[0] != epochs[1]
     assert Batches(size=23, batch_size=5, seed=7)[6] == epochs[1][2]
     assert Batches(size=23, batch_size=5, seed=8)[6] != epochs[1][2]
+
+
+def test_buckets_hold_items_of_like_length():
+    lengths = torch.randint(1, 200, (230,), generator=torch.Generator().manual_seed(0))
+    options = {"size": 230, "batch_size": 10, "seed": 7}
+    plain = Batches(**options)
+    bucketed = Batches(**options, bucket=8, lengths=lengths)
+
+    def padding(batches):
+        found = [lengths[batches[step]] for step in range(23)]
+        return sum(int((of.max() - of).sum()) for of in found)
+
+    epoch = [item for step in range(23) for item in bucketed[step]]
+    assert len(epoch) == len(set(epoch)) == 230
+    assert padding(bucketed) < 0.25 * padding(plain)
+    again = Batches(**options, bucket=8, lengths=lengths)
+    assert again[23 + 5] == bucketed[23 + 5] and again[5] == epoch[50:60]
+    assert [again[step] for step in range(23)] != [again[step] for step in range(23, 46)]
+    longest = [int(lengths[bucketed[step]].max()) for step in range(23)]
+    assert longest != sorted(longest)
