@@ -6,33 +6,33 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from regard.core import StoredDataError
+from regard.data.pairs import Pair
+
+_CHAPTER = 5
+"""Digits of a verse's name, as in 40001001, that name book and chapter."""
 
 
-class AlignedVerse(NamedTuple):
-    verse: str  # book, chapter and verse: "40001001"
-    source: tuple[str, ...]
-    target: tuple[str, ...]  # words alone: punctuation marks are excluded by the format
-    links: tuple[tuple[int, int], ...]  # (word of the source, word of the target), counted from 0
-
-    @property
-    def chapter(self) -> str:
-        return self.verse[:5]
+class _Word(NamedTuple):
+    identity: str
+    text: str
 
 
-def read_aligned_verses(source: str, target: str, alignment: str) -> list[AlignedVerse]:
-    """Of two tables of words and the JSON records between them. Verses without a link or a word are left out.
+def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
+    """Of two tables of words and the JSON records between them: the words of each verse joined by spaces, and their links.
+
+    Words that the tables exclude (punctuation marks) and verses without a link are left out; a chapter is a group.
 
     A record links every word that it names on one side with every one on the other; a link that leaves its verse is
     dropped. Raises StoredDataError where a table or the records lack what is read of them.
     """
-    words: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    others: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    words: dict[str, list[_Word]] = defaultdict(list)
+    others: dict[str, list[_Word]] = defaultdict(list)
     try:
         for row in _rows(source):
-            words[row["id"][-11:][:8]].append((row["id"], row["text"]))
+            words[row["id"][-11:][:8]].append(_Word(row["id"], row["text"]))
         for row in _rows(target):
             if not row["exclude"]:
-                others[row["source_verse"]].append((row["id"], row["text"]))
+                others[row["source_verse"]].append(_Word(row["id"], row["text"]))
         records = [
             (record["source"], record["target"]) for record in json.loads(alignment)["records"]
         ]
@@ -44,29 +44,23 @@ def read_aligned_verses(source: str, target: str, alignment: str) -> list[Aligne
     for ours, theirs in records:
         for one in ours:
             links[one].update(theirs)
-    return [
-        verse
+    pairs = (
+        _pair(name, words[name], others[name], links)
         for name in sorted(words.keys() & others.keys())
-        if (verse := _verse(name, words[name], others[name], links)).links
-    ]
+    )
+    return [pair for pair in pairs if pair.links]
 
 
-def _verse(
-    name: str,
-    words: list[tuple[str, str]],
-    others: list[tuple[str, str]],
-    links: dict[str, set[str]],
-) -> AlignedVerse:
-    place = {identity: j for j, (identity, _) in enumerate(others)}
+def _pair(name: str, words: list[_Word], others: list[_Word], links: dict[str, set[str]]) -> Pair:
+    place = {other.identity: j for j, other in enumerate(others)}
     found = sorted(
         (i, place[other])
-        for i, (identity, _) in enumerate(words)
-        for other in links.get(identity, ())
+        for i, word in enumerate(words)
+        for other in links.get(word.identity, ())
         if other in place
     )
-    return AlignedVerse(
-        name, tuple(word for _, word in words), tuple(word for _, word in others), tuple(found)
-    )
+    texts = (" ".join(word.text for word in side) for side in (words, others))
+    return Pair(*texts, group=name[:_CHAPTER], links=tuple(found))
 
 
 def _rows(table: str) -> csv.DictReader:

@@ -10,19 +10,28 @@ from regard.data.stdlib import Split, split_of
 
 
 class Pair(NamedTuple):
-    """Pairs of one group (a file, a package, a chapter) stay in one split."""
+    """Pairs of one group (a file, a package, a chapter) stay in one split.
+
+    links: (word of the source, word of the target) that belong together, where people have said so; a word is what
+    stands between spaces, counted from 0.
+    """
 
     source: str
     target: str
     group: str
+    links: tuple[tuple[int, int], ...] = ()
 
 
 def unique(pairs: Iterable[Pair]) -> list[Pair]:
     """The first pair of each source, compared without case and spacing: a text asked in the test was not trained on."""
     seen: dict[str, Pair] = {}
     for pair in pairs:
-        seen.setdefault(" ".join(pair.source.casefold().split()), pair)
+        seen.setdefault(key_of(pair), pair)
     return list(seen.values())
+
+
+def key_of(pair: Pair) -> str:
+    return " ".join(pair.source.casefold().split())
 
 
 def split_pairs(pairs: Iterable[Pair]) -> dict[Split, list[Pair]]:

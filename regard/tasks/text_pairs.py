@@ -79,6 +79,9 @@ class TextPairs(Task):
     def pairs(self) -> list[Pair]:
         """All pairs in a fixed order; what they come from is checked by whoever reads it."""
 
+    def parts(self) -> dict[Split, list[Pair]]:
+        return split_pairs(unique(self.pairs()))
+
     def origin(self) -> dict[str, str]:
         """What the data depends on, beside the options: for the notes."""
         return {}
@@ -104,7 +107,7 @@ class TextPairs(Task):
         return _prepared(self).splits
 
     def prepare(self) -> Prepared:
-        parts = split_pairs(unique(self.pairs()))
+        parts = self.parts()
         vocabulary = learn_vocabulary(
             [text for pair in parts["train"] for text in (pair.source, pair.target)],
             self.vocab_size,
