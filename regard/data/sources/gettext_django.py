@@ -1,5 +1,6 @@
 """Translated messages of Django, in gettext catalogues."""
 
+from regard.data.sources.rows import count_messages
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,9 @@ SOURCE = Source(
             bytes=8319631,
         ),
     ),
+    counts={
+        "German": 693,
+        "French": 716,
+    },
+    count=count_messages,
 )

@@ -1,5 +1,6 @@
 """Translated messages of the GNU compilers, in gettext catalogues."""
 
+from regard.data.sources.rows import count_messages
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,9 @@ SOURCE = Source(
             bytes=1759384,
         ),
     ),
+    counts={
+        "German": 15202,
+        "French": 15398,
+    },
+    count=count_messages,
 )

@@ -1,5 +1,6 @@
 """Translated messages of JupyterLab, in gettext catalogues."""
 
+from regard.data.sources.rows import count_messages
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -25,4 +26,9 @@ SOURCE = Source(
             bytes=222292,
         ),
     ),
+    counts={
+        "German": 975,
+        "French": 2915,
+    },
+    count=count_messages,
 )

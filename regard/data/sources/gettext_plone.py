@@ -1,5 +1,6 @@
 """Translated messages of Plone, in gettext catalogues."""
 
+from regard.data.sources.rows import count_messages
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,9 @@ SOURCE = Source(
             bytes=12492437,
         ),
     ),
+    counts={
+        "German": 3154,
+        "French": 3196,
+    },
+    count=count_messages,
 )

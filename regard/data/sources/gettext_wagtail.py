@@ -1,5 +1,6 @@
 """Translated messages of Wagtail, in gettext catalogues."""
 
+from regard.data.sources.rows import count_messages
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -17,4 +18,9 @@ SOURCE = Source(
             bytes=9841588,
         ),
     ),
+    counts={
+        "German": 1600,
+        "French": 1592,
+    },
+    count=count_messages,
 )

