@@ -4,14 +4,20 @@ from regard.core import Catalog
 from regard.data import Data
 from regard.tasks.copy_across import CopyAcross
 from regard.tasks.correlated_tasks import CorrelatedTasks
+from regard.tasks.debian_summary import DebianSummary
+from regard.tasks.dialogue import Dialogue
 from regard.tasks.digits import Digits
+from regard.tasks.docstrings import Docstrings
 from regard.tasks.duplication import Duplication
+from regard.tasks.greek_english import GreekEnglish
 from regard.tasks.listops import ListOps
 from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
 from regard.tasks.stdlib_bytes import StdlibBytes
 from regard.tasks.stdlib_permuted import StdlibPermuted
 from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
+from regard.tasks.text_pairs import TextPairs
+from regard.tasks.translation import BibleEs, TextFiles, TranslateDe, TranslateFr, TranslateIt
 
 TASKS: Catalog[type[Task]] = Catalog(
     "task",
@@ -25,6 +31,15 @@ TASKS: Catalog[type[Task]] = Catalog(
         Duplication,
         CorrelatedTasks,
         Pathfinder,
+        Docstrings,
+        TranslateDe,
+        TranslateFr,
+        TranslateIt,
+        BibleEs,
+        TextFiles,
+        GreekEnglish,
+        DebianSummary,
+        Dialogue,
     ),
 )
 
@@ -33,11 +48,16 @@ __all__ = [
     "KINDS",
     "TASKS",
     "Batch",
+    "BibleEs",
     "CopyAcross",
     "CorrelatedTasks",
     "Data",
+    "DebianSummary",
+    "Dialogue",
     "Digits",
+    "Docstrings",
     "Duplication",
+    "GreekEnglish",
     "ListOps",
     "Pathfinder",
     "Recall",
@@ -45,4 +65,9 @@ __all__ = [
     "StdlibBytes",
     "StdlibPermuted",
     "Task",
+    "TextFiles",
+    "TextPairs",
+    "TranslateDe",
+    "TranslateFr",
+    "TranslateIt",
 ]
