@@ -14,7 +14,7 @@ Count = Callable[[Archive], Mapping[str, int]]
 
 
 def rows_of(**paths: str) -> Count:
-    """Lines of each file, those of the head included; .gz and .zip are unpacked."""
+    """Lines of each file that are not empty, the head included; .gz and .zip are unpacked."""
 
     def count(archive: Archive) -> Mapping[str, int]:
         return {name: _lines(archive.read(path), path) for name, path in paths.items()}
@@ -40,4 +40,4 @@ def _lines(content: bytes, path: str) -> int:
     elif path.endswith(".zip"):
         with ZipFile(BytesIO(content)) as file:
             content = file.read(file.namelist()[0])
-    return len(content.splitlines())
+    return sum(bool(line.strip()) for line in content.splitlines())
