@@ -8,6 +8,19 @@ from regard.core import Catalog
 from regard.recipes.copy_across import copy_across
 from regard.recipes.digits import digits
 from regard.recipes.listops import listops
+from regard.recipes.published import (
+    bigbird,
+    flash,
+    flash_quad,
+    fnet,
+    gmlp,
+    linformer,
+    longformer,
+    mlp_mixer,
+    performer,
+    reformer,
+    synthesizer,
+)
 from regard.recipes.run import Recipe, Run, start
 from regard.recipes.stdlib_bytes import stdlib_bytes
 from regard.recipes.transformer_xl import transformer_xl
@@ -15,7 +28,30 @@ from regard.recipes.xlnet import xlnet
 
 RECIPES: Catalog[Recipe] = Catalog(
     "recipe",
-    tuple(map(Recipe, (listops, digits, stdlib_bytes, copy_across, transformer_xl, xlnet))),
+    tuple(
+        map(
+            Recipe,
+            (
+                listops,
+                digits,
+                stdlib_bytes,
+                copy_across,
+                transformer_xl,
+                xlnet,
+                reformer,
+                longformer,
+                bigbird,
+                performer,
+                linformer,
+                fnet,
+                gmlp,
+                mlp_mixer,
+                synthesizer,
+                flash_quad,
+                flash,
+            ),
+        )
+    ),
 )
 
 __all__ = ["RECIPES", "Recipe", "Run", "start"]
