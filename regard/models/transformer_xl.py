@@ -143,8 +143,13 @@ class TransformerXL(nn.Module):
         same_length: bool = False,
     ) -> "TransformerXL":
         """A copy with the same weights and another memory, as the paper evaluates: a longer one, in shorter segments."""
-        memory = {"mem_len": mem_len, "segment_len": segment_len}
-        config = replace(self.config, **memory, clamp_len=clamp_len, same_length=same_length)
+        config = replace(
+            self.config,
+            mem_len=mem_len,
+            segment_len=segment_len,
+            clamp_len=clamp_len,
+            same_length=same_length,
+        )
         copy = TransformerXL(config).to(self.encoder.embedding.table.weight)
         copy.load_state_dict(self.state_dict())
         return copy.train(self.training)
@@ -160,7 +165,8 @@ class TransformerXL(nn.Module):
         self.encoder.check_tokens(tokens, valid)
         order = None if valid is None else compaction(valid)
         if order is not None:
-            tokens, valid = permute(tokens.masked_fill(~valid, 0), order.source), order.valid
+            tokens, valid = permute(tokens, order.source), order.valid
+            tokens = tokens.masked_fill(~valid, 0)
         asked = torch.cat([tokens[:, 1:], tokens.new_zeros(tokens.shape[0], 1)], dim=1)
         dtype = torch.promote_types(self.encoder.embedding.table.weight.dtype, torch.float32)
         found, start = [torch.zeros_like(tokens[:, :1], dtype=dtype)], 0

@@ -106,6 +106,9 @@ class XLNetClassifier(Summary):
 
     name = "xlnet_classifier"
 
+    def __init__(self, config: XLNetClassifierConfig):
+        super().__init__(config)
+
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B num_classes"]:
@@ -116,6 +119,9 @@ class XLNetMatcher(Summary):
     """model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]: a pair in one sequence."""
 
     name = "xlnet_matcher"
+
+    def __init__(self, config: XLNetMatcherConfig):
+        super().__init__(config)
 
     def forward(
         self,

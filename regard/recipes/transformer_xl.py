@@ -7,15 +7,15 @@ from regard.train import TrainConfig
 
 
 def transformer_xl() -> Run:
-    """The next byte of Python's own source, 512 bytes in segments of 64, each with a memory of 128."""
-    task = StdlibBytes(length=512, valid_size=128, test_size=256)
+    """The next byte of Python's own source, 256 bytes in segments of 64, each with a memory of 128."""
+    task = StdlibBytes()
     return Run(
         task=task,
         model=TransformerXLConfig(
             vocab_size=task.vocab_size,
             dim=128,
             num_heads=4,
-            num_layers=3,
+            num_layers=2,
             hidden_dim=256,
             segment_len=64,
             mem_len=128,

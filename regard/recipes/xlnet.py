@@ -8,17 +8,17 @@ from regard.train import TrainConfig
 
 def xlnet() -> Run:
     """Bytes of Python's own source in drawn orders: one in six is asked, 128 at a time with a memory of 128."""
-    task = StdlibPermuted()
+    task = StdlibPermuted(valid_size=128, test_size=256)
     return Run(
         task=task,
         model=XLNetConfig(
             vocab_size=task.vocab_size,
             dim=128,
             num_heads=4,
-            num_layers=3,
+            num_layers=2,
             hidden_dim=256,
             segment_len=128,
             mem_len=128,
         ),
-        train=TrainConfig(steps=1500, batch_size=16, lr=1e-3, eval_every=150, patience=5),
+        train=TrainConfig(steps=1500, batch_size=8, lr=1e-3, eval_every=150, patience=5),
     )

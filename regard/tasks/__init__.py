@@ -13,6 +13,7 @@ from regard.tasks.greek_english import GreekEnglish
 from regard.tasks.listops import ListOps
 from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
+from regard.tasks.shakespeare_permuted import ShakespearePermuted
 from regard.tasks.stdlib_bytes import StdlibBytes
 from regard.tasks.stdlib_permuted import StdlibPermuted
 from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
@@ -26,6 +27,7 @@ TASKS: Catalog[type[Task]] = Catalog(
         Digits,
         StdlibBytes,
         StdlibPermuted,
+        ShakespearePermuted,
         Recall,
         CopyAcross,
         Duplication,
@@ -61,6 +63,7 @@ __all__ = [
     "ListOps",
     "Pathfinder",
     "Recall",
+    "ShakespearePermuted",
     "Splits",
     "StdlibBytes",
     "StdlibPermuted",

@@ -7,12 +7,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.tasks.task import IGNORED, Batch, Task
+from regard.tasks.task import IGNORED, Batch, Kind, Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextToken(Task):
-    kind = "language_model"
+    kind: ClassVar[Kind] = "language_model"
     vocab_size: ClassVar[int]
 
     @property

@@ -1,5 +1,6 @@
 """Language modelling in drawn orders, by the bits that an asked byte costs."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,29 +10,69 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from regard.data.checks import check_seed, check_sizes
 from regard.data.permuted import CONTEXT, draw_orders
 from regard.data.records import Ragged, Records
-from regard.data.windows import START, Windows
+from regard.data.stdlib import Split, split_of
+from regard.data.windows import BYTE_VOCABULARY, START, cut, sample
 from regard.tasks.language_model import LanguageModelling
-from regard.tasks.task import IGNORED, Batch
+from regard.tasks.task import IGNORED, Batch, Splits
 
 
 @dataclass(frozen=True, kw_only=True)
 class PermutedLanguageModelling(LanguageModelling):
-    """One token in `k` is asked, each given all context and the asked tokens before it in the window's drawn order.
+    """Token = byte + 1. One in `k` is asked, given all context and the asked ones before it in the window's own order.
 
     The batch holds `order`, the rank of each token, -1 for context; labels are the tokens themselves, not the next. The
-    order of a window is part of the data: the same at every visit.
+    order of a window is part of the data: the same at every visit. Whole texts are held out, decided by a hash of their
+    name; validation and test are REDUCED to samples of windows. The bits are those of bytes that see both sides, and
+    must not be compared with left-to-right ones.
     """
 
     kind = "permutation_language_model"
+    vocab_size = BYTE_VOCABULARY
 
+    length: int = 256  # tokens in a window
+    valid_size: int = 256  # windows
+    test_size: int = 512
     k: int = 6
 
-    def ordered(self, windows: Windows, rng: np.random.Generator) -> Records:
-        tokens = windows.tokens
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(
+            self.name,
+            length=self.length,
+            valid_size=self.valid_size,
+            test_size=self.test_size,
+            k=self.k,
+        )
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    @abstractmethod
+    def read(self) -> Mapping[str, bytes]:
+        """Name -> text."""
+
+    def load(self) -> Splits:
+        texts = self.read()
+        rng = np.random.default_rng(self.seed)
+
+        def part(split: Split, size: int | None) -> Records:
+            names = [name for name in texts if split_of(name) == split]
+            windows = cut(
+                self.name, [texts[names[i]] for i in rng.permutation(len(names))], self.length
+            )
+            return self._ordered(sample(windows, size or len(windows.tokens), rng).tokens, rng)
+
+        return Splits(
+            part("train", None), part("valid", self.valid_size), part("test", self.test_size)
+        )
+
+    def _ordered(self, tokens: np.ndarray, rng: np.random.Generator) -> Records:
         drawn = draw_orders(tokens, self.k, rng, never=(START,))
-        lengths = np.full(len(tokens), tokens.shape[1])
+        lengths = np.full(len(tokens), self.length)
         columns = {"tokens": tokens, "order": drawn.order, "label": drawn.labels}
         return Records(
             {name: Ragged(column.ravel(), lengths) for name, column in columns.items()},

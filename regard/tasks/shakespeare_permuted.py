@@ -1,0 +1,19 @@
+"""Shakespeare permuted: bytes of his plays and poems, asked for in drawn orders."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from regard.data.plays import read_works
+from regard.data.sources import archive
+from regard.tasks.permuted import PermutedLanguageModelling
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShakespearePermuted(PermutedLanguageModelling):
+    """Whole works are held out. `regard data get shakespeare` fetches the text."""
+
+    name = "shakespeare_permuted"
+
+    def read(self) -> Mapping[str, bytes]:
+        works = read_works(archive("shakespeare"))
+        return {name: text.encode("latin-1") for name, text in works.items()}
