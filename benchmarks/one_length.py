@@ -1,0 +1,188 @@
+"""Measures pairs at one length, in this process alone: every entry is called once a round, in turn.
+
+python benchmarks/one_length.py ORDER RESULT reads what is wanted from the JSON file ORDER and writes rows to RESULT.
+"""
+
+import gc
+import json
+import statistics
+import sys
+import time
+from contextlib import redirect_stdout
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from memory import peak_growth
+from ours import build_ours, forward_cost
+from pairs import PAIRS, Case, Pair, Pass, Peer
+from torch import Tensor, nn
+
+from regard.arena.matrix_product import MatrixProduct
+
+PATIENCE = 3.0  # seconds that one entry may take in all rounds together, two calls at least
+BACKWARD = 3  # a training step needs three times the operations of its forward pass
+
+
+class Entry:
+    """One side of a pair in one pass, and its times."""
+
+    def __init__(self, module: nn.Module, pair: Pair, case: Case, kind: Pass, rounds: int):
+        self.module, self.kind, self.rounds = module.train(kind == "train"), kind, rounds
+        self.inputs = _inputs(pair, case)
+        self.times: list[float] = []
+        self.peak_bytes: int | None = None
+        with torch.no_grad():
+            self.gradient = torch.randn_like(module(*self.inputs))
+        self.warm_up()
+
+    def warm_up(self) -> None:
+        took: list[float] = []
+        self.peak_bytes = peak_growth(lambda: took.append(self.sample()))
+        self.rounds = min(self.rounds, max(2, round(PATIENCE / took[0])))
+
+    def sample(self) -> float:
+        self.module.train(self.kind == "train")
+        self.clear()
+        began = time.perf_counter()
+        if self.kind == "train":
+            self.module(*self.inputs).backward(self.gradient)
+        else:
+            with torch.no_grad():
+                self.module(*self.inputs)
+        seconds = time.perf_counter() - began
+        self.clear()
+        return seconds
+
+    def clear(self) -> None:
+        for leaf in (*self.inputs, *self.module.parameters()):
+            leaf.grad = None
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        return {
+            "ms": 1e3 * median,
+            "low_ms": 1e3 * low,
+            "high_ms": 1e3 * high,
+            "peak_bytes": self.peak_bytes,
+            "rounds": len(self.times),
+        }
+
+
+class Contest:
+    """A pair in one pass: our entry, its peers' entries, and the matrix product timed beside them."""
+
+    def __init__(self, pair: Pair, case: Case, kind: Pass, rounds: int, product: MatrixProduct):
+        self.pair, self.case, self.kind = pair, case, kind
+        torch.manual_seed(0)
+        ours = build_ours(pair, case)
+        self.flops, self.projections = forward_cost(ours, _inputs(pair, case))
+        self.ours = Entry(ours, pair, case, kind, rounds)
+        self.product, self.product_times = product, list[float]()
+        self.peers: dict[str, Entry] = {}
+        self.absent: dict[str, str] = {}
+        for peer in pair.peers:
+            why = _absence(peer, case, kind)
+            try:
+                if why is None:
+                    self.peers[peer.name] = Entry(peer.build(case), pair, case, kind, rounds)
+            except Exception as error:  # of another's code: it is told, and the others are measured
+                why = f"fails here: {type(error).__name__}: {error}".partition("\n")[0]
+            if why is not None:
+                self.absent[peer.name] = why
+
+    def round(self, number: int) -> None:
+        self.product_times.append(self.product.sample())
+        entries = [self.ours, *self.peers.values()]
+        first = number % len(entries)
+        for entry in entries[first:] + entries[:first]:
+            if number < entry.rounds:
+                entry.times.append(entry.sample())
+
+    def row(self) -> dict[str, Any]:
+        rate = self.product.flops / statistics.median(self.product_times)
+        target = self.pair.targets[self.kind]
+        ratio = target.ratio
+        peers = [
+            {
+                "peer": peer.name,
+                "package": peer.package,
+                "version": _version(peer.package),
+                "function": peer.function,
+                "absent": self.absent.get(peer.name),
+                **(self.peers[peer.name].summary if peer.name in self.peers else {}),
+            }
+            for peer in self.pair.peers
+        ]
+        times = BACKWARD if self.kind == "train" else 1
+        return {
+            "pair": self.pair.name,
+            "mixer": self.pair.mixer,
+            "door": self.pair.door,
+            "causal": self.pair.causal,
+            "pass": self.kind,
+            "length": self.case.length,
+            "options": {name: repr(v) for name, v in self.pair.options(self.case).items()},
+            "ours": self.ours.summary,
+            "peers": peers,
+            "matrix_rate": rate,
+            "flops": times * self.flops,
+            "projection_flops": times * self.projections,
+            "target_ratio": ratio.get(self.case.length) if hasattr(ratio, "get") else ratio,
+            "target_share": target.share,
+        }
+
+
+def _inputs(pair: Pair, case: Case) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(case.length)
+    shape = (case.batch, case.num_heads, case.length, case.head_dim)
+    if pair.door == "layer":
+        x = torch.randn(case.batch, case.length, case.dim, generator=generator)
+        return [x.requires_grad_()]
+    return [torch.randn(shape, generator=generator).requires_grad_() for _ in "qkv"]
+
+
+def _version(package: str | None) -> str | None:
+    if package is None:
+        return torch.__version__
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _absence(peer: Peer, case: Case, kind: Pass) -> str | None:
+    if _version(peer.package) is None:
+        return "not installed"
+    if case.length > peer.most.get(kind, case.length):
+        return "not run at this length: its time or memory is out of bounds"
+    return None
+
+
+def run(order: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of the pairs named in `order` for its passes at its length."""
+    length, rounds = order["length"], order["rounds"]
+    product = MatrixProduct("cpu", torch.float32)
+    contests = []
+    for pair in PAIRS:
+        for kind in order["passes"]:
+            if pair.name in order["pairs"] and length <= pair.most.get(kind, length):
+                case = replace(Case(length=length, causal=False), causal=pair.causal)
+                print(f"{length}  {kind}  {pair.name}", file=sys.stderr, flush=True)
+                contests.append(Contest(pair, case, kind, rounds, product))
+    gc.collect()
+    gc.disable()
+    for number in range(rounds):
+        for contest in contests:
+            contest.round(number)
+        print(f"{length}  round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    return [contest.row() for contest in contests]
+
+
+if __name__ == "__main__":
+    with redirect_stdout(sys.stderr):  # some packages talk
+        found = run(json.loads(Path(sys.argv[1]).read_text()))
+    Path(sys.argv[2]).write_text(json.dumps(found))

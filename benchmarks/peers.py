@@ -1,0 +1,195 @@
+"""Our mechanisms beside public packages: python benchmarks/peers.py [--only local reformer] [--lengths 1024] [--json]
+
+Same inputs, same width (8 heads of 64, batch 1, float32), CPU. Each length has a process of its own, in which all entries
+are interleaved; figures are medians, under the allocator that is found. The packages are optional: pip install -e
+'.[peers]' brings the versions that the targets were set with, and for one that is compiled against torch, pip install
+--no-build-isolation pytorch-fast-transformers==0.4.0; absent ones are listed as absent. ratio: the best peer's
+time over ours. share: necessary operations of mixing over its time (channel projections and their time at full rate are
+taken out, a training step counts as three forward passes), of the matrix-product rate measured in the same rounds.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from pairs import PAIRS, Pair, Pass
+from tyro.conf import FlagCreatePairsOff
+
+from regard.arena.choice import Choice
+from regard.arena.laws import verdict
+from regard.arena.ledger import Ledger
+from regard.arena.provenance import provenance
+from regard.core import RegardError, UnknownNameError
+from regard.printing import print_json, print_table
+
+ROUNDS = {1024: 7, 4096: 5, 16384: 3}
+Flag = FlagCreatePairsOff[bool]
+
+
+def main(
+    only: tuple[str, ...] = (),
+    lengths: tuple[int, ...] = (1024, 4096, 16384),
+    passes: tuple[Pass, ...] = ("forward", "train"),
+    rounds: int | None = None,
+    unchecked: Flag = False,
+    ledger: Path = Path("runs/arena/ledger.sqlite"),
+    json_: Annotated[Flag, tyro.conf.arg(name="json")] = False,
+) -> int:
+    """Time installed public packages beside ours.
+
+    Args:
+        only: names of mechanisms; all of them by default
+        lengths: tokens; at 16,384 some entries are left out for lack of memory
+        passes: a forward pass, a forward and backward pass
+        rounds: of every entry; by default 7, 5 and 3 at 1,024, 4,096 and 16,384 tokens
+        unchecked: time without checking the laws; the output says so
+        ledger: where the verdicts on the laws are kept
+        json_: print data instead of tables
+    """
+    pairs = _chosen(only)
+    faults = {} if unchecked else _faults({pair.mixer for pair in pairs}, ledger)
+    pairs = [pair for pair in pairs if pair.mixer not in faults]
+    rows = []
+    for length in lengths:
+        rows += _in_a_process(pairs, length, passes, rounds or _rounds(length))
+    rows = [row | _judged(row) for row in rows]
+    origin = provenance()
+    if json_:
+        print_json(
+            {"rows": rows, "broken": faults, "checked": not unchecked, "origin": asdict(origin)}
+        )
+        return 0
+    for length in lengths:
+        print_table(
+            map(_line, (r for r in rows if r["length"] == length)), title=f"{length} tokens"
+        )
+    _print_end(rows, faults, unchecked)
+    print(f"{origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}")
+    return 0
+
+
+def _chosen(only: tuple[str, ...]) -> list[Pair]:
+    known = list(dict.fromkeys(pair.mixer for pair in PAIRS))
+    for name in only:
+        if name not in known:
+            raise UnknownNameError("mechanism of the table", name, known)
+    return [pair for pair in PAIRS if not only or pair.mixer in only]
+
+
+def _faults(mixers: Iterable[str], path: Path) -> dict[str, str]:
+    with Ledger(path) as ledger:
+        found = {}
+        for mixer in sorted(mixers):
+            print(f"laws  {mixer}", file=sys.stderr, flush=True)
+            found[mixer] = verdict(Choice(mixer=mixer), ledger).fault
+    return {mixer: fault for mixer, fault in found.items() if fault is not None}
+
+
+def _rounds(length: int) -> int:
+    return next((rounds for most, rounds in ROUNDS.items() if length <= most), 3)
+
+
+def _in_a_process(
+    pairs: list[Pair], length: int, passes: tuple[Pass, ...], rounds: int
+) -> list[dict[str, Any]]:
+    order = {
+        "pairs": [pair.name for pair in pairs],
+        "length": length,
+        "passes": passes,
+        "rounds": rounds,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answer = Path(folder) / "order.json", Path(folder) / "rows.json"
+        asked.write_text(json.dumps(order))
+        program = Path(__file__).with_name("one_length.py")
+        done = subprocess.run([sys.executable, str(program), str(asked), str(answer)], check=False)
+        if done.returncode:
+            raise RegardError(
+                f"the process for {length} tokens ended with {done.returncode}: its words are above. "
+                "Name fewer mechanisms with --only, or a shorter length."
+            )
+        return json.loads(answer.read_text())
+
+
+def _judged(row: dict[str, Any]) -> dict[str, Any]:
+    """Best peer, ratio to it, share of the matrix rate, and whether the targets are met."""
+    present = [peer for peer in row["peers"] if peer["absent"] is None]
+    best = min(present, key=lambda peer: peer["ms"], default=None)
+    ratio = best and best["ms"] / row["ours"]["ms"]
+    rate, seconds = row["matrix_rate"], 1e-3 * row["ours"]["ms"]
+    mixing = seconds - row["projection_flops"] / rate
+    share = (row["flops"] - row["projection_flops"]) / mixing / rate if mixing > 0 else None
+    verdicts = [
+        found is not None and found >= wanted
+        for found, wanted in ((ratio, row["target_ratio"]), (share, row["target_share"]))
+        if wanted is not None
+    ]
+    return {
+        "best_peer": best and best["peer"],
+        "ratio": ratio,
+        "share": share,
+        "met": all(verdicts) if verdicts else None,
+    }
+
+
+def _line(row: dict[str, Any]) -> dict[str, Any]:
+    ours, peers = row["ours"], sorted(row["peers"], key=lambda p: p.get("ms", float("inf")))
+    best = next((peer for peer in peers if peer["peer"] == row["best_peer"]), None)
+    return {
+        "pair": row["pair"],
+        "pass": row["pass"],
+        "ms": ours["ms"],
+        "MiB": _mebibytes(ours),
+        "peers, ms": "; ".join(f"{p['peer']} {_told(p)}" for p in peers) or "no peer",
+        "MiB of the best": best and _mebibytes(best),
+        "function": best["function"] if best else "-",
+        "ratio": row["ratio"],
+        "target": row["target_ratio"],
+        "share": _percent(row["share"]),
+        "target share": _percent(row["target_share"]),
+        "met": "-" if row["met"] is None else row["met"],
+    }
+
+
+def _told(peer: dict[str, Any]) -> str:
+    return f"{peer['ms']:.4g}" if peer["absent"] is None else f"({peer['absent']})"
+
+
+def _mebibytes(side: dict[str, Any]) -> int | None:
+    return None if side["peak_bytes"] is None else round(side["peak_bytes"] / 2**20)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _print_end(rows: list[dict[str, Any]], faults: dict[str, str], unchecked: bool) -> None:
+    for fault in faults.values():
+        print(f"not timed: {fault}")
+    rates = sorted(row["matrix_rate"] / 1e9 for row in rows)
+    if rates:
+        print(f"matrix products: {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s beside the entries")
+    used = {
+        (peer["package"], peer["version"])
+        for row in rows
+        for peer in row["peers"]
+        if peer["package"] and peer["version"]
+    }
+    print(
+        "packages: " + (", ".join(f"{name} {version}" for name, version in sorted(used)) or "none")
+    )
+    print("laws: not checked (--unchecked)" if unchecked else "laws: checked on this source")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(tyro.cli(main))
+    except RegardError as error:
+        print(f"peers: {error}", file=sys.stderr)
+        sys.exit(2)
