@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "train": {"core", "tasks"},
     "arena": {"core", "models", "mixers", "tasks", "train", "testing"},
     "testing": {"core", "reference", "mixers"},
+    "estimator": {"core", "data", "models", "tasks", "train"},
     "explore": {"core", "models"},
     "hf": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
 }

@@ -77,8 +77,7 @@ class Schema:
             if kinds[name] == "numeric":
                 scales[name] = _scale(part)
             else:
-                values = (value for cell in part for value in _values(cell, kinds[name]))
-                seen.setdefault(of.get(name, name), Counter()).update(values)
+                seen.setdefault(of.get(name, name), Counter()).update(_values(part, kinds[name]))
         ids, counts = {}, {}
         for name, counter in seen.items():
             known = [value for value, count in counter.items() if count >= min_count]
@@ -135,14 +134,16 @@ class Schema:
     def _encoded(self, field: Field, column: list) -> NDArray[Any] | Ragged:
         if isinstance(field, Numeric):
             mean, deviation = self.scales[field.name]
-            numbers = [np.nan if _is_missing(cell) else float(cell) for cell in column]
-            return ((np.array(numbers, dtype=np.float64) - mean) / deviation).astype(np.float32)
+            return ((_numbers(column) - mean) / deviation).astype(np.float32)
         if isinstance(field, Categorical):
             ids = self.ids[field.name]
-            found = [MISSING if _is_missing(cell) else ids.get(cell, UNKNOWN) for cell in column]
+            if _all_known(column):
+                found = [ids.get(cell, UNKNOWN) for cell in column]
+            else:
+                found = [MISSING if _is_missing(c) else ids.get(c, UNKNOWN) for c in column]
             return np.array(found, dtype=np.int32)
         ids = self.ids[field.of.name]
-        rows = [_values(cell, "sequence") for cell in column]
+        rows = [_values(_members(cell), "categorical") for cell in column]
         values = [ids.get(value, UNKNOWN) for row in rows for value in row]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         return Ragged(np.array(values, dtype=np.int32), lengths)
@@ -169,34 +170,53 @@ def _plain_field(field: Field) -> list[str]:
 
 
 def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
-    cells = [cell for cell in column if not _is_missing(cell)]
-    if not cells:
+    kinds = set(map(type, column)) - {type(None)}
+    lists = {kind for kind in kinds if issubclass(kind, _LISTS)}
+    floats = {kind for kind in kinds if issubclass(kind, _FLOATS)}
+    others = kinds - lists - floats
+    if floats and all(cell != cell for cell in column if isinstance(cell, _FLOATS)):  # NaN alone
+        floats = set()
+    if not (lists or floats or others):
         raise OptionError(f"column {name!r} holds nothing: leave it out")
-    if all(_is_list(cell) for cell in cells):
+    if lists:
+        if floats or others:
+            raise OptionError(f"column {name!r} holds lists in some rows only")
         return "sequence"
-    if any(_is_list(cell) for cell in cells):
-        raise OptionError(f"column {name!r} holds lists in some rows only")
     if numeric is not None:
         return "numeric" if name in numeric else "categorical"
-    return (
-        "numeric" if all(isinstance(cell, float | np.floating) for cell in cells) else "categorical"
-    )
+    return "categorical" if others else "numeric"
 
 
-def _values(cell: Any, kind: str) -> list:
+def _values(cells: list, kind: str) -> list:
+    """What is in the cells, missing values left out."""
+    if kind == "sequence":
+        cells = [value for cell in cells for value in _members(cell)]
+    return cells if _all_known(cells) else [cell for cell in cells if not _is_missing(cell)]
+
+
+def _members(cell: Any) -> list:
     if _is_missing(cell):
         return []
-    if kind != "sequence":
-        return [cell]
-    values = cell.tolist() if isinstance(cell, np.ndarray | Tensor) else cell
-    return [value for value in values if not _is_missing(value)]
+    return _cells(cell)
+
+
+def _numbers(cells: list) -> NDArray[np.floating]:
+    if set(map(type, cells)) <= {float, int}:
+        return np.array(cells, dtype=np.float64)
+    return np.array([np.nan if _is_missing(c) else float(c) for c in cells], dtype=np.float64)
 
 
 def _scale(cells: list) -> tuple[float, float]:
-    numbers = np.array([float(cell) for cell in cells if not _is_missing(cell)])
+    numbers = _numbers(cells)
+    numbers = numbers[~np.isnan(numbers)]
     if not len(numbers):
         return 0.0, 1.0
     return float(numbers.mean()), float(numbers.std()) or 1.0
+
+
+def _all_known(cells: list) -> bool:
+    """By the types alone, which is fast: none of these is missing."""
+    return set(map(type, cells)) <= {str, int, bool}
 
 
 def _rows(columns: Mapping[str, list], train: slice | Collection[int] | None) -> list[int]:
@@ -212,9 +232,9 @@ def _check_lengths(columns: Mapping[str, list]) -> None:
         raise ShapeError(f"columns must be of equal length, got {lengths}")
 
 
-def _is_list(cell: Any) -> bool:
-    return isinstance(cell, list | tuple | np.ndarray | Tensor)
-
-
 def _is_missing(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, float | np.floating) and np.isnan(cell))
+    return cell is None or (isinstance(cell, _FLOATS) and cell != cell)
+
+
+_LISTS = (list, tuple, np.ndarray, Tensor)
+_FLOATS = (float, np.floating)

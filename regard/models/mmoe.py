@@ -40,7 +40,7 @@ class MMoEConfig(ModelConfig):
 
     name: ClassVar[str] = "mmoe"
     kinds = ("table", "vectors")
-    num_tasks: int
+    num_tasks: int = 1
     input_dim: int | None = None
     fields: tuple[Field, ...] = ()
     dim: int = 16

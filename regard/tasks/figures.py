@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core import OptionError
@@ -63,21 +62,23 @@ def auc(scores: Float[Tensor, "n"], labels: Tensor) -> float:
 def gauc(
     scores: Float[Tensor, "n"], labels: Int[Tensor, "n"], groups: Int[Tensor, "n"]
 ) -> float | None:
-    """None where no group has both answers."""
-    total = weight = 0.0
-    for rows in _by_group(groups.numpy()):
-        y = labels[rows]
-        if 0 < int(y.sum()) < len(y):
-            total += len(y) * auc(scores[rows], y)
-            weight += len(y)
-    return total / weight if weight else None
+    """None where no group has both answers. By ranks, for all groups at once."""
+    order = np.lexsort((scores.numpy(), groups.numpy()))
+    s, y, g = scores.numpy()[order], labels.numpy()[order], groups.numpy()[order]
+    group = np.cumsum(np.r_[0, g[1:] != g[:-1]])
+    size = np.bincount(group)
+    rank = np.arange(1, len(g) + 1) - (np.cumsum(size) - size)[group]
+    tied = np.cumsum(np.r_[0, (s[1:] != s[:-1]) | (g[1:] != g[:-1])])
+    rank = (np.bincount(tied, rank) / np.bincount(tied))[tied]
+    positives = np.bincount(group, y)
+    pairs = positives * (size - positives)
+    known = pairs > 0
+    if not known.any():
+        return None
+    won = np.bincount(group, rank * y) - positives * (positives + 1) / 2
+    return float(np.average(won[known] / pairs[known], weights=size[known]))
 
 
 def relative_improvement(value: float, base: float) -> float:
     """RelaImpr of one AUC over another."""
     return (value - 0.5) / (base - 0.5) - 1
-
-
-def _by_group(groups: NDArray[np.integer]) -> list[NDArray[np.integer]]:
-    order = np.argsort(groups, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)

@@ -54,10 +54,11 @@ def _features(rows: Rows, names: Sequence[str], widths: dict[str, int]) -> Any:
 
 
 def _widths(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, int]:
-    """Name -> ids of a field, or the values of a sequence."""
+    """Name -> ids that a field takes."""
     widths = {}
     for name in names:
         columns = [rows.columns[name] for rows in parts]
         values = [c.values if isinstance(c, Ragged) else c for c in columns]
-        widths[name] = 1 + int(max(v.max(initial=0) for v in values))
+        if np.issubdtype(values[0].dtype, np.integer):
+            widths[name] = 1 + int(max(v.max(initial=0) for v in values))
     return widths

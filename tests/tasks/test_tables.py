@@ -116,6 +116,10 @@ def test_figures_follow_their_definitions():
     assert found.calibration_error == pytest.approx(sum(abs(sum(d)) for d in bins.values()) / 6)
     assert figures(p, y).gauc is None
     assert gauc(p[:2], torch.tensor([1, 1]), users[:2]) is None
+    tied = torch.tensor([0.5, 0.5, 0.1, 0.5, 0.9, 0.9])
+    y, users = torch.tensor([1, 0, 0, 0, 1, 0]), torch.tensor([2, 2, 2, 2, 7, 7])
+    wanted = 4 * by_pairs(tied[:4].tolist(), y[:4]) + 2 * by_pairs(tied[4:].tolist(), y[4:])
+    assert gauc(tied, y, users) == pytest.approx(float(wanted) / 6)
     assert relative_improvement(0.7, 0.6) == pytest.approx(1.0)
 
 

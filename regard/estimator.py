@@ -1,0 +1,268 @@
+"""Models of tables in scikit-learn's manner: fit, predict_proba, evaluate, save and load.
+
+>>> model = TableClassifier(AutoIntConfig(), train=TrainConfig(steps=500, batch_size=256))
+>>> model.fit(table, clicked).predict_proba(other)      # [n 2]; for K labels at once [n K]
+>>> model.evaluate(other, clicked_there)["label"].auc
+
+A table is a dict of columns or a pandas DataFrame. The schema is inferred on the rows that are trained on: a part of those
+given to `fit` is held out, by which the best step is chosen. With one label (y [n]) `predict_proba` is that of any classifier;
+with several (y [n K], NaN where one is missing) it holds a probability for each, as in MLPClassifier.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from regard.core import OptionError, ShapeError
+from regard.data import Schema
+from regard.data.rows import Rows
+from regard.data.schema import Table as Columns
+from regard.models import MODELS, ModelConfig
+from regard.tasks.evaluation import evaluation
+from regard.tasks.figures import Figures, figures
+from regard.tasks.table import LABEL, Table, TableSplits, table_splits
+from regard.tasks.task import Batch
+from regard.train import TrainConfig, fit
+from regard.train.checkpoint import Checkpoint, load, save
+
+ROWS_AT_ONCE = 4096
+
+
+class TableClassifier(ClassifierMixin, BaseEstimator):
+    """One or more yes-or-no labels of the rows of a table, by AutoInt, DIN, MMoE, a factorisation machine, logistic regression.
+
+    model: a configuration without fields (num_tasks follows the labels). of: sequence column -> the column whose vocabulary
+    it shares. numeric, min_count: as in Schema.infer. valid_share: of the rows, held out. batch_l2: lambda of DIN's
+    mini-batch-aware L2. seed: of the initial weights and of what is held out.
+    """
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        *,
+        train: TrainConfig | None = None,
+        of: Mapping[str, str] | None = None,
+        numeric: Sequence[str] | None = None,
+        min_count: int = 1,
+        valid_share: float = 0.1,
+        batch_l2: float = 0.0,
+        seed: int = 0,
+        progress: bool = False,
+    ):
+        self.model, self.train, self.of, self.numeric = model, train, of, numeric
+        self.min_count, self.valid_share, self.batch_l2 = min_count, valid_share, batch_l2
+        self.seed, self.progress = seed, progress
+
+    def fit(self, X: Columns, y: Any) -> "TableClassifier":
+        """Raises OptionError and ShapeError before anything is trained."""
+        y, names, single = _labels(y)
+        self._check(X, len(y))
+        order = np.random.default_rng(self.seed).permutation(len(y))
+        held = max(1, round(self.valid_share * len(y)))
+        splits = table_splits(
+            X,
+            y,
+            (order[held:], order[:held], order[:held]),
+            of=self.of,
+            numeric=self.numeric,
+            min_count=self.min_count,
+        )
+        self._set(splits.schema, names, single)
+        torch.manual_seed(self.seed)
+        self.module_ = self._config().build()
+        task = Given(names=names, batch_l2=self.batch_l2, counts=splits.schema.counts)
+        with TemporaryDirectory() as folder:
+            self.result_ = fit(
+                self.module_,
+                task,
+                self._training(len(order) - held),
+                folder,
+                splits=splits,
+                progress=self.progress,
+            )
+        self.module_.eval()
+        return self
+
+    def predict_proba(self, X: Columns) -> Float[NDArray, "n K"]:
+        p = self.decision_function(X)
+        p = 1 / (1 + np.exp(-p))
+        return np.stack([1 - p, p], 1) if p.ndim == 1 else p
+
+    def predict(self, X: Columns) -> NDArray[np.integer]:
+        return (self.decision_function(X) > 0).astype(int)
+
+    def decision_function(self, X: Columns) -> NDArray[np.floating]:
+        """Log-odds, [n] for one label and [n K] for several."""
+        self._check_fitted()
+        rows = Rows(self.schema_.columns(X))
+        logits = np.empty((len(rows), len(self.label_names_)))
+        with evaluation(self.module_):
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                part = range(start, min(start + ROWS_AT_ONCE, len(rows)))
+                logits[part] = self.module_(rows.gather(part)).double().numpy()
+        return logits[:, 0] if self.single_ else logits
+
+    def evaluate(self, X: Columns, y: Any, *, groups: Any = None) -> dict[str, Figures]:
+        """Label -> AUC, log-loss, calibration, and AUC by group (user) where groups are given."""
+        self._check_fitted()
+        y, names, _ = _labels(y)
+        if len(names) != len(self.label_names_):
+            raise ShapeError(
+                f"{len(names)} labels are given, and {len(self.label_names_)} were fitted"
+            )
+        p = torch.from_numpy(self.decision_function(X)).view(len(y), -1).sigmoid()
+        codes = None
+        if groups is not None:
+            codes = torch.from_numpy(np.unique(np.asarray(groups), return_inverse=True)[1])
+        return {
+            name: figures(p[:, k], torch.from_numpy(y[:, k]), codes)
+            for k, name in enumerate(self.label_names_)
+        }
+
+    def score(self, X: Columns, y: Any) -> float:
+        """Mean AUC of the labels."""
+        return float(np.mean([found.auc for found in self.evaluate(X, y).values()]))
+
+    def save(self, folder: str | Path) -> None:
+        """Writes weights, schema and configuration, without pickle, into a folder that is not there yet.
+
+        Raises OptionError where they cannot be stored.
+        """
+        self._check_fitted()
+        if Path(folder).exists():
+            raise OptionError(f"{folder} is there already: save into another folder")
+        state = {
+            "model": self.model.name,
+            "options": _plain(self.model),
+            "schema": self.schema_.plain(),
+            "labels": list(self.label_names_),
+            "single": self.single_,
+        }
+        save(Path(folder), Checkpoint(self.module_.state_dict(), {}, state))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "TableClassifier":
+        """What `save` wrote, for predictions: how it was trained is not stored. Raises StoredDataError."""
+        stored = load(Path(folder))
+        state = stored.state
+        config = MODELS[state["model"]].__init__.__annotations__["config"]
+        found = cls(config(**{name: _tuples(value) for name, value in state["options"].items()}))
+        found._set(Schema.of_plain(state["schema"]), tuple(state["labels"]), state["single"])
+        found.module_ = found._config().build().eval()
+        found.module_.load_state_dict(stored.model)
+        return found
+
+    def _set(self, schema: Schema, names: tuple[str, ...], single: bool) -> None:
+        self.schema_, self.label_names_, self.single_ = schema, names, single
+        self.classes_ = np.array([0, 1]) if single else [np.array([0, 1]) for _ in names]
+        self.n_features_in_ = len(schema.fields)
+
+    def _config(self) -> ModelConfig:
+        facts: dict[str, Any] = {"fields": self.schema_.fields, "num_tasks": len(self.label_names_)}
+        return dataclasses.replace(self.model, **facts)  # type: ignore[type-var]
+
+    def _training(self, rows: int) -> TrainConfig:
+        if self.train is not None:
+            return dataclasses.replace(self.train, log_dir=None)
+        size = min(256, rows)
+        steps = max(1, 5 * rows // size)
+        every = max(1, steps // 5)
+        return TrainConfig(
+            steps=steps, batch_size=size, lr=3e-3, eval_every=every, log_dir=None, seed=self.seed
+        )
+
+    def _check(self, X: Columns, rows: int) -> None:
+        if "table" not in self.model.kinds:
+            raise OptionError(f"TableClassifier: {self.model.name} is no model of tables")
+        if not 0 < self.valid_share < 1:
+            raise OptionError(f"valid_share ({self.valid_share!r}) must lie between 0 and 1")
+        if self.batch_l2 and self.model.name != "din":
+            raise OptionError(f"batch_l2 is DIN's, and the model is {self.model.name}")
+        for name in X:
+            if len(X[name]) != rows:
+                raise ShapeError(f"column {name!r} has {len(X[name])} rows, and y has {rows}")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "module_"):
+            raise NotFittedError("TableClassifier is not fitted yet: call fit first")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Table):
+    """The task of rows that are given."""
+
+    name = "given"
+    names: tuple[str, ...]
+    batch_l2: float = 0.0
+    counts: Mapping[str, Tensor]
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.names
+
+    def load(self) -> TableSplits:
+        raise OptionError("the rows are given to `fit`")
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        loss = super().loss(model, batch)
+        if not self.batch_l2:
+            return loss
+        penalty = getattr(model, "module", model).batch_l2(batch["fields"], self.counts)
+        return loss + self.batch_l2 * penalty
+
+
+def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...], bool]:
+    """Labels, their names, and whether there is one. 0, 1 or missing."""
+    if isinstance(y, Mapping) or hasattr(y, "columns"):
+        names = tuple(str(name) for name in y)
+        found = np.stack([np.asarray(y[name], dtype=float) for name in y], 1)
+    else:
+        found = np.asarray(y, dtype=float)
+        names = (
+            (LABEL,) if found.ndim == 1 else tuple(f"{LABEL}_{k}" for k in range(found.shape[1]))
+        )
+    if found.ndim > 2 or not len(found):
+        raise ShapeError(f"y must have shape [n] or [n K], got {list(found.shape)}")
+    known = found[~np.isnan(found)]
+    if not np.isin(known, (0, 1)).all():
+        wrong = known[~np.isin(known, (0, 1))][0]
+        raise OptionError(f"labels must be 0, 1 or missing, got {wrong:g}")
+    return found.reshape(len(found), -1), names, found.ndim == 1
+
+
+def _plain(config: ModelConfig) -> dict[str, Any]:
+    """The configuration's options as JSON values."""
+    options = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        if field.name in ("fields", "num_tasks"):
+            continue
+        if isinstance(value, type):
+            raise OptionError(
+                f"{field.name} is the class {value.__name__}: only names can be stored"
+            )
+        options[field.name] = dict(value) if isinstance(value, Mapping) else value
+    return options
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where configurations have tuples."""
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return (
+        {name: _tuples(item) for name, item in value.items()} if isinstance(value, dict) else value
+    )
+
+
+__all__ = ["Figures", "TableClassifier"]
