@@ -28,7 +28,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 def examine() -> list[dict[str, str]]:
     """Rows of what, found, and advice ("" where nothing is to be done)."""
-    return [*_machine(), *_packages(), *_environment()]
+    return [*_machine(), *_implementations(), *_packages(), *_environment()]
 
 
 def missing(rows: list[dict[str, str]]) -> list[str]:
@@ -72,6 +72,22 @@ def _machine() -> list[dict[str, str]]:
         rows.append(_row("cuda", f"none ({built})"))
     if torch.backends.mps.is_available():
         rows.append(_row("mps", "available", "mechanisms are tested on CPU and CUDA only"))
+    return rows
+
+
+def _implementations() -> list[dict[str, str]]:
+    """What `impl="auto"` takes here, family by family."""
+    import torch
+
+    from regard.functional.implementation import IMPLEMENTATIONS
+
+    here = {"cuda"} if torch.cuda.is_available() else {"cpu"}
+    rows = []
+    for entry in IMPLEMENTATIONS:
+        taken = here & set(entry.devices)
+        where = f"{entry.name} on {', '.join(entry.devices)} from {entry.shortest:,} tokens"
+        found = where if taken else f"eager ({where})"
+        rows.append(_row(f"impl=auto, {entry.family}", found))
     return rows
 
 

@@ -19,6 +19,8 @@ from torch import Tensor
 from regard.core.compaction import compaction
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
+from regard.functional.flex import flex_pattern_attention
+from regard.functional.implementation import choose
 from regard.functional.patterns import All, Pattern, PerHead, Union, disjoint, picture
 from regard.functional.softmax import masked_softmax, softmax_attention
 from regard.functional.tiles import Keys, Tile, positions, tile_attention
@@ -36,14 +38,17 @@ def pattern_attention(
     scale: float | None = None,
     external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
     max_global: int | None = None,
+    impl: str = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the pairs of the pattern that the mask allows.
 
     external: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
     it any token may be one, and where `mask.global_tokens` is given every query is compared with every key: time grows
-    as T^2, memory does not.
+    as T^2, memory does not. impl: see `implementation`.
     """
     _check_one_axis(q, k)
+    if choose("pattern", impl, q, mask, plain=external is None) == "flex":
+        return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
     if isinstance(pattern, PerHead):
         return _each_head(q, k, v, pattern, mask, scale, external, max_global)
     front = None if external is None else Front(*external)

@@ -217,6 +217,17 @@ class Scattered(Pattern):
     size: int
     table: Int[Tensor, "H N r"]
 
+    def __hash__(self):
+        return hash(self._identity)
+
+    def __eq__(self, other):
+        return isinstance(other, Scattered) and self._identity == other._identity
+
+    @property
+    def _identity(self) -> tuple:
+        """The storage that holds the table, and how often it was written."""
+        return self.size, self.table.shape, self.table.data_ptr(), self.table._version
+
     @property
     def share(self) -> int:
         return self.size * max(1, 32 // self.size)  # small blocks go together
@@ -316,14 +327,24 @@ def mask_mod(
     """The same pairs as torch's FlexAttention asks for them: mask_mod(b, h, q_idx, kv_idx)."""
 
     def allowed(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        if isinstance(pattern, PerHead):
-            heads = (one.contains(q_idx, kv_idx) & (h == n) for n, one in enumerate(pattern.heads))
-            pairs = reduce(or_, heads)
-        else:
-            pairs = pattern.contains(q_idx, kv_idx)
+        pairs = _at(pattern, h, q_idx, kv_idx)
         return pairs & (kv_idx <= q_idx) if causal else pairs
 
     return allowed
+
+
+def _at(pattern: Pattern, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Whether one query may see one key, in one head."""
+    if isinstance(pattern, PerHead):
+        return reduce(or_, (_at(one, h, i, j) & (h == n) for n, one in enumerate(pattern.heads)))
+    if isinstance(pattern, Union):
+        return reduce(or_, (_at(part, h, i, j) for part in pattern.parts))
+    if isinstance(pattern, Scattered):
+        H, N, r = pattern.table.shape
+        row = (i // pattern.size).clamp(max=N - 1)  # kernels ask beyond the end, and forget it
+        named = (pattern.table[h if H > 1 else h * 0, row, h * 0 + n] for n in range(r))
+        return reduce(or_, (block == j // pattern.size for block in named))
+    return pattern.contains(i, j)
 
 
 def draw_blocks(

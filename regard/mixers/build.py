@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 from regard.core import Mixer, OptionError, UnknownNameError
+from regard.functional.implementation import check_impl
 
 
 def build(
@@ -12,20 +13,25 @@ def build(
     dim: int,
     num_heads: int | None = None,
     max_len: int | None = None,
+    impl: str | None = None,
     **options: Any,
 ) -> Mixer:
     """A mixer of this name or class.
 
-    `dim`, `num_heads` and `max_len` are facts of the stack: offered to every mixer, and taken by those that need
-    them. `options` are the mechanism's own; one that it does not have is an error that suggests the near name.
+    `dim`, `num_heads`, `max_len` and `impl` are facts of the stack: offered to every mixer, and taken by those that
+    need them. `impl` says who computes ("auto", "eager", "flex"; see `regard.functional.implementation`) and never changes
+    the meaning. `options` are the mechanism's own; one that it does not have is an error that suggests the near name.
 
     >>> build("softmax", dim=512, num_heads=8, num_kv_heads=2)
 
-    Raises UnknownNameError (mixer or option), OptionError (a needed fact is missing, a value cannot be used).
+    Raises UnknownNameError (mixer or option), OptionError (a needed fact is missing, a value cannot be used),
+    UnsupportedError (an impl that this mixer does not have).
     """
     cls = resolve(mixer)
     known = option_names(cls)
-    facts = {"dim": dim, "num_heads": num_heads, "max_len": max_len}
+    facts = {"dim": dim, "num_heads": num_heads, "max_len": max_len, "impl": impl}
+    if impl is not None and "impl" not in known:
+        check_impl(cls.name, impl, None)
     taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
     for name in options:
         if name not in known:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
+from regard.functional.implementation import check_impl
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.pattern_cache import empty_state, extend_pattern
 from regard.functional.patterns import All, Block, First, Pattern, PerHead, Strided, Summary, Window
@@ -47,8 +48,17 @@ class HeadMix(Mixer):
     }
     limits = {"softmax": ({"patterns": (Window(64, 64), All(), Block(64))}, {})}
 
-    def __init__(self, dim: int, *, num_heads: int, patterns: Sequence[Pattern] | None = None):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        patterns: Sequence[Pattern] | None = None,
+        impl: str = "auto",
+    ):
         super().__init__(dim)
+        check_impl(self.name, impl, "pattern")
+        self.impl = impl
         check_positive(num_heads=num_heads)
         if patterns is None:
             patterns = [DEFAULT[h % len(DEFAULT)] for h in range(num_heads)]
@@ -69,7 +79,9 @@ class HeadMix(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
-        return self.heads.merge(pattern_attention(q, k, v, pattern=self.pattern, mask=mask))
+        return self.heads.merge(
+            pattern_attention(q, k, v, pattern=self.pattern, mask=mask, impl=self.impl)
+        )
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight

@@ -20,6 +20,7 @@ from torch import Tensor
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.core.shapes import check_positive
 from regard.functional.cache import place
+from regard.functional.implementation import check_impl
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.pattern_cache import empty_state, extend_pattern
 from regard.functional.patterns import Window
@@ -60,8 +61,11 @@ class Local(Mixer):
         dilation: int = 1,
         position: str | None = None,
         position_options: Mapping[str, Any] | None = None,
+        impl: str = "auto",
     ):
         super().__init__(dim)
+        check_impl(self.name, impl, "pattern")
+        self.impl = impl
         check_positive(window_size=window_size)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
@@ -81,7 +85,9 @@ class Local(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self._split(x)
-        return self.heads.merge(pattern_attention(q, k, v, pattern=self.pattern, mask=mask))
+        return self.heads.merge(
+            pattern_attention(q, k, v, pattern=self.pattern, mask=mask, impl=self.impl)
+        )
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
+from regard.functional.implementation import check_impl
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.pattern_cache import empty_state, extend_pattern
 from regard.functional.patterns import (
@@ -70,8 +71,11 @@ class Strided(Mixer):
         summary_width: int | None = None,
         merged: bool = True,
         max_len: int | None = None,
+        impl: str = "auto",
     ):
         super().__init__(dim)
+        check_impl(self.name, impl, "pattern")
+        self.impl = impl
         if kind not in get_args(Kind):
             raise OptionError(
                 f"strided: kind ({kind!r}) must be one of {', '.join(get_args(Kind))}"
@@ -97,7 +101,9 @@ class Strided(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
-        return self.heads.merge(pattern_attention(q, k, v, pattern=self.pattern, mask=mask))
+        return self.heads.merge(
+            pattern_attention(q, k, v, pattern=self.pattern, mask=mask, impl=self.impl)
+        )
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight

@@ -6,8 +6,9 @@ import random
 import pytest
 import torch
 
-from regard import Mask, OptionError, ShapeError
-from regard.functional import pattern as kernel
+import regard
+from regard import Mask, OptionError, ShapeError, UnknownNameError, UnsupportedError
+from regard.functional import flex, pattern as kernel
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.patterns import (
     All,
@@ -192,3 +193,55 @@ def test_errors_name_the_argument():
         pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
     with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
         pattern_attention(q, q, q, pattern=PerHead((All(),)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_flex_computes_the_same_pairs(pattern, causal, monkeypatch):
+    monkeypatch.setattr(flex, "BLOCK", 16)
+    T = 33
+    q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
+    valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
+    for mask in (Mask(causal=causal), Mask(causal=causal, valid=valid, compact=True)):
+        expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="eager")
+        found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_block_masks_name_every_block_with_a_pair(pattern, causal):
+    T = 33
+    pairs = torch.nn.functional.pad(picture(pattern, T, causal=causal), (0, 3, 0, 3))
+    tiles = pairs.unflatten(-1, (9, 4)).unflatten(-3, (9, 4))
+    blocks = flex.block_mask(pattern, T, causal=causal, device=torch.device("cpu"), size=4)
+    some = tiles.any(-1).any(-2)
+    found = blocks.to_dense().bool()
+    assert torch.equal(found, some.expand_as(found))
+
+
+def test_an_implementation_that_cannot_serve_is_refused():
+    q = torch.randn(B, H, 8, 16)
+    mask = Mask(pairwise=torch.ones(1, 1, 8, 8, dtype=torch.bool))
+    with pytest.raises(UnsupportedError, match="does not take pairwise"):
+        pattern_attention(q, q, q, pattern=Window(1, 1), mask=mask, impl="flex")
+    with pytest.raises(UnsupportedError, match="no backward pass on cpu"):
+        pattern_attention(q.requires_grad_(), q, q, pattern=Window(1, 1), impl="flex")
+    with pytest.raises(UnknownNameError, match="Did you mean 'flex'"):
+        pattern_attention(q, q, q, pattern=Window(1, 1), impl="flx")
+
+
+def test_build_offers_the_implementation():
+    assert regard.build("local", dim=8, num_heads=2, impl="eager").impl == "eager"
+    assert regard.build("softmax", dim=8, num_heads=2, impl="auto").name == "softmax"
+    with pytest.raises(UnsupportedError, match="softmax has no implementation 'flex'"):
+        regard.build("softmax", dim=8, num_heads=2, impl="flex")
+
+
+def test_a_random_table_that_changed_gets_a_new_block_mask():
+    table = TABLE.clone()
+    before = Scattered(3, table)
+    assert before == Scattered(3, table) and hash(before) == hash(Scattered(3, table))
+    stale = before._identity
+    table += 0
+    assert Scattered(3, table)._identity != stale
