@@ -1,0 +1,109 @@
+"""bfloat16 beside float32: python benchmarks/half.py [--only local linear] [--length 4096] [--json]
+
+Each mechanism of the table of peers at its width, forward pass and training step, both types interleaved in one run. On
+a CPU with bfloat16 matrix units at least twice the speed is the aim where matrix products dominate; without such units
+there is nothing to gain, and the line under the table says what the matrix product itself gains here.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import torch
+import tyro
+from ours import build_ours
+from pairs import PAIRS, Case, Pair, Pass
+from rounds import medians
+from torch import nn
+from tyro.conf import FlagCreatePairsOff
+
+from regard.arena.matrix_product import MatrixProduct
+from regard.arena.provenance import provenance
+from regard.core import RegardError, UnknownNameError
+from regard.printing import print_json, print_table
+
+TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def main(
+    only: tuple[str, ...] = (),
+    length: int = 4096,
+    passes: tuple[Pass, ...] = ("forward", "train"),
+    rounds: int = 5,
+    json_: Annotated[FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
+) -> int:
+    """Time every mechanism in both types.
+
+    Args:
+        only: names of mechanisms; all of the table by default
+        length: tokens
+        passes: a forward pass, a forward and backward pass
+        rounds: of every entry
+        json_: print data instead of a table
+    """
+    known = list(dict.fromkeys(pair.mixer for pair in PAIRS))
+    for name in only:
+        if name not in known:
+            raise UnknownNameError("mechanism of the table", name, known)
+    rows = [
+        _row(pair, kind, length, rounds)
+        for pair in PAIRS
+        for kind in passes
+        if (not only or pair.mixer in only) and length <= pair.most.get(kind, length)
+    ]
+    products = {name: MatrixProduct("cpu", dtype) for name, dtype in TYPES.items()}
+    product = medians({name: of.sample for name, of in products.items()}, rounds)
+    gain = product["float32"] / product["bfloat16"]
+    if json_:
+        print_json({"rows": rows, "matrix_product_gain": gain, "origin": asdict(provenance())})
+        return 0
+    print_table(rows)
+    origin = provenance()
+    print(f"a matrix product gains {gain:.1f}; {origin.device}; allocator {origin.allocator}")
+    print(f"{origin.versions}; {origin.commit}")
+    return 0
+
+
+def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
+    case = Case(length=length, causal=pair.causal)
+    found = medians({name: _call(pair, case, kind, dtype) for name, dtype in TYPES.items()}, rounds)
+    return {
+        "pair": pair.name,
+        "pass": kind,
+        "float32 ms": found["float32"],
+        "bfloat16 ms": found["bfloat16"],
+        "gain": found["float32"] / found["bfloat16"],
+        "aim": 2.0,
+    }
+
+
+def _call(pair: Pair, case: Case, kind: Pass, dtype: torch.dtype) -> Callable[[], None]:
+    torch.manual_seed(0)
+    module: nn.Module = build_ours(pair, case).to(dtype).train(kind == "train")
+    shape = (case.batch, case.length, case.dim)
+    if pair.door == "core":
+        shape = (case.batch, case.num_heads, case.length, case.head_dim)
+    number = 1 if pair.door == "layer" else 3
+    inputs = [torch.randn(shape).to(dtype).requires_grad_() for _ in range(number)]
+    leaves = [*inputs, *module.parameters()]
+
+    def train() -> None:
+        out = module(*inputs)
+        out.backward(torch.ones_like(out))
+        for leaf in leaves:
+            leaf.grad = None
+
+    @torch.no_grad()
+    def forward() -> None:
+        module(*inputs)
+
+    return train if kind == "train" else forward
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(tyro.cli(main))
+    except RegardError as error:
+        print(f"half: {error}", file=sys.stderr)
+        sys.exit(2)
