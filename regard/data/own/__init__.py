@@ -1,0 +1,33 @@
+"""Data sets that no package brings, read from a copy that the user has: `regard data show NAME --path PATH` counts one.
+
+>>> OWN["imdb"].read(Path("~/aclImdb").expanduser())["train"].texts
+"""
+
+from regard.core import Catalog
+from regard.data.own import (
+    cifar10,
+    enwik8,
+    hugging_face,
+    imdb,
+    lra_aan,
+    lra_listops,
+    lra_pathfinder,
+    mnist,
+)
+from regard.data.own.format import Format
+
+OWN: Catalog[Format] = Catalog(
+    "format",
+    (
+        lra_listops.FORMAT,
+        lra_aan.FORMAT,
+        lra_pathfinder.FORMAT,
+        imdb.FORMAT,
+        cifar10.FORMAT,
+        mnist.FORMAT,
+        enwik8.FORMAT,
+        hugging_face.FORMAT,
+    ),
+)
+
+__all__ = ["OWN", "Format"]

@@ -1,0 +1,48 @@
+"""Format: how the files of a data set lie on disk when the user has a copy, and the function that reads them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.core import MissingDataError, StoredDataError
+
+Parts = Mapping[str, Any]
+"""Name of a split, as the files have it, to Texts, TextPairs, Images, Expressions or bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    name: str
+    about: str
+    layout: str
+    """what lies under the path"""
+    read: Callable[[Path], Parts]
+
+    def sizes(self, path: Path) -> dict[str, dict[str, int]]:
+        """Split -> what it holds and how many. Raises MissingDataError, StoredDataError."""
+        return {name: _size(part) for name, part in self.read(path).items()}
+
+
+def need(path: Path, layout: str) -> Path:
+    """The path, if it is there. Raises MissingDataError that tells what should lie there."""
+    if not path.exists():
+        raise MissingDataError(f"there is no {path}. Expected: {layout}")
+    return path
+
+
+def text_of(path: Path) -> str:
+    """The whole file. Raises StoredDataError where it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise StoredDataError(f"{path} is not UTF-8: {error}") from None
+
+
+def _size(part: Any) -> dict[str, int]:
+    if isinstance(part, bytes):
+        return {"bytes": len(part)}
+    found = {"items": len(part.labels if hasattr(part, "labels") else part.values)}
+    if hasattr(part, "classes"):
+        found["classes"] = len(part.classes)
+    return found
