@@ -10,6 +10,8 @@ from regard.core import OptionError
 
 PAD, START = 0, 257
 BYTE_VOCABULARY = 258  # padding, 256 bytes as byte + 1, the start of a text
+MASK = 258
+MASKED_VOCABULARY = 259  # and a token in the place of what is hidden
 IGNORED = -100
 
 

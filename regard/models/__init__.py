@@ -3,6 +3,7 @@
 from typing import Any
 
 from regard.core import Catalog
+from regard.core.corruption import Corrupted, corrupt
 from regard.models.autoint import AutoInt, AutoIntConfig
 from regard.models.baselines import (
     FactorizationMachine,
@@ -19,12 +20,7 @@ from regard.models.dual_encoder import DualEncoder, DualEncoderConfig
 from regard.models.encoder import Encoder
 from regard.models.han import HAN, HANConfig, Reading, pad_documents
 from regard.models.language_model import LanguageModel, LanguageModelConfig
-from regard.models.masked_language_model import (
-    Corrupted,
-    MaskedLanguageModel,
-    MaskedLanguageModelConfig,
-    corrupt,
-)
+from regard.models.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from regard.models.mmoe import MMoE, MMoEConfig
 from regard.models.patches import PatchClassifier, PatchClassifierConfig
 from regard.models.pixels import pixel_classifier, pixel_tokens

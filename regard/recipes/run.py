@@ -1,6 +1,7 @@
 """Run: everything that one training run is told; and starting it."""
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from regard.core import OptionError
 from regard.models import ModelConfig
 from regard.tasks import Task
 from regard.train import FitResult, TrainConfig, fit
+from regard.train.transfer import take_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,7 @@ class Run:
     model: ModelConfig
     train: TrainConfig
     seed: int = 0  # of the initial weights
+    start_from: Path | None = None  # folder of a run whose best weights are taken where they fit
 
     def __post_init__(self) -> None:
         task, model = self.task, self.model
@@ -61,7 +64,12 @@ def start(run: Run, run_dir: str | Path, *, progress: bool = True) -> FitResult:
     splits = run.task.load()
     model = _filled(run.model, splits.facts)
     torch.manual_seed(run.seed)
-    return fit(model.build(), run.task, run.train, run_dir, splits=splits, progress=progress)
+    built = model.build()
+    if run.start_from is not None:
+        taken = take_weights(built, run.start_from)
+        if progress:
+            print(f"from {run.start_from}: {taken}", file=sys.stderr)
+    return fit(built, run.task, run.train, run_dir, splits=splits, progress=progress)
 
 
 def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:

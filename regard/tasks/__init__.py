@@ -4,17 +4,26 @@ from regard.core import Catalog
 from regard.data import Data
 from regard.tasks.copy_across import CopyAcross
 from regard.tasks.correlated_tasks import CorrelatedTasks
+from regard.tasks.debian_sections import DebianSections
 from regard.tasks.debian_summary import DebianSummary
 from regard.tasks.dialogue import Dialogue
 from regard.tasks.digits import Digits
 from regard.tasks.docstrings import Docstrings
 from regard.tasks.duplication import Duplication
+from regard.tasks.fashion_mnist import FashionMNIST
 from regard.tasks.greek_english import GreekEnglish
 from regard.tasks.listops import ListOps
+from regard.tasks.manual_pages import ManualPages
+from regard.tasks.newsgroups import Newsgroups
+from regard.tasks.newsgroups_masked import NewsgroupsMasked
 from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
+from regard.tasks.shakespeare_bytes import ShakespeareBytes
+from regard.tasks.shakespeare_masked import ShakespeareMasked
 from regard.tasks.shakespeare_permuted import ShakespearePermuted
+from regard.tasks.spam import Spam
 from regard.tasks.stdlib_bytes import StdlibBytes
+from regard.tasks.stdlib_masked import StdlibMasked
 from regard.tasks.stdlib_permuted import StdlibPermuted
 from regard.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 from regard.tasks.text_pairs import TextPairs
@@ -42,6 +51,15 @@ TASKS: Catalog[type[Task]] = Catalog(
         GreekEnglish,
         DebianSummary,
         Dialogue,
+        Spam,
+        Newsgroups,
+        NewsgroupsMasked,
+        DebianSections,
+        ManualPages,
+        FashionMNIST,
+        ShakespeareBytes,
+        ShakespeareMasked,
+        StdlibMasked,
     ),
 )
 
@@ -54,18 +72,27 @@ __all__ = [
     "CopyAcross",
     "CorrelatedTasks",
     "Data",
+    "DebianSections",
     "DebianSummary",
     "Dialogue",
     "Digits",
     "Docstrings",
     "Duplication",
+    "FashionMNIST",
     "GreekEnglish",
     "ListOps",
+    "ManualPages",
+    "Newsgroups",
+    "NewsgroupsMasked",
     "Pathfinder",
     "Recall",
+    "ShakespeareBytes",
+    "ShakespeareMasked",
     "ShakespearePermuted",
+    "Spam",
     "Splits",
     "StdlibBytes",
+    "StdlibMasked",
     "StdlibPermuted",
     "Task",
     "TextFiles",

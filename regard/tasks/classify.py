@@ -1,8 +1,8 @@
-"""Classification of whole sequences, by accuracy."""
+"""Classification of whole sequences, by accuracy unless a task says otherwise."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.tasks.evaluation import evaluation
 from regard.tasks.task import Batch, Splits, Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,22 +36,28 @@ class Classify(Task):
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         return F.cross_entropy(self.answer(model, batch).float(), batch["labels"])
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+    def meter(self) -> "Metric":
+        """What `metric` names, as torchmetrics has it."""
         from torchmetrics.classification import MulticlassAccuracy
 
-        accuracy = MulticlassAccuracy(num_classes=self.num_classes, average="micro")
+        return MulticlassAccuracy(num_classes=self.num_classes, average="micro")
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        meter = self.meter()
         seen = False
         with evaluation(model):
             for batch in batches:
                 logits = self.answer(model, batch)
-                accuracy.to(logits.device).update(logits.argmax(-1), batch["labels"])
+                meter.to(logits.device).update(logits.argmax(-1), batch["labels"])
                 seen = True
         if not seen:
             raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return float(accuracy.compute())
+        return float(meter.compute())
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """Accuracy of always answering the training split's most frequent class."""
+        """The metric of always answering the training split's most frequent class."""
         splits = splits or self.load()
         majority = torch.bincount(splits.train.labels).argmax()
-        return float((splits.test.labels == majority).double().mean())
+        meter, labels = self.meter(), splits.test.labels
+        meter.update(majority.expand(len(labels)), labels)
+        return float(meter.compute())

@@ -1,0 +1,52 @@
+"""Hiding tokens that a model then has to name (Devlin et al. 2018, arXiv 1810.04805)."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.core.errors import OptionError
+from regard.core.mask import Mask
+
+IGNORED = -100
+
+
+class Corrupted(NamedTuple):
+    tokens: Int[Tensor, "B T"]
+    labels: Int[Tensor, "B T"]  # what stood there, -100 where nothing is asked
+
+
+def corrupt(
+    tokens: Int[Tensor, "B T"],
+    *,
+    mask_token: int,
+    vocab_size: int,
+    valid: Bool[Tensor, "B T"] | None = None,
+    never: Collection[int] = (),
+    rate: float = 0.15,
+    generator: torch.Generator | None = None,
+) -> Corrupted:
+    """Each token is asked for with probability `rate`; of those 8 in 10 become mask_token and 1 any token of the vocabulary.
+
+    Tokens that are not valid or are among `never` (separators, say) are neither asked for nor changed.
+    """
+    if not isinstance(rate, int | float) or not 0 <= rate <= 1:
+        raise OptionError(f"rate ({rate!r}) must be at least 0 and at most 1")
+    if not 0 <= mask_token < vocab_size:
+        raise OptionError(
+            f"mask_token ({mask_token}) must be a token id below vocab_size ({vocab_size})"
+        )
+    B, T = tokens.shape
+    asked_at, fate = torch.rand(2, B, T, generator=generator, device=tokens.device)
+    asked = asked_at < rate
+    drawn = torch.randint(vocab_size, (B, T), generator=generator, device=tokens.device)
+    if valid is not None:
+        Mask(valid=valid).check("corrupt", B, T, T)
+        asked &= valid
+    for token in never:
+        asked &= tokens != token
+    changed = torch.where(fate < 0.8, mask_token, torch.where(fate < 0.9, drawn, tokens))
+    inputs = torch.where(asked, changed, tokens).to(tokens.dtype)
+    return Corrupted(inputs, tokens.masked_fill(~asked, IGNORED))

@@ -1,0 +1,48 @@
+"""Newsgroups: to which of twenty groups was a post sent? Byte-level classification of 20 Newsgroups."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.core import StoredDataError
+from regard.data.checks import check_seed, check_sizes
+from regard.data.labelled import Texts
+from regard.data.newsgroups import unique_newsgroups
+from regard.data.sources import archive
+from regard.tasks.byte_text import ByteText
+from regard.tasks.shares import stratified
+from regard.tasks.task import Splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newsgroups(ByteText):
+    """The test part is the published one (later posts); a tenth of the training part, drawn by `seed`, is validation.
+
+    Equal posts count once. The table holds lower-case letters and single spaces only.
+    """
+
+    name = "newsgroups"
+    num_classes = 20
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length)
+
+    def load(self) -> Splits:
+        found = unique_newsgroups(archive("newsgroups20"))
+        return self.of(found["train"], found["test"])
+
+    def of(self, train: Texts, test: Texts) -> Splits:
+        if len(train.classes) != self.num_classes or train.classes != test.classes:
+            raise StoredDataError(
+                f"newsgroups: train has {len(train.classes)} classes and test {len(test.classes)}, "
+                f"and both should have the same {self.num_classes}"
+            )
+        rows, valid, none = stratified(train.labels, 0.1, 0.0, self.seed)
+        assert not len(none)
+        every = np.arange(len(test.texts))
+        return Splits(
+            self.part(train.texts, train.labels, rows),
+            self.part(train.texts, train.labels, valid),
+            self.part(test.texts, test.labels, every),
+        )
