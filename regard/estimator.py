@@ -218,7 +218,8 @@ class Given(Table):
         loss = super().loss(model, batch)
         if not self.batch_l2:
             return loss
-        penalty = getattr(model, "module", model).batch_l2(batch["fields"], self.counts)
+        din: Any = getattr(model, "module", model)
+        penalty = din.batch_l2(batch["fields"], self.counts)
         return loss + self.batch_l2 * penalty
 
 

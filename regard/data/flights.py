@@ -51,7 +51,7 @@ def parse_flights(flights: bytes, weather: bytes) -> Flights:
         seen.get((origin, *time), [math.nan] * len(WEATHER))
         for origin, *time in zip(columns["origin"], month, day, [h - 1 for h in hours], strict=True)
     ]
-    fields = {
+    fields: dict[str, list] = {
         "weekday": [date(2013, m, d).weekday() for m, d in zip(month, day, strict=True)],
         "hour": hours,
         "minute": [time % 100 for time in leaves],

@@ -27,7 +27,7 @@ class Flights(Table):
     labels = ("departs_late", "arrives_late")
 
     train_size: int | None = None
-    min_count: int = 10
+    min_count: int = 100
 
     def __post_init__(self) -> None:
         check_seed(self.name, self.seed)
