@@ -40,6 +40,9 @@ SLOW = (
     "tensorboard",
     "torchmetrics",
     "rich",
+    "rouge_score",
+    "sacrebleu",
+    "tokenizers",
     "vl_convert",
 )
 INSIDE_CORE = {"torch", "jaxtyping"}
