@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg, subcommand
 
-from regard.core import OptionError
+from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.printing import print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,20 +18,24 @@ Flag = FlagCreatePairsOff[bool]
 
 @dataclass(frozen=True)
 class DataLs:
-    """List the sources, what they may be used for, and whether they are on this machine."""
+    """List the sources, what they may be used for, and whether they are here; and the formats of your own copies."""
 
     json: Json = False
 
     def run(self) -> int:
+        from regard.data.own import OWN
         from regard.data.sources import LICENCES, SOURCES
 
         rows = [_row(source) for source in SOURCES]
+        own = [{"name": form.name, "what": form.about, "path": form.layout} for form in OWN]
         if self.json:
-            print_json(rows)
+            print_json({"sources": rows, "own": own})
             return 0
-        print_table(rows)
+        print_table(rows, title="sources: regard data get NAME")
         for letter, words in LICENCES.items():
             print(f"{letter}  {words}")
+        print()
+        print_table(own, title="your own copies: regard data show NAME --path PATH")
         return 0
 
 
@@ -48,20 +52,23 @@ class DataGet:
     """take the package files from this folder, whatever their names, instead of from a registry"""
 
     def run(self) -> int:
-        from regard.data.sources import SOURCES, cache_folder, get
+        from regard.data.sources import SOURCES, cache_folder, check_licence, get
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
         wanted = [source for source in SOURCES if self.all_open and source.licence != "R"]
         wanted += [SOURCES[name] for name in self.names if SOURCES[name] not in wanted]
         for source in wanted:
-            get(
-                source,
-                accept_licence=self.accept_licence,
-                folder=self.folder,
-                say=lambda line, name=source.name: print(f"{name}: {line}", flush=True),
-            )
-        print(f"{len(wanted)} sources are in {cache_folder()}")
+            check_licence(source, self.accept_licence)
+        failures = []
+        for source in wanted:
+            try:
+                get(source, accept_licence=self.accept_licence, folder=self.folder, say=_say)
+            except (MissingDataError, StoredDataError) as error:
+                failures.append(f"{source.name}: {error}")
+        print(f"{len(wanted) - len(failures)} of {len(wanted)} sources are in {cache_folder()}")
+        if failures:
+            raise MissingDataError("\n".join(failures))
         return 0
 
 
@@ -70,21 +77,12 @@ class DataShow:
     """Everything about one source; where it is on this machine, its content is counted."""
 
     name: Positional[str]
+    path: Path | None = None
+    """of your own copy, for the formats that `regard data ls` lists: it is read, and counted by split"""
     json: Json = False
 
     def run(self) -> int:
-        from regard.data.sources import SOURCES, archive, missing
-
-        source = SOURCES[self.name]
-        about = _row(source) | {
-            "terms": source.terms,
-            "packages": [f"{package.name} {package.version}" for package in source.packages],
-            "sha256": {package.file: package.sha256 for package in source.packages},
-            "expected": dict(source.counts),
-            "get": source.get_command if source.packages else "already on this machine",
-        }
-        if source.count is not None and not missing(source):
-            about["found"] = dict(source.count(archive(source.name)))
+        about = _show_own(self.name, self.path) if self.path else _show_source(self.name)
         if self.json:
             print_json(about)
         else:
@@ -106,6 +104,10 @@ class Data:
         return self.command.run()
 
 
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 def _row(source: "Source") -> dict[str, Any]:
     from regard.data.sources import missing
 
@@ -116,3 +118,30 @@ def _row(source: "Source") -> dict[str, Any]:
         "MB": round(source.megabytes, 1),
         "here": not missing(source),
     }
+
+
+def _show_own(name: str, path: Path) -> dict[str, Any]:
+    from regard.data.own import OWN
+
+    form = OWN[name]
+    sizes = form.sizes(path.expanduser())
+    return {"name": form.name, "what": form.about, "path": str(path)} | sizes
+
+
+def _show_source(name: str) -> dict[str, Any]:
+    from regard.data.own import OWN
+    from regard.data.sources import SOURCES, archive, missing
+
+    if name in OWN:
+        raise OptionError(f"{name} is read from your own copy: add --path PATH, {OWN[name].layout}")
+    source = SOURCES[name]
+    about = _row(source) | {
+        "terms": source.terms,
+        "packages": [f"{package.name} {package.version}" for package in source.packages],
+        "sha256": {package.file: package.sha256 for package in source.packages},
+        "expected": dict(source.counts),
+        "get": source.get_command if source.packages else "already on this machine",
+    }
+    if source.count is not None and not missing(source):
+        about["found"] = dict(source.count(archive(source.name)))
+    return about

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from regard.cli import main
+from regard.data.own import OWN
 from regard.data.sources import SOURCES
 
 
@@ -15,8 +16,10 @@ def empty_cache(tmp_path, monkeypatch):
 
 def test_ls_tells_what_is_here(capsys):
     assert main(["data", "ls", "--json"]) == 0
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    found = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in found["sources"]}
     assert list(rows) == SOURCES.names()
+    assert [row["name"] for row in found["own"]] == OWN.names()
     assert rows["stdlib"]["here"] and not rows["manpages"]["here"]
     assert rows["movielens_1m"]["licence"] == "R"
 
@@ -42,6 +45,15 @@ def test_show_gives_pins_and_hashes(capsys):
         (["get", "movielens_1m"], "`regard data get movielens_1m --accept-licence`"),
         (["get", "manpages", "--folder", "/nowhere"], "--folder /nowhere: there is no such folder"),
         (["show", "imbd"], "unknown source 'imbd'"),
+        (
+            ["show", "imdb"],
+            "imdb is read from your own copy: add --path PATH, a folder with train/pos",
+        ),
+        (
+            ["show", "imdb", "--path", "/nowhere"],
+            "there is no /nowhere/train/neg. Expected: a folder",
+        ),
+        (["show", "imbd", "--path", "/nowhere"], "unknown format 'imbd'. Did you mean 'imdb'?"),
     ],
 )
 def test_what_cannot_be_done_is_said(capsys, args, why):
@@ -51,4 +63,27 @@ def test_what_cannot_be_done_is_said(capsys, args, why):
 
 def test_installed_sources_need_no_fetching(capsys):
     assert main(["data", "get", "stdlib", "digits"]) == 0
-    assert "2 sources are in" in capsys.readouterr().out
+    assert "2 of 2 sources are in" in capsys.readouterr().out
+
+
+def test_a_copy_of_ones_own_is_counted_by_split(capsys, tmp_path):
+    for part in ("train", "test"):
+        for name in ("neg", "pos"):
+            (tmp_path / part / name).mkdir(parents=True)
+            (tmp_path / part / name / "0.txt").write_text("a review")
+    assert main(["data", "show", "imdb", "--path", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["train"] == found["test"] == {"items": 2, "classes": 2}
+
+
+def test_what_fails_does_not_stop_the_rest(capsys, tmp_path):
+    assert main(["data", "get", "manpages", "digits", "--folder", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert "1 of 2 sources are in" in out
+    assert "manpages: " in err and "which is manpages 6.03-2" in err
+
+
+def test_terms_are_asked_for_before_anything_is_fetched(capsys):
+    assert main(["data", "get", "manpages", "newsgroups20"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "newsgroups20 is not open" in err

@@ -32,7 +32,7 @@ from regard.data.sources import (
     stdlib,
 )
 from regard.data.sources.cache import cache_folder, missing, open_source
-from regard.data.sources.fetch import get
+from regard.data.sources.fetch import check_licence, get
 from regard.data.sources.source import LICENCES, Package, Source
 
 SOURCES: Catalog[Source] = Catalog(
@@ -82,6 +82,7 @@ __all__ = [
     "Source",
     "archive",
     "cache_folder",
+    "check_licence",
     "get",
     "missing",
 ]

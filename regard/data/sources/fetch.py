@@ -31,11 +31,7 @@ def get(
     Raises OptionError for a source of class R without accept_licence, MissingDataError where a package cannot be
     had, StoredDataError where what came is not what was recorded.
     """
-    if source.licence == "R" and not accept_licence:
-        raise OptionError(
-            f"{source.name} is not open: {source.terms}. "
-            f"If you may use it on these terms: `{source.get_command}`."
-        )
+    check_licence(source, accept_licence)
     for package in source.packages:
         target = stored_at(package)
         if target.is_file():
@@ -53,6 +49,15 @@ def get(
                 found = _copied(package, folder, Path(scratch))
             check(package, found)
             os.replace(found, target)
+
+
+def check_licence(source: Source, accepted: bool) -> None:
+    """Raises OptionError for a source of class R whose terms were not accepted."""
+    if source.licence == "R" and not accepted:
+        raise OptionError(
+            f"{source.name} is not open: {source.terms}. "
+            f"If you may use it on these terms: `{source.get_command}`."
+        )
 
 
 def _from_pypi(package: Package, scratch: Path) -> Path:
