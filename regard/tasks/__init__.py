@@ -2,8 +2,10 @@
 
 from regard.core import Catalog
 from regard.data import Data
+from regard.tasks.adult import Adult
 from regard.tasks.copy_across import CopyAcross
 from regard.tasks.correlated_tasks import CorrelatedTasks
+from regard.tasks.criteo import Criteo
 from regard.tasks.debian_sections import DebianSections
 from regard.tasks.debian_summary import DebianSummary
 from regard.tasks.dialogue import Dialogue
@@ -11,11 +13,13 @@ from regard.tasks.digits import Digits
 from regard.tasks.docstrings import Docstrings
 from regard.tasks.duplication import Duplication
 from regard.tasks.fashion_mnist import FashionMNIST
+from regard.tasks.flights import Flights
 from regard.tasks.greek_english import GreekEnglish
 from regard.tasks.listops import ListOps
 from regard.tasks.manual_pages import ManualPages
 from regard.tasks.newsgroups import Newsgroups
 from regard.tasks.newsgroups_masked import NewsgroupsMasked
+from regard.tasks.next_item import AmazonReviews, MovieLens, Taobao
 from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
 from regard.tasks.shakespeare_bytes import ShakespeareBytes
@@ -41,6 +45,12 @@ TASKS: Catalog[type[Task]] = Catalog(
         CopyAcross,
         Duplication,
         CorrelatedTasks,
+        Flights,
+        Adult,
+        MovieLens,
+        AmazonReviews,
+        Taobao,
+        Criteo,
         Pathfinder,
         Docstrings,
         TranslateDe,
@@ -67,10 +77,13 @@ __all__ = [
     "IGNORED",
     "KINDS",
     "TASKS",
+    "Adult",
+    "AmazonReviews",
     "Batch",
     "BibleEs",
     "CopyAcross",
     "CorrelatedTasks",
+    "Criteo",
     "Data",
     "DebianSections",
     "DebianSummary",
@@ -79,9 +92,11 @@ __all__ = [
     "Docstrings",
     "Duplication",
     "FashionMNIST",
+    "Flights",
     "GreekEnglish",
     "ListOps",
     "ManualPages",
+    "MovieLens",
     "Newsgroups",
     "NewsgroupsMasked",
     "Pathfinder",
@@ -94,6 +109,7 @@ __all__ = [
     "StdlibBytes",
     "StdlibMasked",
     "StdlibPermuted",
+    "Taobao",
     "Task",
     "TextFiles",
     "TextPairs",
