@@ -8,8 +8,9 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,24 @@ from torch import Tensor, nn
 from regard.arena.matrix_product import MatrixProduct
 
 PATIENCE = 3.0  # seconds that one entry may take in all rounds together, two calls at least
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 BACKWARD = 3  # a training step needs three times the operations of its forward pass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often each entry is called, and by which clock."""
+
+    rounds: int
+    clock: Callable[[], float]
 
 
 class Entry:
     """One side of a pair in one pass, and its times."""
 
-    def __init__(self, module: nn.Module, pair: Pair, case: Case, kind: Pass, rounds: int):
-        self.module, self.kind, self.rounds = module.train(kind == "train"), kind, rounds
+    def __init__(self, module: nn.Module, pair: Pair, case: Case, kind: Pass, plan: Plan):
+        self.module, self.kind = module.train(kind == "train"), kind
+        self.rounds, self.clock = plan.rounds, plan.clock
         self.inputs = _inputs(pair, case)
         self.times: list[float] = []
         self.peak_bytes: int | None = None
@@ -46,13 +57,13 @@ class Entry:
     def sample(self) -> float:
         self.module.train(self.kind == "train")
         self.clear()
-        began = time.perf_counter()
+        began = self.clock()
         if self.kind == "train":
             self.module(*self.inputs).backward(self.gradient)
         else:
             with torch.no_grad():
                 self.module(*self.inputs)
-        seconds = time.perf_counter() - began
+        seconds = self.clock() - began
         self.clear()
         return seconds
 
@@ -75,12 +86,12 @@ class Entry:
 class Contest:
     """A pair in one pass: our entry, its peers' entries, and the matrix product timed beside them."""
 
-    def __init__(self, pair: Pair, case: Case, kind: Pass, rounds: int, product: MatrixProduct):
+    def __init__(self, pair: Pair, case: Case, kind: Pass, plan: Plan, product: MatrixProduct):
         self.pair, self.case, self.kind = pair, case, kind
         torch.manual_seed(0)
         ours = build_ours(pair, case)
         self.flops, self.projections = forward_cost(ours, _inputs(pair, case))
-        self.ours = Entry(ours, pair, case, kind, rounds)
+        self.ours = Entry(ours, pair, case, kind, plan)
         self.product, self.product_times = product, list[float]()
         self.peers: dict[str, Entry] = {}
         self.absent: dict[str, str] = {}
@@ -88,7 +99,7 @@ class Contest:
             why = _absence(peer, case, kind)
             try:
                 if why is None:
-                    self.peers[peer.name] = Entry(peer.build(case), pair, case, kind, rounds)
+                    self.peers[peer.name] = Entry(peer.build(case), pair, case, kind, plan)
             except Exception as error:  # of another's code: it is told, and the others are measured
                 why = f"fails here: {type(error).__name__}: {error}".partition("\n")[0]
             if why is not None:
@@ -165,14 +176,15 @@ def _absence(peer: Peer, case: Case, kind: Pass) -> str | None:
 def run(order: dict[str, Any]) -> list[dict[str, Any]]:
     """Rows of the pairs named in `order` for its passes at its length."""
     length, rounds = order["length"], order["rounds"]
-    product = MatrixProduct("cpu", torch.float32)
+    plan = Plan(rounds, CLOCKS[order["clock"]])
+    product = MatrixProduct("cpu", torch.float32, clock=plan.clock)
     contests = []
     for pair in PAIRS:
         for kind in order["passes"]:
             if pair.name in order["pairs"] and length <= pair.most.get(kind, length):
                 case = replace(Case(length=length, causal=False), causal=pair.causal)
                 print(f"{length}  {kind}  {pair.name}", file=sys.stderr, flush=True)
-                contests.append(Contest(pair, case, kind, rounds, product))
+                contests.append(Contest(pair, case, kind, plan, product))
     gc.collect()
     gc.disable()
     for number in range(rounds):

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from pairs import PAIRS, Pair, Pass
@@ -37,6 +37,7 @@ def main(
     lengths: tuple[int, ...] = (1024, 4096, 16384),
     passes: tuple[Pass, ...] = ("forward", "train"),
     rounds: int | None = None,
+    clock: Literal["wall", "processor"] = "wall",
     unchecked: Flag = False,
     ledger: Path = Path("runs/arena/ledger.sqlite"),
     json_: Annotated[Flag, tyro.conf.arg(name="json")] = False,
@@ -48,6 +49,7 @@ def main(
         lengths: tokens; at 16,384 some entries are left out for lack of memory
         passes: a forward pass, a forward and backward pass
         rounds: of every entry; by default 7, 5 and 3 at 1,024, 4,096 and 16,384 tokens
+        clock: processor: time on the processor, for one thread on a machine that others use too
         unchecked: time without checking the laws; the output says so
         ledger: where the verdicts on the laws are kept
         json_: print data instead of tables
@@ -57,12 +59,18 @@ def main(
     pairs = [pair for pair in pairs if pair.mixer not in faults]
     rows = []
     for length in lengths:
-        rows += _in_a_process(pairs, length, passes, rounds or _rounds(length))
+        rows += _in_a_process(pairs, length, passes, rounds or _rounds(length), clock)
     rows = [row | _judged(row) for row in rows]
     origin = provenance()
     if json_:
         print_json(
-            {"rows": rows, "broken": faults, "checked": not unchecked, "origin": asdict(origin)}
+            {
+                "rows": rows,
+                "broken": faults,
+                "checked": not unchecked,
+                "clock": clock,
+                "origin": asdict(origin),
+            }
         )
         return 0
     for length in lengths:
@@ -70,7 +78,9 @@ def main(
             map(_line, (r for r in rows if r["length"] == length)), title=f"{length} tokens"
         )
     _print_end(rows, faults, unchecked)
-    print(f"{origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}")
+    print(
+        f"{clock} clock; {origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}"
+    )
     return 0
 
 
@@ -96,13 +106,14 @@ def _rounds(length: int) -> int:
 
 
 def _in_a_process(
-    pairs: list[Pair], length: int, passes: tuple[Pass, ...], rounds: int
+    pairs: list[Pair], length: int, passes: tuple[Pass, ...], rounds: int, clock: str
 ) -> list[dict[str, Any]]:
     order = {
         "pairs": [pair.name for pair in pairs],
         "length": length,
         "passes": passes,
         "rounds": rounds,
+        "clock": clock,
     }
     with tempfile.TemporaryDirectory() as folder:
         asked, answer = Path(folder) / "order.json", Path(folder) / "rows.json"

@@ -1,6 +1,7 @@
 """The machine's matrix-product rate: the limit beside which a mechanism's own rate is read."""
 
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -10,8 +11,14 @@ SIDE = {"cpu": 2048, "cuda": 8192}
 class MatrixProduct:
     """One product of two square matrices into a ready output; sampled in the rounds that it is compared with."""
 
-    def __init__(self, device: str, dtype: torch.dtype):
-        self.device = torch.device(device)
+    def __init__(
+        self,
+        device: str,
+        dtype: torch.dtype,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        self.device, self.clock = torch.device(device), clock
         side = SIDE.get(self.device.type, 2048)
         self.flops = 2 * side**3
         self.a, self.b = (
@@ -22,10 +29,10 @@ class MatrixProduct:
     def sample(self) -> float:
         """Seconds of one product."""
         synchronize(self.device)
-        began = time.perf_counter()
+        began = self.clock()
         torch.mm(self.a, self.b, out=self.out)
         synchronize(self.device)
-        return time.perf_counter() - began
+        return self.clock() - began
 
 
 def synchronize(device: str | torch.device) -> None:
