@@ -32,6 +32,7 @@ class Page(NamedTuple):
 class Manual(NamedTuple):
     pages: dict[str, Page]  # by key, in the order of keys
     links: list[tuple[str, str]]  # keys: the first page names the second
+    other_names: dict[str, str]  # key that has no page of its own -> key of the page
 
 
 def read_manual(archive: Archive) -> Manual:
@@ -46,12 +47,11 @@ def read_manual(archive: Archive) -> Manual:
         for part in parts:
             if _is_see_also(part):
                 links |= {(key, other) for other in names.cited(part.text) if other != key}
-    return Manual(pages, sorted(links))
+    return Manual(pages, sorted(links), other_names)
 
 
 def count_manual(archive: Archive) -> Mapping[str, int]:
-    _, other_names = _sources(archive)
-    pages, links = read_manual(archive)
+    pages, links, other_names = read_manual(archive)
     pairs = {tuple(sorted(link)) for link in links}
     lengths = sorted(len(page.text) for page in pages.values())
     return {
