@@ -10,8 +10,8 @@ Attention is that of Transformer-XL with distances of both signs, a segment term
 of earlier tokens, through which no gradient flows, is seen by all and counts as segment 0. A row that may see nothing
 attends to nothing (the released masking makes it attend to everything, its own token too).
 
-Cost: twice a Transformer-XL layer in pre-training: g is made for every place, not only for those that are asked; once in
-fine-tuning, which has no g. Left out: the reversed half of a batch; dropout on the sinusoids.
+Cost: twice a Transformer-XL layer in pre-training; 1 + 1/K where g is made only for the places that are asked (`asked`);
+once in fine-tuning, which has no g. Left out: the reversed half of a batch; dropout on the sinusoids.
 """
 
 from abc import ABC
@@ -27,6 +27,8 @@ from torch.utils.checkpoint import checkpoint
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_divisible, check_positive
+from regard.functional.relative import Segments, segment_bias
+from regard.functional.softmax import masked_softmax
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.config import ModelConfig
 from regard.models.tokens import check_tokens
@@ -71,16 +73,23 @@ class TrunkConfig(ModelConfig, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetConfig(TrunkConfig):
-    """segment_len: `forward` reads so many tokens at a time, each part with the memory of those before; None: all at once."""
+    """segment_len: `forward` reads so many tokens at a time, each part with the memory of those before; None: all at once.
+
+    asked: no row (no part, with segment_len) asks for more tokens than this, and the query stream is made for so many
+    only; context then has the logits of a query stream that is zero. None: every token may be asked.
+    """
 
     name: ClassVar[str] = "xlnet"
     kinds = ("permutation_language_model",)
 
     mem_len: int = 0
     segment_len: int | None = None
+    asked: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
+        if self.asked is not None:
+            check_positive(asked=self.asked)
         if isinstance(self.mem_len, bool) or not isinstance(self.mem_len, int) or self.mem_len < 0:
             raise OptionError(f"mem_len ({self.mem_len!r}) must be a number of tokens, 0 for none")
         if self.segment_len is not None:
@@ -115,6 +124,26 @@ class Reading(NamedTuple):
         return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
 
 
+class Asked(NamedTuple):
+    """The places of the query stream, where it is not made for all."""
+
+    place: Int[Tensor, "B P"]
+    among_keys: Int[Tensor, "B P"]  # behind the memory
+    allowed: Bool[Tensor, "B 1 P S"]
+    segments: Int[Tensor, "B P"] | None
+
+    @classmethod
+    def of(cls, reading: Reading, query: Mask, most: int) -> "Asked":
+        """Those of the highest ranks."""
+        place = reading.order.topk(min(most, reading.order.shape[1]), dim=1).indices
+        assert query.pairwise is not None
+        segments = None if reading.segments is None else reading.segments.gather(1, place)
+        S = query.pairwise.shape[3]
+        allowed = query.pairwise.gather(2, place[:, None, :, None].expand(-1, -1, -1, S))
+        memory = S - reading.order.shape[1]
+        return cls(place, place + memory, allowed, segments)
+
+
 class Layer(nn.Module):
     def __init__(self, config: TrunkConfig):
         super().__init__()
@@ -135,22 +164,42 @@ class Layer(nn.Module):
     def forward(
         self,
         h: Float[Tensor, "B T D"],
-        g: Float[Tensor, "B T D"] | None,
+        g: Float[Tensor, "B _ D"] | None,
         memory: Float[Tensor, "B M D"],
         masks: tuple[Mask, Mask],
         segments: Int[Tensor, "B T"] | None,
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None]:
-        """Keys and values of both streams are those of h as it comes in."""
+        asked: Asked | None = None,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B _ D"] | None]:
+        """Keys and values of both streams are those of h as it comes in; g has the places of `asked`, or all."""
         seen = torch.cat([memory, h], dim=1)
         content, query = masks
         after = self._after(h, self._mix(h, seen, content, segments))
-        return after, None if g is None else self._after(g, self._mix(g, seen, query, segments))
+        if g is None:
+            return after, None
+        if asked is None:
+            return after, self._after(g, self._mix(g, seen, query, segments))
+        return after, self._after(g, self._ask(g, seen, asked, segments))
 
     def _mix(self, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None) -> Tensor:
         if segments is None:
             return self.mixer(x, context=seen, mask=mask)
-        of_keys = F.pad(segments, (seen.shape[1] - segments.shape[1], 0))
-        return self.mixer.relate(x, segments, of_keys, context=seen, mask=mask)
+        return self.mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
+
+    def _ask(self, g: Tensor, seen: Tensor, asked: Asked, segments: Tensor | None) -> Tensor:
+        """As `_mix`, for queries at any places: their pairs with keys, P S of them, are looked up one by one."""
+        mixer, S = self.mixer, seen.shape[1]
+        q, k, v = mixer.heads.split(g, seen)
+        key_place = torch.arange(S, device=g.device)[None]
+        scores = mixer.position.scores(q, k, asked.among_keys, key_place)
+        if segments is not None:
+            assert mixer.segment is not None and asked.segments is not None
+            ids = Segments(
+                asked.segments, _of_keys(segments, seen), mixer.segment.s, mixer.segment.b
+            )
+            scores = scores + segment_bias(q, ids, 1.0)(slice(0, g.shape[1]), slice(0, S))
+        weights = masked_softmax(q.shape[-1] ** -0.5 * scores, asked.allowed)
+        weights = F.dropout(weights, mixer.dropout, self.training)
+        return mixer.heads.merge(weights @ v)
 
     def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
         y = self.mixer_norm(x + self.dropout(mixed))
@@ -189,25 +238,35 @@ class Trunk(nn.Module):
         g: Float[Tensor, "B T D"] | None,
         reading: Reading,
         state: State,
+        *,
         reuse_len: int | None = None,
+        asked: int | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, State]:
-        """Both streams after the last layer, and the memories with the first `reuse_len` tokens (all by default)."""
+        """Both streams after the last layer, and the memories with the first `reuse_len` tokens (all by default).
+
+        asked: g is made for the places of so many highest ranks, and is zero elsewhere.
+        """
         M, T = state.memory[0].shape[1], h.shape[1]
         reuse = T if reuse_len is None else min(reuse_len, T)
         rows = torch.arange(M, device=h.device)
         masks = reading.masks(rows >= M - state.length[:, None], reuse)
         added = reading.valid[:, :reuse].sum(1)
         last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
+        at = None if g is None or asked is None else Asked.of(reading, masks[1], asked)
+        if g is not None and at is not None:
+            g = g.gather(1, at.place[..., None].expand(-1, -1, g.shape[2]))
         h, g = self.dropout(h), None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
             memories.append(torch.cat([memory, h[:, :reuse]], dim=1).detach().gather(1, last))
-            given = (h, g, memory, masks, reading.segments)
+            given = (h, g, memory, masks, reading.segments, at)
             if self.checkpoint and torch.is_grad_enabled():
                 h, g = cast(tuple, checkpoint(layer, *given, use_reentrant=False))
             else:
                 h, g = layer(*given)
         after = State(tuple(memories), state.length + added)
+        if g is not None and at is not None:
+            g = torch.zeros_like(h).scatter(1, at.place[..., None].expand_as(g), g)
         return self.dropout(h), None if g is None else self.dropout(g), after
 
 
@@ -298,7 +357,16 @@ class XLNet(nn.Module):
         h = self.trunk.embed(tokens, valid)
         here = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         reading = Reading(order, here, segments)
-        _, g, state = self.trunk(h, self.query.expand_as(h), reading, state, reuse_len)
+        most = self.config.asked
+        if most is not None and not torch.compiler.is_compiling() and order.device.type == "cpu":
+            found = int(((order != CONTEXT) & here).sum(1).max())
+            if found > most:
+                raise ShapeError(
+                    f"xlnet: a row asks for {found} tokens, and asked is {most}. Raise it, or ask for fewer."
+                )
+        _, g, state = self.trunk(
+            h, self.query.expand_as(h), reading, state, reuse_len=reuse_len, asked=most
+        )
         return g, state
 
     def _logits(self, g: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
@@ -322,6 +390,11 @@ class XLNet(nn.Module):
                 raise ShapeError(
                     f"xlnet: {name} must be int64 or int32 {list(tokens.shape)}, got {got}"
                 )
+
+
+def _of_keys(segments: Int[Tensor, "B T"], seen: Float[Tensor, "B S D"]) -> Int[Tensor, "B S"]:
+    """Those of memory and tokens: a memory is of segment 0."""
+    return F.pad(segments, (seen.shape[1] - segments.shape[1], 0))
 
 
 def _cut(T: int, size: int | None) -> list[slice]:

@@ -7,7 +7,7 @@ from regard.train import TrainConfig
 
 
 def xlnet() -> Run:
-    """Bytes of Python's own source in drawn orders: one in six is asked, 128 at a time with a memory of 128."""
+    """Bytes of Python's own source in drawn orders: one in six is asked."""
     task = StdlibPermuted(valid_size=128, test_size=256)
     return Run(
         task=task,
@@ -17,8 +17,7 @@ def xlnet() -> Run:
             num_heads=4,
             num_layers=2,
             hidden_dim=256,
-            segment_len=128,
-            mem_len=128,
+            asked=task.length // task.k,
         ),
         train=TrainConfig(steps=1500, batch_size=8, lr=1e-3, eval_every=150, patience=5),
     )

@@ -211,6 +211,34 @@ def test_padding_changes_nothing(options):
         torch.testing.assert_close(padded[row, here], alone[0], rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("asked", [3, 9])
+@pytest.mark.parametrize("ids", [None, 2])
+def test_a_query_stream_for_what_is_asked_is_the_same(asked, ids):
+    tokens, valid = draw(2, 9), torch.arange(9) < torch.tensor([[9], [7]])
+    order = orders(2, 9)
+    order = torch.where(order < 3, order, -1)
+    few = make(mem_len=4, segment_len=5, clamp_len=6, asked=asked)
+    whole = make(mem_len=4, segment_len=5, clamp_len=6)
+    given = {
+        "order": order,
+        "valid": valid,
+        "segments": None if ids is None else draw(2, 9, below=ids),
+    }
+    found, wanted = few(tokens, **given), whole(tokens, **given)
+    here = (order >= 0) & valid
+    torch.testing.assert_close(found[here], wanted[here], rtol=0, atol=1e-11)
+    ours, theirs = (
+        torch.autograd.grad(y[here].square().sum(), list(m.parameters()), allow_unused=True)
+        for y, m in ((found, few), (wanted, whole))
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+    with pytest.raises(regard.ShapeError, match="asks for 3 tokens, and asked is 2"):
+        make(asked=2)(tokens, order=order)
+
+
 def test_segments_are_told_apart_and_one_is_none():
     model, tokens, order = make(), draw(2, 9), orders(2, 9, 0.3)
     plain = model(tokens, order=order)
@@ -285,7 +313,7 @@ def test_saved_and_loaded_is_the_same(build, tmp_path):
 
 
 def test_compiles_whole():
-    model = make(num_layers=1, segment_len=4, mem_len=3)
+    model = make(num_layers=1, segment_len=4, mem_len=3, asked=4)
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     given = {"order": orders(3, 7, 0.3), "valid": ragged(), "segments": draw(3, 7, below=2)}
     torch.testing.assert_close(compiled(prompts(), **given), model(prompts(), **given))
@@ -367,7 +395,7 @@ def test_learns_to_predict_in_any_order_and_no_more_than_the_order_shows():
     """Every token stands twice. What is asked after its twin is known exactly; what is asked before it is even chance."""
     torch.manual_seed(0)
     symbols, half = 8, 4
-    model = XLNetConfig(vocab_size=symbols, dim=32, num_heads=4, hidden_dim=64).build()
+    model = XLNetConfig(vocab_size=symbols, dim=32, num_heads=4, hidden_dim=64, asked=half).build()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 
     def step(rows: int) -> tuple[Tensor, Tensor, Tensor]:
