@@ -32,7 +32,7 @@ class Page(NamedTuple):
 class Manual(NamedTuple):
     pages: dict[str, Page]  # by key, in the order of keys
     links: list[tuple[str, str]]  # keys: the first page names the second
-    other_names: dict[str, str]  # key that has no page of its own -> key of the page
+    other_names: Mapping[str, str] = {}  # key that has no page of its own -> key of the page
 
 
 def read_manual(archive: Archive) -> Manual:

@@ -24,7 +24,9 @@ def read(path: Path) -> Parts:
 
 
 def _table(path: Path) -> TextPairs:
-    first, second, labels = [], [], []
+    first: list[bytes] = []
+    second: list[bytes] = []
+    labels: list[int] = []
     before = csv.field_size_limit(_LONGEST)
     try:
         for row in csv.reader(StringIO(text_of(path), newline=""), delimiter="\t"):
