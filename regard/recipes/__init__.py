@@ -6,7 +6,11 @@ The library never imports recipes; only the command line does.
 
 from regard.core import Catalog
 from regard.recipes.copy_across import copy_across
+from regard.recipes.debian_summary import debian_summary
+from regard.recipes.dialogue import dialogue
 from regard.recipes.digits import digits
+from regard.recipes.docstrings import docstrings
+from regard.recipes.greek_english import greek_english
 from regard.recipes.listops import listops
 from regard.recipes.published import (
     bigbird,
@@ -24,6 +28,7 @@ from regard.recipes.published import (
 from regard.recipes.run import Recipe, Run, start
 from regard.recipes.stdlib_bytes import stdlib_bytes
 from regard.recipes.transformer_xl import transformer_xl
+from regard.recipes.translation import bible_es, translate_de, translate_fr, translate_it
 from regard.recipes.xlnet import xlnet
 
 RECIPES: Catalog[Recipe] = Catalog(
@@ -49,6 +54,14 @@ RECIPES: Catalog[Recipe] = Catalog(
                 synthesizer,
                 flash_quad,
                 flash,
+                docstrings,
+                translate_de,
+                translate_fr,
+                translate_it,
+                bible_es,
+                greek_english,
+                debian_summary,
+                dialogue,
             ),
         )
     ),

@@ -1,0 +1,22 @@
+"""The run that `regard train debian_summary` starts."""
+
+from regard.models import TransformerConfig
+from regard.recipes.run import Run
+from regard.tasks import DebianSummary
+from regard.train import TrainConfig
+
+
+def debian_summary() -> Run:
+    """The long description of a package -> its short one."""
+    task = DebianSummary()
+    return Run(
+        task=task,
+        model=TransformerConfig(
+            vocab_size=task.vocab_size,
+            max_len=task.max_len,
+            dim=128,
+            num_heads=4,
+            num_layers=2,
+        ),
+        train=TrainConfig(steps=2000, batch_size=32, lr=2e-3, eval_every=500),
+    )

@@ -1,0 +1,22 @@
+"""The run that `regard train dialogue` starts."""
+
+from regard.models import TransformerConfig
+from regard.recipes.run import Run
+from regard.tasks import Dialogue
+from regard.train import TrainConfig
+
+
+def dialogue() -> Run:
+    """A speech of Shakespeare's -> the answer to it."""
+    task = Dialogue()
+    return Run(
+        task=task,
+        model=TransformerConfig(
+            vocab_size=task.vocab_size,
+            max_len=task.max_len,
+            dim=128,
+            num_heads=4,
+            num_layers=1,
+        ),
+        train=TrainConfig(steps=300, batch_size=16, lr=2e-3, eval_every=100),
+    )
