@@ -3,6 +3,7 @@
 from regard.core import Catalog
 from regard.data import Data
 from regard.tasks.adult import Adult
+from regard.tasks.bible_chapters import BibleChapters
 from regard.tasks.copy_across import CopyAcross
 from regard.tasks.correlated_tasks import CorrelatedTasks
 from regard.tasks.criteo import Criteo
@@ -20,6 +21,14 @@ from regard.tasks.manual_pages import ManualPages
 from regard.tasks.newsgroups import Newsgroups
 from regard.tasks.newsgroups_masked import NewsgroupsMasked
 from regard.tasks.next_item import AmazonReviews, MovieLens, Taobao
+from regard.tasks.own_copies import (
+    CIFAR10Grey,
+    Enwik8,
+    IMDb,
+    LRAListOps,
+    LRAPathfinder,
+    LRARetrieval,
+)
 from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
 from regard.tasks.shakespeare_bytes import ShakespeareBytes
@@ -70,6 +79,13 @@ TASKS: Catalog[type[Task]] = Catalog(
         ShakespeareBytes,
         ShakespeareMasked,
         StdlibMasked,
+        BibleChapters,
+        CIFAR10Grey,
+        Enwik8,
+        IMDb,
+        LRAListOps,
+        LRAPathfinder,
+        LRARetrieval,
     ),
 )
 
@@ -80,7 +96,9 @@ __all__ = [
     "Adult",
     "AmazonReviews",
     "Batch",
+    "BibleChapters",
     "BibleEs",
+    "CIFAR10Grey",
     "CopyAcross",
     "CorrelatedTasks",
     "Criteo",
@@ -91,9 +109,14 @@ __all__ = [
     "Digits",
     "Docstrings",
     "Duplication",
+    "Enwik8",
     "FashionMNIST",
     "Flights",
     "GreekEnglish",
+    "IMDb",
+    "LRAListOps",
+    "LRAPathfinder",
+    "LRARetrieval",
     "ListOps",
     "ManualPages",
     "MovieLens",

@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
-from regard.data.examples import Examples
 from regard.data.fashion_mnist import read_fashion_mnist
 from regard.data.labelled import Images
 from regard.data.sources import archive
 from regard.tasks.classify import Classify
+from regard.tasks.pixels import pixel_rows
 from regard.tasks.shares import stratified
 from regard.tasks.task import Splits
 
@@ -51,11 +50,7 @@ class FashionMNIST(Classify):
         share = self.valid_size / len(train.labels)
         rows, valid, _ = stratified(train.labels, share, 0.0, self.seed)
         return Splits(
-            _part(train, rows), _part(train, valid), _part(test, np.arange(len(test.labels)))
+            pixel_rows(train, rows),
+            pixel_rows(train, valid),
+            pixel_rows(test, np.arange(len(test.labels))),
         )
-
-
-def _part(images: Images, rows: NDArray[np.integer]) -> Examples:
-    pixels = images.pixels[rows].reshape(len(rows), -1)
-    tokens = pixels.astype(np.int32).ravel() + 1
-    return Examples(tokens, np.full(len(rows), pixels.shape[1]), images.labels[rows])

@@ -1,0 +1,193 @@
+"""Published data sets that no package brings, from a copy that the user has: `--task.path` names its folder or file.
+
+These carry the names of the sets: the numbers compare with published ones where sizes and lengths are the published ones.
+`regard.data.own` says what lies where. Without a path, or with one that holds something else, loading is refused.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.core import OptionError
+from regard.data.checks import check_seed, check_sizes
+from regard.data.examples import Examples
+from regard.data.labelled import Images
+from regard.data.listops import VOCABULARY, Expressions
+from regard.data.own import OWN
+from regard.data.own.cifar10 import grey
+from regard.data.windows import BYTE_VOCABULARY, cut, sample
+from regard.tasks.byte_text import ByteText
+from regard.tasks.classify import Classify
+from regard.tasks.language_model import LanguageModelling
+from regard.tasks.match import Match
+from regard.tasks.pixels import pixel_rows
+from regard.tasks.shares import stratified
+from regard.tasks.task import Splits
+
+
+def read_own(who: str, path: Path | None, form: str) -> Any:
+    """Split -> its content. Raises OptionError without a path, MissingDataError and StoredDataError for a wrong one."""
+    if path is None:
+        raise OptionError(
+            f"{who}: path must name your copy: {OWN[form].layout}. Nothing here brings this set."
+        )
+    return OWN[form].read(Path(path).expanduser())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRAListOps(Classify):
+    """The Long Range Arena's files, with its splits."""
+
+    name = "lra_listops"
+    vocab_size = len(VOCABULARY)
+    num_classes = 10
+
+    path: Path | None = None
+    length: int = 2000  # tokens of an expression that are read
+
+    def __post_init__(self) -> None:
+        check_sizes(self.name, length=self.length)
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "lra_listops")
+        return Splits(*(self._part(found[name]) for name in ("train", "valid", "test")))
+
+    def _part(self, found: Expressions) -> Examples:
+        lengths = np.minimum(found.lengths, self.length)
+        starts = np.cumsum(found.lengths) - found.lengths
+        within = np.arange(len(found.tokens)) - np.repeat(starts, found.lengths)
+        return Examples(found.tokens[within < self.length], lengths, found.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IMDb(ByteText):
+    """The Long Range Arena's Text at length 4000. A tenth of the training part, drawn by `seed`, is validation: the
+    Arena's code validates on the test part, which is not done here."""
+
+    name = "imdb"
+    num_classes = 2
+
+    path: Path | None = None
+    length: int = 1000
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length)
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "imdb")
+        train, test = found["train"], found["test"]
+        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
+        return Splits(
+            self.part(train.texts, train.labels, rows),
+            self.part(train.texts, train.labels, valid),
+            self.part(test.texts, test.labels, np.arange(len(test.texts))),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CIFAR10Grey(Classify):
+    """The Long Range Arena's Image: 1,024 grey values, token = value + 1; a tenth of the training part is validation."""
+
+    name = "cifar10_grey"
+    vocab_size = 257
+    num_classes = 10
+
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+
+    @property
+    def max_len(self) -> int:
+        return 1024
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "cifar10")
+        train, test = (
+            Images(grey(found[name].pixels), found[name].labels) for name in ("train", "test")
+        )
+        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
+        every = np.arange(len(test.labels))
+        return Splits(pixel_rows(train, rows), pixel_rows(train, valid), pixel_rows(test, every))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRAPathfinder(Classify):
+    """The Long Range Arena's pictures; the first eight tenths train, then a tenth each, as published."""
+
+    name = "lra_pathfinder"
+    vocab_size = 257
+    num_classes = 2
+
+    path: Path | None = None
+    size: int = 32
+
+    def __post_init__(self) -> None:
+        check_sizes(self.name, size=self.size)
+
+    @property
+    def max_len(self) -> int:
+        return self.size**2
+
+    def load(self) -> Splits:
+        images = read_own(self.name, self.path, "lra_pathfinder")["all"]
+        if images.pixels.shape[1:] != (self.size, self.size):
+            raise OptionError(
+                f"{self.name}: size is {self.size}, and the pictures have {images.pixels.shape[1:]} pixels"
+            )
+        borders = [len(images.labels) * 8 // 10, len(images.labels) * 9 // 10]
+        parts = np.split(np.arange(len(images.labels)), borders)
+        return Splits(*(pixel_rows(images, rows) for rows in parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRARetrieval(Match):
+    """The Long Range Arena's Retrieval at length 4000, with its splits."""
+
+    name = "lra_retrieval"
+
+    path: Path | None = None
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "lra_aan")
+        return Splits(*(self.part(found[name]) for name in ("train", "valid", "test")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enwik8(LanguageModelling):
+    """Token = byte + 1. 90, 5 and 5 million bytes; of the last two samples of windows unless the sizes are larger."""
+
+    name = "enwik8"
+    vocab_size = BYTE_VOCABULARY
+
+    path: Path | None = None
+    length: int = 512  # tokens in a window
+    valid_size: int = 512  # windows
+    test_size: int = 10**9
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        sizes = {"valid_size": self.valid_size, "test_size": self.test_size}
+        check_sizes(self.name, length=self.length, **sizes)
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "enwik8")
+        rng = np.random.default_rng(self.seed)
+        parts = []
+        for name, size in (("train", None), ("valid", self.valid_size), ("test", self.test_size)):
+            windows = cut(self.name, [found[name]], self.length)
+            tokens, labels = sample(windows, size or len(windows.tokens), rng)
+            sizes = np.full(len(tokens), self.length)
+            parts.append(Examples(tokens.ravel(), sizes, labels.ravel()))
+        return Splits(*parts)
