@@ -59,8 +59,8 @@ def _pair(name: str, words: list[_Word], others: list[_Word], links: dict[str, s
         for other in links.get(word.identity, ())
         if other in place
     )
-    texts = (" ".join(word.text for word in side) for side in (words, others))
-    return Pair(*texts, group=name[:_CHAPTER], links=tuple(found))
+    source, target = (" ".join(word.text for word in side) for side in (words, others))
+    return Pair(source, target, name[:_CHAPTER], tuple(found))
 
 
 def _rows(table: str) -> csv.DictReader:

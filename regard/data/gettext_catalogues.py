@@ -22,7 +22,7 @@ def read_catalogues(archive: Archive, language: str) -> list[Pair]:
     """
     folder = re.compile(rf"(?:^|/){re.escape(language)}(?:_{language.upper()})?/LC_MESSAGES/")
     names = {name for name in archive.names() if folder.search(name)}
-    pairs = []
+    pairs: list[Pair] = []
     for name in sorted(names):
         if name.endswith(".po"):
             entries = read_po(archive.read(name).decode("utf-8"))

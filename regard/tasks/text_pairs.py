@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ class TextPairs(Task):
 
     kind = "translate"
     metric = "bleu"
-    better = "higher"
+    better: ClassVar[Literal["higher", "lower"]] = "higher"
     cuts_source: ClassVar[bool] = False
 
     vocab_size: int = 4096
