@@ -5,13 +5,21 @@ The library never imports recipes; only the command line does.
 """
 
 from regard.core import Catalog
+from regard.recipes.bible_chapters import bible_chapters
 from regard.recipes.copy_across import copy_across
+from regard.recipes.debian_sections import debian_sections
 from regard.recipes.debian_summary import debian_summary
 from regard.recipes.dialogue import dialogue
 from regard.recipes.digits import digits
 from regard.recipes.docstrings import docstrings
+from regard.recipes.fashion_mnist import fashion_mnist
 from regard.recipes.greek_english import greek_english
 from regard.recipes.listops import listops
+from regard.recipes.manual_pages import manual_pages
+from regard.recipes.newsgroups import newsgroups
+from regard.recipes.newsgroups_masked import newsgroups_masked
+from regard.recipes.newsgroups_transfer import newsgroups_transfer
+from regard.recipes.pathfinder import pathfinder
 from regard.recipes.published import (
     bigbird,
     flash,
@@ -26,7 +34,11 @@ from regard.recipes.published import (
     synthesizer,
 )
 from regard.recipes.run import Recipe, Run, start
+from regard.recipes.shakespeare_bytes import shakespeare_bytes
+from regard.recipes.shakespeare_masked import shakespeare_masked
+from regard.recipes.spam import spam
 from regard.recipes.stdlib_bytes import stdlib_bytes
+from regard.recipes.stdlib_masked import stdlib_masked
 from regard.recipes.transformer_xl import transformer_xl
 from regard.recipes.translation import bible_es, translate_de, translate_fr, translate_it
 from regard.recipes.xlnet import xlnet
@@ -62,6 +74,18 @@ RECIPES: Catalog[Recipe] = Catalog(
                 greek_english,
                 debian_summary,
                 dialogue,
+                spam,
+                newsgroups,
+                newsgroups_masked,
+                newsgroups_transfer,
+                debian_sections,
+                manual_pages,
+                bible_chapters,
+                fashion_mnist,
+                pathfinder,
+                shakespeare_bytes,
+                shakespeare_masked,
+                stdlib_masked,
             ),
         )
     ),

@@ -11,7 +11,7 @@ import torch
 
 from regard.core import OptionError
 from regard.models import ModelConfig
-from regard.tasks import Task
+from regard.tasks import Splits, Task
 from regard.train import FitResult, TrainConfig, fit
 from regard.train.transfer import take_weights
 
@@ -59,9 +59,14 @@ class Recipe:
         return self.make()
 
 
-def start(run: Run, run_dir: str | Path, *, progress: bool = True) -> FitResult:
-    """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`."""
-    splits = run.task.load()
+def start(
+    run: Run, run_dir: str | Path, *, splits: Splits | None = None, progress: bool = True
+) -> FitResult:
+    """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`.
+
+    `splits` saves loading the task's again.
+    """
+    splits = splits or run.task.load()
     model = _filled(run.model, splits.facts)
     torch.manual_seed(run.seed)
     built = model.build()

@@ -1,0 +1,59 @@
+"""Trains recipes and writes what they reached to docs/recipes.json, from which the README's table of tasks is made.
+
+    python docs/measure.py spam manual_pages
+
+One thread, so that the seconds are those of one core. Needs the data: `regard data get --all-open`.
+"""
+
+import dataclasses
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.recipes import RECIPES, start
+
+RESULTS = Path(__file__).parent / "recipes.json"
+
+
+def measured(name: str, runs: Path) -> dict[str, Any]:
+    """A row of the table. A run that starts from another finds that one's folder under `runs`."""
+    run = RECIPES[name]()
+    if run.start_from is not None:
+        run = dataclasses.replace(run, start_from=runs / run.start_from.name)
+    began = time.process_time()
+    splits = run.task.load()
+    baseline = run.task.trivial_baseline(splits)
+    result = start(run, runs / name, splits=splits)
+    return {
+        "task": run.task.name,
+        "metric": result.metric,
+        "better": result.better,
+        "counts": [len(part) for part in (splits.train, splits.valid, splits.test)],
+        "baseline": round(baseline, 4),
+        "value": round(result.value, 4),
+        "seconds": round(
+            time.process_time() - began
+        ),  # of one core: data, baseline, training, test
+        "tokens": result.tokens,
+        "torch": torch.__version__,
+        "data_sha256": result.data_sha256,
+    }
+
+
+def main(names: list[str]) -> None:
+    torch.set_num_threads(1)
+    runs = Path(tempfile.mkdtemp())
+    for name in names:
+        row = measured(name, runs)
+        rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        text = json.dumps(dict(sorted((rows | {name: row}).items())), indent=1)
+        RESULTS.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,22 @@
+"""The run that `regard train debian_sections` starts."""
+
+from regard.models import HANConfig
+from regard.recipes.run import Run
+from regard.tasks.debian_sections import DebianSections
+from regard.train import TrainConfig
+
+
+def debian_sections() -> Run:
+    """Packages by their description: sentences of words, a hierarchical attention network."""
+    task = DebianSections()
+    return Run(
+        task=task,
+        model=HANConfig(
+            vocab_size=task.vocab_size,
+            num_classes=task.num_classes,
+            dim=64,
+            hidden_dim=32,
+            attention_dim=64,
+        ),
+        train=TrainConfig(steps=400, batch_size=32, lr=3e-3, eval_every=200),
+    )

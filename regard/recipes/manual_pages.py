@@ -1,0 +1,18 @@
+"""The run that `regard train manual_pages` starts."""
+
+from regard.models import DualEncoderConfig
+from regard.recipes.run import Run
+from regard.tasks.manual_pages import ManualPages
+from regard.train import TrainConfig
+
+
+def manual_pages() -> Run:
+    """Does one manual page name the other? The first 256 bytes of each."""
+    task = ManualPages(length=256)
+    return Run(
+        task=task,
+        model=DualEncoderConfig(
+            vocab_size=task.vocab_size, max_len=task.max_len, dim=64, num_heads=4, num_layers=1
+        ),
+        train=TrainConfig(steps=200, batch_size=16, lr=1e-3, eval_every=100),
+    )

@@ -1,0 +1,18 @@
+"""The run that `regard train shakespeare_bytes` starts."""
+
+from regard.models import LanguageModelConfig
+from regard.recipes.run import Run
+from regard.tasks.shakespeare_bytes import ShakespeareBytes
+from regard.train import TrainConfig
+
+
+def shakespeare_bytes() -> Run:
+    """The next byte of Shakespeare, 128 bytes at a time; whole works are held out."""
+    task = ShakespeareBytes(length=128)
+    return Run(
+        task=task,
+        model=LanguageModelConfig(
+            vocab_size=task.vocab_size, max_len=task.max_len, dim=64, num_heads=4, num_layers=1
+        ),
+        train=TrainConfig(steps=400, batch_size=16, lr=4e-3, eval_every=200),
+    )

@@ -1,0 +1,23 @@
+"""The run that `regard train spam` starts."""
+
+from regard.models import ClassifierConfig
+from regard.recipes.run import Run
+from regard.tasks.spam import Spam
+from regard.train import TrainConfig
+
+
+def spam() -> Run:
+    """Spam or ham by the first 256 bytes of an e-mail's body."""
+    task = Spam(length=256)
+    return Run(
+        task=task,
+        model=ClassifierConfig(
+            vocab_size=task.vocab_size,
+            num_classes=task.num_classes,
+            max_len=task.max_len,
+            dim=64,
+            num_heads=4,
+            num_layers=1,
+        ),
+        train=TrainConfig(steps=200, batch_size=32, lr=3e-3, eval_every=50, bucket=8),
+    )
