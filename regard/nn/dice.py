@@ -45,9 +45,15 @@ class Dice(nn.Module):
         count = exists.sum()
         mean = rows.sum(0) / count.clamp(min=1)
         variance = (exists * (rows - mean).square()).sum(0) / count.clamp(min=1)
-        with torch.no_grad():
-            step = self.momentum * (count > 0).to(self.mean.dtype)
-            unbiased = variance * count / (count - 1).clamp(min=1)
-            self.mean.lerp_(mean.to(self.mean.dtype), step)
-            self.variance.lerp_(unbiased.to(self.variance.dtype), step)
+        if not _computed_again():
+            with torch.no_grad():
+                step = self.momentum * (count > 0).to(self.mean.dtype)
+                unbiased = variance * count / (count - 1).clamp(min=1)
+                self.mean.lerp_(mean.to(self.mean.dtype), step)
+                self.variance.lerp_(unbiased.to(self.variance.dtype), step)
         return mean, variance
+
+
+def _computed_again() -> bool:
+    """Within a backward pass, where gradient checkpointing computes again what has been counted already."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

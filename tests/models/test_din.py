@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from regard import OptionError, ShapeError
 from regard.core.fields import Categorical, Sequence
+from regard.mixers import MIXERS
 from regard.models import DINConfig
 from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
 from tests.pools import oracle as pools
@@ -184,3 +185,48 @@ def test_it_finds_what_the_candidate_has_to_do_with_the_history():
         with torch.no_grad():
             found[pool] = auc(model.eval()(batch)[:, 0], label)
     assert found["target_query"] > found["mean"] + 0.05, found
+
+
+LONG = 10_000
+LONG_OPTIONS = {"linformer": {"max_len": LONG}, "routing": {"max_len": LONG}}
+
+
+@pytest.mark.parametrize("mixer", [m.name for m in MIXERS if m.capabilities.cross is True])
+def test_any_mixer_that_takes_a_context_reads_histories_of_10_000_items(mixer):
+    item = Categorical("items", 50)
+    options = {"mixer": mixer, "num_heads": 2, **LONG_OPTIONS.get(mixer, {})}
+    torch.manual_seed(0)
+    model = DINConfig(
+        fields=(item, Sequence("history", item)),
+        history=("history",),
+        dim=8,
+        pool="cross",
+        pool_options=options,
+        hidden_dims=(4,),
+    ).build()
+    torch.nn.init.normal_(model.eval().embedding.table("items").weight)
+    history = torch.randint(2, 50, (2, LONG), generator=torch.Generator().manual_seed(0))
+    history[1, 100:] = 0
+    batch = {"items": torch.tensor([3, 4]), "history": history}
+    y = model(batch)
+    y.sum().backward()
+    assert y.isfinite().all() and model.embedding.table("items").weight.grad.isfinite().all()
+    short = {"items": batch["items"][1:], "history": history[1:, :100]}
+    torch.testing.assert_close(model(short), y[1:], rtol=1e-4, atol=1e-5)
+
+
+def test_the_activation_unit_has_36_units():
+    """A layer on [e ; interaction ; v], the slope of Dice for each unit, and one output."""
+    item = Categorical("items", 50)
+    for interaction, width in (
+        ("outer", 2 * 16 + 16 * 16),
+        ("elementwise", 3 * 16),
+        ("din_code", 64),
+    ):
+        config = DINConfig(
+            fields=(item, Sequence("history", item)),
+            history=("history",),
+            pool_options={"interaction": interaction},
+        )
+        count = sum(p.numel() for p in config.build().pool.parameters())
+        assert count == (width + 1) * 36 + 36 + 37, interaction
