@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from regard.arena.report import words
-from regard.arena.report.layout import Bubble, place_labels, spread_out
+from regard.arena.report.layout import LINE, Bubble, place_labels, spread_out
 from regard.arena.report.summary import Summary
 from regard.arena.results import Pass, Result, Timed
 from regard.core import OptionError
@@ -25,11 +25,30 @@ COLOURS = (
     "#c8503c",
     "#7d9436",
     "#9c6b4f",
+    "#5b6fd6",
+    "#d08aa8",
 )
 BASELINE_COLOUR = "#848b94"
 LARGEST_AREA = 1500.0  # square pixels, for the most memory in view
 SMALLEST_AREA = 40.0
-WIDE, NARROW = (330, 300), (262, 280)
+CROWD = 12  # from so many mechanisms on, charts are larger and bubbles smaller
+
+
+def is_crowded(summary: Summary) -> bool:
+    return len(summary.mechanisms) >= CROWD
+
+
+def bubble_shape(summary: Summary, *, narrow: bool = False) -> tuple[int, int]:
+    """Width and height in pixels."""
+    if narrow:
+        return (262, 420) if is_crowded(summary) else (262, 280)
+    return (1080, 620) if is_crowded(summary) else (330, 300)
+
+
+def line_shape(summary: Summary, *, narrow: bool = False) -> tuple[int, int]:
+    """Labels of all lines stand under each other at their ends."""
+    height = max(220 if narrow else 240, round(LINE * len(summary.mechanisms)) + 8)
+    return (190 if narrow else 345 if is_crowded(summary) else 215), height
 
 
 def colours(summary: Summary) -> dict[str, str]:
@@ -60,13 +79,14 @@ def bubbles(
     x = _Axis([point["speed"] for point in points] + [0.8, 1.25], width, log=True, pad=0.12)
     y = _Axis([point["value"] for point in points], height, flip=better == "higher", pad=0.16)
     views = sorted({(point["kind"], point["length"]) for point in points})
+    largest_area = LARGEST_AREA / (3 if is_crowded(summary) else 1)
     notes = []
     for kind, length in views:
         shown = [point for point in points if (point["kind"], point["length"]) == (kind, length)]
         largest = max(point["bytes"] for point in shown)
         for point in shown:
             share = point["bytes"] / largest if largest else 0
-            point["area"] = max(SMALLEST_AREA, LARGEST_AREA * share)
+            point["area"] = max(SMALLEST_AREA, largest_area * share)
         places = place_labels(
             [
                 Bubble(
@@ -198,9 +218,7 @@ def _told(row: Timed) -> dict[str, str]:
     }
 
 
-def scaling(
-    summary: Summary, kind: Pass, quantity: str, shape: tuple[int, int] = (235, 240)
-) -> Chart | None:
+def scaling(summary: Summary, kind: Pass, quantity: str, shape: tuple[int, int]) -> Chart | None:
     """Time ("time") or peak memory ("memory") of one pass against length, log-log."""
     width, height = shape
     palette = colours(summary)
@@ -271,7 +289,7 @@ def scaling(
     return whole.properties(width=width, height=height)
 
 
-def curves(summary: Summary, task: str, shape: tuple[int, int] = (235, 240)) -> Chart | None:
+def curves(summary: Summary, task: str, shape: tuple[int, int]) -> Chart | None:
     """The validation metric against training steps, one line for each seed."""
     width, height = shape
     palette = colours(summary)
@@ -326,7 +344,7 @@ def draw_picture(rows: Iterable[Result], path: Path) -> Path:
         views = sorted({(point["kind"], point["length"]) for point in _points(summary, task)})
         if views:
             kind, length = default_view(summary, views)
-            chart = bubbles(summary, task, WIDE, (kind, length))
+            chart = bubbles(summary, task, bubble_shape(summary), (kind, length))
             title = alt.TitleParams(
                 task, subtitle=f"{words.PASS_NAMES[kind]}, {length:,} tokens", anchor="start"
             )
@@ -336,7 +354,8 @@ def draw_picture(rows: Iterable[Result], path: Path) -> Path:
         raise OptionError(
             "rows must hold a mechanism that was both trained and timed: there is nothing to draw"
         )
-    return save(alt.hconcat(*charts, spacing=28), path)
+    beside = alt.vconcat if is_crowded(summary) else alt.hconcat
+    return save(beside(*charts, spacing=28), path)
 
 
 def save(chart: alt.HConcatChart | alt.VConcatChart, path: Path) -> Path:

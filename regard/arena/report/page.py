@@ -16,7 +16,16 @@ import altair as alt
 
 from regard.arena.ledger import KINDS, canonical
 from regard.arena.report import words
-from regard.arena.report.charts import NARROW, WIDE, Chart, bubbles, colours, curves, scaling
+from regard.arena.report.charts import (
+    Chart,
+    bubble_shape,
+    bubbles,
+    colours,
+    curves,
+    is_crowded,
+    line_shape,
+    scaling,
+)
 from regard.arena.report.summary import PASSES, Summary
 from regard.arena.report.table import crossings, parameters, standings
 from regard.arena.results import Provenance, Result, Trained
@@ -111,15 +120,17 @@ def _charts(summary: Summary) -> list[_Chart]:
                 _Chart(id=f"chart-{len(found)}", group=group, title=title, turns=turns, **specs)
             )
 
+    wide, narrow = (bubble_shape(summary, narrow=small) for small in (False, True))
     for task in summary.tasks:
-        add("trade", task, bubbles(summary, task, WIDE), bubbles(summary, task, NARROW), turns=True)
+        charts = (bubbles(summary, task, shape) for shape in (wide, narrow))
+        add("trade", task, *charts, turns=True)
+    wide, narrow = (line_shape(summary, narrow=small) for small in (False, True))
     for quantity, name in (("time", "Time"), ("memory", "Peak memory")):
         for kind in summary.passes:
-            title = f"{name}, {words.PASS_NAMES[kind]}"
-            narrow = scaling(summary, kind, quantity, (190, 220))
-            add("scaling", title, scaling(summary, kind, quantity), narrow)
+            lines = (scaling(summary, kind, quantity, shape) for shape in (wide, narrow))
+            add("scaling", f"{name}, {words.PASS_NAMES[kind]}", *lines)
     for task in summary.tasks:
-        add("training", task, curves(summary, task), curves(summary, task, (190, 220)))
+        add("training", task, *(curves(summary, task, shape) for shape in (wide, narrow)))
     return found
 
 
@@ -221,7 +232,7 @@ def _by_length(summary: Summary, kind) -> str:
 
 
 def _trade(summary: Summary, charts: list[_Chart]) -> str:
-    figures = _figures(charts, "trade")
+    figures = _figures(summary, charts, "trade")
     if not figures:
         return ""
     return (
@@ -233,7 +244,7 @@ def _trade(summary: Summary, charts: list[_Chart]) -> str:
 
 
 def _scaling(summary: Summary, charts: list[_Chart]) -> str:
-    figures = _figures(charts, "scaling")
+    figures = _figures(summary, charts, "scaling")
     if not figures:
         return ""
     names = [*(kind for kind in summary.passes), "memory"]
@@ -263,19 +274,20 @@ def _scaling(summary: Summary, charts: list[_Chart]) -> str:
 
 
 def _training(summary: Summary, charts: list[_Chart]) -> str:
-    figures = _figures(charts, "training")
+    figures = _figures(summary, charts, "training")
     if not figures:
         return ""
     return f"<h2>Training curves</h2><p>Curves that still climb would have gained from a larger budget.</p>{figures}"
 
 
-def _figures(charts: list[_Chart], group: str) -> str:
+def _figures(summary: Summary, charts: list[_Chart], group: str) -> str:
     found = [
         f'<figure><h3>{escape(chart.title)}</h3><div id="{chart.id}" role="img" aria-label="{escape(chart.title)}"></div></figure>'
         for chart in charts
         if chart.group == group
     ]
-    return f'<div class="charts">{"".join(found)}</div>' if found else ""
+    crowded = f" crowded {group}" if is_crowded(summary) else ""
+    return f'<div class="charts{crowded}">{"".join(found)}</div>' if found else ""
 
 
 def _families(summary: Summary) -> str:
