@@ -421,7 +421,7 @@ def test_tokens_add_up_over_source_words_and_average_over_target_words():
         "target_valid": None,
         "source_word": torch.tensor([[0, 0, 1]]),
         "target_word": torch.tensor([[0, 1, 1, -1]]),
-        "links": torch.tensor([[[True, False], [False, True]]]),
+        "links": torch.tensor([[[True, False], [True, True]]]),
     }
     weights = torch.tensor([[[0.3, 0.3, 0.4], [0.2, 0.2, 0.6], [0.5, 0.4, 0.1], [0, 0, 1.0]]])
     model = nn.Module()
@@ -430,7 +430,7 @@ def test_tokens_add_up_over_source_words_and_average_over_target_words():
     assert torch.allclose(task.word_weights(model, batch), expected)
     found = task.align(model, batch)
     assert found.tolist() == [[[True, True], [False, False]]]
-    assert count_links(found, batch["links"]).error_rate == pytest.approx(1 - 2 * 1 / 4)
+    assert count_links(found, batch["links"]).error_rate == pytest.approx(1 - 2 * 1 / 5)
 
 
 def test_the_diagonal_is_the_baseline_and_beaten_by_counting_backwards():
