@@ -5,15 +5,25 @@ The library never imports recipes; only the command line does.
 """
 
 from regard.core import Catalog
+from regard.recipes.adult import (
+    adult_autoint,
+    adult_factorization_machine,
+    adult_logistic_regression,
+    adult_mmoe,
+)
 from regard.recipes.bible_chapters import bible_chapters
 from regard.recipes.copy_across import copy_across
+from regard.recipes.correlated_tasks import correlated_tasks
+from regard.recipes.criteo import criteo_autoint
 from regard.recipes.debian_sections import debian_sections
 from regard.recipes.debian_summary import debian_summary
 from regard.recipes.dialogue import dialogue
 from regard.recipes.digits import digits
 from regard.recipes.docstrings import docstrings
 from regard.recipes.fashion_mnist import fashion_mnist
+from regard.recipes.flights import flights_mmoe
 from regard.recipes.greek_english import greek_english
+from regard.recipes.histories import amazon_din, movielens_din, taobao_din
 from regard.recipes.listops import listops
 from regard.recipes.manual_pages import manual_pages
 from regard.recipes.newsgroups import newsgroups
@@ -86,6 +96,16 @@ RECIPES: Catalog[Recipe] = Catalog(
                 shakespeare_bytes,
                 shakespeare_masked,
                 stdlib_masked,
+                correlated_tasks,
+                flights_mmoe,
+                adult_mmoe,
+                adult_autoint,
+                adult_factorization_machine,
+                adult_logistic_regression,
+                movielens_din,
+                amazon_din,
+                taobao_din,
+                criteo_autoint,
             ),
         )
     ),

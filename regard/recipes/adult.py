@@ -1,0 +1,49 @@
+"""The runs on Adult: `regard train adult_mmoe`, and the same rows by other models of tables."""
+
+from regard.models import (
+    AutoIntConfig,
+    FactorizationMachineConfig,
+    LogisticRegressionConfig,
+    MMoEConfig,
+    ModelConfig,
+)
+from regard.recipes.run import Run
+from regard.tasks import Adult
+from regard.train import TrainConfig
+
+
+def adult_mmoe() -> Run:
+    """MMoE on two tasks of a census: income above 50,000 dollars, and never married.
+
+    Mean AUC on 4,881 test rows: 0.9295, and 0.9250 for scikit-learn's logistic regression, a margin of 0.0045.
+    """
+    return _run(MMoEConfig(num_tasks=2, dim=8))
+
+
+def adult_autoint() -> Run:
+    """AutoInt on the two tasks of the census.
+
+    Mean AUC on 4,881 test rows: 0.9286, and 0.9250 for scikit-learn's logistic regression, a margin of 0.0036.
+    """
+    return _run(AutoIntConfig(num_tasks=2, dim=8, head_dim=8, num_layers=2, dropout=0.1))
+
+
+def adult_factorization_machine() -> Run:
+    """A factorisation machine on the two tasks of the census.
+
+    Mean AUC on 4,881 test rows: 0.9251; scikit-learn's logistic regression has 0.9250, so there is no margin worth the name.
+    """
+    return _run(FactorizationMachineConfig(num_tasks=2))
+
+
+def adult_logistic_regression() -> Run:
+    """Logistic regression, trained as the other models are, on the two tasks of the census.
+
+    Mean AUC on 4,881 test rows: 0.9231, and 0.5 for the majority; scikit-learn's exact optimum has 0.9250.
+    """
+    return _run(LogisticRegressionConfig(num_tasks=2), lr=1e-2)
+
+
+def _run(model: ModelConfig, lr: float = 3e-3) -> Run:
+    train = TrainConfig(steps=600, batch_size=256, lr=lr, eval_every=100)
+    return Run(task=Adult(), model=model, train=train)
