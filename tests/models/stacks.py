@@ -1,0 +1,116 @@
+"""Whole stacks written anew: one row at a time, valid tokens alone, norms and heads by hand, mixers by their oracles."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard import Mask, Mixer, reference
+from regard.models import StackConfig
+from tests.models.loops import inside
+
+Params = dict[str, Tensor]
+
+
+def stack_oracle(model: nn.Module, tokens: Tensor) -> Tensor:
+    """What the model says of one row [T] without padding; gradients reach the model's own parameters."""
+    params = dict(model.named_parameters()) | dict(model.named_buffers())
+    head, config = model.config.name, model.config
+    hidden = encoded(params, config, model.encoder.mixers, tokens, head == "language_model")
+    if head == "classifier":
+        total = sum(hidden[t] for t in range(len(tokens))) / len(tokens)
+        return params["head.weight"] @ total + params["head.bias"]
+    table = params["encoder.embedding.table.weight"]
+    if head == "language_model":
+        if "own_logits.weight" in params:
+            return hidden @ params["own_logits.weight"].T + params["own_logits.bias"]
+        return hidden @ table.T
+    turned = gelu(hidden @ params["transform.weight"].T + params["transform.bias"])
+    return norm(params, "norm", turned) @ table.T + params["bias"]
+
+
+def encoded(
+    params: Params, config: StackConfig, mixers: list[Mixer], tokens: Tensor, causal: bool
+) -> Tensor:
+    D, T = config.dim, len(tokens)
+    params = inside(params, "encoder.")
+    table = params["embedding.table.weight"]
+    rows = [
+        math.sqrt(D) * table[int(token)] + place(params, config, t)
+        for t, token in enumerate(tokens)
+    ]
+    x = torch.stack(rows)
+    if config.embedding_norm:
+        x = norm(params, "embedding.norm", x)
+    marks = torch.tensor([[t < config.global_tokens for t in range(T)]])
+
+    def mixed(mixer: Mixer, own: Params, x: Tensor) -> Tensor:
+        mask = Mask(causal=causal, global_tokens=marks if config.global_tokens else None)
+        y, _ = getattr(reference, mixer.name)(
+            own,
+            mixer.options,
+            x[None],
+            causal=causal,
+            global_tokens=mask.global_tokens,
+            plan=mixer.plan(x[None], context=None, mask=mask),
+        )
+        return y[0]
+
+    if config.residual == "plain":
+        for n, mixer in enumerate(mixers):
+            x = block(inside(params, f"blocks.{n}."), config, mixer, mixed, x)
+    else:
+        x_1 = x_2 = x
+        for n, mixer in enumerate(mixers):
+            own = inside(params, f"blocks.blocks.{n}.")
+            f = mixed(mixer, inside(own, "f.mixer."), norm(own, "f.norm", x_2))
+            x_1 = x_1 + f
+            x_2 = x_2 + feed(inside(own, "g.1."), config, norm(own, "g.0", x_1))
+        x = (x_1 + x_2) / 2 if config.residual == "reversible_mean" else torch.cat([x_1, x_2], -1)
+    return norm(params, "norm", x) if config.norm_first else x
+
+
+def block(params: Params, config: StackConfig, mixer: Mixer, mixed, x: Tensor) -> Tensor:
+    own = inside(params, "mixer.")
+    fed = inside(params, "feed_forward.")
+    if config.norm_first:
+        x = x + mixed(mixer, own, norm(params, "mixer_norm", x))
+        return x + feed(fed, config, norm(params, "feed_forward_norm", x)) if fed else x
+    x = norm(params, "mixer_norm", x + mixed(mixer, own, x))
+    return norm(params, "feed_forward_norm", x + feed(fed, config, x)) if fed else x
+
+
+def feed(params: Params, config: StackConfig, x: Tensor) -> Tensor:
+    if config.feed_forward_chunk is not None:
+        params = inside(params, "layer.")
+    zero = x.new_zeros(())
+    hidden = x @ params["value.weight"].T + params.get("value.bias", zero)
+    hidden = gelu(hidden) if config.feed_forward == "gelu" else hidden.clamp(min=0)
+    return hidden @ params["out.weight"].T + params.get("out.bias", zero)
+
+
+def place(params: Params, config: StackConfig, t: int) -> Tensor:
+    D = config.dim
+    if config.position == "learned":
+        return params["embedding.position.table"][t]
+    if config.position == "axial":
+        rows, columns = params["embedding.position.tables.0"], params["embedding.position.tables.1"]
+        return torch.cat([rows[t // len(columns)], columns[t % len(columns)]])
+    if config.position == "sinusoidal":
+        angles = [t / 10000 ** (2 * (c // 2) / D) for c in range(D)]
+        waves = [math.cos(a) if c % 2 else math.sin(a) for c, a in enumerate(angles)]
+        return torch.tensor(waves, dtype=torch.float64)
+    assert config.position == "none"
+    return torch.zeros(D, dtype=torch.float64)
+
+
+def norm(params: Params, name: str, x: Tensor) -> Tensor:
+    if f"{name}.gain" in params:
+        return params[f"{name}.gain"] * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    x = x - x.mean(-1, keepdim=True)
+    x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    return x * params[f"{name}.weight"] + params[f"{name}.bias"]
+
+
+def gelu(x: Tensor) -> Tensor:
+    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
