@@ -1,5 +1,6 @@
 # make arena   train and measure every mechanism, draw the page (about 9 minutes on two cores)
 # make test    the laws and the tests
+# make data    fetch the small open sources that some tests read (45 MB)
 # make check   formatting, lint, types, docs freshness, tests
 # make format  rewrite the code in the house format
 
@@ -8,11 +9,16 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: arena test check format format-check lint types docs docs-check
+OPEN := shakespeare adult nycflights13 bible_kjv bible_bbe bible_alignments
+
+.PHONY: arena data test check format format-check lint types docs docs-check
 
 arena: $(READY)
 	$(BIN)/regard arena quick
 	$(BIN)/regard report
+
+data: $(READY)
+	$(BIN)/regard data get $(OPEN)
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8
