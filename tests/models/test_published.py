@@ -1,0 +1,436 @@
+"""The published stacks: composed as they say, of the published size, invariant, saved, compiled, trained."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
+from regard.describe import overview
+from regard.models import (
+    Layer,
+    Published,
+    PublishedImages,
+    count_parameters,
+    fnet,
+    gmlp,
+    gmlp_image,
+    linformer,
+    longformer,
+    mlp_mixer,
+    reformer,
+    synthesizer,
+    transformer_base,
+)
+from regard.tasks import Duplication
+from regard.train import TrainConfig, fit
+from tests.models.stacks import norm, stack_oracle
+
+STACKS = [entry for entry in MODELS if isinstance(entry, Published)]
+IMAGES = [entry for entry in MODELS if isinstance(entry, PublishedImages)]
+PAIRS = [(entry, head) for entry in STACKS for head in entry.heads if head != "transformer"]
+T = 11
+
+
+def config(entry: Published, head: str, **changes):
+    classes = 5 if head == "classifier" else None
+    made = entry("small", head=head, vocab_size=31, num_classes=classes, max_len=24)
+    return replace(made, dim=16, num_heads=1 if made.num_heads == 1 else 2, **changes)
+
+
+def shaken(model: nn.Module) -> nn.Module:
+    """In double precision, its parameters away from special values such as zero and one."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return model.double().eval()
+
+
+def small(entry: Published, head: str, **changes) -> nn.Module:
+    torch.manual_seed(0)
+    return shaken(config(entry, head, **changes).build())
+
+
+def tokens(B: int = 3, length: int = T) -> Tensor:
+    return torch.randint(0, 31, (B, length), generator=torch.Generator().manual_seed(1))
+
+
+def ragged() -> Tensor:
+    valid = torch.ones(3, T, dtype=torch.bool)
+    valid[0, -4:] = False
+    valid[1, :3] = False
+    valid[2, 5] = False
+    return valid
+
+
+def named(pairs):
+    return pytest.mark.parametrize(
+        "entry, head", pairs, ids=[f"{entry.name}-{head}" for entry, head in pairs]
+    )
+
+
+@named(PAIRS)
+def test_each_row_is_what_the_parts_say_and_padding_changes_nothing(entry, head):
+    model = small(entry, head)
+    found = model(tokens().masked_fill(~ragged(), -1), valid=ragged())
+    for row in range(3):
+        valid = ragged()[row]
+        expected = stack_oracle(model, tokens()[row, valid])
+        got = found[row] if head == "classifier" else found[row, valid]
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-9)
+    order = torch.tensor([2, 0, 1])
+    shuffled = model(tokens()[order], valid=ragged()[order])
+    keep = slice(None) if head == "classifier" else ragged()[order]
+    torch.testing.assert_close(shuffled[keep], found[order][keep], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("residual", ["reversible", "reversible_mean"])
+def test_gradients_of_a_reversible_stack_are_those_of_its_equations(residual):
+    model = small(reformer, "language_model", residual=residual)
+    parameters = list(model.parameters())
+    weight = torch.randn(T, 31, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    expected = torch.autograd.grad(
+        (stack_oracle(model, tokens()[0]) * weight).sum(), parameters, allow_unused=True
+    )
+    found = torch.autograd.grad((model(tokens()[:1])[0] * weight).sum(), parameters)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_layers_differ_where_they_are_told_to():
+    mixed = (Layer("local", {"window_size": 2}), Layer("reformer", {"num_buckets": 2}))
+    model = small(reformer, "language_model", mixer=mixed, mixer_options={}, num_layers=4)
+    assert [m.name for m in model.encoder.mixers] == ["local", "reformer"] * 2
+    assert model.encoder.mixers[2].options["window_size"] == 2
+    torch.testing.assert_close(
+        model(tokens())[1], stack_oracle(model, tokens()[1]), rtol=0, atol=1e-9
+    )
+
+
+STREAMED = [(e, h) for e, h in PAIRS if h == "language_model"]
+
+
+@named(STREAMED)
+def test_any_chunking_of_a_stream_is_the_whole(entry, head):
+    model = small(entry, head)
+    state, parts, at = model.initial_state(3, max_len=T), [], 0
+    for length in (1, 4, 6):
+        part = slice(at, at + length)
+        logits, state = model.extend(tokens()[:, part], state, valid=ragged()[:, part])
+        parts.append(logits)
+        at += length
+    whole = model(tokens(), valid=ragged())
+    torch.testing.assert_close(torch.cat(parts, 1)[ragged()], whole[ragged()], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("entry", STACKS, ids=lambda entry: entry.name)
+def test_checkpointing_and_chunks_change_no_gradient(entry):
+    head = entry.heads[-1]
+    results = []
+    plain = {"residual": "plain", "dropout": 0.1, "feed_forward_chunk": None}
+    for change in (
+        {},
+        {"checkpoint": True},
+        {"feed_forward_chunk": 4, "dropout": 0.0},
+        {"dropout": 0.0},
+    ):
+        model = small(entry, head, **(plain | change)).train()
+        torch.manual_seed(7)
+        y = model(tokens(), valid=ragged())
+        y.square().mean().backward()
+        results.append([y, *(p.grad for p in model.parameters())])
+    for first, second in ((0, 1), (3, 2)):
+        for ours, theirs in zip(results[second], results[first], strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("entry", STACKS, ids=lambda entry: entry.name)
+def test_saved_and_loaded_is_the_same(entry, tmp_path):
+    model = small(entry, entry.heads[-1])
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    torch.manual_seed(1)
+    other = model.config.build().double().eval()
+    assert not torch.equal(other(tokens()), model(tokens()))
+    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(other(tokens()), model(tokens()))
+
+
+@named([(reformer, "language_model"), (longformer, "classifier"), (fnet, "masked_language_model")])
+def test_compiles_whole(entry, head):
+    model = small(entry, head, num_layers=1)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        torch.testing.assert_close(
+            compiled(tokens(), valid=ragged()), model(tokens(), valid=ragged())
+        )
+
+
+def test_reversible_training_compiles_around_its_own_backward():
+    model = small(reformer, "language_model", num_layers=1)
+    gradients = []
+    for run in (model, torch.compile(model, backend="eager")):
+        model.zero_grad()
+        run(tokens()).square().mean().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_the_first_tokens_are_global():
+    near = {"mixer": "longformer", "mixer_options": {"window_size": 1, "max_global": 2}}
+    changed = tokens()
+    changed[:, 0] = (changed[:, 0] + 1) % 31
+    for count, reached in ((0, False), (1, True)):
+        model = small(
+            longformer, "masked_language_model", global_tokens=count, num_layers=1, **near
+        )
+        moved = (model(tokens())[:, -1] - model(changed)[:, -1]).abs().max()
+        assert bool(moved > 0) is reached
+    with pytest.raises(OptionError, match="global_tokens"):
+        replace(longformer("small", head="language_model", vocab_size=5), global_tokens=1).build()
+    with pytest.raises(UnsupportedError, match="sinkhorn does not support global_tokens"):
+        longformer("small", vocab_size=5, mixer="sinkhorn").build()
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("entry", STACKS, ids=lambda entry: entry.name)
+def test_every_size_builds(entry):
+    for preset in entry.presets:
+        made = entry(preset, vocab_size=97, head=entry.heads[0])
+        assert count_parameters(made) > 0
+        assert made.max_len >= 256
+
+
+MILLIONS = [
+    (longformer, "base", "masked_language_model", 50265, 148.7),
+    (longformer, "large", "masked_language_model", 50265, 434.6),
+    (fnet, "base", "masked_language_model", 32000, 83),
+    (fnet, "large", "masked_language_model", 32000, 238),
+    (fnet, "hybrid_base", "masked_language_model", 32000, 88),
+    (fnet, "hybrid_large", "masked_language_model", 32000, 245),
+    (gmlp, "base", "masked_language_model", 32000, 130),
+    (gmlp, "large", "masked_language_model", 32000, 365),
+    (gmlp, "xlarge", "masked_language_model", 32000, 941),
+    (gmlp, "amlp_base", "masked_language_model", 32000, 109),
+    (gmlp, "amlp_large", "masked_language_model", 32000, 316),
+    (reformer, "enwik8", "language_model", 258, 149),
+    (MODELS["flash_quad"], "base", "masked_language_model", 32000, 112),
+    (MODELS["flash"], "base", "masked_language_model", 32000, 112),
+]
+
+
+@pytest.mark.parametrize("entry, preset, head, vocab_size, millions", MILLIONS)
+def test_parameters_are_as_many_as_published(entry, preset, head, vocab_size, millions):
+    """FNet's with the projection after its embeddings, which ours leaves out."""
+    made = entry(preset, head=head, vocab_size=vocab_size)
+    projection = made.dim**2 if entry is fnet else 0
+    assert abs((count_parameters(made) + projection) / 1e6 - millions) <= 0.007 * millions
+
+
+@pytest.mark.parametrize(
+    "entry, preset, millions",
+    [
+        (mlp_mixer, "s_16", 18),
+        (mlp_mixer, "b_16", 59),
+        (mlp_mixer, "l_16", 207),
+        (mlp_mixer, "h_14", 431),
+        (gmlp_image, "ti_16", 5.9),
+        (gmlp_image, "s_16", 19.5),
+        (gmlp_image, "b_16", 73),
+    ],
+)
+def test_parameters_of_image_models(entry, preset, millions):
+    """MLP-Mixer's are published without the head."""
+    made = entry(preset, image_size=(224, 224), channels=3, num_classes=1000)
+    head = 1001 * made.dim if entry is mlp_mixer else 0
+    assert abs((count_parameters(made) - head) / 1e6 - millions) <= 0.007 * millions
+
+
+def test_character_longformers_hold_their_parameters_up_to_positions():
+    """Published 41 and 102 million, with a relative position matrix in each layer and no projections for global tokens."""
+    for preset, millions in (("character_small", 41), ("character_large", 102)):
+        made = longformer(preset, head="language_model", vocab_size=256)
+        layers = made.num_layers * made.dim**2
+        count = count_parameters(made) - 3 * layers + layers
+        assert abs(count / 1e6 - millions) <= 0.01 * millions
+        widths = [layer.options["window_size"] for layer in made.layers]
+        assert widths == sorted(widths) and (widths[0], widths[-1]) == (512, 8192)
+
+
+def test_synthesizers_differ_from_the_transformer_as_published():
+    """67 million for the Transformer and a learned table, 61 for a fixed or factorised one, 73 for table and dot product."""
+    vocab_size = 33708
+    base = count_parameters(transformer_base(vocab_size, max_len=256)) / 1e6
+    for preset, more in (
+        ("random", 0),
+        ("fixed", -6),
+        ("factorized_random", -6),
+        ("random_vanilla", 6),
+    ):
+        made = synthesizer(preset, head="transformer", vocab_size=vocab_size)
+        assert abs(count_parameters(made) / 1e6 - base - more) < 0.4
+
+
+# ---------------------------------------------------------------------- images
+
+
+def image(entry: PublishedImages, **options):
+    torch.manual_seed(0)
+    made = entry("small", image_size=(4, 6), channels=3, num_classes=5, vocab_size=9, **options)
+    return shaken(replace(made, dim=16).build())
+
+
+def pixels(B: int = 3) -> Tensor:
+    return torch.randint(0, 9, (B, 72), generator=torch.Generator().manual_seed(1))
+
+
+def test_mlp_mixer_is_its_equations():
+    model = image(mlp_mixer)
+    p = dict(model.named_parameters())
+    expected = []
+    for picture in pixels():
+        patches = []
+        for y in range(0, 4, 2):
+            for x in range(0, 6, 2):
+                cells = [
+                    picture[c * 24 + (y + dy) * 6 + (x + dx)] / 4.0 - 1
+                    for dy in range(2)
+                    for dx in range(2)
+                    for c in range(3)
+                ]
+                patches.append(
+                    p["project.weight"] @ torch.stack(cells).double() + p["project.bias"]
+                )
+        X = torch.stack(patches)
+        for n in range(2):
+            at = f"blocks.{n}."
+            gathered = p[f"{at}mixer.gather.weight"] @ norm(p, f"{at}mixer_norm", X)
+            hidden = nn.functional.gelu(gathered + p[f"{at}mixer.gather.bias"][:, None])
+            spread = p[f"{at}mixer.spread.weight"] @ hidden
+            U = X + spread + p[f"{at}mixer.spread.bias"][:, None]
+            wide = norm(p, f"{at}feed_forward_norm", U) @ p[f"{at}feed_forward.value.weight"].T
+            wide = nn.functional.gelu(wide + p[f"{at}feed_forward.value.bias"])
+            X = U + wide @ p[f"{at}feed_forward.out.weight"].T + p[f"{at}feed_forward.out.bias"]
+        pooled = norm(p, "norm", X).mean(0)
+        expected.append(p["head.weight"] @ pooled + p["head.bias"])
+    torch.testing.assert_close(model(pixels()), torch.stack(expected), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("entry", IMAGES, ids=lambda entry: entry.name)
+def test_image_models_keep_rows_apart_and_are_saved(entry, tmp_path):
+    model = image(entry)
+    found = model(pixels())
+    torch.testing.assert_close(found[1:2], model(pixels()[1:2]), rtol=0, atol=1e-12)
+    numbers = pixels().view(3, 3, 4, 6).double() / 4 - 1
+    torch.testing.assert_close(model.read(numbers), found)
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    other = model.config.build().double().eval()
+    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(other(pixels()), found)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(pixels()), found)
+    assert all(
+        count_parameters(entry(name, image_size=(224, 224), channels=3, num_classes=7))
+        for name in entry.presets
+        if name != "small"
+    )
+
+
+def test_image_models_take_other_mixers_and_positions():
+    softmax = image(mlp_mixer, mixer="softmax")
+    assert [m.name for m in softmax.mixers] == ["softmax"] * 2
+    learned = replace(softmax.config, position="axial", position_options={"shape": (2, 3)}).build()
+    assert learned(pixels()).shape == (3, 5)
+
+
+def test_what_an_image_model_cannot_read_is_named():
+    model = image(mlp_mixer)
+    with pytest.raises(UnsupportedError, match="no pixel is padding"):
+        model(pixels(), valid=torch.ones(3, 72, dtype=torch.bool))
+    with pytest.raises(ShapeError, match="70 pixels, and an image has 72"):
+        model(pixels()[:, :70])
+    with pytest.raises(ShapeError, match="outside the vocabulary"):
+        model(pixels() + 9)
+    with pytest.raises(ShapeError, match=r"images must be \[B, 3, 4, 6\]"):
+        model.read(torch.zeros(1, 3, 6, 4))
+    with pytest.raises(OptionError, match="multiple of patch_size"):
+        mlp_mixer("small", image_size=(5, 6), channels=1, num_classes=2)
+
+
+# ---------------------------------------------------------------------- use
+
+
+def test_a_swapped_mixer_is_one_argument():
+    for entry in STACKS:
+        for mixer in ("softmax", "linear"):
+            made = entry("small", head="classifier", vocab_size=31, num_classes=2, mixer=mixer)
+            assert made.mixer_name == mixer and made.build()(tokens()).shape == (3, 2)
+    wide = fnet("hybrid_base", vocab_size=9, mixer="local", mixer_options={"window_size": 3})
+    assert wide.layers == (Layer("local", {"window_size": 3}),) * 12
+
+
+def test_what_a_published_stack_cannot_be_is_named():
+    with pytest.raises(UnknownNameError, match=r"preset of fnet.*Did you mean 'base'"):
+        fnet("bas", vocab_size=9)
+    with pytest.raises(OptionError, match="fnet: head must be masked_language_model or classifier"):
+        fnet("base", head="language_model", vocab_size=9)
+    with pytest.raises(OptionError, match="a classifier needs num_classes"):
+        fnet("base", head="classifier", vocab_size=9)
+    with pytest.raises(OptionError, match="no other head has it"):
+        fnet("base", vocab_size=9, num_classes=2)
+    with pytest.raises(OptionError, match="mixer_options go with mixer"):
+        linformer("small", vocab_size=9, mixer_options={"num_slots": 2})
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"mixer": ()}, "tuple of Layers"),
+        ({"mixer": ("softmax",)}, "tuple of Layers"),
+        ({"mixer": (Layer("softmax"),) * 3}, "multiple of the 3 Layers"),
+        ({"mixer": (Layer("softmax"),), "mixer_options": {"num_kv_heads": 1}}, "must be empty"),
+        ({"residual": "none"}, "must be one of plain"),
+        ({"norm_first": False}, "needs norm_first"),
+        ({"checkpoint": True}, "leave checkpoint=False"),
+        ({"feed_forward_chunk": 0}, "feed_forward_chunk"),
+        ({"global_tokens": -1}, "global_tokens"),
+    ],
+)
+def test_bad_configurations_are_named(change, said):
+    with pytest.raises(OptionError, match=said):
+        config(reformer, "masked_language_model", **({"mixer_options": {}} | change))
+
+
+def test_gated_layers_have_no_reversible_form():
+    with pytest.raises(UnsupportedError, match="gau does not support residual='reversible'"):
+        reformer("small", vocab_size=9, mixer="gau").build()
+
+
+def test_models_are_listed_with_their_sizes_and_tasks():
+    rows = {row["name"]: row for row in overview("models")}
+    for entry in (*STACKS, *IMAGES):
+        assert rows[entry.name]["presets"] == list(entry.presets)
+        assert rows[entry.name]["tasks"] == list(entry.kinds)
+        assert entry.name.split("_")[0] in rows[entry.name]["what"].lower().replace("-", "_")
+    assert "transformer_base" in rows["transformer"]["presets"]
+
+
+def test_reformer_learns_to_say_it_again(tmp_path):
+    """What stood half a row before is found by its bucket; a window does not reach it."""
+    task = Duplication(length=23, vocab_size=10, train_size=4500, valid_size=50, test_size=200)
+    learned = TrainConfig(steps=140, batch_size=32, lr=1e-2, eval_every=140, log_dir=None)
+    hashed = Layer("reformer", {"chunk_size": 12, "num_hashes": 4})
+    found = {}
+    for layer in (hashed, Layer("local", {"window_size": 6})):
+        made = reformer("small", vocab_size=10, max_len=23, mixer=(layer,))
+        torch.manual_seed(0)
+        model = replace(made, dim=32, num_heads=2, num_layers=1).build()
+        run_dir = tmp_path / layer.mixer
+        found[layer.mixer] = fit(model, task, learned, run_dir, progress=False).value
+    assert task.trivial_baseline() < 0.15
+    assert found["local"] < 0.3 and found["reformer"] > 0.7
