@@ -1,14 +1,17 @@
 """Attention with relu(score)^2 in the place of softmax (Hua et al. 2022, arXiv 2202.10447).
 
 A row needs no maximum and no sum of exponentials, so it is made and used for some queries at a time. Weights of keys
-that may not be seen are set to zero after the square.
+that may not be seen are set to zero after the square. With the division left to the outputs, a block's scores are touched in
+place and no [T S] tensor, nor a mask of that size, is made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.scores import again_in_backward
@@ -31,10 +34,13 @@ def squared_relu_attention(
     the backward.
     """
     T, S = q.shape[2], k.shape[2]
+    if bias is None:
+        kind = q.device.type
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            q, k, v = (z.to(torch.get_autocast_dtype(kind)) for z in (q, k, v))
+        return _BlockAttention.apply(q, k, v, mask, divisor)
     parts = []
-    for start in range(0, T, QUERY_BLOCK):
-        rows = slice(start, min(start + QUERY_BLOCK, T))
-        seen = rows.stop if mask.causal and T == S else S  # later keys are never allowed
+    for rows, seen in _blocks(T, S, mask):
 
         def attend(q: Tensor, k: Tensor, v: Tensor, rows=rows) -> Tensor:
             return _weights(q, k, mask, bias, divisor, rows, T, S) @ v
@@ -42,6 +48,79 @@ def squared_relu_attention(
         block = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
         parts.append(again_in_backward(attend, *block) if T > QUERY_BLOCK else attend(*block))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+
+def _blocks(T: int, S: int, mask: Mask) -> Iterator[tuple[slice, int]]:
+    """Queries, and how many keys they can meet: later ones are never allowed."""
+    for start in range(0, T, QUERY_BLOCK):
+        rows = slice(start, min(start + QUERY_BLOCK, T))
+        yield rows, rows.stop if mask.causal and T == S else S
+
+
+class _BlockAttention(torch.autograd.Function):
+    """One pass over the scores of a block for each thing done to them, all in place: relu, square, forget."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask, divisor):
+        ctx.save_for_backward(q, k, v)
+        ctx.mask, ctx.divisor = mask, divisor
+        T, S = q.shape[2], k.shape[2]
+        y = q.new_empty(*q.shape[:3], v.shape[3])
+        for rows, seen in _blocks(T, S, mask):
+            positive = (q[:, :, rows] @ k[:, :, :seen].transpose(-1, -2)).relu_()
+            part = _part(mask, divisor, rows, seen, T, S, q)
+            weights = part.forget(positive.mul_(positive))
+            y[:, :, rows] = (weights @ v[:, :, :seen]).mul_(part.scale)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        """With p = relu(scores) and g the gradient of a weight: d scores = 2 p g."""
+        q, k, v = ctx.saved_tensors
+        T, S = q.shape[2], k.shape[2]
+        wide = torch.promote_types(q.dtype, torch.float32)
+        dq = torch.empty_like(q)
+        dk, dv = (torch.zeros_like(z, dtype=wide) for z in (k, v))
+        for rows, seen in _blocks(T, S, ctx.mask):
+            part = _part(ctx.mask, ctx.divisor, rows, seen, T, S, q)
+            q_t, k_t, v_t = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
+            dy_t = dy[:, :, rows] * part.scale
+            positive = part.forget((q_t @ k_t.transpose(-1, -2)).relu_())
+            dscores = (dy_t @ v_t.transpose(-1, -2)).mul_(positive).mul_(2)
+            dq[:, :, rows] = dscores @ k_t
+            dk[:, :, :seen] += dscores.transpose(-1, -2) @ q_t
+            dv[:, :, :seen] += positive.mul_(positive).transpose(-1, -2) @ dy_t
+        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None
+
+
+class _Part(NamedTuple):
+    allowed: Bool[Tensor, "b h t s"] | None  # of the last s keys of a block; None: all are
+    scale: Float[Tensor, "b h t 1"]  # of outputs
+
+    def forget(self, weights: Tensor) -> Tensor:
+        """In place: zero where a key may not be seen."""
+        if self.allowed is not None:
+            weights[..., -self.allowed.shape[-1] :] *= self.allowed
+        return weights
+
+
+def _part(
+    mask: Mask, divisor: float | None, rows: slice, seen: int, T: int, S: int, like: Tensor
+) -> _Part:
+    free = mask.valid is None and mask.pairwise is None and mask.shift is None
+    count: Tensor | int
+    if free and not mask.causal:
+        allowed, count = None, S
+    elif free and T == S:  # only keys beside the queries can be later than one
+        t = rows.stop - rows.start
+        allowed = torch.ones(t, t, dtype=torch.bool, device=like.device).tril()[None, None]
+        count = torch.arange(rows.start + 1, rows.stop + 1, device=like.device)[None, None, :, None]
+    else:
+        allowed = mask.dense(T, S, device=like.device, rows=rows)[..., :seen]
+        count = allowed.sum(-1, keepdim=True).clamp_min(1)
+    whole = torch.as_tensor(count if divisor is None else divisor, device=like.device)
+    return _Part(allowed, whole.double().reciprocal().to(like.dtype))
 
 
 def squared_relu_weights(
