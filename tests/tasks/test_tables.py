@@ -7,12 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from regard.core import OptionError
+from regard.core import MissingDataError, OptionError
 from regard.data.rows import Row
-from regard.models import AutoIntConfig, MMoEConfig
-from regard.tasks import CorrelatedTasks
+from regard.models import (
+    AutoIntConfig,
+    DINConfig,
+    FactorizationMachineConfig,
+    LogisticRegressionConfig,
+    MMoEConfig,
+)
+from regard.recipes import RECIPES, Run, start
+from regard.tasks import Adult, CorrelatedTasks, Flights, MovieLens
 from regard.tasks.figures import figures, gauc, relative_improvement
 from regard.tasks.table import Table, TableSplits, table_splits
+from regard.train import TrainConfig
 
 NAN = math.nan
 
@@ -166,3 +174,77 @@ def test_correlated_tasks():
     assert 0.2 < task.trivial_baseline(splits) < 0.95
     with pytest.raises(OptionError, match=r"rho \(2\)"):
         CorrelatedTasks(rho=2)
+
+
+FIELDLESS = [
+    AutoIntConfig(num_tasks=2, dim=4, head_dim=4, num_layers=1),
+    DINConfig(num_tasks=2, history=("seen",), dim=4, hidden_dims=(4,)),
+    MMoEConfig(num_tasks=2, dim=4),
+    FactorizationMachineConfig(num_tasks=2, dim=4),
+    LogisticRegressionConfig(num_tasks=2),
+]
+BRIEF = TrainConfig(steps=4, batch_size=50, eval_every=4, log_dir=None)
+
+
+@pytest.mark.parametrize("model", FIELDLESS, ids=lambda c: c.name)
+def test_a_run_fills_in_the_fields_that_the_data_tell(model, tmp_path):
+    found = start(Run(task=SHOP, model=model, train=BRIEF), tmp_path, progress=False)
+    assert found.steps == 4 and found.metric == "AUC" and found.data_sha256 == SPLITS.sha256
+    with pytest.raises(OptionError, match="fields"):
+        model.build()
+
+
+def test_a_run_refuses_other_fields_and_other_numbers_of_labels(tmp_path):
+    other = AutoIntConfig(fields=SPLITS.schema.fields[:2], num_tasks=2)
+    with pytest.raises(OptionError, match=r"model\.fields is .* and the data have"):
+        start(Run(task=SHOP, model=other, train=BRIEF), tmp_path, progress=False)
+    with pytest.raises(OptionError, match=r"model\.num_tasks is 1, and shop has 2"):
+        Run(task=SHOP, model=AutoIntConfig(), train=BRIEF)
+    with pytest.raises(OptionError, match="correlated_tasks is of kind vectors"):
+        Run(task=CorrelatedTasks(), model=AutoIntConfig(num_tasks=2), train=BRIEF)
+
+
+RECIPES_OF_TABLES = [
+    recipe.name for recipe in RECIPES if recipe().task.kind in ("table", "vectors")
+]
+
+
+@pytest.mark.parametrize("name", RECIPES_OF_TABLES)
+def test_recipes_of_tables_fit_their_tasks(name):
+    run = RECIPES[name]()
+    assert run.model.num_tasks == run.task.facts["num_tasks"]
+
+
+def loaded(task):
+    try:
+        return task.load()
+    except MissingDataError as missing:
+        pytest.skip(f"its data has not been fetched: {missing}")
+
+
+def test_adult_is_the_file_without_its_repeated_rows():
+    splits = loaded(Adult())
+    sizes = [len(part) for part in (splits.train, splits.valid, splits.test)]
+    assert sizes == [22775, 4881, 4881]  # of 32,561 rows 24 are repeated
+    names = {field.name for field in splits.schema.fields}
+    assert len(names) == 10 and not names & {"education", "marital_status", "income"}
+    shares = torch.cat([part.labels for part in (splits.train, splits.valid, splits.test)]).mean(0)
+    assert shares.tolist() == pytest.approx([7839 / 32537, 10678 / 32537], abs=1e-3)
+
+
+def test_flights_are_split_by_month_and_have_two_labels():
+    splits = loaded(Flights(train_size=2000))
+    assert [len(part) for part in (splits.valid, splits.test)] == [27035, 27110]
+    missing = splits.valid.labels.isnan().sum(0) + splits.test.labels.isnan().sum(0)
+    assert missing[0] == 0 < missing[1]  # diverted
+    forbidden = {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"}
+    assert not forbidden & {field.name for field in splits.schema.fields}
+
+
+def test_films_are_asked_in_pairs_of_one_user():
+    splits = loaded(MovieLens(history=5, targets=1))
+    labels, users = splits.test.labels[:, 0], splits.test.column("group")
+    assert torch.equal(labels, torch.tensor([1.0, 0.0]).repeat(len(labels) // 2))
+    assert torch.equal(users[::2], users[1::2]) and users[::2].unique().numel() == len(users) // 2
+    assert 6000 < len(users) // 2 <= 6040
+    assert splits.test.column("history").shape[1] == 5
