@@ -114,7 +114,11 @@ def make_blocks(
     Raises UnsupportedError, with its reason, if a mixer cannot serve; OptionError, UnknownNameError for its options.
     """
     mixers = []
-    facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": max_len or config.max_len}
+    facts: dict[str, Any] = {
+        "dim": config.dim,
+        "num_heads": config.num_heads,
+        "max_len": max_len or config.max_len,
+    }
     for layer in config.layers:
         options = options_with_position(config, layer.mixer, layer.options)
         first = build(layer.mixer, **facts, **options)

@@ -130,7 +130,11 @@ class Decoder(nn.Module):
 
     def __init__(self, config: EncoderDecoderConfig):
         super().__init__()
-        facts = {"dim": config.dim, "num_heads": config.num_heads, "max_len": config.max_len}
+        facts: dict[str, Any] = {
+            "dim": config.dim,
+            "num_heads": config.num_heads,
+            "max_len": config.max_len,
+        }
         options = options_with_position(config, config.decoder_mixer, config.decoder_mixer_options)
         self.blocks = nn.ModuleList(
             DecoderBlock(
@@ -166,7 +170,10 @@ class Decoder(nn.Module):
         order = None if valid is None else compaction(valid)
         if order is not None:  # a cross mixer counts its queries from the first column
             x, valid = permute(x, order.source), order.valid
-        masks = {"mask": Mask(causal=True, valid=valid), "seen": Mask(valid=context_valid)}
+        masks: dict[str, Any] = {
+            "mask": Mask(causal=True, valid=valid),
+            "seen": Mask(valid=context_valid),
+        }
         for block in self.blocks:
             if self.checkpoint and torch.is_grad_enabled():
                 x = cast(Tensor, checkpoint(block, x, context, use_reentrant=False, **masks))
