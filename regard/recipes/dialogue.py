@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def dialogue() -> Run:
-    """A speech of Shakespeare's -> the answer to it."""
+    """A speech of Shakespeare's -> the answer to it.
+
+    Measured: 2.48 bits per byte; 2.73 under the frequencies of the answers' tokens. A minute on one core.
+    """
     task = Dialogue()
     return Run(
         task=task,
