@@ -29,6 +29,14 @@ from regard.recipes.manual_pages import manual_pages
 from regard.recipes.newsgroups import newsgroups
 from regard.recipes.newsgroups_masked import newsgroups_masked
 from regard.recipes.newsgroups_transfer import newsgroups_transfer
+from regard.recipes.own_copies import (
+    cifar10_grey,
+    enwik8,
+    imdb,
+    lra_listops,
+    lra_pathfinder,
+    lra_retrieval,
+)
 from regard.recipes.pathfinder import pathfinder
 from regard.recipes.published import (
     bigbird,
@@ -106,6 +114,12 @@ RECIPES: Catalog[Recipe] = Catalog(
                 amazon_din,
                 taobao_din,
                 criteo_autoint,
+                cifar10_grey,
+                enwik8,
+                imdb,
+                lra_listops,
+                lra_pathfinder,
+                lra_retrieval,
             ),
         )
     ),
