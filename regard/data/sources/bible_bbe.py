@@ -20,9 +20,9 @@ SOURCE = Source(
     ),
     counts={
         "books": 66,
-        "chapters": 1190,
-        "verses": 31153,
-        "characters": 4200194,
+        "chapters": 1189,
+        "verses": 31172,
+        "characters": 4175107,
     },
     count=count_chapters,
 )
