@@ -81,6 +81,9 @@ def test_each_row_is_what_the_parts_say_and_padding_changes_nothing(entry, head)
         expected = stack_oracle(model, tokens()[row, valid])
         got = found[row] if head == "classifier" else found[row, valid]
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-9)
+    with torch.no_grad():  # without a backward to prepare, reversible blocks take another way
+        kept = model(tokens().masked_fill(~ragged(), -1), valid=ragged())
+    assert torch.equal(kept, found)
     order = torch.tensor([2, 0, 1])
     shuffled = model(tokens()[order], valid=ragged()[order])
     keep = slice(None) if head == "classifier" else ragged()[order]
