@@ -1,8 +1,9 @@
 """Runs on published sets that the user has: `regard train imdb --task.path ~/aclImdb`.
 
 Sizes, batches and steps of the Long Range Arena are those of its public Transformer configurations (arXiv 2011.04006), for
-an accelerator; where its code counts epochs, steps are epochs times training items over batch. Rates are AdamW's with a
-cosine here, not its own schedule, pooling is the mean, and nothing of this was measured here.
+an accelerator, but for the width of queries and keys, which is the model's; where its code counts epochs, steps are
+epochs times training items over batch. Rates are AdamW's with a cosine here, not its own schedule, pooling is the mean, and
+nothing of this was measured here.
 """
 
 from typing import Any
