@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def debian_sections() -> Run:
-    """Packages by their description: sentences of words, a hierarchical attention network."""
+    """Packages by their description: sentences of words, a hierarchical attention network.
+
+    Measured: accuracy 0.628 over 27 sections, always the most frequent 0.115; 68 seconds of one core, reading included.
+    """
     task = DebianSections()
     return Run(
         task=task,

