@@ -19,8 +19,8 @@ from tyro.conf import FlagCreatePairsOff
 
 import regard
 from regard.arena.provenance import provenance
+from regard.cli.printing import print_json, print_table
 from regard.core import RegardError
-from regard.printing import print_json, print_table
 
 DIM, HEADS, STEPS = 512, 8, 8
 CONSTANT_AIM, GROWN_AIM = 1.3, 1.1

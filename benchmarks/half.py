@@ -20,8 +20,8 @@ from tyro.conf import FlagCreatePairsOff
 
 from regard.arena.matrix_product import MatrixProduct
 from regard.arena.provenance import provenance
+from regard.cli.printing import print_json, print_table
 from regard.core import RegardError, UnknownNameError
-from regard.printing import print_json, print_table
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

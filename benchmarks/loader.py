@@ -15,7 +15,7 @@ import torch
 from regard.arena.choice import Choice
 from regard.arena.suite import QUICK, Contest
 from regard.arena.trial import model_config
-from regard.printing import print_table
+from regard.cli.printing import print_table
 from regard.tasks import Splits
 from regard.train.batches import Batches, Shares, loaded
 from regard.train.optimizer import make_optimizer

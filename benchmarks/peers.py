@@ -25,8 +25,8 @@ from regard.arena.choice import Choice
 from regard.arena.laws import verdict
 from regard.arena.ledger import Ledger
 from regard.arena.provenance import provenance
+from regard.cli.printing import print_json, print_table
 from regard.core import RegardError, UnknownNameError
-from regard.printing import print_json, print_table
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
 Flag = FlagCreatePairsOff[bool]

@@ -9,6 +9,7 @@ import pytest
 import regard
 from regard.arena import laws
 from regard.cli import COMMANDS, main
+from regard.cli.doctor import REQUIRED
 from regard.testing import LawError
 
 
@@ -235,6 +236,6 @@ def test_doctor_finds_this_machine(capsys):
 
 
 def test_doctor_names_what_is_missing(capsys, monkeypatch):
-    monkeypatch.setitem(__import__("regard.doctor").doctor.REQUIRED, "no-such-package", "1.0")
+    monkeypatch.setitem(REQUIRED, "no-such-package", "1.0")
     code, out, _ = ran(capsys, "doctor")
     assert code == 1 and "pip install 'no-such-package>=1.0'" in out

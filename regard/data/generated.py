@@ -70,7 +70,7 @@ def _read(path: Path) -> Columns:
 
 def _save(path: Path, columns: Columns) -> None:
     with path.open("wb") as file:
-        np.savez(file, **columns)
+        np.savez(file, allow_pickle=False, **columns)
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -63,7 +63,8 @@ def make_paddles(
     )
     reach = length + margin
     kernels: dict[bytes, int] = {}
-    kernel_of, offsets = [], []
+    kernel_of: list[int] = []
+    offsets: list[Integers] = []
     for mask in masks[:DEGREES]:
         around = np.argwhere(mask == 255) - radius
         place = kernels.setdefault(around.tobytes(), len(kernels))

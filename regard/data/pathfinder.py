@@ -163,11 +163,12 @@ def generate_pathfinder(
         keys = [blake2b(picture.tobytes(), digest_size=16).digest() for picture in part.pixels]
         new = [place for place, key in enumerate(keys) if key not in seen and not seen.add(key)]  # type: ignore[func-returns-value]
         new = new[: count - kept]
-        parts.append(Pictures(*(column[new] for column in part)))
+        parts.append(Pictures._make(column[new] for column in part))
         kept += len(new)
         if kept == count:
             break
-    return Pictures(*map(np.concatenate, zip(*parts, strict=True)))
+    columns = zip(*parts, strict=True)
+    return Pictures._make(np.concatenate(column) for column in columns)
 
 
 def _chunks(drawing: Drawing, count: int, seed: int, processes: int) -> Iterator[Pictures]:

@@ -80,7 +80,7 @@ class Canvas:
         return (rows * self.side + at[..., 0] + edge) * self.side + at[..., 1] + edge
 
     def inside(self, at: Integers) -> NDArray[np.bool_]:
-        return ((at >= 0) & (at < self.size)).all(-1)
+        return np.all((at >= 0) & (at < self.size), axis=-1)
 
     def mark(self, rows: Integers, tip: Tip) -> None:
         """Occupy what the last paddle's mask covers."""

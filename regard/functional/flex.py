@@ -7,6 +7,7 @@ same function runs in its slow form, forward only, so that its results can be co
 
 from collections.abc import Callable
 from functools import cache, lru_cache
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -132,4 +133,5 @@ def _with_padding(blocks, pattern: Pattern, mask: Mask):
 def _flex(device: str) -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention) if device == "cuda" else flex_attention
+    attention: Any = flex_attention
+    return torch.compile(attention) if device == "cuda" else attention

@@ -8,6 +8,7 @@ keys that holds all those of some queries, and `reach` and `sinks` say what a ca
 padding and single pairs are the mask's business and come on top.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -40,6 +41,11 @@ class Pattern:
     def keys(self, rows: range, S: int) -> list[range]:
         """Ranges that together hold every key of these queries."""
         raise NotImplementedError
+
+    @property
+    def period(self) -> int | None:
+        """Moving query and key together by multiples of this changes nothing; None: it does."""
+        return None
 
     @property
     def share(self) -> int | None:
@@ -90,6 +96,10 @@ class Window(Pattern):
     def reach(self) -> int:
         return self.before * self.dilation
 
+    @property
+    def period(self) -> int:
+        return 1
+
     def contains(self, i, j):
         near = (j >= i - self.before * self.dilation) & (j <= i + self.after * self.dilation)
         return near if self.dilation == 1 else near & (j % self.dilation == i % self.dilation)
@@ -118,6 +128,10 @@ class Block(Pattern):
     def reach(self) -> int:
         return (self.before + 1) * self.size - 1
 
+    @property
+    def period(self) -> int:
+        return self.size
+
     def contains(self, i, j):
         own, block = i // self.size, j // self.size
         return (block >= own - self.before) & (block <= own + self.after)
@@ -139,6 +153,10 @@ class Strided(Pattern):
     @property
     def step(self) -> int:
         return self.stride
+
+    @property
+    def period(self) -> int:
+        return 1
 
     def contains(self, i, j):
         return i % self.stride == j % self.stride
@@ -166,6 +184,10 @@ class Summary(Pattern):
     @property
     def _first(self) -> int:
         return self.block - (self.group + 1) * self.width
+
+    @property
+    def period(self) -> int:
+        return self.block
 
     def contains(self, i, j):
         column = j % self.block
@@ -225,8 +247,9 @@ class Scattered(Pattern):
 
     @property
     def _identity(self) -> tuple:
-        """The storage that holds the table, and how often it was written."""
-        return self.size, self.table.shape, self.table.data_ptr(), self.table._version
+        """Which tensor the table is, and how often it was written."""
+        written = 0 if self.table.is_inference() else self.table._version
+        return self.size, id(self.table), written
 
     @property
     def share(self) -> int:
@@ -263,6 +286,11 @@ class Union(Pattern):
     @property
     def terms(self) -> tuple[Pattern, ...]:
         return self.parts
+
+    @property
+    def period(self) -> int | None:
+        periods = [part.period for part in self.parts]
+        return None if None in periods else math.lcm(*(p for p in periods if p is not None))
 
     @property
     def reach(self) -> int | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.tasks.evaluation import evaluation
-from regard.tasks.task import Batch, Splits, Task
+from regard.tasks.task import Batch, Kind, Splits, Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Classify(Task):
-    kind = "classify"
+    kind: ClassVar[Kind] = "classify"
     metric = "accuracy"
     better = "higher"
     vocab_size: ClassVar[int]

@@ -40,10 +40,9 @@ class ManualPages(Match):
 
         def part(names: set[str]) -> Records:
             pairs = paired(links, group, names, rng)
-            first, second = (
-                [manual.pages[pair[end]].text.strip().encode() for pair in pairs] for end in (0, 1)
-            )
-            return self.part(TextPairs(first, second, np.array([pair[2] for pair in pairs])))
+            text = {name: manual.pages[name].text.strip().encode() for name in names}
+            first, second = [text[a] for a, _, _ in pairs], [text[b] for _, b, _ in pairs]
+            return self.part(TextPairs(first, second, np.array([label for _, _, label in pairs])))
 
         train, valid, test = parts_of(linked, links, _SHARES)
         return Splits(part(train), part(valid), part(test))

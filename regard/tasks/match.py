@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -36,7 +37,11 @@ class Match(Classify):
 
     def part(self, pairs: TextPairs) -> Records:
         first, second = (byte_tokens(of, self.length) for of in (pairs.first, pairs.second))
-        columns = {"first": Ragged(*first), "second": Ragged(*second), "label": pairs.labels}
+        columns: dict[str, Any] = {
+            "first": Ragged(*first),
+            "second": Ragged(*second),
+            "label": pairs.labels,
+        }
         return Records(columns, counted=("first", "second"))
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:

@@ -134,4 +134,4 @@ def table_splits(
     columns = schema.columns(table) | {LABEL: labels}
     rows = Rows(columns if groups is None else columns | {GROUP: groups})
     train, valid, test = (rows.take(part) for part in parts)
-    return TableSplits(train, valid, test, notes or {}, schema=schema)
+    return TableSplits(train, valid, test, notes=notes or {}, schema=schema)

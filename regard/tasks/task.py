@@ -51,7 +51,7 @@ class Splits:
     train: Data
     valid: Data
     test: Data
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:

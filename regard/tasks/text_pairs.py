@@ -134,7 +134,7 @@ class TextPairs(Task):
                 f"{len(kept)} of {len(parts[split])} ({len(encoded)} are short enough)"
             )
         return Prepared(
-            vocabulary, Splits(records["train"], records["valid"], records["test"], notes)
+            vocabulary, Splits(records["train"], records["valid"], records["test"], notes=notes)
         )
 
     def encode(self, vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[dict[str, list[int]]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,7 +76,7 @@ def loaded(
     """
     if not workers:
         return (collate([data[item] for item in share]) for share in shares)
-    loader = DataLoader(
+    loader: DataLoader[Any] = DataLoader(
         data,  # type: ignore[arg-type]  # items by number and a length are all that is asked
         batch_sampler=shares,  # type: ignore[arg-type]
         collate_fn=collate,
@@ -95,7 +96,7 @@ class Shares(Sequence[list[int]]):
     def __len__(self) -> int:
         return self.until - self.first
 
-    def __getitem__(self, place):  # type: ignore[no-untyped-def, override]
+    def __getitem__(self, place):
         if not 0 <= place < len(self):
             raise IndexError(place)
         return self.batches[self.first + place][self.rank :: self.processes]

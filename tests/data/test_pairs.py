@@ -36,7 +36,7 @@ def test_files_that_are_not_parallel_are_refused(tmp_path):
     with pytest.raises(OptionError, match="no such file"):
         read_parallel(one, two)
     two.write_text("1\n2\n")
-    with pytest.raises(StoredDataError, match="b ends after 2 lines, and .*a goes on"):
+    with pytest.raises(StoredDataError, match=r"b ends after 2 lines, and .*a goes on"):
         read_parallel(one, two)
     two.write_bytes(b"\xff\n2\n3\n")
     with pytest.raises(StoredDataError, match="must be UTF-8"):

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
-from regard.describe import overview
+from regard.cli.describe import overview
 from regard.models import (
     Layer,
     Published,

@@ -122,8 +122,8 @@ def _charts(summary: Summary) -> list[_Chart]:
 
     wide, narrow = (bubble_shape(summary, narrow=small) for small in (False, True))
     for task in summary.tasks:
-        charts = (bubbles(summary, task, shape) for shape in (wide, narrow))
-        add("trade", task, *charts, turns=True)
+        first, second = (bubbles(summary, task, shape) for shape in (wide, narrow))
+        add("trade", task, first, second, turns=True)
     wide, narrow = (line_shape(summary, narrow=small) for small in (False, True))
     for quantity, name in (("time", "Time"), ("memory", "Peak memory")):
         for kind in summary.passes:

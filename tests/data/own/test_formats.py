@@ -161,7 +161,9 @@ def test_enwik8_is_cut_in_the_usual_places(tmp_path):
     assert [len(part) for part in parts.values()] == [180, 10, 10]
     assert b"".join(parts.values()) == text
     (tmp_path / "text8").write_bytes(text)
-    with pytest.raises(StoredDataError, match=r"has 200 bytes\. Expected: the file enwik8 or text8"):
+    with pytest.raises(
+        StoredDataError, match=r"has 200 bytes\. Expected: the file enwik8 or text8"
+    ):
         OWN["enwik8"].read(tmp_path / "text8")
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg, subcommand
 
+from regard.cli.printing import print_json, print_table
 from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.printing import print_json, print_table
 
 if TYPE_CHECKING:
     from regard.data.sources import Source

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
-from regard.printing import print_json, print_table
 
 if TYPE_CHECKING:
     from regard.arena.choice import Choice
@@ -152,7 +152,7 @@ def _origin(row: "Timed") -> str:
 def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
     """Each mixer with those of the options that it has."""
     from regard.arena.choice import Choice
-    from regard.arguments import option
+    from regard.cli.arguments import option
     from regard.mixers import MIXERS
 
     classes = [MIXERS[name] for name in names or MIXERS.names()]

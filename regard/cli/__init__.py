@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from regard.cli_bench import Bench
-from regard.cli_data import Data
+from regard.cli.bench import Bench
+from regard.cli.data import Data
+from regard.cli.printing import console, print_details, print_json, print_table
 from regard.core import OptionError, RegardError, UnknownNameError
-from regard.printing import console, print_details, print_json, print_table
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 LEDGER = Path("runs/arena/ledger.sqlite")
@@ -29,7 +29,7 @@ class Ls:
     json: Json = False
 
     def run(self) -> int:
-        from regard.describe import SOURCES, overview
+        from regard.cli.describe import SOURCES, overview
 
         kinds = [self.kind] if self.kind else list(SOURCES)
         found = {kind: overview(kind) for kind in kinds}
@@ -49,7 +49,7 @@ class Show:
     json: Json = False
 
     def run(self) -> int:
-        from regard.describe import details
+        from regard.cli.describe import details
 
         found = details(self.name)
         if self.json:
@@ -130,7 +130,7 @@ class Doctor:
     json: Json = False
 
     def run(self) -> int:
-        from regard.doctor import examine, missing
+        from regard.cli.doctor import examine, missing
 
         rows = examine()
         if self.json:
@@ -183,7 +183,7 @@ def run() -> None:
 
 
 def _train(name: str, args: list[str]) -> int:
-    from regard.arguments import parse
+    from regard.cli.arguments import parse
     from regard.recipes import RECIPES, Run, start
 
     recipe = RECIPES[name]()
