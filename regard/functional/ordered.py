@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.mask import OPEN, Mask
 from regard.functional.rows import rows_at
 from regard.functional.softmax import masked_softmax
-from regard.functional.tiles import attend, attend_backward
+from regard.functional.tiles import Pairs, attend, attend_backward
 
 PAIRS_ON_CPU = (
     1 << 16,
@@ -206,7 +206,8 @@ class _OrderedAttention(torch.autograd.Function):
             part_lse = q.new_zeros(N, plan.padded, dtype=wide)
             for rows, ranks in plan.parts():
                 part = plan.part(rows, r, ranks)
-                found, lse = attend(*_gathered(part, q, k, v, window), part.allowed, scale)
+                pairs = Pairs.of(part.allowed, q.dtype)
+                found, lse = attend(*_gathered(part, q, k, v, window), pairs, scale)
                 part_y[rows, ranks] = found.flatten(1, 2).to(wide)
                 part_lse[rows, ranks] = lse.flatten(1, 2).to(wide)
             lse = part_lse.gather(1, rank[:, r].long())
@@ -243,7 +244,8 @@ class _OrderedAttention(torch.autograd.Function):
                 blocks = [_blocks(rows_at(z[rows], part.queries), block) for z in (dy, y)]
                 lse = _blocks(total[rows].gather(1, part.queries), block)
                 qkv = _gathered(part, q, k, v, ctx.window)
-                dq, *dkv = attend_backward(blocks[0], *qkv, blocks[1], lse, part.allowed, ctx.scale)
+                pairs = Pairs.of(part.allowed, q.dtype)
+                dq, *dkv = attend_backward(blocks[0], *qkv, blocks[1], lse, pairs, ctx.scale)
                 part_q[rows, ranks] = dq.flatten(1, 2).to(wide)
                 for whole, windows in zip((part_k, part_v), dkv, strict=True):
                     _add_windows(whole[rows], windows.to(wide), ranks, ctx.window)

@@ -7,6 +7,7 @@ arXiv 2004.05150).
 """
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -159,6 +160,19 @@ class Allowance:
         pairs = self._restrict(pairs, rows, i, j)
         return _beside(self._front(rows, i), pairs) if front else pairs
 
+    def alike(self, tile: Tile) -> Hashable | None:
+        """Where a tile lies but for a shift that the pattern does not notice; None where masks or places tell tiles apart."""
+        mask, period = self.mask, Union(tuple(self.groups)).period
+        masks = (mask.valid, mask.pairwise, mask.global_tokens, mask.shift, self.front)
+        if period is None or isinstance(tile.cols, Tensor) or any(m is not None for m in masks):
+            return None
+        ranges = (tile.cols,) if isinstance(tile.cols, range) else tile.cols
+        start, rows = tile.rows.start, tile.rows
+        return (
+            (tile.part, start % period, len(rows), rows.step),
+            tuple((r.start - start, len(r), r.step) for r in ranges),
+        )
+
     def _restrict(self, pairs: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
         mask, at = self.mask, j[0, :, 0].clamp(min=0)
         if j.shape[1] > 1:
@@ -230,7 +244,7 @@ def _tiled(
         k, v = torch.cat([front.k, k], dim=2), torch.cat([front.v, v], dim=2)
         tiles = [_behind(front.k.shape[2], tile, q.device) for tile in tiles]
     allowed = Allowance(groups, mask, front, q.device)
-    return tile_attention(q, k, v, tiles=tiles, allowed=allowed, scale=scale)
+    return tile_attention(q, k, v, tiles=tiles, allowed=allowed, alike=allowed.alike, scale=scale)
 
 
 def _groups(pattern: Pattern) -> list[Pattern]:

@@ -5,7 +5,7 @@ stored; the backward recomputes each tile's weights from the final log-sum-exp, 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ class Tile(NamedTuple):
 
 
 Allowed = Callable[[Tile], Bool[Tensor, "b h t s"]]
+Alike = Callable[[Tile], Hashable | None]
 
 
 def tile_attention(
@@ -32,11 +33,45 @@ def tile_attention(
     *,
     tiles: list[Tile],
     allowed: Allowed,
+    alike: Alike = lambda tile: None,
     scale: float | None = None,
 ) -> Float[Tensor, "B H T V"]:
-    """softmax(scale q k^T) v over the pairs that `allowed(tile)` says; a query with no key in any tile gives zero."""
+    """softmax(scale q k^T) v over the pairs that `allowed(tile)` says; a query with no key in any tile gives zero.
+
+    alike: neighbours with one answer, unless it is None, allow the same pairs, which are then asked for once.
+    """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return _TileAttention.apply(q, k, v, tiles, allowed, scale)
+    return _TileAttention.apply(q, k, v, tiles, _Remembered(allowed, alike), scale)
+
+
+class Pairs(NamedTuple):
+    """What a tile allows: as truth values, as a bias of 0 and -inf, and the rows that see nothing."""
+
+    allowed: Bool[Tensor, "b h t s"]
+    bias: Float[Tensor, "b h t s"]
+    none: Bool[Tensor, "b h t"]
+
+    @classmethod
+    def of(cls, allowed: Bool[Tensor, "b h t s"], dtype: torch.dtype) -> "Pairs":
+        bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+        return cls(allowed, bias.masked_fill_(~allowed, -math.inf), ~allowed.any(-1))
+
+
+class _Remembered:
+    """Pairs of tiles; most tiles of a window look like the last one, and a mask costs nearly as much as what it masks."""
+
+    def __init__(self, allowed: Allowed, alike: Alike):
+        self._allowed, self._alike = allowed, alike
+        self._last: tuple[Hashable, Pairs] | None = None
+
+    def __call__(self, tile: Tile, dtype: torch.dtype) -> Pairs:
+        likeness = None if torch.compiler.is_compiling() else self._alike(tile)
+        if likeness is not None and self._last is not None and self._last[0] == likeness:
+            return self._last[1]
+        pairs = Pairs.of(self._allowed(tile), dtype)
+        if likeness is not None:
+            self._last = likeness, pairs
+        return pairs
 
 
 class _TileAttention(torch.autograd.Function):
@@ -51,7 +86,11 @@ class _TileAttention(torch.autograd.Function):
         for tile in tiles:
             t = _slice(tile.rows)
             part, lse = attend(
-                q[:, :, t], take(k, tile.cols), take(v, tile.cols), allowed(tile), scale
+                q[:, :, t],
+                take(k, tile.cols),
+                take(v, tile.cols),
+                allowed(tile, q.dtype),
+                scale,
             )
             if tile.part > 0:
                 both = torch.logaddexp(total[:, :, t], lse)
@@ -84,7 +123,7 @@ class _TileAttention(torch.autograd.Function):
                 take(v, tile.cols),
                 y[:, :, t],
                 total[:, :, t],
-                ctx.allowed(tile),
+                ctx.allowed(tile, q.dtype),
                 ctx.scale,
             )
             add(dq, tile.rows, grads[0])
@@ -138,37 +177,31 @@ def _fused(q: Tensor, v: Tensor) -> bool:
     return q.device.type in ("cpu", "meta") and q.shape[-1] == v.shape[-1]
 
 
-def attend(q, k, v, allowed, scale) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H t"]]:
+def attend(q, k, v, pairs: Pairs, scale) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H t"]]:
     """Outputs, and the log-sum-exp of the scores; rows without a key: 0 and -inf."""
-    none = ~allowed.any(-1)
+    none = pairs.none
     if _fused(q, v):
         y, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, False, attn_mask=_bias(allowed, q.dtype), scale=scale
+            q, k, v, 0.0, False, attn_mask=pairs.bias, scale=scale
         )
         return y, lse.masked_fill(none, -math.inf)
-    scores = _scores(q, k, allowed, scale)
+    scores = _scores(q, k, pairs.allowed, scale)
     lse = scores.logsumexp(-1)
     weights = (scores - lse.masked_fill(none, 0)[..., None]).exp()
     return weights.to(v.dtype) @ v, lse
 
 
-def attend_backward(dy, q, k, v, y, lse, allowed, scale) -> tuple[Tensor, Tensor, Tensor]:
+def attend_backward(dy, q, k, v, y, lse, pairs: Pairs, scale) -> tuple[Tensor, Tensor, Tensor]:
     if _fused(q, v):
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            dy, q, k, v, y, lse, 0.0, False, attn_mask=_bias(allowed, q.dtype), scale=scale
+            dy, q, k, v, y, lse, 0.0, False, attn_mask=pairs.bias, scale=scale
         )
-    weights = (_scores(q, k, allowed, scale) - lse[..., None]).exp()
+    weights = (_scores(q, k, pairs.allowed, scale) - lse[..., None]).exp()
     dv = weights.to(dy.dtype).transpose(-1, -2) @ dy
     dweights = (dy @ v.transpose(-1, -2)).to(weights.dtype)
     delta = (dy.to(weights.dtype) * y).sum(-1, keepdim=True)
     dscores = (weights * (dweights - delta) * scale).to(q.dtype)
     return dscores @ k, dscores.transpose(-1, -2) @ q, dv
-
-
-def _bias(allowed: Bool[Tensor, "b h t s"], dtype: torch.dtype) -> Float[Tensor, "b h t s"]:
-    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(
-        ~allowed, -math.inf
-    )
 
 
 def _scores(q, k, allowed, scale) -> Float[Tensor, "B H t s"]:
