@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from regard.cli import COMMANDS
 
@@ -16,6 +17,17 @@ def test_the_quickstart_runs():
     assert code is not None
     assert len([line for line in code[1].splitlines() if line]) <= 12
     exec(compile(code[1], "README.md", "exec"), {})
+
+
+def test_the_examples_of_models_run():
+    code = re.search(r"<!-- models -->\n```python\n(.*?)```", README, re.S)
+    assert code is not None
+    examples = code[1].split("\n\n")[1:]
+    assert len(examples) == 3
+    assert all(len(example.strip().splitlines()) <= 5 for example in examples)
+    found: dict[str, Any] = {}
+    exec(compile(code[1], "README.md", "exec"), found)
+    assert found["target"].shape[0] == 2 and found["logits"].shape == (2, 32, 100)
 
 
 def test_generated_tables_are_fresh():
