@@ -39,10 +39,16 @@ class Embedding(nn.Module):
         position: Int[Tensor, "b T"],
         valid: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
-        if valid is not None:
-            tokens = tokens.masked_fill(~valid, 0)
-        x = self.dropout(self.norm(self.position(self.scale * self.table(tokens), position)))
-        return x if valid is None else torch.where(valid[..., None], x, x.new_zeros(()))
+        if valid is None:
+            return self._placed(self.scale * self.table(tokens), position)
+        x = self.scale * self.table(tokens.masked_fill(~valid, 0))
+        cleared = _cleared(x, valid)  # before the norm, whose gradient would carry what it holds
+        return _cleared(self._placed(cleared, position), valid)
+
+    def _placed(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
+    ) -> Float[Tensor, "B T D"]:
+        return self.dropout(self.norm(self.position(x, position)))
 
 
 class Encoder(nn.Module):
@@ -150,3 +156,7 @@ def added_position(config: StackConfig, *, max_len: int | None = None) -> Absolu
     made = make(cls, facts, config.position_options)
     assert isinstance(made, AbsolutePosition)
     return made
+
+
+def _cleared(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    return torch.where(valid[..., None], x, x.new_zeros(()))

@@ -88,8 +88,9 @@ def test_padding_changes_no_class(mixer, position):
     torch.testing.assert_close(more, padded, rtol=0, atol=1e-10)
 
 
-def test_poisoned_padding_embedding_reaches_nothing():
-    model = classifier()
+@pytest.mark.parametrize("embedding_norm", [False, True])
+def test_poisoned_padding_embedding_reaches_nothing(embedding_norm):
+    model = classifier(embedding_norm=embedding_norm)
     text, valid = prompts().clamp(min=1).masked_fill(~ragged(), 0), ragged()
     wanted = model(text, valid=valid)
     model.encoder.embedding.table.weight.data[0] = torch.nan

@@ -293,8 +293,9 @@ def _again(forward):
     return lambda *given, **options: checkpoint(forward, *given, use_reentrant=False, **options)
 
 
-def test_poisoned_padding_reaches_no_gradient():
-    model = transformer(target_vocab_size=VOCAB)
+@pytest.mark.parametrize("embedding_norm", [False, True])
+def test_poisoned_padding_reaches_no_gradient(embedding_norm):
+    model = transformer(target_vocab_size=VOCAB, embedding_norm=embedding_norm)
     source = prompts().clamp(min=1).masked_fill(~ragged(), 0)
     wanted = model(source, targets(), valid=ragged())
     model.encoder.embedding.table.weight.data[0] = torch.nan
