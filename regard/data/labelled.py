@@ -1,6 +1,6 @@
 """Texts and pictures with a label each: what every reader of such data returns, whoever made the files."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -39,6 +39,13 @@ def first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> lis
     for item in items:
         found.setdefault(key(item), item)
     return list(found.values())
+
+
+def apart(parts: Sequence[Iterable[Item]], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+    """Each part without the items whose key stood before, in it or in a part before it."""
+    numbered = [(number, item) for number, part in enumerate(parts) for item in part]
+    kept = first_of_each(numbered, key=lambda one: key(one[1]))
+    return [[item for of, item in kept if of == number] for number in range(len(parts))]
 
 
 def spaced(text: bytes) -> bytes:

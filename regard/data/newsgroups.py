@@ -9,7 +9,7 @@ from typing import Literal
 
 from regard.core import StoredDataError
 from regard.data.archives import Archive
-from regard.data.labelled import Texts, first_of_each, label, spaced
+from regard.data.labelled import Texts, apart, label, spaced
 
 _HEAD_LINES = 3
 
@@ -33,19 +33,17 @@ def unique_newsgroups(archive: Archive) -> dict[str, Texts]:
     """Train and test without repetitions; a text of both stays in train. Texts under 20 letters are left out."""
     parts = {part: read_newsgroups(archive, part) for part in ("train", "test")}
     posts = [
-        (part, text, found.classes[number])
-        for part, found in parts.items()
-        for text, number in zip(found.texts, found.labels, strict=True)
-        if len(text) >= 20
+        [
+            (text, found.classes[number])
+            for text, number in zip(found.texts, found.labels, strict=True)
+            if len(text) >= 20
+        ]
+        for found in parts.values()
     ]
-    kept = first_of_each(posts, key=lambda post: spaced(post[1]))
+    kept = apart(posts, key=lambda post: spaced(post[0]))
     return {
-        part: label(
-            [text for of, text, _ in kept if of == part],
-            [name for of, _, name in kept if of == part],
-            parts["train"].classes,
-        )
-        for part in parts
+        part: label([text for text, _ in of], [name for _, name in of], parts["train"].classes)
+        for part, of in zip(parts, kept, strict=True)
     }
 
 

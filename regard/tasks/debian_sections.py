@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from regard.core import OptionError, StoredDataError
 from regard.data.checks import check_seed, check_sizes
+from regard.data.labelled import apart
 from regard.data.records import Ragged, Records
 from regard.data.sections import Document, read_documents
 from regard.data.sources import archive
@@ -22,13 +24,18 @@ _WORD = re.compile(r"[a-z0-9]+(?:[.'+#-]+[a-z0-9]+)*[+#]*|[^\sa-z0-9]")
 UNKNOWN = 1
 
 
+class _Encoded(NamedTuple):
+    sentences: tuple[tuple[int, ...], ...]
+    section: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class DebianSections(Classify):
     """Token 1 is any word that is not among the most frequent of the training part, 2 and on those, lower case.
 
     Eight source packages in ten train, one is for validation, one for the test, decided by the source's name: binary
-    packages of one source repeat each other. Documents with the same sentences count once. Longer sentences and
-    documents are cut. `num_sources` takes so many sources only, drawn by `seed` (None: all).
+    packages of one source repeat each other. Longer sentences and documents are cut, and what is then the same as an
+    earlier document, token by token, counts once. `num_sources` takes so many sources only, drawn by `seed` (None: all).
     """
 
     name = "debian_sections"
@@ -67,41 +74,39 @@ class DebianSections(Classify):
             raise StoredDataError(
                 f"{self.name}: {len(sections)} sections where {self.num_classes} are expected"
             )
-        parts = {
-            split: [document for document in documents if split_of(document.source) == split]
+        splits = [
+            [document for document in documents if split_of(document.source) == split]
             for split in ("train", "valid", "test")
-        }
+        ]
         counts = Counter(
-            word
-            for document in parts["train"]
-            for sentence in self._cut(document)
-            for word in sentence
+            word for document in splits[0] for sentence in self._cut(document) for word in sentence
         )
         frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         ids = {word: 2 + place for place, (word, _) in enumerate(frequent[: self.vocab_size - 2])}
-        train, valid, test = (self._part(part, ids, sections) for part in parts.values())
+        encoded = [[self._encoded(document, ids) for document in part] for part in splits]
+        parts = apart(encoded, key=lambda document: document.sentences)
+        train, valid, test = (self._part(part, sections) for part in parts)
         return Splits(train, valid, test, notes={"sections": " ".join(sections)})
 
     def _cut(self, document: Document) -> list[list[str]]:
         sentences = map(words_of, document.sentences[: self.max_sentences])
         return [words[: self.max_words] for words in sentences if words]
 
-    def _part(
-        self, documents: Iterable[Document], ids: Mapping[str, int], sections: Sequence[str]
-    ) -> Records:
-        cut = [(self._cut(document), document.section) for document in documents]
-        cut = [(sentences, section) for sentences, section in cut if sentences]
-        if not cut:
+    def _encoded(self, document: Document, ids: Mapping[str, int]) -> "_Encoded":
+        found = (tuple(ids.get(word, UNKNOWN) for word in words) for words in self._cut(document))
+        return _Encoded(tuple(found), document.section)
+
+    def _part(self, documents: Iterable["_Encoded"], sections: Sequence[str]) -> Records:
+        kept = [document for document in documents if document.sentences]
+        if not kept:
             raise OptionError(f"{self.name}: a part is empty. Take more sources.")
-        tokens = [
-            [ids.get(word, UNKNOWN) for words in sentences for word in words]
-            for sentences, _ in cut
-        ]
+        tokens = [[token for words in document.sentences for token in words] for document in kept]
+        lengths = [[len(words) for words in document.sentences] for document in kept]
         return Records(
             {
                 "tokens": Ragged.of(tokens),
-                "lengths": Ragged.of([[len(words) for words in sentences] for sentences, _ in cut]),
-                "label": np.array([sections.index(section) for _, section in cut]),
+                "lengths": Ragged.of(lengths),
+                "label": np.array([sections.index(document.section) for document in kept]),
             },
             counted=("tokens",),
         )

@@ -6,7 +6,7 @@ import numpy as np
 
 from regard.core import StoredDataError
 from regard.data.checks import check_seed, check_sizes
-from regard.data.labelled import Texts
+from regard.data.labelled import Texts, apart
 from regard.data.newsgroups import unique_newsgroups
 from regard.data.sources import archive
 from regard.tasks.byte_text import ByteText
@@ -18,7 +18,8 @@ from regard.tasks.task import Splits
 class Newsgroups(ByteText):
     """The test part is the published one (later posts); a tenth of the training part, drawn by `seed`, is validation.
 
-    Equal posts count once. The table holds lower-case letters and single spaces only.
+    Equal posts count once. What begins as an earlier post does, in the bytes that are read, is left out after the parts
+    are drawn: so they are the same at every length, and for `newsgroups_masked`. The table holds lower-case letters and single spaces only.
     """
 
     name = "newsgroups"
@@ -40,9 +41,8 @@ class Newsgroups(ByteText):
             )
         rows, valid, none = stratified(train.labels, 0.1, 0.0, self.seed)
         assert not len(none)
-        every = np.arange(len(test.texts))
-        return Splits(
-            self.part(train.texts, train.labels, rows),
-            self.part(train.texts, train.labels, valid),
-            self.part(test.texts, test.labels, every),
-        )
+        texts = [*train.texts, *test.texts]
+        labels = np.concatenate([train.labels, test.labels])
+        every = np.arange(len(train.texts), len(texts))
+        parts = apart([rows, valid, every], key=lambda row: texts[row][: self.length])
+        return Splits(*(self.part(texts, labels, np.array(part, dtype=int)) for part in parts))

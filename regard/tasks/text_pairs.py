@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
+from regard.data.labelled import apart
 from regard.data.pairs import Pair, split_pairs, unique
 from regard.data.records import Data, Ragged, Records
 from regard.data.sources import cache_folder
@@ -41,7 +42,7 @@ class TextPairs(Task):
 
     Pairs are unique by source before they are split, by group. Source and target share one vocabulary of byte pairs,
     learned from the training part and kept in the cache. A pair whose target, or source, is too long is left out of
-    every part; where `cuts_source`, long sources are cut instead. Validation and test are REDUCED to samples of
+    every part; where `cuts_source`, long sources are cut instead, and those that are then alike count once. Validation and test are REDUCED to samples of
     `valid_size` and `test_size` pairs, drawn by `seed`, because each is generated token by token; a number larger
     than there are pairs takes all. `notes` says how many there were.
     """
@@ -121,8 +122,10 @@ class TextPairs(Task):
         }
         notes = self.origin()
         records = {}
-        for split, size in sizes.items():
-            encoded = self.encode(vocabulary, parts[split])
+        found = [self.encode(vocabulary, parts[split]) for split in sizes]
+        if self.cuts_source:
+            found = apart(found, key=lambda item: tuple(item["source"]))
+        for (split, size), encoded in zip(sizes.items(), found, strict=True):
             kept = rng.permutation(len(encoded))[: size or len(encoded)]
             if not len(kept):
                 raise OptionError(

@@ -44,13 +44,41 @@ def emails():
 
 
 def test_spam_is_balanced_and_unique():
-    splits = Spam(length=12).of(emails())
+    splits = Spam(length=17).of(emails())
     assert [len(part) for part in parts(splits)] == [48, 6, 6]
     assert [part.labels.tolist().count(1) for part in parts(splits)] == [24, 3, 3]
     every = [text for part in parts(Spam().of(emails())) for text in texts_in(part)]
     assert len(set(every)) == 60 and b"hard ham" not in every and b"BUY NOW 3" in every
-    assert max(len(text) for part in parts(splits) for text in texts_in(part)) == 12
-    assert Spam(length=12).trivial_baseline(splits) == pytest.approx(1 / 3)
+    assert max(len(text) for part in parts(splits) for text in texts_in(part)) == 17
+    assert Spam(length=17).trivial_baseline(splits) == pytest.approx(1 / 3)
+
+
+def once_in_all(splits):
+    """Whether what a model reads of an item stands in one part only, and once."""
+    seen = [
+        tuple(item[name].numpy().tobytes() for name in item if name != "label")
+        for part in parts(splits)
+        for item in (part[i] for i in range(len(part)))
+    ]
+    return len(set(seen)) == len(seen)
+
+
+def test_what_is_read_of_an_item_stands_once():
+    spam = Spam(length=9).of(emails())  # b"BUY NOW 1" begins eleven bodies, b"Lunch at " all others
+    assert once_in_all(spam) and sum(map(len, parts(spam))) == 10 + 1
+
+    both = posts(10), posts(30, start=5)
+    groups = Newsgroups(length=7).of(*both)  # b"post 5 " begins a post of every group
+    assert once_in_all(groups)
+    assert [len(groups.train) + len(groups.valid), len(groups.test)] == [10, 25]
+    assert len(Newsgroups(length=40).of(*both).test) == 20 * 25
+
+    again = [
+        doc._replace(source=f"other{i}", sentences=(doc.sentences[0], "Else."))
+        for i, doc in enumerate(documents())
+    ]
+    sections = DebianSections(vocab_size=40, max_sentences=1).of([*documents(), *again])
+    assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
 
 
 def test_macro_f1_counts_classes_not_rows():
@@ -121,14 +149,20 @@ def documents():
             f"pkg{i}",
             f"src{i // 2}",
             ("games", "net")[i // 2 % 2],
-            (f"Rogue {i} game.", f"It is played; word{i} often.", "?", "", "Cut me away, please."),
+            (
+                f"Rogue x{i // 11} y{i % 11}.",
+                f"It is played; word{i} often.",
+                "?",
+                "",
+                "Cut me away, please.",
+            ),
         )
         for i in range(120)
     ]
 
 
 def test_debian_documents_are_sentences_of_words():
-    task = DebianSections(vocab_size=20, max_sentences=4, max_words=5)
+    task = DebianSections(vocab_size=32, max_sentences=4, max_words=5)
     splits = task.of(documents())
     assert sum(len(part) for part in parts(splits)) == 120
     assert all(len(part) > 0 and len(part) % 2 == 0 for part in parts(splits))  # whole sources
@@ -137,7 +171,7 @@ def test_debian_documents_are_sentences_of_words():
     assert batch["valid"].sum(-1).tolist() == [[4, 5, 1], [4, 5, 1]]  # the empty sentence is none
     assert task.count(batch) == 20 and splits.train.lengths[0] == 10
     assert (batch["tokens"][~batch["valid"]] == 0).all()
-    assert batch["tokens"].max() < 20 and UNKNOWN in batch["tokens"]
+    assert batch["tokens"].max() < 32 and UNKNOWN in batch["tokens"]
     assert splits.notes["sections"] == "games net"
     assert words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
     with pytest.raises(StoredDataError, match="30 sections"):

@@ -94,6 +94,20 @@ class Says(nn.Module):
         return torch.zeros(*target.shape, self.vocab_size)
 
 
+def test_sources_that_are_alike_once_they_are_cut_count_once():
+    class Cut(Counting):
+        cuts_source = True
+
+    task = Cut(source_len=3, valid_size=9**9, test_size=9**9)
+    splits = task.load()
+    seen = [
+        pair.source
+        for part in (splits.train, splits.valid, splits.test)
+        for pair in task.texts(part)
+    ]
+    assert len(set(seen)) == len(seen) > len(splits.train) > 0
+
+
 def test_no_source_and_no_group_is_in_two_splits(task, splits):
     parts = [set(task.texts(part)) for part in (splits.train, splits.valid, splits.test)]
     sources = [pair.source for part in parts for pair in part]
