@@ -4,6 +4,10 @@ B batch, T queries, S keys, D model width, H heads, G key/value heads, K query-k
 F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memory, E experts.
 """
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 from torch import Tensor
 
 from regard.core.errors import OptionError, ShapeError
@@ -21,6 +25,49 @@ def check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise OptionError(f"{name} ({size!r}) must be a positive integer")
+
+
+def check_rate(**rates: float) -> None:
+    """`check_rate(dropout=1)` -> "dropout (1) must be at least 0 and below 1"."""
+    for name, rate in rates.items():
+        if not is_number(rate) or not 0 <= rate < 1:
+            raise OptionError(f"{name} ({rate!r}) must be at least 0 and below 1")
+
+
+def check_finite(**numbers: float) -> None:
+    """`check_finite(scale=nan)` -> "scale (nan) must be a finite number"."""
+    for name, number in numbers.items():
+        if not is_number(number) or not math.isfinite(number):
+            raise OptionError(f"{name} ({number!r}) must be a finite number")
+
+
+def check_flag(**flags: bool) -> None:
+    """`check_flag(norm_first="x")` -> "norm_first ('x') must be True or False"."""
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise OptionError(f"{name} ({flag!r}) must be True or False")
+
+
+def check_widths(**widths: tuple[int, ...]) -> None:
+    """`check_widths(hidden_dims=5)` -> "hidden_dims (5) must be a tuple of positive integers"."""
+    for name, dims in widths.items():
+        if not isinstance(dims, tuple):
+            raise OptionError(f"{name} ({dims!r}) must be a tuple of positive integers")
+        check_positive(**{f"{name}[{i}]": dim for i, dim in enumerate(dims)})
+
+
+def check_mapping(name: str, options: object) -> Mapping[str, Any]:
+    """A mapping of option names, which is returned."""
+    if not isinstance(options, Mapping):
+        raise OptionError(f"{name} must be a mapping of option names, got {type(options).__name__}")
+    for option in options:
+        if not isinstance(option, str):
+            raise OptionError(f"{name} must be a mapping of option names, got the key {option!r}")
+    return options
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_tokens(who: str, name: str, x: object, dim: int) -> None:

@@ -34,7 +34,7 @@ from regard.core import (
     UnsupportedError,
 )
 from regard.core.compaction import permute
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_flag, check_positive, check_rate
 from regard.functional.cache import advance
 from regard.functional.relative import (
     Segments,
@@ -86,6 +86,8 @@ class TransformerXL(Mixer):
     ):
         super().__init__(dim)
         check_positive(mem_len=mem_len)
+        check_flag(same_length=same_length, segments=segments)
+        check_rate(dropout=dropout)
         self.num_heads, self.mem_len, self.dropout = num_heads, mem_len, dropout
         self.heads = Heads(dim, num_heads)
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)

@@ -6,7 +6,8 @@
 No scale, no biases, no norm, as in the paper. `official=True` is the authors' code: relu after each projection, which
 have biases, scores over sqrt(K), and layer norm after the last relu (their dropout is ours too). `hidden_dims` makes it AutoInt+:
 a network on the concatenated embeddings, whose logits are added. Missing fields are as if absent, and zero in the
-concatenation. Cost: L M^2 K H.
+concatenation. There is no `mixer`: a layer widens D to H K around its own residual, which no mixer does, and fields
+are few, so that a cheaper attention would gain nothing. Cost: L M^2 K H.
 """
 
 import math
@@ -18,9 +19,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import Mask, OptionError
+from regard.core import Mask
 from regard.core.fields import Batch, check_batch
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_flag, check_positive, check_rate, check_widths
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.models.fields import FieldsConfig, require_fields
 from regard.nn.dnn import DNN
@@ -50,8 +51,9 @@ class AutoIntConfig(FieldsConfig):
             head_dim=self.head_dim,
             num_layers=self.num_layers,
         )
-        if not 0 <= self.dropout < 1:
-            raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
+        check_flag(official=self.official)
+        check_widths(hidden_dims=self.hidden_dims)
+        check_rate(dropout=self.dropout)
 
     def build(self) -> "AutoInt":
         require_fields(self.name, self.fields)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 from torch import nn
 
 from regard.core import Mixer, OptionError
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_flag, check_mapping, check_positive, check_rate
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.positions import POSITIONS
@@ -101,6 +101,13 @@ class StackConfig(ModelConfig):
             num_layers=self.num_layers,
             max_len=self.max_len,
         )
+        check_rate(dropout=self.dropout)
+        check_flag(
+            feed_forward_bias=self.feed_forward_bias,
+            norm_first=self.norm_first,
+            embedding_norm=self.embedding_norm,
+            checkpoint=self.checkpoint,
+        )
         if self.hidden_dim is not None:
             check_positive(hidden_dim=self.hidden_dim)
         if isinstance(self.mixer, tuple):
@@ -112,8 +119,6 @@ class StackConfig(ModelConfig):
         POSITIONS[self.position]
         NORMS[self.norm]
         check_mapping("position_options", self.position_options)
-        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
-            raise OptionError(f"dropout ({self.dropout!r}) must be at least 0 and below 1")
         if not isinstance(self.global_tokens, int) or self.global_tokens < 0:
             raise OptionError(f"global_tokens ({self.global_tokens!r}) must be a number of tokens")
 
@@ -151,9 +156,3 @@ def check_mixer(name: str, mixer: str | type[Mixer], options: object) -> None:
         raise OptionError(
             f"{name}_options must not hold {fact}: the config's own {fact} is given to every mixer"
         )
-
-
-def check_mapping(name: str, options: object) -> Mapping[str, Any]:
-    if not isinstance(options, Mapping):
-        raise OptionError(f"{name} must be a mapping of option names, got {type(options).__name__}")
-    return options

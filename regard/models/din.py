@@ -14,7 +14,6 @@ mini-batch-aware L2 is a term of the loss: loss + lambda * model.batch_l2(batch,
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -23,13 +22,13 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.fields import MISSING, Batch, Categorical, Sequence, check_batch
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_mapping, check_positive, check_widths
 from regard.mixers import build
 from regard.models.fields import FieldsConfig, require_fields
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding
-from regard.pools import POOLS, Pool, build_pool
+from regard.pools import Pool, build_pool, resolve_pool
 
 ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}
 
@@ -49,11 +48,12 @@ class DINConfig(FieldsConfig):
     def __post_init__(self):
         super().__post_init__()
         check_positive(dim=self.dim)
-        if self.activation not in ACTIVATIONS:
+        check_widths(hidden_dims=self.hidden_dims)
+        if self.activation not in tuple(ACTIVATIONS):
             raise OptionError(f"activation must be 'dice' or 'prelu', got {self.activation!r}")
-        if isinstance(self.pool, str):
-            POOLS[self.pool]
-        if not self.history or isinstance(self.history, str):
+        resolve_pool(self.pool)
+        check_mapping("pool_options", self.pool_options)
+        if not self.history or not isinstance(self.history, tuple):
             raise OptionError(f"history must be a tuple of field names, got {self.history!r}")
         known = {field.name: field for field in self.fields}
         for name in self.history if self.fields else ():
@@ -127,9 +127,11 @@ class DIN(nn.Module):
 
 def _pool(config: DINConfig, width: int) -> Pool:
     options = dict(config.pool_options)
-    if config.pool == "cross" and isinstance(options.get("mixer", "softmax"), str):
-        mixer = partial(build, options.pop("mixer", "softmax"), dim=width)
-        options = {"mixer": mixer(**options)}
+    if config.pool == "cross" and isinstance(options.get("mixer", "softmax"), str | type):
+        mixer = options.pop("mixer", "softmax")
+        if "dim" in options:
+            raise OptionError(f"pool_options must not hold dim: it is the history's width, {width}")
+        options = {"mixer": build(mixer, dim=width, **options)}
     if config.pool == "mean":
         options["query_dim"] = width
     pool = build_pool(config.pool, width, **options)

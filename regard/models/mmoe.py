@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.fields import Batch, Field, check_batch, check_fields
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_mapping, check_positive, check_rate, check_widths
 from regard.models.config import ModelConfig
 from regard.nn.experts import Experts
 from regard.nn.fields import FieldEmbedding
@@ -66,6 +66,7 @@ class MMoEConfig(ModelConfig):
             check_positive(input_dim=self.input_dim)
         if self.fields != ():
             check_fields(self.fields)
+        check_widths(expert_dims=self.expert_dims)
         if not self.expert_dims:
             raise OptionError("expert_dims must hold at least one width")
         if self.gate not in get_args(Gating):
@@ -74,12 +75,11 @@ class MMoEConfig(ModelConfig):
             raise OptionError(
                 f"gate='none' is shared-bottom, which has one expert: num_experts is {self.num_experts}"
             )
-        if self.gate_options and self.gate != "attention_query":
+        if check_mapping("gate_options", self.gate_options) and self.gate != "attention_query":
             raise OptionError(f"gate {self.gate!r} has no options")
-        if not 0 <= self.gate_dropout < 1:
-            raise OptionError(
-                f"gate_dropout ({self.gate_dropout!r}) must be at least 0 and below 1"
-            )
+        if "num_queries" in self.gate_options:
+            raise OptionError("gate_options must not hold num_queries: it is num_tasks")
+        check_rate(gate_dropout=self.gate_dropout)
 
     def build(self) -> "MMoE":
         if self.input_dim is None and not self.fields:

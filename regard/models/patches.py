@@ -39,7 +39,7 @@ class PatchClassifierConfig(StackConfig):
     position: str = "learned"
 
     def __post_init__(self):
-        if len(self.image_size) != 2:
+        if not isinstance(self.image_size, tuple) or len(self.image_size) != 2:
             raise OptionError(f"image_size must be (height, width), got {self.image_size!r}")
         height, width = self.image_size
         check_positive(

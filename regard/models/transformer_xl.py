@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_flag, check_positive, check_rate
 from regard.mixers.transformer_xl import TransformerXL as Recurrence
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder, State
@@ -69,6 +69,8 @@ class TransformerXLConfig(ModelConfig):
         check_positive(segment_len=self.segment_len, mem_len=self.mem_len)
         if self.clamp_len is not None:
             check_positive(clamp_len=self.clamp_len)
+        check_rate(attention_dropout=self.attention_dropout)
+        check_flag(same_length=self.same_length, untie=self.untie, checkpoint=self.checkpoint)
         self.stack  # noqa: B018  its own checks
 
     @property

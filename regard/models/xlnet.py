@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_divisible, check_positive
+from regard.core.shapes import check_divisible, check_flag, check_positive, check_rate
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.softmax import masked_softmax
 from regard.mixers.transformer_xl import TransformerXL
@@ -65,10 +65,8 @@ class TrunkConfig(ModelConfig, ABC):
             if getattr(self, name) is not None:
                 check_positive(**{name: getattr(self, name)})
         FEED_FORWARDS[self.feed_forward]
-        for name in ("dropout", "attention_dropout"):
-            rate = getattr(self, name)
-            if not isinstance(rate, int | float) or not 0 <= rate < 1:
-                raise OptionError(f"{name} ({rate!r}) must be at least 0 and below 1")
+        check_rate(dropout=self.dropout, attention_dropout=self.attention_dropout)
+        check_flag(checkpoint=self.checkpoint)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,12 +16,12 @@ POOLS: Catalog[type[Pool]] = Catalog(
     "pool", (ContextQuery, TargetQuery, Gate, AttentionQueryGate, Cross, Mean)
 )
 
-__all__ = ["POOLS", "Pool", "build_pool"]
+__all__ = ["POOLS", "Pool", "build_pool", "resolve_pool"]
 
 
 def build_pool(pool: str | type[Pool], dim: int, **options: Any) -> Pool:
     """A pool of this name or class. Raises UnknownNameError (pool or option) and OptionError (one is missing)."""
-    cls = POOLS[pool] if isinstance(pool, str) else pool
+    cls = resolve_pool(pool)
     known = inspect.signature(cls).parameters
     for name in options:
         if name not in known:
@@ -34,3 +34,14 @@ def build_pool(pool: str | type[Pool], dim: int, **options: Any) -> Pool:
     if missing:
         raise OptionError(f"{cls.name} needs {' and '.join(missing)}")
     return cls(dim, **options)
+
+
+def resolve_pool(pool: str | type[Pool]) -> type[Pool]:
+    """The class of this name, or the class itself. Raises UnknownNameError, OptionError."""
+    if isinstance(pool, type):
+        if not issubclass(pool, Pool):
+            raise OptionError(
+                f"{pool.__name__} is not a pool: subclass regard.core.pool.Pool, or pass a name"
+            )
+        return pool
+    return POOLS[pool]

@@ -113,7 +113,7 @@ def chosen(
     mixer_options: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The fields of a preset, with the mixer that was asked for. Raises UnknownNameError, OptionError."""
-    if preset not in entry.presets:
+    if not isinstance(preset, str) or preset not in entry.presets:
         raise UnknownNameError(f"preset of {entry.name}", preset, entry.presets)
     fields = dict(entry.presets[preset])
     if mixer is not None:
