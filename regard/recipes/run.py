@@ -1,9 +1,10 @@
 """Run: everything that one training run is told; and starting it."""
 
 import dataclasses
+import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +65,30 @@ def start(
 ) -> FitResult:
     """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`.
 
+    A folder that holds a run of another model, seed or start is refused.
+
     `splits` saves loading the task's again.
     """
     splits = splits or run.task.load()
     model = _filled(run.model, splits.facts)
     torch.manual_seed(run.seed)
     built = model.build()
+    origin = {"seed": run.seed, "start_from": None, "model": _told(model)}
     if run.start_from is not None:
         taken = take_weights(built, run.start_from)
+        origin["start_from"] = taken.sha256
         if progress:
             print(f"from {run.start_from}: {taken}", file=sys.stderr)
-    return fit(built, run.task, run.train, run_dir, splits=splits, progress=progress)
+    return fit(built, run.task, run.train, run_dir, splits=splits, progress=progress, origin=origin)
+
+
+def _told(model: ModelConfig) -> dict[str, Any]:
+    """All fields as JSON values; a class or a function by its name."""
+
+    def named(value: Any) -> str:
+        return getattr(value, "__qualname__", str(value))
+
+    return json.loads(json.dumps({"name": model.name} | asdict(model), default=named))
 
 
 def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:

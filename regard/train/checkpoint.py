@@ -41,7 +41,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     partial.mkdir(parents=True)
     save_file(_unshared(checkpoint.model), partial / MODEL)
     save_file(_unshared(checkpoint.optimizer), partial / OPTIMIZER)
-    files = {name: _fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
+    files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
     (partial / STATE).write_text(
         _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
     )
@@ -87,7 +87,8 @@ def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file."""
     with path.open("rb") as file:
         return {
             "size": path.stat().st_size,
@@ -98,7 +99,7 @@ def _fingerprint(path: Path) -> dict[str, Any]:
 def _verify(path: Path, written: dict[str, Any]) -> None:
     if not path.exists():
         raise StoredDataError(f"{path} is missing. {_instead(path)}")
-    found = _fingerprint(path)
+    found = fingerprint(path)
     if found["size"] != written["size"]:
         raise StoredDataError(
             f"{path} has {found['size']} bytes, {written['size']} were written. {_instead(path)}"

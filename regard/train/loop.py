@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -89,12 +89,14 @@ def fit(
     splits: Splits | None = None,
     resume: bool = True,
     progress: bool | Progress = True,
+    origin: Mapping[str, Any] | None = None,
 ) -> FitResult:
     """Trains `model` on the task's training split, keeps the weights with the best validation score, tests them.
 
     A run that was killed goes on from its newest checkpoint in `run_dir` and ends with the weights that it would
     have had (on CUDA as far as the kernels are deterministic); one that was finished is only tested again.
     Seeds the global generators of torch, numpy and Python. `splits` saves loading the task's again; `progress` may be a running rich Progress to draw in.
+    `origin` holds JSON values by which the model was made, such as its seed: a folder whose run had others is refused.
 
     With several processes each trains on its share of every batch, whose mean losses count equally, and each
     evaluates everything.
@@ -103,7 +105,8 @@ def fit(
     is truncated or altered), DivergedError (a loss that is not finite; committed checkpoints stay).
     """
     with _accelerated(model, config.precision) as accelerator:
-        trainer = _Trainer(accelerator, model, task, splits or task.load(), config, Path(run_dir))
+        loaded = splits or task.load()
+        trainer = _Trainer(accelerator, model, task, loaded, config, Path(run_dir), origin or {})
         trainer.start(resume)
         done, main = trainer.tally.step, accelerator.is_main_process
         log_dir = Path(run_dir, config.log_dir) if main and config.log_dir else None
@@ -124,9 +127,10 @@ class _Trainer:
         splits: Splits,
         config: TrainConfig,
         run_dir: Path,
+        origin: Mapping[str, Any],
     ):
         self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
-        self.run_dir, self.root = run_dir, run_dir / "checkpoints"
+        self.run_dir, self.root, self.origin = run_dir, run_dir / "checkpoints", origin
         self.batches = self._batches(splits.train)
         self.steps = config.steps or steps_for_tokens(
             config.tokens or 0, self.batches, splits.train
@@ -334,6 +338,7 @@ class _Trainer:
             "task": self.task.name,
             "data_sha256": self.splits.sha256,
             "processes": self.accelerator.num_processes,
+            **self.origin,
         }
 
     def _restore(self, stored: checkpoint.Checkpoint) -> None:

@@ -18,6 +18,7 @@ class Taken:
     left: tuple[str, ...]
     step: int  # of the run's best checkpoint
     share: float  # of the model's numbers that were taken
+    sha256: str  # of that checkpoint's file of weights
 
     def __str__(self) -> str:
         rest = f"; new: {', '.join(self.left)}" if self.left else ""
@@ -64,4 +65,5 @@ def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
         left=tuple(name for name in ours if name not in fits),
         step=step,
         share=sum(ours[name].numel() for name in fits) / numbers,
+        sha256=checkpoint.fingerprint(checkpoint.path_of(root, step) / checkpoint.MODEL)["sha256"],
     )

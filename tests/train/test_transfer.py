@@ -59,6 +59,14 @@ def test_a_run_starts_from_another(tmp_path, capsys):
         start_from=tmp_path / "first",
     )
     start(run, tmp_path / "second", progress=True)
+    for other, why in (
+        (replace(run, seed=5), "seed is 0 there and 5 here"),
+        (replace(run, start_from=None), "start_from is '[0-9a-f]{64}' there and None here"),
+        (replace(run, model=replace(classifier, mixer="linear")), "model.mixer is 'softmax' there"),
+    ):
+        with pytest.raises(OptionError, match=why):
+            start(other, tmp_path / "second", progress=False)
+    assert start(run, tmp_path / "second", progress=True).steps == 1
     said = capsys.readouterr().err
     assert "head.weight" in said and "encoder.embedding.table.weight" in said
     ends = [
