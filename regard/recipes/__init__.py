@@ -20,10 +20,11 @@ from regard.recipes.debian_summary import debian_summary
 from regard.recipes.dialogue import dialogue
 from regard.recipes.digits import digits
 from regard.recipes.docstrings import docstrings
+from regard.recipes.duplication import duplication
 from regard.recipes.fashion_mnist import fashion_mnist
 from regard.recipes.flights import flights_mmoe
 from regard.recipes.greek_english import greek_english
-from regard.recipes.histories import amazon_din, movielens_din, taobao_din
+from regard.recipes.histories import amazon_reviews_din, movielens_din, taobao_din
 from regard.recipes.listops import listops
 from regard.recipes.manual_pages import manual_pages
 from regard.recipes.newsgroups import newsgroups
@@ -38,6 +39,7 @@ from regard.recipes.own_copies import (
     lra_retrieval,
 )
 from regard.recipes.pathfinder import pathfinder
+from regard.recipes.permuted import shakespeare_permuted, stdlib_permuted
 from regard.recipes.published import (
     bigbird,
     flash,
@@ -51,6 +53,7 @@ from regard.recipes.published import (
     reformer,
     synthesizer,
 )
+from regard.recipes.recall import recall
 from regard.recipes.run import Recipe, Run, start
 from regard.recipes.shakespeare_bytes import shakespeare_bytes
 from regard.recipes.shakespeare_masked import shakespeare_masked
@@ -58,7 +61,13 @@ from regard.recipes.spam import spam
 from regard.recipes.stdlib_bytes import stdlib_bytes
 from regard.recipes.stdlib_masked import stdlib_masked
 from regard.recipes.transformer_xl import transformer_xl
-from regard.recipes.translation import bible_es, translate_de, translate_fr, translate_it
+from regard.recipes.translation import (
+    bible_es,
+    text_files,
+    translate_de,
+    translate_fr,
+    translate_it,
+)
 from regard.recipes.xlnet import xlnet
 
 RECIPES: Catalog[Recipe] = Catalog(
@@ -70,7 +79,11 @@ RECIPES: Catalog[Recipe] = Catalog(
                 listops,
                 digits,
                 stdlib_bytes,
+                stdlib_permuted,
+                shakespeare_permuted,
+                recall,
                 copy_across,
+                duplication,
                 transformer_xl,
                 xlnet,
                 reformer,
@@ -89,6 +102,7 @@ RECIPES: Catalog[Recipe] = Catalog(
                 translate_fr,
                 translate_it,
                 bible_es,
+                text_files,
                 greek_english,
                 debian_summary,
                 dialogue,
@@ -111,7 +125,7 @@ RECIPES: Catalog[Recipe] = Catalog(
                 adult_factorization_machine,
                 adult_logistic_regression,
                 movielens_din,
-                amazon_din,
+                amazon_reviews_din,
                 taobao_din,
                 criteo_autoint,
                 cifar10_grey,

@@ -1,4 +1,4 @@
-"""The runs of DIN on histories: `regard train movielens_din`, and on your own copies amazon_din and taobao_din."""
+"""The runs of DIN on histories: `regard train movielens_din`, and on your own copies amazon_reviews_din and taobao_din."""
 
 from regard.models import DINConfig
 from regard.recipes.run import Run
@@ -25,7 +25,7 @@ def movielens_din() -> Run:
     )
 
 
-def amazon_din() -> Run:
+def amazon_reviews_din() -> Run:
     """DIN on Amazon reviews: the next product, from histories of products and of their categories.
 
     On your own copy, whose files `--task.reviews` and `--task.items` name; no figures are stated.

@@ -1,8 +1,8 @@
-"""The runs that `regard train translate_de`, `translate_fr`, `translate_it` and `bible_es` start."""
+"""The runs that `regard train translate_de`, `translate_fr`, `translate_it`, `bible_es` and `text_files` start."""
 
 from regard.models import TransformerConfig
 from regard.recipes.run import Run
-from regard.tasks import BibleEs, TextPairs, TranslateDe, TranslateFr, TranslateIt
+from regard.tasks import BibleEs, TextFiles, TextPairs, TranslateDe, TranslateFr, TranslateIt
 from regard.train import TrainConfig
 
 
@@ -24,6 +24,11 @@ def translate_it() -> Run:
 def bible_es() -> Run:
     """English -> Spanish, verse by verse."""
     return _run(BibleEs())
+
+
+def text_files() -> Run:
+    """From your own file of sentences to another, line by line: `--task.source a.en --task.target a.de`."""
+    return _run(TextFiles())
 
 
 def _run(task: TextPairs) -> Run:

@@ -1,0 +1,12 @@
+"""What `regard train` can start."""
+
+import pytest
+
+from regard.recipes import RECIPES
+from regard.tasks import TASKS
+
+
+@pytest.mark.parametrize("name", TASKS.names())
+def test_every_task_has_a_recipe_whose_name_begins_as_its_own(name):
+    own = [recipe for recipe in RECIPES if recipe.name.startswith(name)]
+    assert any(recipe().task.name == name for recipe in own), f"no recipe {name} or {name}_..."
