@@ -201,11 +201,16 @@ class Mixer(nn.Module, ABC):
         *,
         context: Float[Tensor, "B S D"] | None = None,
         mask: Mask = OPEN,
+        weights: bool = True,
     ) -> Observation:
-        """Queries, keys, values, weights and head outputs of one forward, as far as they exist."""
+        """Queries, keys, values, weights and head outputs of one forward, as far as they exist.
+
+        weights=False leaves the weights out: where the mixer never forms them, nothing of size [T S] is made.
+        """
         self._check_request(x, context, mask)
         door = _enter(x, context, mask)
-        return door.restore(self._observe(door.x, door.context, door.mask))
+        see = self._observe if weights else self._observe_heads
+        return door.restore(see(door.x, door.context, door.mask))
 
     @final
     def plan(
@@ -250,6 +255,15 @@ class Mixer(nn.Module, ABC):
 
     def _observe(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
         return Observation()
+
+    def _observe_heads(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
+        """`_observe` without weights: what passes through `self.heads`, where they let themselves be watched."""
+        watched = getattr(getattr(self, "heads", None), "watched", None)
+        if watched is None:
+            return self._observe(x, context, mask)._replace(weights=None)
+        with watched() as seen:
+            self.mix(x, context, mask)
+        return Observation(**seen)
 
     def _plan(self, x: Tensor, context: Tensor | None, mask: Mask) -> dict[str, Tensor] | None:
         return None

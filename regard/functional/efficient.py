@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.linear import on_one_timeline
+from regard.functional.segments import in_segments, segment_length
 
 CHUNK = 64
 BLOCK = 4
@@ -38,7 +39,16 @@ def efficient_attention(
     if not mask.causal:
         return rho @ (position_softmax(k, mask).transpose(-1, -2) @ v)
     rho, k, v, _ = on_one_timeline(rho, k, v, None, mask, absent=lowest(k.dtype))
-    return causal_means(rho, k, v)[0][:, :, -q.shape[2] :]
+    size = segment_length(k.shape[-1], k)
+    if size is None:
+        return causal_means(rho, k, v)[0][:, :, -q.shape[2] :]
+
+    def step(state: tuple[Tensor, Tensor, Tensor], rho: Tensor, k: Tensor, v: Tensor):
+        y, *state_after = causal_means(rho, k, v, *state)
+        return y, tuple(state_after)
+
+    y = in_segments(step, no_keys(v, k.shape[-1]), (rho, k, v), size)
+    return y[:, :, -q.shape[2] :]
 
 
 def lowest(dtype: torch.dtype) -> float:

@@ -2,13 +2,14 @@
 
     phi(x) = exp(w x - |x|^2 / 2 - c),   E phi(q) phi(k) = exp(q k / sqrt(K) - c_q - c_k),   x = q / K^(1/4), w ~ N(0, I)
 
-"hyperbolic" features add exp(-w x - |x|^2 / 2 - c); "relu" features are relu(w x) + 1e-3, a kernel of their own. The factor
+"hyperbolic" features add exp(-w x - |x|^2 / 2 - c). Generalised kernels: f(w x) + 1e-3 with "relu" or any function f >= 0. The factor
 M^(-1/2) of the paper cancels in the quotient, and so does c, a maximum that keeps exponents <= 0. Queries: over the
 token's features. Keys, in causal order: over features and positions so far, so that a sum made under a smaller c decays
 when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6 is added to
 all features. Maxima take no gradient.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -17,12 +18,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.linear import kernel_attention
+from regard.functional.linear import feature_attention
 
-Features = Literal["positive", "hyperbolic", "relu"]
+Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 
 EPS = 1e-6
-RELU_EPS = 1e-3
+KERNEL_EPS = 1e-3
 FORGOTTEN = (
     -104.0
 )  # exp of it is zero in float32; a larger decay would cost the digits of the smaller ones near it
@@ -38,11 +39,18 @@ def favor_attention(
     features: Features = "positive",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features with projection `w`, one for all heads or one for each."""
-    phi_q = query_features(q, w, features, causal=mask.causal)
-    phi_k, log_decay, _ = key_features(k, w, features, causal=mask.causal, valid=mask.valid)
-    return kernel_attention(
-        phi_q, phi_k, v, mask=mask, log_decay=log_decay, divide=divide_by_floored
-    )
+
+    def both(before: Tensor | None, q: Tensor, k: Tensor, valid: Tensor | None):
+        phi_q = query_features(q, w, features, causal=mask.causal)
+        return phi_q, *key_features(k, w, features, causal=mask.causal, valid=valid, before=before)
+
+    width = w.shape[1] * (2 if features == "hyperbolic" else 1)
+    return feature_attention(q, k, v, both, width, mask=mask, divide=divide_by_floored)
+
+
+def kernel_of(features: Features) -> Callable[[Tensor], Tensor] | None:
+    """f of a generalised kernel; None where exponentials estimate softmax."""
+    return F.relu if features == "relu" else features if callable(features) else None
 
 
 def divide_by_floored(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -59,8 +67,9 @@ def query_features(
     q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features, *, causal: bool
 ) -> Float[Tensor, "B H T m"]:
     wx = _projected(q, w, features)
-    if features == "relu":
-        return F.relu(wx) + RELU_EPS
+    kernel = kernel_of(features)
+    if kernel is not None:
+        return kernel(wx) + KERNEL_EPS
     level, _ = _levels(q, wx)
     phi = wx.sub_(level[..., None]).exp_()
     return (phi if causal else phi + EPS).to(q.dtype)
@@ -82,8 +91,9 @@ def key_features(
     wx = _projected(k, w, features)
     present = None if valid is None else valid[:, None, :]
     log_decay = after = None
-    if features == "relu":
-        phi = F.relu(wx) + RELU_EPS
+    kernel = kernel_of(features)
+    if kernel is not None:
+        phi = kernel(wx) + KERNEL_EPS
         after = before
     else:
         level, top = _levels(k, wx)
@@ -104,7 +114,7 @@ def key_features(
 def _projected(x: Tensor, w: Tensor, features: Features) -> Float[Tensor, "B H T M"]:
     """w x of the scaled tokens, in float32 at least where exponentials are to be taken."""
     wx = (x * x.shape[-1] ** -0.25) @ w.transpose(-1, -2)
-    if features == "relu":
+    if kernel_of(features) is not None:
         return wx
     wx = wx.to(torch.promote_types(x.dtype, torch.float32))
     return torch.cat([wx, -wx], dim=-1) if features == "hyperbolic" else wx

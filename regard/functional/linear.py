@@ -8,6 +8,7 @@ where G is its running sum: gates (arXiv 2103.02143) and running stabilisers of 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from regard.core.compaction import permute
 from regard.core.mask import OPEN, Mask
+from regard.functional.segments import in_segments, segment_length
 
 CHUNK = 64  # twice this where states are large beside the products inside a chunk
 EPS = 1e-6
@@ -40,7 +42,45 @@ def linear_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Linear attention with any feature map [.. K] -> [.. M] of queries and keys (default: elu(x) + 1)."""
     phi = elu_plus_one if feature_map is None else feature_map
-    return kernel_attention(phi(q), phi(k), v, mask=mask, divide=divide)
+
+    def features(before: None, q: Tensor, k: Tensor, valid: Tensor | None):
+        return phi(q), phi(k), None, before
+
+    return feature_attention(q, k, v, features, q.shape[-1], mask=mask, divide=divide)
+
+
+def feature_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    features: Callable[..., tuple[Tensor, Tensor, Tensor | None, Any]],
+    width: int,
+    *,
+    mask: Mask = OPEN,
+    extra: Float[Tensor, "B H S"] | None = None,
+    divide: Divide = divide_by_positive,
+) -> Float[Tensor, "B H T V"]:
+    """Attention from what features(before, q, k, valid, [extra]) makes of some tokens: phi_q, phi_k, log_decay, after.
+
+    before, after: what the features of later tokens need to know of earlier ones; None at the start. width: numbers in
+    phi. Long causal sequences are taken a segment at a time.
+    """
+    extras = () if extra is None else (extra,)
+    size = segment_length(width, q) if mask.causal and q.shape[2] == k.shape[2] else None
+    if size is None or mask.shift is not None:
+        phi_q, phi_k, log_decay, _ = features(None, q, k, mask.valid, *extras)
+        return kernel_attention(phi_q, phi_k, v, mask=mask, log_decay=log_decay, divide=divide)
+
+    def step(state: Any, q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None, *extras: Tensor):
+        S, z, before = state
+        valid = None if valid is None else valid[:, 0]
+        phi_q, phi_k, log_decay, after = features(before, q, k, valid, *extras)
+        phi_k = phi_k if valid is None else phi_k * valid[:, None, :, None]
+        above, below, S, z = causal_sums(phi_q, phi_k, v, S, z, log_decay=log_decay)
+        return divide(above, below), (S, z, after)
+
+    valid = None if mask.valid is None else mask.valid[:, None]
+    return in_segments(step, (None, None, None), (q, k, v, valid, *extras), size)
 
 
 def elu_plus_one(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.feature_maps import arc_cosine_features, fourier_features
-from regard.functional.linear import EPS, kernel_attention
+from regard.functional.linear import EPS, feature_attention
 
 Features = Literal["fourier", "arc_cosine"]
 
@@ -28,9 +28,13 @@ def random_feature_attention(
     gate: Float[Tensor, "B H S"] | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
-    phi_k, log_decay = gated(unit_features(k, w, features), gate)
-    phi_q = unit_features(q, w, features)
-    return kernel_attention(phi_q, phi_k, v, mask=mask, log_decay=log_decay, divide=divide_signed)
+
+    def both(before: None, q: Tensor, k: Tensor, valid: Tensor | None, *gate: Tensor):
+        phi_k, log_decay = gated(unit_features(k, w, features), *gate)
+        return unit_features(q, w, features), phi_k, log_decay, before
+
+    width = w.shape[1] * (2 if features == "fourier" else 1)
+    return feature_attention(q, k, v, both, width, mask=mask, extra=gate, divide=divide_signed)
 
 
 def unit_features(
@@ -42,7 +46,7 @@ def unit_features(
 
 
 def gated(
-    phi_k: Float[Tensor, "B H S M"], gate: Float[Tensor, "B H S"] | None
+    phi_k: Float[Tensor, "B H S M"], gate: Float[Tensor, "B H S"] | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """(1 - g) phi(k) and log g, with g = sigmoid(gate): S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T."""
     if gate is None:

@@ -2,8 +2,8 @@
 
     y = concat_h( softmax over A^h_i ) W_out
 
-`patterns` are values of `regard.functional.patterns`, one for each head, in order: Window, Block, Strided, Summary,
-First, All, and unions with `|`. By default heads take turns: a window, a dilated window, a window with the first token
+`patterns` are values of `regard.functional.patterns`, one for each head, in order, or one for all: Window, Block,
+Strided, Summary, First, All, and unions with `|`. By default heads take turns: a window, a dilated window, a window with the first token
 seen by all. Heads of one pattern run together.
 
 Cost: the sum of the patterns' pairs. State: the longest reach of any head, for all of them; every key where one head's
@@ -17,7 +17,17 @@ from regard.core.shapes import check_positive
 from regard.functional.implementation import check_impl
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.pattern_cache import empty_state, extend_pattern
-from regard.functional.patterns import All, Block, First, Pattern, PerHead, Strided, Summary, Window
+from regard.functional.patterns import (
+    All,
+    Block,
+    First,
+    Pattern,
+    PerHead,
+    Scattered,
+    Strided,
+    Summary,
+    Window,
+)
 from regard.nn.heads import Heads
 
 DEFAULT = (Window(64, 64), Window(64, 64, 8), Window(64, 64) | First(1))
@@ -53,13 +63,17 @@ class HeadMix(Mixer):
         dim: int,
         *,
         num_heads: int,
-        patterns: Sequence[Pattern] | None = None,
+        patterns: Pattern | Sequence[Pattern] | None = None,
         impl: str = "auto",
     ):
         super().__init__(dim)
         check_impl(self.name, impl, "pattern")
         self.impl = impl
         check_positive(num_heads=num_heads)
+        if isinstance(patterns, PerHead):
+            patterns = patterns.heads
+        elif isinstance(patterns, Pattern):
+            patterns = [patterns] * num_heads
         if patterns is None:
             patterns = [DEFAULT[h % len(DEFAULT)] for h in range(num_heads)]
         if len(patterns) != num_heads:
@@ -70,6 +84,11 @@ class HeadMix(Mixer):
             if not isinstance(pattern, Pattern) or isinstance(pattern, PerHead):
                 raise OptionError(
                     f"head_mix: {pattern!r} is not a pattern of one head: Window(64, 64) | First(1)?"
+                )
+            if any(isinstance(term, Scattered) for term in pattern.terms):
+                raise OptionError(
+                    "head_mix: a table of random blocks belongs to one length, and is saved with the mixer that has "
+                    "it: bigbird"
                 )
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)

@@ -20,8 +20,8 @@ from regard.functional.feature_maps import feature_map as resolve
 from regard.functional.linear import (
     causal_sums,
     divide_by_positive,
-    kernel_attention,
     kernel_weights,
+    linear_attention,
     read,
     summed,
 )
@@ -74,7 +74,7 @@ class Linear(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(kernel_attention(self.phi(q), self.phi(k), v, mask=mask))
+        return self.heads.merge(linear_attention(q, k, v, mask=mask, feature_map=self.phi))
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight

@@ -24,6 +24,7 @@ from regard.functional.favor import (
     Features,
     divide_by_floored,
     favor_attention,
+    kernel_of,
     key_features,
     lowest,
     query_features,
@@ -87,21 +88,24 @@ class Performer(Mixer):
         check_positive(num_features=num_features)
         if redraw_every is not None:
             check_positive(redraw_every=redraw_every)
-        if features not in ("positive", "hyperbolic", "relu"):
+        if features not in ("positive", "hyperbolic", "relu") and not callable(features):
             raise OptionError(
-                f"performer: features must be 'positive', 'hyperbolic' or 'relu', got {features!r}"
+                "performer: features must be 'positive', 'hyperbolic', 'relu' or a function f >= 0 of w x, "
+                f"got {features!r}"
             )
         if stabiliser not in ("strict", "published"):
             raise OptionError(
                 f"performer: stabiliser must be 'strict' or 'published', got {stabiliser!r}"
             )
         if stabiliser == "published":
-            if features == "relu":
+            if kernel_of(features) is not None:
                 raise OptionError(
-                    "performer: features='relu' has no stabiliser; leave stabiliser out"
+                    f"performer: features={features!r} has no stabiliser; leave stabiliser out"
                 )
             leak = No("its stabiliser is a maximum over all positions")
             self.declare(causal=leak, streaming=leak)
+        if kernel_of(features) is not None:
+            self.declare(approximates=None)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.features = features

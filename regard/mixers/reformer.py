@@ -98,7 +98,8 @@ class Reformer(Mixer):
             self.register_buffer(f"rotations_{n}", rotation)
         if published_causal:
             why = "later tokens move the borders of chunks, and so what earlier queries see"
-            self.declare(causal=No(why), streaming=No(why))
+            one_way = No("published_causal=True lets no token see later ones")
+            self.declare(causal=No(why), streaming=No(why), global_tokens=one_way)
         elif not same_bucket_only:
             why = "without same_bucket_only the chunks decide what a query sees, and later tokens move their borders"
             self.declare(causal=No(why), streaming=No(why))

@@ -47,16 +47,22 @@ class Centroids(nn.Module):
         """y itself; once its gradient has passed, the routes are part of the next update. Cluster N: not counted."""
         N = self.value.shape[1]
         with torch.no_grad():
+            routes = routes.to(self.sums.dtype)
             one_hot = nn.functional.one_hot(cluster, N + 1)[..., :N].to(routes.dtype)
-            sums = (one_hot.transpose(-1, -2) @ routes).sum(0)
+            with torch.autocast(routes.device.type, enabled=False):
+                sums = (one_hot.transpose(-1, -2) @ routes).sum(0)
             counts = one_hot.sum((0, 2))
         return _Tally.apply(y, sums, counts, *self.staged)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
-        """What is staged moves along; as a buffer it would be saved, and overwritten by the first process's."""
+        """What is staged moves along; as a buffer it would be saved, and overwritten by the first process's.
+
+        Averages stay in float32 at least: a share of 0.001 is lost in 16 bits.
+        """
+        before = (self.sums, self.counts, *self.staged)
         super()._apply(fn, recurse)
-        sums, counts = self.staged
-        self.staged = fn(sums), fn(counts)
+        self.sums, self.counts, *staged = (_at_least_float32(fn, old) for old in before)
+        self.staged = staged[0], staged[1]
         return self
 
     @torch.no_grad()
@@ -71,9 +77,16 @@ class Centroids(nn.Module):
         self.counts.mul_(keep).add_(counts * (1 - keep))
         n = self.counts.sum(-1, keepdim=True)
         smooth = (self.counts + EPS) / (n + self.counts.shape[-1] * EPS) * n
-        self.value.copy_(torch.where(any_token, self.sums / smooth[..., None], self.value))
+        moved = (self.sums / smooth[..., None]).to(self.value.dtype)
+        self.value.copy_(torch.where(any_token, moved, self.value))
         sums.zero_()
         counts.zero_()
+
+
+def _at_least_float32(fn: Callable[[Tensor], Tensor], old: Tensor) -> Tensor:
+    new = fn(old)
+    wide = torch.promote_types(new.dtype, torch.float32)
+    return new if new.dtype == wide else old.to(new.device, wide)
 
 
 class _Tally(torch.autograd.Function):

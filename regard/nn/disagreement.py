@@ -6,7 +6,8 @@
 
 Larger is more disagreement, so a loss takes it with a minus sign:
 
-    loss = loss - 1.0 * disagreement(mixer.observe(x, mask=mask), "output", valid=mask.valid)
+    seen = mixer.observe(x, mask=mask, weights=False)  # "position" alone needs the weights
+    loss = loss - 1.0 * disagreement(seen, "output", valid=mask.valid)
 
 Pairs with i = j count, as in the paper: subspace and output lie in [-1, 0]. Signed weights count by size. Sums over pairs of heads are taken as squared
 sums over heads, |sum_i v_i|^2, at the cost of H numbers for each one of the input and not H^2.

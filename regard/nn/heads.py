@@ -1,5 +1,8 @@
 """Heads: the projections around multi-head attention."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from einops import rearrange
 from jaxtyping import Float
@@ -31,6 +34,7 @@ class Heads(nn.Module):
         check_divisible(dim=dim, num_heads=num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, dim // num_heads
+        self._seen: dict[str, Tensor] | None = None
         kv_dim = num_kv_heads * self.head_dim
         self.query = nn.Linear(dim, dim, bias=bias)
         self.key = None if shared_qk else nn.Linear(dim, kv_dim, bias=bias)
@@ -43,16 +47,16 @@ class Heads(nn.Module):
                     nn.init.zeros_(linear.bias)
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
-        return rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads)
+        return self._see("q", rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads))
 
     def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S K"]:
         """Keys [B G S K]; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
-            return torch.nn.functional.normalize(self.queries(x), dim=-1)
-        return rearrange(self.key(x), "b s (g k) -> b g s k", g=self.num_kv_heads)
+            return self._see("k", torch.nn.functional.normalize(self.queries(x), dim=-1))
+        return self._see("k", rearrange(self.key(x), "b s (g k) -> b g s k", g=self.num_kv_heads))
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        return rearrange(self.value(x), "b s (g v) -> b g s v", g=self.num_kv_heads)
+        return self._see("v", rearrange(self.value(x), "b s (g v) -> b g s v", g=self.num_kv_heads))
 
     def split(
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None = None
@@ -62,4 +66,18 @@ class Heads(nn.Module):
         return self.queries(x), self.keys(source), self.values(source)
 
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
-        return self.out(rearrange(mixed, "b h t v -> b t (h v)"))
+        return self.out(rearrange(self._see("heads", mixed), "b h t v -> b t (h v)"))
+
+    @contextmanager
+    def watched(self) -> Iterator[dict[str, Tensor]]:
+        """While open, the first q, k, v that are made, and the first heads that are merged, are kept in the dictionary."""
+        self._seen = {}
+        try:
+            yield self._seen
+        finally:
+            self._seen = None
+
+    def _see(self, name: str, z: Tensor) -> Tensor:
+        if self._seen is not None:
+            self._seen.setdefault(name, z)
+        return z

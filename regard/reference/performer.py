@@ -29,11 +29,13 @@ def performer(
     eps = 0.0 if causal else 1e-6
 
     def raw(a: Tensor, h: int) -> Tensor:
-        """Exponents; for relu the features themselves."""
+        """Exponents; for relu and a function f the features themselves."""
         a = a / K**0.25
         w = params["projection.w"][h if options.get("per_head") else 0]
         if kind == "relu":
             return (w @ a).clamp(min=0) + 1e-3
+        if callable(kind):
+            return kind(w @ a) + 1e-3
         signs = (1, -1) if kind == "hyperbolic" else (1,)
         return torch.cat([sign * (w @ a) - a @ a / 2 for sign in signs])
 
@@ -45,7 +47,7 @@ def performer(
         heads = []
         for h in range(H):
             e_k = [raw(k[j, h], h) for j in range(row.S)]
-            if kind == "relu":
+            if kind == "relu" or callable(kind):
                 phi_k = e_k
             else:
                 top = torch.stack(e_k).max().detach()
@@ -53,7 +55,11 @@ def performer(
             mixed = []
             for i in range(row.T):
                 e_q = raw(q[i, h], h)
-                phi_q = e_q if kind == "relu" else (e_q - e_q.max().detach()).exp() + eps
+                phi_q = (
+                    e_q
+                    if kind == "relu" or callable(kind)
+                    else (e_q - e_q.max().detach()).exp() + eps
+                )
                 keys = [j for j in range(row.S) if row.allowed[h][i][j]]
                 total = sum((phi_q @ phi_k[j] for j in keys), x.new_zeros(()))
                 y = x.new_zeros(K)

@@ -9,6 +9,7 @@ from torch import nn
 import regard
 from regard import Mixer, No, Observation
 from regard.mixers.linear import Linear
+from regard.mixers.local import Local
 from regard.mixers.softmax import Softmax
 from regard.mixers.transformer_xl import TransformerXL
 from regard.testing import LAWS, LawError, check_mixer
@@ -96,6 +97,35 @@ class ChangesItsState(Linear):
         y, after = super()._extend(x, state, valid, donate)
         state.S.copy_(after.S)
         return y, after
+
+
+class AlwaysDonates(Softmax):
+    def _extend(self, x, state, valid, donate):
+        return super()._extend(x, state, valid, True)
+
+
+class ClaimsToGrow(Linear):
+    capabilities = replace(Linear.capabilities, state="T D")
+
+
+class LooksAheadInTraining(Softmax):
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        return y + 1e-8 * x.mean(1, keepdim=True) if self.training else y
+
+
+class ForgetsGlobalTokens(Local):
+    def __init__(self, dim, *, num_heads, window_size=2):
+        super().__init__(dim, num_heads=num_heads, window_size=window_size)
+
+    def mix(self, x, context, mask):
+        return super().mix(x, context, replace(mask, global_tokens=None))
+
+
+class RoundsToBfloat16(Softmax):
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        return y.bfloat16().float() if y.dtype == torch.float32 else y
 
 
 class MapWithoutMask(Softmax):
@@ -200,7 +230,20 @@ BROKEN = [
     ("complexity", ClaimsNoMemory),
     ("complexity", ClaimsASumWithoutItsFastestTerm),
     ("refusals", RefusesSilently),
+    ("reference", RoundsToBfloat16),
+    ("causality", LooksAheadInTraining),
+    ("sensitivity", ForgetsGlobalTokens),
+    ("streaming", AlwaysDonates),
+    ("streaming", ClaimsToGrow),
 ]
+WORDS = {
+    RoundsToBfloat16: "float32",
+    LooksAheadInTraining: "in training",
+    ForgetsGlobalTokens: "global",
+    AlwaysDonates: "without donate",
+    ClaimsToGrow: "declared to grow",
+}
+"""What the error says, where a law has several parts."""
 
 
 def make(cls):
@@ -212,7 +255,7 @@ def make(cls):
 )
 def test_a_broken_mixer_is_caught(law, cls):
     oracle = regard.reference.softmax if issubclass(cls, Softmax) else None
-    with pytest.raises(LawError, match=f"^{law}: "):
+    with pytest.raises(LawError, match=f"^{law}: .*{WORDS.get(cls, '')}"):
         check_mixer(lambda: make(cls), law, oracle=oracle)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard import Mask, OptionError, ShapeError, build
-from regard.functional.patterns import All, Block, Window
+from regard.functional.patterns import All, Block, First, PerHead, Scattered, Window
 
 
 def test_the_order_of_the_heads_is_kept():
@@ -94,3 +94,17 @@ def test_longformer_refuses_more_global_tokens_than_it_was_promised():
     marks[:, 5] = True
     with pytest.raises(ShapeError, match="marks 3 tokens of a row, max_global is 2"):
         mixer(x, mask=Mask(global_tokens=marks))
+
+
+def test_head_mix_takes_one_pattern_for_all_heads_and_a_pattern_of_heads():
+    one, each = Window(1, 1) | First(1), PerHead((Window(1, 1), Block(4), All()))
+    x = torch.randn(1, 9, 24)
+    torch.manual_seed(0)
+    single = build("head_mix", dim=24, num_heads=3, patterns=one)
+    torch.manual_seed(0)
+    thrice = build("head_mix", dim=24, num_heads=3, patterns=(one, one, one))
+    assert torch.equal(single(x), thrice(x))
+    assert build("head_mix", dim=24, num_heads=3, patterns=each).pattern == each
+    table = torch.zeros(3, 4, 1, dtype=torch.long)
+    with pytest.raises(OptionError, match="bigbird"):
+        build("head_mix", dim=24, num_heads=3, patterns=Block(3, 1) | Scattered(3, table))

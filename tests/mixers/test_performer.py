@@ -6,6 +6,7 @@ import torch
 from regard import Mask, OptionError, build
 from regard.functional import favor_attention
 from regard.functional.feature_maps import gaussian_rows
+from regard.testing import check_mixer
 
 CAUSAL = Mask(causal=True)
 
@@ -97,3 +98,18 @@ def test_options_that_do_not_fit_are_named():
         make(features="relu", stabiliser="published")
     with pytest.raises(ValueError, match="maximum over all positions"):
         make(stabiliser="published")(torch.zeros(1, 4, 24), mask=CAUSAL)
+
+
+@pytest.mark.parametrize(
+    "features", [torch.sigmoid, lambda wx: wx.square()], ids=["sigmoid", "square"]
+)
+def test_a_kernel_of_ones_own_is_a_function(features):
+    laws = ("reference", "causality", "padding", "streaming", "map")
+    check_mixer(
+        lambda: build("performer", dim=24, num_heads=3, num_features=16, features=features),
+        laws,
+    )
+    mixer = build("performer", dim=24, num_heads=3, features=features)
+    assert mixer.capabilities.approximates is None
+    with pytest.raises(OptionError, match="has no stabiliser"):
+        build("performer", dim=24, num_heads=3, features=features, stabiliser="published")

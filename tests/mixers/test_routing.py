@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -148,3 +149,43 @@ def test_staged_counts_move_with_the_module_and_are_not_saved():
     assert {z.dtype for z in mixer.centroids.staged} == {torch.float64}
     assert not any("staged" in name for name in mixer.state_dict())
     assert isinstance(nn.Sequential(mixer).to(torch.float32)[0].centroids.staged[0], torch.Tensor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_centroids_move_in_sixteen_bits_too(dtype):
+    torch.manual_seed(0)
+    mixer = build("routing", dim=24, num_heads=3, max_len=64, num_clusters=3, window_size=4)
+    mixer = mixer.to(dtype).train()
+    before = mixer.centroids.value.clone()
+    x = torch.randn(2, 40, 24, generator=torch.Generator().manual_seed(1)).to(dtype)
+    for _ in range(20):
+        mixer(x).float().sum().backward()
+        mixer.after_step()
+    assert mixer.centroids.sums.dtype == mixer.centroids.counts.dtype == torch.float32
+    assert mixer.centroids.value.dtype == dtype
+    assert (
+        mixer.centroids.counts > 1.1
+    ).any()  # 0.999 is 1 in bfloat16: nothing would be forgotten
+    assert (mixer.centroids.value - before).abs().max() > 0.01
+
+
+def _half_of_a_batch(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    mixer = routing(seed=0)
+    x = torch.randn(4, 11, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    mixer(x[2 * rank : 2 * rank + 2]).sum().backward()
+    mixer.after_step()
+    torch.save(mixer.centroids.value, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_with_half_the_batch_move_centroids_as_one(tmp_path):
+    torch.multiprocessing.spawn(_half_of_a_batch, (str(tmp_path),), nprocs=2)
+    mixer = routing(seed=0)
+    x = torch.randn(4, 11, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    mixer(x).sum().backward()
+    mixer.after_step()
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        torch.testing.assert_close(found, mixer.centroids.value, rtol=0, atol=1e-12)

@@ -114,6 +114,32 @@ def test_no_more_is_stored_than_the_weights_that_exist():
     assert used <= 3 * weights.numel() * 4
 
 
+@pytest.mark.parametrize("name", regard.MIXERS.names())
+def test_heads_are_the_same_without_weights(name):
+    mixer, x, whole = observed(name)
+    without = mixer.eval().observe(x, mask=Mask(valid=VALID), weights=False)
+    whole = mixer.observe(x, mask=Mask(valid=VALID))
+    assert without.weights is None
+    for field in ("v", "heads"):
+        ours, wanted = getattr(without, field), getattr(whole, field)
+        assert (ours is None) == (wanted is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, wanted)
+
+
+@pytest.mark.parametrize("name", ["linear", "performer", "efficient", "local"])
+@pytest.mark.parametrize("kind", ["subspace", "output"])
+def test_the_term_costs_no_square_of_the_length(kind, name):
+    peaks = []
+    with torch.device("meta"):
+        mixer = regard.build(name, dim=24, num_heads=3)
+    for T in (2048, 8192):
+        x = torch.randn(1, T, 24, device="meta")
+        term = count(lambda: disagreement(mixer.observe(x, weights=False), kind))  # noqa: B023
+        peaks.append(term.peak_bytes)
+    assert peaks[1] < 5 * peaks[0]
+
+
 def test_what_is_wrong_is_named():
     _, _, seen = observed("compressed", valid=None)
     with pytest.raises(

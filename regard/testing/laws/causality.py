@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from regard.core import Mask
 from regard.testing.subject import B, Request, S, Subject, T, require_close
 
@@ -27,8 +30,27 @@ def law(subject: Subject) -> None:
             require_close(
                 mixer(x[:, :t], mask=short), y[:, :t], 1e-9, f"{request.label}: truncated to {t}"
             )
+    _in_training(subject)
     if subject.can.cross:
         _cross(subject)
+
+
+def _in_training(subject: Subject) -> None:
+    """The same with `train()`, under one seed for all calls: what is added there may not look ahead either."""
+    mixer = subject.make().train()
+
+    def run(x: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return mixer(x, mask=Mask(causal=True))
+
+    x = subject.tokens(B, T)
+    with torch.random.fork_rng(devices=[]):
+        y = run(x)
+        for t in (1, 6, T - 1):
+            moved = x.clone()
+            moved[:, t:] += subject.tokens(B, T - t, seed=t)
+            what = f"in training: outputs before {t} after a change from {t} on"
+            require_close(run(moved)[:, :t], y[:, :t], 1e-11, what)
 
 
 def _cross(subject: Subject) -> None:

@@ -39,10 +39,15 @@ def law(subject: Subject) -> None:
                 torch.ones_like(takes_part) if request.mask.valid is None else request.mask.valid[0]
             )
             takes_part &= exists.cumsum(0) <= exists.sum() - mixer.delay
+        globally = _met_globally(mixer, request, reaches.expand_as(heard))
         for seed in MORE_SEEDS:
-            if heard.any(0)[takes_part].all():
+            if heard.any(0)[takes_part].all() and heard[globally].all():
                 break
             heard |= influence(subject.make(seed=seed), request, subject.tokens(1, T, seed=seed))
+        require(
+            heard[globally].all(),
+            f"{request.label}: an output ignores a global token, or a global token ignores a key",
+        )
         require(
             heard.any(0)[takes_part].all(), f"{request.label}: no output depends on an allowed key"
         )
@@ -55,6 +60,15 @@ def law(subject: Subject) -> None:
                 met[takes_part].all(),
                 f"{request.label}: no output but its own depends on an allowed token",
             )
+
+
+def _met_globally(mixer: Mixer, request: Request, reaches: Tensor) -> Tensor:
+    """[T S]: allowed pairs of which one is a global token. Single pairs cut away, and a delay, leave none to be sure of."""
+    delayed = request.mask.causal and mixer.delay > 0
+    if request.mask.global_tokens is None or request.mask.pairwise is not None or delayed:
+        return torch.zeros_like(reaches)
+    marked = request.mask.global_tokens[0]
+    return reaches & (marked[:, None] | marked[None])
 
 
 def _met_without_pairwise(mixer: Mixer, request: Request, subject: Subject) -> Tensor:
