@@ -21,10 +21,13 @@ RESULTS = Path(__file__).parent / "recipes.json"
 
 
 def measured(name: str, runs: Path) -> dict[str, Any]:
-    """A row of the table. A run that starts from another finds that one's folder under `runs`."""
+    """A row of the table. A run that starts from another finds that one's folder under `runs`, trained first if need be."""
     run = RECIPES[name]()
     if run.start_from is not None:
-        run = dataclasses.replace(run, start_from=runs / run.start_from.name)
+        first = run.start_from.name
+        if not (runs / first).exists():
+            start(RECIPES[first](), runs / first)
+        run = dataclasses.replace(run, start_from=runs / first)
     began = time.process_time()
     splits = run.task.load()
     baseline = run.task.trivial_baseline(splits)

@@ -55,6 +55,7 @@ DATA = {
     "docstrings": "installed",
     "digits": "digits",
     "spam": "spam_assassin",
+    "spam_masked": "spam_assassin",
     "newsgroups": "newsgroups20",
     "newsgroups_masked": "newsgroups20",
     "debian_sections": "debian_descriptions",

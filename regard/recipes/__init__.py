@@ -58,6 +58,8 @@ from regard.recipes.run import Recipe, Run, start
 from regard.recipes.shakespeare_bytes import shakespeare_bytes
 from regard.recipes.shakespeare_masked import shakespeare_masked
 from regard.recipes.spam import spam
+from regard.recipes.spam_masked import spam_masked
+from regard.recipes.spam_transfer import spam_transfer
 from regard.recipes.stdlib_bytes import stdlib_bytes
 from regard.recipes.stdlib_masked import stdlib_masked
 from regard.recipes.transformer_xl import transformer_xl
@@ -107,6 +109,8 @@ RECIPES: Catalog[Recipe] = Catalog(
                 debian_summary,
                 dialogue,
                 spam,
+                spam_masked,
+                spam_transfer,
                 newsgroups,
                 newsgroups_masked,
                 newsgroups_transfer,

@@ -35,6 +35,7 @@ from regard.tasks.shakespeare_bytes import ShakespeareBytes
 from regard.tasks.shakespeare_masked import ShakespeareMasked
 from regard.tasks.shakespeare_permuted import ShakespearePermuted
 from regard.tasks.spam import Spam
+from regard.tasks.spam_masked import SpamMasked
 from regard.tasks.stdlib_bytes import StdlibBytes
 from regard.tasks.stdlib_masked import StdlibMasked
 from regard.tasks.stdlib_permuted import StdlibPermuted
@@ -71,6 +72,7 @@ TASKS: Catalog[type[Task]] = Catalog(
         DebianSummary,
         Dialogue,
         Spam,
+        SpamMasked,
         Newsgroups,
         NewsgroupsMasked,
         DebianSections,
@@ -128,6 +130,7 @@ __all__ = [
     "ShakespeareMasked",
     "ShakespearePermuted",
     "Spam",
+    "SpamMasked",
     "Splits",
     "StdlibBytes",
     "StdlibMasked",

@@ -4,6 +4,7 @@ Training hides other bytes each time that a window is seen, drawn from the globa
 kill has its state back. In the validation and the test windows the hidden bytes are fixed, part of the data.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from regard.core import OptionError
 from regard.core.corruption import corrupt
 from regard.data.checks import check_seed, check_sizes
 from regard.data.examples import Examples
-from regard.data.windows import MASK, MASKED_VOCABULARY, START, Windows
+from regard.data.windows import MASK, MASKED_VOCABULARY, START, Windows, cut, sample
 from regard.tasks.byte_windows import HeldOut
 from regard.tasks.language_model import LanguageModelling
 from regard.tasks.task import IGNORED, Batch, Splits
@@ -65,6 +66,20 @@ class MaskedLanguageModelling(LanguageModelling):
                 labels = batch["labels"]
         logits = model(tokens, valid=batch["valid"]).float()
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+
+    def of_texts(
+        self, train: Sequence[bytes], valid: Sequence[bytes], test: Sequence[bytes]
+    ) -> Splits:
+        """Of texts whose parts are decided already."""
+        rng = np.random.default_rng(self.seed)
+
+        def part(texts: Sequence[bytes], size: int | None) -> Windows:
+            windows = cut(self.name, texts, self.length)
+            return sample(windows, size or len(windows.tokens), rng)
+
+        return self.masked(
+            HeldOut(part(train, None), part(valid, self.valid_size), part(test, self.test_size))
+        )
 
     def masked(self, parts: HeldOut, notes: dict[str, str] | None = None) -> Splits:
         draw = torch.Generator().manual_seed(self.seed)

@@ -24,6 +24,7 @@ from regard.tasks.shakespeare_bytes import ShakespeareBytes
 from regard.tasks.shakespeare_masked import ShakespeareMasked
 from regard.tasks.shares import stratified
 from regard.tasks.spam import Spam
+from regard.tasks.spam_masked import SpamMasked
 
 
 def parts(splits):
@@ -37,7 +38,7 @@ def texts_in(part):
 
 
 def emails():
-    ham = [Email("easy-ham-1", f"h{i}", b"Lunch at noon? %d" % i) for i in range(60)]
+    ham = [Email("easy-ham-1", f"h{i}", b"#%d: lunch at noon?" % i) for i in range(60)]
     spam = [Email("spam-2", f"s{i}", b"BUY NOW %d" % i) for i in range(30)]
     again = [Email("spam-1", "again", b"  BUY   NOW 3\n"), Email("spam-1", "empty", b" \n")]
     return [*ham, *spam, *again, Email("hard-ham-1", "x", b"hard ham")]
@@ -53,6 +54,26 @@ def test_spam_is_balanced_and_unique():
     assert Spam(length=17).trivial_baseline(splits) == pytest.approx(1 / 3)
 
 
+def test_hard_ham_takes_the_place_of_easy_ham_in_the_test():
+    easy, hard = (Spam(test=test).of(emails()) for test in ("easy_ham", "hard_ham"))
+    assert texts_in(hard.train) == texts_in(easy.train)
+    assert texts_in(hard.test)[0] == b"hard ham" and hard.test.labels.tolist() == [0, 1]
+    assert texts_in(hard.test)[1] in texts_in(easy.test)
+    with pytest.raises(OptionError, match=r"test \('ham'\)"):
+        Spam(test="ham")
+
+
+def test_bodies_are_in_the_same_parts_for_masking():
+    long = [email._replace(body=email.body * 9) for email in emails()]  # each fills a window
+    trained = b"|".join(texts_in(SpamMasked(length=40).of(long).train))
+    for length in (9, 18):
+        splits = Spam(length=length).of(long)
+        assert all(body in trained for body in texts_in(splits.train))
+        held = [*texts_in(splits.valid), *texts_in(splits.test)]
+        assert held and not any(body in trained for body in held)
+    assert b"hard ham" not in trained
+
+
 def once_in_all(splits):
     """Whether what a model reads of an item stands in one part only, and once."""
     seen = [
@@ -64,8 +85,8 @@ def once_in_all(splits):
 
 
 def test_what_is_read_of_an_item_stands_once():
-    spam = Spam(length=9).of(emails())  # b"BUY NOW 1" begins eleven bodies, b"Lunch at " all others
-    assert once_in_all(spam) and sum(map(len, parts(spam))) == 10 + 1
+    spam = Spam(length=9).of(emails())  # b"BUY NOW 1" begins eleven bodies
+    assert once_in_all(spam) and [len(part) for part in parts(spam)] == [16, 2, 2]
 
     both = posts(10), posts(30, start=5)
     groups = Newsgroups(length=7).of(*both)  # b"post 5 " begins a post of every group
