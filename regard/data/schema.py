@@ -9,6 +9,7 @@ numbers are scaled, come from the training rows alone. None and NaN are missing.
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from regard.core.fields import (
     Numeric,
     Sequence,
 )
+from regard.core.shapes import check_mapping, check_positive
 from regard.data.records import Ragged
 from regard.data.rows import Rows
 
@@ -57,11 +59,16 @@ class Schema:
         numeric: names of the numeric columns, where they are not those of floats. min_count: rarer values are unknown.
         Raises UnknownNameError, OptionError and ShapeError.
         """
-        columns = {name: _cells(table[name]) for name in table}
+        check_positive(min_count=min_count)
+        if of is not None:
+            check_mapping("of", of)
+        if isinstance(numeric, str) or not isinstance(numeric, Collection | None):
+            raise OptionError(f"numeric ({numeric!r}) must be a tuple of column names")
+        columns = {name: cells(name, table[name]) for name in column_names(table)}
         _check_lengths(columns)
         of, rows = dict(of or {}), _rows(columns, train)
         for name in (*of, *of.values(), *(numeric or ())):
-            if name not in columns:
+            if not isinstance(name, str) or name not in columns:
                 raise UnknownNameError("column", name, columns)
         kinds = {name: _kind(name, column, numeric) for name, column in columns.items()}
         for name, source in of.items():
@@ -75,9 +82,11 @@ class Schema:
         for name, column in columns.items():
             part = [column[row] for row in rows]
             if kinds[name] == "numeric":
-                scales[name] = _scale(part)
+                scales[name] = _scale(name, part)
             else:
-                seen.setdefault(of.get(name, name), Counter()).update(_values(part, kinds[name]))
+                seen.setdefault(of.get(name, name), Counter()).update(
+                    _values(name, part, kinds[name])
+                )
         ids, counts = {}, {}
         for name, counter in seen.items():
             known = [value for value, count in counter.items() if count >= min_count]
@@ -94,10 +103,11 @@ class Schema:
 
     def columns(self, table: Table) -> dict[str, NDArray[Any] | Ragged]:
         """The same without padding, as Rows keep it."""
-        missing = [field.name for field in self.fields if field.name not in table]
+        names = column_names(table)
+        missing = [field.name for field in self.fields if field.name not in names]
         if missing:
             raise ShapeError(f"the table has no column {missing[0]!r}")
-        columns = {field.name: _cells(table[field.name]) for field in self.fields}
+        columns = {field.name: cells(field.name, table[field.name]) for field in self.fields}
         _check_lengths(columns)
         return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
 
@@ -134,23 +144,45 @@ class Schema:
     def _encoded(self, field: Field, column: list) -> NDArray[Any] | Ragged:
         if isinstance(field, Numeric):
             mean, deviation = self.scales[field.name]
-            return ((_numbers(column) - mean) / deviation).astype(np.float32)
+            return ((_numbers(field.name, column) - mean) / deviation).astype(np.float32)
         if isinstance(field, Categorical):
             ids = self.ids[field.name]
             if _all_known(column):
                 found = [ids.get(cell, UNKNOWN) for cell in column]
             else:
-                found = [MISSING if _is_missing(c) else ids.get(c, UNKNOWN) for c in column]
+                _check_single(field.name, column)
+                found = [MISSING if is_missing(c) else ids.get(c, UNKNOWN) for c in column]
             return np.array(found, dtype=np.int32)
         ids = self.ids[field.of.name]
-        rows = [_values(_members(cell), "categorical") for cell in column]
+        rows = [_known(field.name, _members(field.name, cell)) for cell in column]
         values = [ids.get(value, UNKNOWN) for row in rows for value in row]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         return Ragged(np.array(values, dtype=np.int32), lengths)
 
 
-def _cells(column: Any) -> list:
+def column_names(table: Table) -> list[str]:
+    """Raises ShapeError for what is no table, and for one without columns."""
+    if not (isinstance(table, Mapping) or hasattr(table, "columns")):
+        raise ShapeError(
+            f"a table is a dict of columns or a pandas DataFrame, got {type(table).__name__}"
+        )
+    names = list(table)
+    if not names:
+        raise ShapeError("a table must have at least one column")
+    return names
+
+
+def row_count(name: str, column: Any) -> int:
+    """Raises ShapeError for what does not hold a value for each row."""
+    if not isinstance(column, str | bytes | Mapping):
+        with suppress(TypeError):  # len() of a scalar
+            return len(column)
+    raise ShapeError(f"{name!r} must hold a value for each row, got {type(column).__name__}")
+
+
+def cells(name: str, column: Any) -> list:
     """Python's own values, where an array holds them: they are hashed faster, and can be stored."""
+    row_count(name, column)
     return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
@@ -187,27 +219,56 @@ def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
     return "categorical" if others else "numeric"
 
 
-def _values(cells: list, kind: str) -> list:
+def _values(name: str, column: list, kind: str) -> list:
     """What is in the cells, missing values left out."""
     if kind == "sequence":
-        cells = [value for cell in cells for value in _members(cell)]
-    return cells if _all_known(cells) else [cell for cell in cells if not _is_missing(cell)]
+        column = [value for cell in column for value in _members(name, cell)]
+    return _known(name, column)
 
 
-def _members(cell: Any) -> list:
-    if _is_missing(cell):
+def _known(name: str, values: list) -> list:
+    if _all_known(values):
+        return values
+    for value in values:
+        if not isinstance(value, Hashable):
+            raise OptionError(f"column {name!r} holds {value!r}, which cannot be a value")
+    return [value for value in values if not is_missing(value)]
+
+
+def _members(name: str, cell: Any) -> list:
+    if is_missing(cell):
         return []
-    return _cells(cell)
+    if not isinstance(cell, _LISTS):
+        raise OptionError(f"column {name!r} holds lists in some rows only: {cell!r} is none")
+    return cells(name, cell)
 
 
-def _numbers(cells: list) -> NDArray[np.floating]:
-    if set(map(type, cells)) <= {float, int}:
-        return np.array(cells, dtype=np.float64)
-    return np.array([np.nan if _is_missing(c) else float(c) for c in cells], dtype=np.float64)
+def _check_single(name: str, column: list) -> None:
+    for cell in column:
+        if isinstance(cell, _LISTS) or not isinstance(cell, Hashable):
+            raise OptionError(f"column {name!r} holds single values, and {cell!r} is none")
 
 
-def _scale(cells: list) -> tuple[float, float]:
-    numbers = _numbers(cells)
+def _numbers(name: str, column: list) -> NDArray[np.floating]:
+    """Raises OptionError for what is no number, or infinite."""
+    numbers = column
+    if not set(map(type, column)) <= {float, int}:
+        numbers = [np.nan if is_missing(cell) else _number(name, cell) for cell in column]
+    found = np.array(numbers, dtype=np.float64)
+    if np.isinf(found).any():
+        raise OptionError(f"column {name!r} holds inf: numbers must be finite, or None")
+    return found
+
+
+def _number(name: str, cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError(f"column {name!r} holds {cell!r}, which is no number") from None
+
+
+def _scale(name: str, column: list) -> tuple[float, float]:
+    numbers = _numbers(name, column)
     numbers = numbers[~np.isnan(numbers)]
     if not len(numbers):
         return 0.0, 1.0
@@ -232,7 +293,7 @@ def _check_lengths(columns: Mapping[str, list]) -> None:
         raise ShapeError(f"columns must be of equal length, got {lengths}")
 
 
-def _is_missing(cell: Any) -> bool:
+def is_missing(cell: Any) -> bool:
     return cell is None or (isinstance(cell, _FLOATS) and cell != cell)
 
 

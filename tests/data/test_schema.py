@@ -69,3 +69,31 @@ def test_what_is_wrong_is_named():
         Schema.infer({"a": [1, [2]]})
     with pytest.raises(OptionError, match="holds nothing"):
         Schema.infer({"a": [None, None]})
+
+
+@pytest.mark.parametrize("odd", [float("inf"), -float("inf"), np.inf])
+def test_an_infinite_number_is_refused_instead_of_erasing_its_column(odd):
+    ages = [float(i) for i in range(199)]
+    with pytest.raises(
+        OptionError, match="column 'age' holds inf: numbers must be finite, or None"
+    ):
+        Schema.infer({"age": [*ages, odd]})
+    schema = Schema.infer({"age": ages})
+    with pytest.raises(OptionError, match="column 'age' holds inf"):
+        schema.encode({"age": [odd]})
+
+
+def test_cells_of_another_kind_are_refused_by_their_column():
+    for cells, message in [
+        ({"history": ["b", []]}, "'history' holds lists in some rows only: 'b' is none"),
+        ({"item": ["a", ["b"]]}, r"'item' holds single values, and \['b'\] is none"),
+        ({"age": [1.0, "old"]}, "'age' holds 'old', which is no number"),
+    ]:
+        with pytest.raises(OptionError, match=message):
+            make().encode({name: column[:2] for name, column in TABLE.items()} | cells)
+    with pytest.raises(OptionError, match=r"'tags' holds \{1\}, which cannot be a value"):
+        Schema.infer({"tags": [[{1}], [2]]})
+    with pytest.raises(OptionError, match="numeric"):
+        make(numeric="age")
+    with pytest.raises(OptionError, match="min_count"):
+        make(min_count=0)
