@@ -10,7 +10,9 @@ with several (y [n K], NaN where one is missing) it holds a probability for each
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,16 +20,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from regard.core import OptionError, ShapeError
+from regard.core import OptionError, RegardError, ShapeError
+from regard.core.shapes import check_finite, check_flag, is_number
 from regard.data import Schema
+from regard.data.checks import check_seed
 from regard.data.rows import Rows
-from regard.data.schema import Table as Columns
+from regard.data.schema import Table as Columns, cells, column_names, is_missing, row_count
 from regard.models import MODELS, ModelConfig
 from regard.tasks.evaluation import evaluation
 from regard.tasks.figures import Figures, figures
@@ -37,6 +41,10 @@ from regard.train import TrainConfig, fit
 from regard.train.checkpoint import Checkpoint, load, save
 
 ROWS_AT_ONCE = 4096
+
+
+class NotFitted(RegardError, NotFittedError):
+    """A prediction was asked for before `fit`."""
 
 
 class TableClassifier(ClassifierMixin, BaseEstimator):
@@ -66,10 +74,14 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Columns, y: Any) -> "TableClassifier":
         """Raises OptionError and ShapeError before anything is trained."""
+        self._check()
         y, names, single = _labels(y)
-        self._check(X, len(y))
+        names = names or _numbered(y.shape[1], single)
+        _check_rows(X, len(y))
         order = np.random.default_rng(self.seed).permutation(len(y))
         held = max(1, round(self.valid_share * len(y)))
+        for part, rows in (("trained on", order[held:]), ("held out", order[:held])):
+            _check_both_kinds(y[rows], names, part, self.valid_share)
         splits = table_splits(
             X,
             y,
@@ -79,10 +91,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             min_count=self.min_count,
         )
         self._set(splits.schema, names, single)
-        torch.manual_seed(self.seed)
-        self.module_ = self._config().build()
         task = Given(names=names, batch_l2=self.batch_l2, counts=splits.schema.counts)
-        with TemporaryDirectory() as folder:
+        with _generators_apart(), TemporaryDirectory() as folder:
+            torch.manual_seed(self.seed)
+            self.module_ = self._config().build()
             self.result_ = fit(
                 self.module_,
                 task,
@@ -114,17 +126,21 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return logits[:, 0] if self.single_ else logits
 
     def evaluate(self, X: Columns, y: Any, *, groups: Any = None) -> dict[str, Figures]:
-        """Label -> AUC, log-loss, calibration, and AUC by group (user) where groups are given."""
+        """Label -> AUC, log-loss, calibration, and AUC by group (user) where groups are given.
+
+        Labels with names are found by them, in any order. Raises OptionError and ShapeError.
+        """
         self._check_fitted()
         y, names, _ = _labels(y)
-        if len(names) != len(self.label_names_):
+        if names is not None:
+            y = y[:, self._places(names)]
+        elif y.shape[1] != len(self.label_names_):
             raise ShapeError(
-                f"{len(names)} labels are given, and {len(self.label_names_)} were fitted"
+                f"{y.shape[1]} labels are given, and {len(self.label_names_)} were fitted"
             )
+        _check_rows(X, len(y))
+        codes = None if groups is None else _codes(groups, len(y))
         p = torch.from_numpy(self.decision_function(X)).view(len(y), -1).sigmoid()
-        codes = None
-        if groups is not None:
-            codes = torch.from_numpy(np.unique(np.asarray(groups), return_inverse=True)[1])
         return {
             name: figures(p[:, k], torch.from_numpy(y[:, k]), codes)
             for k, name in enumerate(self.label_names_)
@@ -163,6 +179,14 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         found.module_.load_state_dict(stored.model)
         return found
 
+    def _places(self, names: tuple[str, ...]) -> list[int]:
+        """Of the fitted labels among those of these names."""
+        if sorted(names) != sorted(self.label_names_):
+            raise OptionError(
+                f"labels are called {', '.join(names)}, and those fitted {', '.join(self.label_names_)}"
+            )
+        return [names.index(name) for name in self.label_names_]
+
     def _set(self, schema: Schema, names: tuple[str, ...], single: bool) -> None:
         self.schema_, self.label_names_, self.single_ = schema, names, single
         self.classes_ = np.array([0, 1]) if single else [np.array([0, 1]) for _ in names]
@@ -182,20 +206,29 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             steps=steps, batch_size=size, lr=3e-3, eval_every=every, log_dir=None, seed=self.seed
         )
 
-    def _check(self, X: Columns, rows: int) -> None:
+    def _check(self) -> None:
+        """What is not of the table. Schema.infer checks of, numeric and min_count."""
+        if not isinstance(self.model, ModelConfig):
+            raise OptionError(
+                f"TableClassifier: model must be a configuration, AutoIntConfig() say, got {self.model!r}"
+            )
         if "table" not in self.model.kinds:
             raise OptionError(f"TableClassifier: {self.model.name} is no model of tables")
-        if not 0 < self.valid_share < 1:
+        if not isinstance(self.train, TrainConfig | None):
+            raise OptionError(f"train must be a TrainConfig or None, got {self.train!r}")
+        if not is_number(self.valid_share) or not 0 < self.valid_share < 1:
             raise OptionError(f"valid_share ({self.valid_share!r}) must lie between 0 and 1")
+        check_finite(batch_l2=self.batch_l2)
+        if self.batch_l2 < 0:
+            raise OptionError(f"batch_l2 ({self.batch_l2!r}) must not be negative")
         if self.batch_l2 and self.model.name != "din":
             raise OptionError(f"batch_l2 is DIN's, and the model is {self.model.name}")
-        for name in X:
-            if len(X[name]) != rows:
-                raise ShapeError(f"column {name!r} has {len(X[name])} rows, and y has {rows}")
+        check_seed("TableClassifier", self.seed)
+        check_flag(progress=self.progress)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "module_"):
-            raise NotFittedError("TableClassifier is not fitted yet: call fit first")
+            raise NotFitted("TableClassifier is not fitted yet: call fit first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,23 +256,73 @@ class Given(Table):
         return loss + self.batch_l2 * penalty
 
 
-def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...], bool]:
-    """Labels, their names, and whether there is one. 0, 1 or missing."""
-    if isinstance(y, Mapping) or hasattr(y, "columns"):
-        names = tuple(str(name) for name in y)
-        found = np.stack([np.asarray(y[name], dtype=float) for name in y], 1)
-    else:
-        found = np.asarray(y, dtype=float)
-        names = (
-            (LABEL,) if found.ndim == 1 else tuple(f"{LABEL}_{k}" for k in range(found.shape[1]))
+@contextmanager
+def _generators_apart() -> Iterator[None]:
+    """The caller's own generators go on afterwards as if nothing had been drawn or seeded inside."""
+    numbers, python = np.random.get_state(), random.getstate()
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            yield
+    finally:
+        np.random.set_state(numbers)
+        random.setstate(python)
+
+
+def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
+    """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
+    named = isinstance(y, Mapping) or hasattr(y, "columns")
+    names = tuple(str(name) for name in y) if named else None
+    try:
+        found = (
+            np.stack([np.asarray(y[name], dtype=float) for name in y], 1)
+            if named
+            else np.asarray(y, dtype=float)
         )
-    if found.ndim > 2 or not len(found):
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"labels must be 0, 1 or missing, all of one length: {error}") from None
+    if found.ndim not in (1, 2) or not found.size:
         raise ShapeError(f"y must have shape [n] or [n K], got {list(found.shape)}")
     known = found[~np.isnan(found)]
     if not np.isin(known, (0, 1)).all():
         wrong = known[~np.isin(known, (0, 1))][0]
         raise OptionError(f"labels must be 0, 1 or missing, got {wrong:g}")
     return found.reshape(len(found), -1), names, found.ndim == 1
+
+
+def _numbered(K: int, single: bool) -> tuple[str, ...]:
+    return (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(K))
+
+
+def _check_rows(X: Columns, rows: int) -> None:
+    for name in column_names(X):
+        if (found := row_count(name, X[name])) != rows:
+            raise ShapeError(f"column {name!r} has {found} rows, and y has {rows}")
+
+
+def _check_both_kinds(
+    y: Float[NDArray, "n K"], names: tuple[str, ...], part: str, valid_share: float
+) -> None:
+    """AUC needs both in the rows held out; in those trained on there is nothing to learn without."""
+    for k, name in enumerate(names):
+        ones, zeros = int((y[:, k] == 1).sum()), int((y[:, k] == 0).sum())
+        if not ones or not zeros:
+            raise OptionError(
+                f"{name}: of the {len(y)} rows {part}, {ones} are 1 and {zeros} are 0, and both are "
+                f"needed. Give more rows, or another valid_share ({valid_share})"
+            )
+
+
+def _codes(groups: Any, rows: int) -> Int[Tensor, "n"]:
+    """A number for each group."""
+    values = cells("groups", groups)
+    if len(values) != rows:
+        raise ShapeError(f"groups has {len(values)} rows, and y has {rows}")
+    known: dict[Any, int] = {}
+    for value in values:
+        if is_missing(value) or not isinstance(value, Hashable):
+            raise OptionError(f"groups must name a group for each row, got {value!r}")
+        known.setdefault(value, len(known))
+    return torch.tensor([known[value] for value in values])
 
 
 def _plain(config: ModelConfig) -> dict[str, Any]:
@@ -266,4 +349,4 @@ def _tuples(value: Any) -> Any:
     )
 
 
-__all__ = ["Figures", "TableClassifier"]
+__all__ = ["Figures", "NotFitted", "TableClassifier"]

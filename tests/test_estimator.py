@@ -1,5 +1,7 @@
 """Models of tables as scikit-learn knows estimators; trained on planted rules, so that learning is seen."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
-from regard import OptionError, ShapeError, StoredDataError
-from regard.estimator import TableClassifier
+from regard import OptionError, RegardError, ShapeError, StoredDataError
+from regard.estimator import NotFitted, TableClassifier
 from regard.models import (
     AutoIntConfig,
     ClassifierConfig,
@@ -152,3 +154,136 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(OptionError, match="only words, numbers and truth values"):
         odd.save("nowhere")
     assert torch.is_grad_enabled()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return make(CONFIGS[0]).fit(TABLE, {"a": CLICKED, "b": BOUGHT})
+
+
+def test_named_labels_are_found_by_their_names(fitted):
+    wanted = fitted.evaluate(OTHER, BOTH_THERE)
+    turned = fitted.evaluate(OTHER, {"b": BOUGHT_THERE, "a": CLICKED_THERE})
+    assert turned == wanted and list(turned) == ["a", "b"]
+    for names in (("q", "r"), ("a",), ("a", "b", "c")):
+        with pytest.raises(OptionError, match="and those fitted a, b"):
+            fitted.evaluate(OTHER, dict.fromkeys(names, CLICKED_THERE))
+
+
+def test_figures_are_of_rows_that_belong_together(fitted):
+    for rows in (100, 200, 399):
+        with pytest.raises(ShapeError, match=f"'item' has 400 rows, and y has {rows}"):
+            fitted.evaluate(OTHER, BOTH_THERE[:rows])
+    with pytest.raises(ShapeError, match="'item' has 400 rows, and y has 200"):
+        fitted.score(OTHER, BOTH_THERE[:200])
+    with pytest.raises(ShapeError, match="groups has 3 rows, and y has 400"):
+        fitted.evaluate(OTHER, BOTH_THERE, groups=[1, 2, 3])
+    for odd in (None, float("nan"), ["a"]):
+        with pytest.raises(OptionError, match="groups must name a group for each row"):
+            fitted.evaluate(OTHER, BOTH_THERE, groups=[odd, *OTHER["item"][1:]])
+    mixed = [0, *OTHER["item"][1:]]
+    assert 0 < fitted.evaluate(OTHER, BOTH_THERE, groups=mixed)["a"].gauc < 1
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (["yes"] * 1500, "labels must be 0, 1 or missing"),
+        (None, "y must have shape"),
+        (1, "y must have shape"),
+        ([[0, 1], [1]], "labels must be 0, 1 or missing, all of one length"),
+        ({"a": [0, 1], "b": [1]}, "labels must be 0, 1 or missing, all of one length"),
+        ({}, "labels must be 0, 1 or missing"),
+        (np.zeros((1500, 0)), "y must have shape"),
+    ],
+)
+def test_labels_that_are_none_are_refused(labels, message):
+    with pytest.raises(RegardError, match=message):
+        make(CONFIGS[0]).fit(TABLE, labels)
+
+
+@pytest.mark.parametrize(
+    "table, message",
+    [
+        (np.zeros((1500, 2)), "a table is a dict of columns or a pandas DataFrame, got ndarray"),
+        ([1, 2], "got list"),
+        (None, "got NoneType"),
+        ({}, "at least one column"),
+        ({"a": 3}, "'a' must hold a value for each row, got int"),
+        ({"a": "x" * 1500}, "'a' must hold a value for each row, got str"),
+        ({"a": [{}] * 1500}, "which cannot be a value"),
+    ],
+)
+def test_what_is_no_table_is_refused(table, message):
+    with pytest.raises(RegardError, match=message):
+        TableClassifier(CONFIGS[0], train=QUICK).fit(table, CLICKED)
+
+
+@pytest.mark.parametrize(
+    "option, values, message",
+    [
+        ("model", ("din", None, DINConfig), "model must be a configuration"),
+        ("train", (3, "x"), "train must be a TrainConfig or None"),
+        ("valid_share", ("x", float("nan"), None), "valid_share .* must lie between 0 and 1"),
+        ("seed", ("x", -1, 1.5), "seed .* must be an integer of at least 0"),
+        ("of", ("h", {1: "item"}), "of must be a mapping"),
+        ("of", ({"seen": ["item"]},), "unknown column"),
+        ("numeric", ("price", 5), "numeric .* must be a tuple of column names"),
+        ("min_count", ("x", 0), "min_count .* must be a positive integer"),
+        ("batch_l2", ("x", -1.0, float("nan")), "batch_l2"),
+        ("progress", ("x",), "progress .* must be True or False"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(option, values, message):
+    for value in values:
+        model = make(CONFIGS[3]).set_params(**{option: value})
+        with pytest.raises(RegardError, match=message):
+            model.fit(TABLE, CLICKED)
+
+
+@pytest.mark.parametrize(
+    "column, cell, message",
+    [
+        ("price", "dear", "'price' holds 'dear', which is no number"),
+        ("price", float("inf"), "'price' holds inf"),
+        ("seen", 3, "'seen' holds lists in some rows only"),
+        ("seen", "i3", "'seen' holds lists in some rows only"),
+        ("colour", ["red"], "'colour' holds single values"),
+    ],
+)
+def test_cells_of_another_kind_are_refused_in_predictions(fitted, column, cell, message):
+    changed = OTHER | {column: [*list(OTHER[column])[:-1], cell]}
+    with pytest.raises(OptionError, match=message):
+        fitted.predict(changed)
+    with pytest.raises(ShapeError, match="a table is a dict"):
+        fitted.predict(None)
+
+
+def test_before_fit_the_error_is_of_both_libraries():
+    with pytest.raises(NotFitted) as caught:
+        make(CONFIGS[0]).predict(OTHER)
+    assert isinstance(caught.value, RegardError) and isinstance(caught.value, NotFittedError)
+
+
+def test_labels_of_one_kind_are_refused_before_training():
+    rare = np.zeros(1500)
+    rare[np.random.default_rng(0).permutation(1500)[0]] = 1  # the first row held out
+    for labels, message in [
+        (np.zeros(1500), "label: of the 1350 rows trained on, 0 are 1 and 1350 are 0"),
+        (rare, "label: of the 1350 rows trained on, 0 are 1"),
+        (np.stack([CLICKED, rare[::-1]], 1), "label_1: of the .* valid_share"),
+    ]:
+        model = make(CONFIGS[0])
+        with pytest.raises(OptionError, match=message):
+            model.fit(TABLE, labels)
+        assert not hasattr(model, "module_")
+
+
+def test_fit_leaves_the_generators_of_its_caller_alone():
+    for seed in (torch.manual_seed, np.random.seed, random.seed):
+        seed(5)
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    make(CONFIGS[0], train=TrainConfig(steps=2, batch_size=16)).fit(TABLE, CLICKED)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert np.array_equal(np.random.get_state()[1], states[1])
+    assert random.getstate() == states[2]
