@@ -81,6 +81,7 @@ DATA = {
     "imdb": "yours",
     "cifar10_grey": "yours",
     "enwik8": "yours",
+    "text8": "yours",
     "text_files": "yours",
     "criteo": "yours",
     "amazon_reviews": "yours",

@@ -37,6 +37,7 @@ from regard.recipes.own_copies import (
     lra_listops,
     lra_pathfinder,
     lra_retrieval,
+    text8,
 )
 from regard.recipes.pathfinder import pathfinder
 from regard.recipes.permuted import shakespeare_permuted, stdlib_permuted
@@ -134,6 +135,7 @@ RECIPES: Catalog[Recipe] = Catalog(
                 criteo_autoint,
                 cifar10_grey,
                 enwik8,
+                text8,
                 imdb,
                 lra_listops,
                 lra_pathfinder,

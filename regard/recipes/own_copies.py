@@ -18,6 +18,8 @@ from regard.tasks.own_copies import (
     LRAListOps,
     LRAPathfinder,
     LRARetrieval,
+    Text8,
+    Wikipedia,
 )
 from regard.train import TrainConfig
 
@@ -69,7 +71,15 @@ def lra_pathfinder() -> Run:
 
 def enwik8() -> Run:
     """Wikipedia's bytes, 512 at a time."""
-    task = Enwik8()
+    return _continue(Enwik8())
+
+
+def text8() -> Run:
+    """Wikipedia's letters, 512 at a time."""
+    return _continue(Text8())
+
+
+def _continue(task: Wikipedia) -> Run:
     return Run(
         task=task,
         model=LanguageModelConfig(

@@ -28,6 +28,7 @@ from regard.tasks.own_copies import (
     LRAListOps,
     LRAPathfinder,
     LRARetrieval,
+    Text8,
 )
 from regard.tasks.pathfinder import Pathfinder
 from regard.tasks.recall import Recall
@@ -84,6 +85,7 @@ TASKS: Catalog[type[Task]] = Catalog(
         BibleChapters,
         CIFAR10Grey,
         Enwik8,
+        Text8,
         IMDb,
         LRAListOps,
         LRAPathfinder,
@@ -137,6 +139,7 @@ __all__ = [
     "StdlibPermuted",
     "Taobao",
     "Task",
+    "Text8",
     "TextFiles",
     "TextPairs",
     "TranslateDe",

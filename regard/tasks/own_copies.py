@@ -161,10 +161,9 @@ class LRARetrieval(Match):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Enwik8(LanguageModelling):
+class Wikipedia(LanguageModelling):
     """Token = byte + 1. 90, 5 and 5 million bytes; of the last two samples of windows unless the sizes are larger."""
 
-    name = "enwik8"
     vocab_size = BYTE_VOCABULARY
 
     path: Path | None = None
@@ -182,7 +181,7 @@ class Enwik8(LanguageModelling):
         return self.length
 
     def load(self) -> Splits:
-        found = read_own(self.name, self.path, "enwik8")
+        found = read_own(self.name, self.path, self.name)
         rng = np.random.default_rng(self.seed)
         parts = []
         for name, size in (("train", None), ("valid", self.valid_size), ("test", self.test_size)):
@@ -191,3 +190,17 @@ class Enwik8(LanguageModelling):
             sizes = np.full(len(tokens), self.length)
             parts.append(Examples(tokens.ravel(), sizes, labels.ravel()))
         return Splits(*parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enwik8(Wikipedia):
+    """Wikipedia's pages with their markup, in bits per byte."""
+
+    name = "enwik8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text8(Wikipedia):
+    """Wikipedia's words in letters and spaces, in bits per letter: numbers do not compare with those of enwik8."""
+
+    name = "text8"

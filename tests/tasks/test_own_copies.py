@@ -16,6 +16,7 @@ from regard.tasks.own_copies import (
     LRAListOps,
     LRAPathfinder,
     LRARetrieval,
+    Text8,
 )
 
 
@@ -89,18 +90,22 @@ def test_retrieval(tmp_path):
     assert splits.test.labels.tolist() == [1, 0]
 
 
-def test_enwik8(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [(Enwik8, b"<mediawiki>" + bytes(range(251)) * 16), (Text8, b"one two zero " * 400)],
+)
+def test_wikipedia(tmp_path, monkeypatch, task, text):
     monkeypatch.setattr(enwik8, "SIZE", 4000)
-    text = bytes(i % 251 for i in range(4000))
-    (tmp_path / "enwik8").write_bytes(text)
-    splits = Enwik8(path=tmp_path / "enwik8", length=50, valid_size=2).load()
+    text = text[:4000]
+    (tmp_path / task.name).write_bytes(text)
+    splits = task(path=tmp_path / task.name, length=50, valid_size=2).load()
     assert sizes(splits) == [72, 2, 4]
     asked = splits.test.labels[splits.test.labels >= 0]
     assert sorted(asked.tolist()) == sorted(byte + 1 for byte in text[3800:])
 
 
 @pytest.mark.parametrize(
-    "task", [LRAListOps, IMDb, CIFAR10Grey, LRAPathfinder, LRARetrieval, Enwik8]
+    "task", [LRAListOps, IMDb, CIFAR10Grey, LRAPathfinder, LRARetrieval, Enwik8, Text8]
 )
 def test_no_path_and_a_wrong_one_are_refused(task, tmp_path):
     with pytest.raises(OptionError, match=f"{task.name}: path must name your copy"):

@@ -13,6 +13,7 @@ from regard.data.own import (
     lra_listops,
     lra_pathfinder,
     mnist,
+    text8,
 )
 from regard.data.own.format import Format
 
@@ -26,6 +27,7 @@ OWN: Catalog[Format] = Catalog(
         cifar10.FORMAT,
         mnist.FORMAT,
         enwik8.FORMAT,
+        text8.FORMAT,
         hugging_face.FORMAT,
     ),
 )

@@ -1,20 +1,28 @@
-"""enwik8 or text8 (Mahoney 2006): one file of 100 million bytes, the first 90 for training, 5 each for validation and test."""
+"""enwik8 (Mahoney 2006): one file of 100 million bytes, the first 90 for training, 5 each for validation and test."""
 
 from pathlib import Path
 
 from regard.core import StoredDataError
 from regard.data.own.format import Format, Parts, need
 
-LAYOUT = "the file enwik8 or text8, unpacked: 100,000,000 bytes"
+LAYOUT = "the file enwik8, unpacked: 100,000,000 bytes that begin with <mediawiki"
 SIZE = 100_000_000
 
 
 def read(path: Path) -> Parts:
-    if need(path, LAYOUT).is_dir():
-        raise StoredDataError(f"{path} is a folder. Expected: {LAYOUT}")
+    text = whole(path, LAYOUT)
+    if not text.startswith(b"<mediawiki"):
+        raise StoredDataError(f"{path} begins with {text[:10]!r}. Expected: {LAYOUT}")
+    return split(text)
+
+
+def whole(path: Path, layout: str) -> bytes:
+    """A file of SIZE bytes."""
+    if need(path, layout).is_dir():
+        raise StoredDataError(f"{path} is a folder. Expected: {layout}")
     if path.stat().st_size != SIZE:
-        raise StoredDataError(f"{path} has {path.stat().st_size} bytes. Expected: {LAYOUT}")
-    return split(path.read_bytes())
+        raise StoredDataError(f"{path} has {path.stat().st_size} bytes. Expected: {layout}")
+    return path.read_bytes()
 
 
 def split(text: bytes) -> Parts:
@@ -25,7 +33,7 @@ def split(text: bytes) -> Parts:
 
 FORMAT = Format(
     name="enwik8",
-    about="enwik8 or text8: Wikipedia as bytes, for bits per byte",
+    about="enwik8: Wikipedia as bytes, for bits per byte",
     layout=LAYOUT,
     read=read,
 )

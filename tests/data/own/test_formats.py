@@ -10,7 +10,7 @@ import pytest
 from regard.core import MissingDataError, StoredDataError, UnknownNameError
 from regard.data.labelled import Images
 from regard.data.listops import VOCABULARY
-from regard.data.own import OWN
+from regard.data.own import OWN, enwik8
 from regard.data.own.cifar10 import grey
 from regard.data.own.enwik8 import split
 
@@ -161,10 +161,23 @@ def test_enwik8_is_cut_in_the_usual_places(tmp_path):
     assert [len(part) for part in parts.values()] == [180, 10, 10]
     assert b"".join(parts.values()) == text
     (tmp_path / "text8").write_bytes(text)
-    with pytest.raises(
-        StoredDataError, match=r"has 200 bytes\. Expected: the file enwik8 or text8"
-    ):
-        OWN["enwik8"].read(tmp_path / "text8")
+    for name in ("enwik8", "text8"):
+        with pytest.raises(
+            StoredDataError, match=rf"has 200 bytes\. Expected: the file {name}, unpacked"
+        ):
+            OWN[name].read(tmp_path / "text8")
+
+
+def test_enwik8_and_text8_are_told_apart_by_what_they_hold(tmp_path, monkeypatch):
+    monkeypatch.setattr(enwik8, "SIZE", 200)
+    (tmp_path / "letters").write_bytes(b"anarchism " * 20)
+    (tmp_path / "pages").write_bytes(b"<mediawiki xmlns=" + b" " * 183)
+    assert b"".join(OWN["text8"].read(tmp_path / "letters").values()) == b"anarchism " * 20
+    assert len(OWN["enwik8"].read(tmp_path / "pages")["train"]) == 180
+    with pytest.raises(StoredDataError, match=r"begins with b'anarchism '\. Expected: the file en"):
+        OWN["enwik8"].read(tmp_path / "letters")
+    with pytest.raises(StoredDataError, match=r"holds b'<='\. Expected: the file text8"):
+        OWN["text8"].read(tmp_path / "pages")
 
 
 def test_saved_data_sets_of_hugging_face(tmp_path):
