@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.core.errors import OptionError, ShapeError
@@ -81,4 +82,18 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
     if not x.is_floating_point():
         raise ShapeError(
             f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
+        )
+
+
+def check_place(who: str, name: str, x: Tensor, weight: Tensor) -> None:
+    """x must be where the module's weight is, and of its type."""
+    if torch.compiler.is_compiling():
+        return
+    if weight.device != x.device:
+        raise ShapeError(
+            f"{who}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
+        )
+    if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ShapeError(
+            f"{who}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
         )

@@ -209,9 +209,14 @@ class Decoder(nn.Module):
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], State]:
         """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
-        if not isinstance(state, State) or state.length.shape[0] != x.shape[0]:
+        if (
+            not isinstance(state, State)
+            or len(state.blocks) != len(self.blocks)
+            or state.length.shape[0] != x.shape[0]
+        ):
             raise ShapeError(
-                f"decoder: state must come from initial_state with a context of batch {x.shape[0]}, or from extend"
+                f"decoder: state must come from initial_state with a context of batch {x.shape[0]}, or from extend, "
+                "of this model"
             )
         after = []
         for block, before in zip(self.blocks, state.blocks, strict=True):

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.fields import MISSING, Batch, Categorical, Sequence, check_batch
+from regard.core.fields import MISSING, Batch, Categorical, Sequence, check_batch, vocabularies
 from regard.core.shapes import check_mapping, check_positive, check_widths
 from regard.mixers import build
 from regard.models.fields import FieldsConfig, require_fields
@@ -106,6 +106,15 @@ class DIN(nn.Module):
     def batch_l2(self, batch: Batch, counts: Mapping[str, Int[Tensor, "V"]]) -> Float[Tensor, ""]:
         """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2."""
         check_batch(self.name, self.config.fields, batch)
+        if not isinstance(counts, Mapping):
+            raise OptionError(
+                f"din: counts must be those of a schema by vocabulary, got {type(counts).__name__}"
+            )
+        for name, size in vocabularies(self.config.fields).items():
+            found = counts.get(name)
+            if not isinstance(found, Tensor) or found.shape != (size,):
+                got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+                raise ShapeError(f"din: counts of {name!r} must be a tensor [{size}], got {got}")
         return self.embedding.batch_l2(batch, counts)
 
     def _interest(

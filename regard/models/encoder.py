@@ -130,7 +130,11 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Tensor, "B N width"], State]:
         """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
         self.check_tokens(tokens, valid)
-        if not isinstance(state, State) or state.length.shape[0] != tokens.shape[0]:
+        if (
+            not isinstance(state, State)
+            or len(state.blocks) != len(self.mixers)
+            or state.length.shape[0] != tokens.shape[0]
+        ):
             raise ShapeError(
                 f"{self.who}: state must come from initial_state({tokens.shape[0]}) or extend of this model"
             )

@@ -8,21 +8,21 @@ sinusoidal positions and one block then stand for the GRU. Words that are not va
 backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one after another.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.core import Mask, ShapeError
+from regard.core import Mask, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_divisible, check_positive
-from regard.mixers.build import build, resolve
+from regard.core.shapes import check_divisible, check_mapping, check_positive
+from regard.mixers.build import build
 from regard.models.block import Block
-from regard.models.config import ModelConfig
+from regard.models.config import ModelConfig, check_mixer
 from regard.nn import FEED_FORWARDS
 from regard.pools.context_query import ContextQuery
 from regard.positions import Sinusoidal
@@ -32,7 +32,7 @@ from regard.positions import Sinusoidal
 class HANConfig(ModelConfig):
     """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of the pools.
 
-    num_heads and max_len are for mixers in the place of a GRU.
+    num_heads, max_len and the options are for mixers in the place of a GRU.
     """
 
     name: ClassVar[str] = "han"
@@ -44,6 +44,8 @@ class HANConfig(ModelConfig):
     attention_dim: int = 100
     word_encoder: str = "gru"
     sentence_encoder: str = "gru"
+    word_encoder_options: Mapping[str, Any] = field(default_factory=dict)
+    sentence_encoder_options: Mapping[str, Any] = field(default_factory=dict)
     num_heads: int = 4
     max_len: int = 512
 
@@ -57,9 +59,13 @@ class HANConfig(ModelConfig):
             num_heads=self.num_heads,
             max_len=self.max_len,
         )
-        for encoder in (self.word_encoder, self.sentence_encoder):
-            if encoder != "gru":
-                resolve(encoder)
+        for name in ("word_encoder", "sentence_encoder"):
+            encoder, options = getattr(self, name), getattr(self, f"{name}_options")
+            if encoder == "gru":
+                if check_mapping(f"{name}_options", options):
+                    raise OptionError(f"{name}_options must be empty: a GRU has none")
+            else:
+                check_mixer(name, encoder, options)
                 check_divisible(width=2 * self.hidden_dim, num_heads=self.num_heads)
 
     def build(self) -> "HAN":
@@ -77,16 +83,32 @@ class Reading(NamedTuple):
 def pad_documents(
     documents: Sequence[Sequence[Sequence[int]]],
 ) -> tuple[Int[Tensor, "B S T"], Bool[Tensor, "B S T"]]:
-    """tokens and valid of ragged documents, lists of sentences of word ids; any of them may be empty."""
-    S = max([1, *(len(document) for document in documents)])
-    T = max([1, *(len(sentence) for document in documents for sentence in document)])
-    tokens = torch.zeros(len(documents), S, T, dtype=torch.long)
-    valid = torch.zeros(len(documents), S, T, dtype=torch.bool)
-    for b, document in enumerate(documents):
+    """tokens and valid of ragged documents, lists of sentences of word ids; any of them may be empty.
+
+    Raises ShapeError for what is not that.
+    """
+    try:
+        ids = [[torch.as_tensor(sentence) for sentence in document] for document in documents]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ShapeError(f"pad_documents: {_DOCUMENTS}: {error}") from None
+    for found in (found for document in ids for found in document):
+        if found.dim() != 1 or (len(found) and found.dtype not in _IDS):
+            raise ShapeError(
+                f"pad_documents: {_DOCUMENTS}, and one sentence is {found.dtype} {list(found.shape)}"
+            )
+    S = max([1, *(len(document) for document in ids)])
+    T = max([1, *(len(sentence) for document in ids for sentence in document)])
+    tokens = torch.zeros(len(ids), S, T, dtype=torch.long)
+    valid = torch.zeros(len(ids), S, T, dtype=torch.bool)
+    for b, document in enumerate(ids):
         for s, sentence in enumerate(document):
-            tokens[b, s, : len(sentence)] = torch.as_tensor(sentence, dtype=torch.long)
+            tokens[b, s, : len(sentence)] = sentence
             valid[b, s, : len(sentence)] = True
     return tokens, valid
+
+
+_DOCUMENTS = "documents must be lists of sentences, and those lists of integer word ids"
+_IDS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class HAN(nn.Module):
@@ -99,9 +121,11 @@ class HAN(nn.Module):
         self.config = config
         width = 2 * config.hidden_dim
         self.embedding = nn.Embedding(config.vocab_size, config.dim)
-        self.words = _encoder(config, config.word_encoder, config.dim)
+        self.words = _encoder(config, config.word_encoder, config.word_encoder_options, config.dim)
         self.word_pool = ContextQuery(width, hidden_dim=config.attention_dim)
-        self.sentences = _encoder(config, config.sentence_encoder, width)
+        self.sentences = _encoder(
+            config, config.sentence_encoder, config.sentence_encoder_options, width
+        )
         self.sentence_pool = ContextQuery(width, hidden_dim=config.attention_dim)
         self.head = nn.Linear(width, config.num_classes)
 
@@ -134,10 +158,17 @@ class HAN(nn.Module):
             )
         if tokens.dtype not in (torch.int64, torch.int32):
             raise ShapeError(f"han: tokens must be int64 or int32 ids, got {tokens.dtype}")
-        if valid is not None and (valid.dtype != torch.bool or valid.shape != tokens.shape):
-            raise ShapeError(
-                f"han: valid must be boolean {list(tokens.shape)}, got {valid.dtype} {list(valid.shape)}"
+        if valid is not None and (
+            not isinstance(valid, Tensor)
+            or valid.dtype != torch.bool
+            or valid.shape != tokens.shape
+        ):
+            got = (
+                f"{valid.dtype} {list(valid.shape)}"
+                if isinstance(valid, Tensor)
+                else type(valid).__name__
             )
+            raise ShapeError(f"han: valid must be boolean {list(tokens.shape)}, got {got}")
         if torch.compiler.is_compiling() or tokens.device.type != "cpu":
             return
         ids = tokens if valid is None else tokens[valid]
@@ -178,12 +209,14 @@ class BiGRU(nn.Module):
 class Mixed(nn.Module):
     """x [N T D], valid tokens first -> [N T F], by a linear layer, positions and a block of a mixer."""
 
-    def __init__(self, config: HANConfig, mixer: str, dim: int):
+    def __init__(self, config: HANConfig, mixer: str, options: Mapping[str, Any], dim: int):
         super().__init__()
         width = 2 * config.hidden_dim
         self.into = nn.Linear(dim, width)
         self.position = Sinusoidal(dim=width)
-        made = build(mixer, dim=width, num_heads=config.num_heads, max_len=config.max_len)
+        made = build(
+            mixer, dim=width, num_heads=config.num_heads, max_len=config.max_len, **options
+        )
         made.require("bidirectional")
         made.require("padding")
         ffn = None if made.capabilities.includes_ffn else FEED_FORWARDS["gelu"](width)
@@ -197,5 +230,7 @@ class Mixed(nn.Module):
         return torch.where(valid[..., None], h, h.new_zeros(()))
 
 
-def _encoder(config: HANConfig, encoder: str, dim: int) -> nn.Module:
-    return BiGRU(dim, config.hidden_dim) if encoder == "gru" else Mixed(config, encoder, dim)
+def _encoder(config: HANConfig, encoder: str, options: Mapping[str, Any], dim: int) -> nn.Module:
+    if encoder == "gru":
+        return BiGRU(dim, config.hidden_dim)
+    return Mixed(config, encoder, options, dim)

@@ -96,7 +96,7 @@ class LanguageModel(nn.Module):
         alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves every module's mode as it was.
         Raises UnsupportedError if the mixer does not stream exactly, ShapeError if the result would exceed max_len.
         """
-        check_sampling(temperature, top_k, top_p)
+        check_sampling(temperature, top_k, top_p, generator)
         self._check(tokens, valid, max_new_tokens, eos)
         with evaluating(self):
             logits, state = self._read(tokens, valid, max_new_tokens)

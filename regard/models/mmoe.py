@@ -22,7 +22,13 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.fields import Batch, Field, check_batch, check_fields
-from regard.core.shapes import check_mapping, check_positive, check_rate, check_widths
+from regard.core.shapes import (
+    check_mapping,
+    check_place,
+    check_positive,
+    check_rate,
+    check_widths,
+)
 from regard.models.config import ModelConfig
 from regard.nn.experts import Experts
 from regard.nn.fields import FieldEmbedding
@@ -141,6 +147,7 @@ class MMoE(nn.Module):
             if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[1] != self.width:
                 got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
                 raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {got}")
+            check_place(self.name, "x", x, self.experts.biases[0])
             return x
         check_batch(self.name, self.config.fields, x)
         return self.embedding(x)[0].flatten(1)

@@ -9,7 +9,12 @@ from torch import Tensor
 from regard.core import OptionError
 
 
-def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
+def check_sampling(
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    generator: torch.Generator | None,
+) -> None:
     if not (
         isinstance(temperature, int | float) and math.isfinite(temperature) and temperature >= 0
     ):
@@ -19,6 +24,10 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
     if top_p is not None and not (isinstance(top_p, int | float) and 0 < top_p <= 1):
         raise OptionError(
             f"top_p ({top_p!r}) must be above 0 and at most 1, or None for all tokens"
+        )
+    if not isinstance(generator, torch.Generator | None):
+        raise OptionError(
+            f"generator ({generator!r}) must be a torch.Generator, or None for the global one"
         )
 
 

@@ -203,7 +203,7 @@ class Transformer(nn.Module):
         row gets what it would get alone. After `eos` a row holds `eos` only. Temperature 0 takes the most likely token.
         Runs in eval mode, and leaves every module's mode as it was.
         """
-        check_sampling(temperature, top_k, top_p)
+        check_sampling(temperature, top_k, top_p, generator)
         start = self._check_start(source, start, valid, start_valid, max_new_tokens, eos)
         with evaluating(self):
             logits, state = self._read(source, start, valid, start_valid, max_new_tokens)

@@ -22,9 +22,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from regard.core import ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_flag, check_positive, check_rate
-from regard.mixers.transformer_xl import TransformerXL as Recurrence
+from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder, State
 from regard.models.language_model import LanguageModelConfig
@@ -133,8 +134,18 @@ class TransformerXL(nn.Module):
         valid: Bool[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
         """Logits after each of the next N tokens, read in segments of segment_len, and the memories after them."""
+        self._check_memories(state)
         hidden, state = self._read(tokens, state, valid)
         return self._logits(hidden), state
+
+    def _check_memories(self, state: State) -> None:
+        wanted = (self.config.mem_len, self.config.dim)
+        if not isinstance(state, State) or not all(
+            isinstance(block, Memory) and block.memory.shape[1:] == wanted for block in state.blocks
+        ):
+            raise ShapeError(
+                f"{self.encoder.who}: state must come from initial_state or extend of this model"
+            )
 
     def with_memory(
         self,
@@ -205,7 +216,7 @@ class TransformerXL(nn.Module):
         The prompt is read in segments, what follows token by token, each with mem_len tokens of memory. Prompts of
         different lengths are padded on any side and marked by `valid`. Temperature 0 takes the most likely token.
         """
-        check_sampling(temperature, top_k, top_p)
+        check_sampling(temperature, top_k, top_p, generator)
         self.encoder.check_tokens(tokens, valid)
         check_continuation(max_new_tokens, eos, self.config.vocab_size)
         check_prompt(self.encoder.who, tokens, valid, max_new_tokens, None)

@@ -328,7 +328,12 @@ class XLNet(nn.Module):
         Those are ordered apart from the rest: they never see it, and it sees all of them.
         """
         self._check(tokens, order, valid, segments)
-        if not isinstance(state, State) or state.length.shape[0] != tokens.shape[0]:
+        if (
+            not isinstance(state, State)
+            or len(state.memory) != self.config.num_layers
+            or state.memory[0].shape[2] != self.config.dim
+            or state.length.shape[0] != tokens.shape[0]
+        ):
             raise ShapeError(
                 f"xlnet: state must come from initial_state({tokens.shape[0]}) or extend of this model"
             )
@@ -388,6 +393,14 @@ class XLNet(nn.Module):
                 raise ShapeError(
                     f"xlnet: {name} must be int64 or int32 {list(tokens.shape)}, got {got}"
                 )
+        assert isinstance(order, Tensor)
+        if torch.compiler.is_compiling() or order.device.type != "cpu":
+            return
+        ranks = order if valid is None else order[valid]
+        if ranks.numel() and (least := int(ranks.min())) < CONTEXT:
+            raise ShapeError(
+                f"xlnet: order holds the rank {least}: ranks start at 0, and {CONTEXT} is context"
+            )
 
 
 def _of_keys(segments: Int[Tensor, "B T"], seen: Float[Tensor, "B S D"]) -> Int[Tensor, "B S"]:

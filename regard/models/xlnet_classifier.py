@@ -65,6 +65,10 @@ class Summary(nn.Module):
 
     def load_trunk(self, model: XLNet) -> None:
         """The trunk's weights of a trained model, copied. Raises OptionError where the two are not of one shape."""
+        if not isinstance(model, XLNet):
+            raise OptionError(
+                f"{self.config.name}: the trunk to load must be an XLNet's, got {type(model).__name__}"
+            )
         for field in fields(TrunkConfig):
             ours, theirs = (getattr(config, field.name) for config in (self.config, model.config))
             if ours != theirs and field.name not in _MAY_DIFFER:
@@ -74,10 +78,8 @@ class Summary(nn.Module):
         self.trunk.load_state_dict(model.trunk.state_dict())
 
     def summarise(self, texts: Sequence[Text]) -> Float[Tensor, "B num_classes"]:
-        B, who = len(texts[0][0]), self.config.name
-        separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
-        columns, here, numbers = [], [], []
-        for number, (tokens, valid) in enumerate(texts):
+        who = self.config.name
+        for tokens, valid in texts:
             check_tokens(
                 who,
                 tokens,
@@ -85,6 +87,10 @@ class Summary(nn.Module):
                 vocab_size=self.config.vocab_size,
                 device=self.special.device,
             )
+        B = len(texts[0][0])
+        separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
+        columns, here, numbers = [], [], []
+        for number, (tokens, valid) in enumerate(texts):
             if len(tokens) != B:
                 raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")
             present = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
