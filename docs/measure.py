@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from regard.arena.provenance import provenance
 from regard.recipes import RECIPES, start
 
 RESULTS = Path(__file__).parent / "recipes.json"
@@ -43,8 +44,16 @@ def measured(name: str, runs: Path) -> dict[str, Any]:
             time.process_time() - began
         ),  # of one core: data, baseline, training, test
         "tokens": result.tokens,
-        "torch": torch.__version__,
         "data_sha256": result.data_sha256,
+        "notes": result.notes,
+        "run": {
+            "seed": run.seed,
+            "start_from": run.start_from and run.start_from.name,
+            "task": dataclasses.asdict(run.task),
+            "model": {"name": run.model.name} | dataclasses.asdict(run.model),
+            "train": dataclasses.asdict(run.train),
+        },
+        "provenance": dataclasses.asdict(provenance()),
     }
 
 
@@ -54,7 +63,7 @@ def main(names: list[str]) -> None:
     for name in names:
         row = measured(name, runs)
         rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        text = json.dumps(dict(sorted((rows | {name: row}).items())), indent=1)
+        text = json.dumps(dict(sorted((rows | {name: row}).items())), indent=1, default=str)
         RESULTS.write_text(text + "\n")
 
 

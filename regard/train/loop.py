@@ -60,6 +60,7 @@ class FitResult:
     seconds: float  # spent training: neither evaluation nor checkpoints
     data_sha256: str
     curve: list[tuple[int, float]]  # (step, validation metric)
+    notes: dict[str, str]  # of the data: what they depend on, beside the options
 
     @property
     def tokens_per_second(self) -> float:
@@ -282,6 +283,7 @@ class _Trainer:
             seconds=tally.seconds,
             data_sha256=self.splits.sha256,
             curve=tally.curve,
+            notes=dict(self.splits.notes),
         )
 
     # ------------------------------------------------------------------ checkpoints

@@ -44,6 +44,7 @@ def test_the_loss_goes_down_and_the_best_weights_are_returned(tmp_path):
     assert (result.best_step, result.valid_value) in result.curve
     best = checkpoint.load(checkpoint.path_of(tmp_path / "checkpoints", result.best_step))
     assert_same_bits(weights(model), best.model)
+    assert result.notes == {}
     with torch.no_grad():
         assert result.value == task.score(model.eval(), [task.collate(task.load().test)])
 

@@ -22,6 +22,7 @@ class Splits(NamedTuple):
     valid: list[dict[str, Tensor]]
     test: list[dict[str, Tensor]]
     sha256: str = "0" * 64
+    notes: dict[str, str] = {}
 
 
 class Items(list):
