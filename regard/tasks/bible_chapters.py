@@ -26,6 +26,7 @@ class BibleChapters(Match):
     """
 
     name = "bible_chapters"
+    sources = ("bible_kjv", "bible_bbe")
 
     def load(self) -> Splits:
         return self.of(read_chapters(archive("bible_kjv")), read_chapters(archive("bible_bbe")))

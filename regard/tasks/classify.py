@@ -22,6 +22,7 @@ class Classify(Task):
     kind: ClassVar[Kind] = "classify"
     metric = "accuracy"
     better = "higher"
+    baseline = "most frequent class"
     vocab_size: ClassVar[int]
     num_classes: ClassVar[int]
 

@@ -22,6 +22,7 @@ class CopyAcross(NextToken):
     name = "copy_across"
     metric = "accuracy"
     better = "higher"
+    baseline = "most frequent symbol"
 
     train_size: int = 20000
     valid_size: int = 500

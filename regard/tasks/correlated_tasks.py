@@ -31,6 +31,7 @@ class CorrelatedTasks(Task):
     kind = "vectors"
     metric = "R2"
     better = "higher"
+    baseline = "linear regression"
 
     rho: float = 0.5
     dim: int = 100

@@ -39,6 +39,7 @@ class DebianSections(Classify):
     """
 
     name = "debian_sections"
+    sources = ("debian_descriptions",)
     kind = "documents"
     num_classes = 27
     vocab_size: int = 10000  # type: ignore[misc]  # an option here, a constant of the other tasks

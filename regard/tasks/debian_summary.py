@@ -19,6 +19,8 @@ class DebianSummary(TextPairs):
 
     name = "debian_summary"
     metric = "rouge_l"
+    baseline = "first words or most frequent target"
+    sources = ("debian_descriptions",)
     cuts_source = True
 
     source_len: int = 96

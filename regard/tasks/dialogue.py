@@ -29,6 +29,8 @@ class Dialogue(TextPairs):
     name = "dialogue"
     metric = "bits_per_byte"
     better = "lower"
+    baseline = "token frequencies"
+    sources = ("shakespeare",)
 
     source_len: int = 64
     target_len: int = 64

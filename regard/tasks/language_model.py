@@ -17,6 +17,7 @@ from regard.tasks.task import IGNORED, Batch, Splits
 class LanguageModelling(NextToken):
     metric = "bits_per_byte"
     better = "lower"
+    baseline = "byte frequencies"
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         from torchmetrics import MeanMetric

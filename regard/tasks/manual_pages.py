@@ -24,6 +24,7 @@ class ManualPages(Match):
     """
 
     name = "manual_pages"
+    sources = ("manpages",)
 
     def load(self) -> Splits:
         return self.of(read_manual(archive("manpages")))

@@ -23,6 +23,7 @@ class Newsgroups(ByteText):
     """
 
     name = "newsgroups"
+    sources = ("newsgroups20",)
     num_classes = 20
 
     def __post_init__(self) -> None:

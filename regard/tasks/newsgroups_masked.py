@@ -15,6 +15,7 @@ class NewsgroupsMasked(MaskedLanguageModelling):
     """Equal seeds put the same posts into the same parts as in `newsgroups`: no test post is ever trained on."""
 
     name = "newsgroups_masked"
+    sources = ("newsgroups20",)
 
     def load(self) -> Splits:
         found = unique_newsgroups(archive("newsgroups20"))

@@ -64,6 +64,7 @@ class MovieLens(NextItem):
     """
 
     name = "movielens"
+    sources = ("movielens_1m",)
 
     def load(self) -> TableSplits:
         files = archive("movielens_1m")

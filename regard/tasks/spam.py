@@ -30,6 +30,7 @@ class Spam(ByteText):
     """
 
     name = "spam"
+    sources = ("spam_assassin",)
     num_classes = 2
     metric = "macro_f1"
 

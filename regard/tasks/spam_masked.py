@@ -15,6 +15,7 @@ class SpamMasked(MaskedLanguageModelling):
     """Equal seeds put the same bodies into the same parts as in `spam`: no test body is ever trained on."""
 
     name = "spam_masked"
+    sources = ("spam_assassin",)
 
     def load(self) -> Splits:
         return self.of(read_emails(archive("spam_assassin")))

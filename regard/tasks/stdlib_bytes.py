@@ -23,6 +23,7 @@ class StdlibBytes(LanguageModelling):
     """
 
     name = "stdlib_bytes"
+    sources = ("stdlib",)
     vocab_size = BYTE_VOCABULARY
 
     length: int = 256  # tokens in a window

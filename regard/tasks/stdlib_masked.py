@@ -16,6 +16,7 @@ class StdlibMasked(MaskedLanguageModelling):
     """Files are split and windows cut as in `stdlib_bytes`; results compare only at equal checksums."""
 
     name = "stdlib_masked"
+    sources = ("stdlib",)
 
     def load(self) -> Splits:
         parts = held_out(

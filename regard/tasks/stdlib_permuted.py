@@ -14,6 +14,7 @@ class StdlibPermuted(PermutedLanguageModelling):
     """The text is that of the running interpreter, as in `stdlib_bytes`: results compare only at equal checksums."""
 
     name = "stdlib_permuted"
+    sources = ("stdlib",)
 
     def read(self) -> Mapping[str, bytes]:
         return read_modules(stdlib_root())

@@ -46,6 +46,7 @@ class Table(Task):
     kind = "table"
     metric = "AUC"
     better = "higher"
+    baseline = "logistic regression"
     labels: ClassVar[tuple[str, ...]]
 
     @property

@@ -75,6 +75,10 @@ class Task(ABC):
     kind: ClassVar[Kind]
     metric: ClassVar[str]
     better: ClassVar[Literal["higher", "lower"]]
+    baseline: ClassVar[str]  # what `trivial_baseline` answers, in two or three words
+    sources: ClassVar[
+        tuple[str, ...]
+    ] = ()  # of `regard data ls`; none: generated, or a copy of one's own
 
     seed: int = 0  # of the data: order, splits, samples
 

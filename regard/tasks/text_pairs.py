@@ -50,6 +50,7 @@ class TextPairs(Task):
     kind = "translate"
     metric = "bleu"
     better: ClassVar[Literal["higher", "lower"]] = "higher"
+    baseline = "source copied"
     cuts_source: ClassVar[bool] = False
 
     vocab_size: int = 4096

@@ -22,6 +22,7 @@ INTERFACES = (
     "gettext_django",
     "gettext_wagtail",
     "gettext_pretix",
+    "gettext_jupyterlab",
 )
 
 
@@ -64,6 +65,7 @@ class TranslateDe(DescriptionTranslation):
 
     name = "translate_de"
     language = "de"
+    sources = ("debian_descriptions", "debian_descriptions_de", *INTERFACES)
 
     catalogues: tuple[str, ...] = INTERFACES
 
@@ -74,6 +76,7 @@ class TranslateFr(DescriptionTranslation):
 
     name = "translate_fr"
     language = "fr"
+    sources = ("debian_descriptions", "debian_descriptions_fr", *INTERFACES)
 
     catalogues: tuple[str, ...] = INTERFACES
 
@@ -84,6 +87,7 @@ class TranslateIt(DescriptionTranslation):
 
     name = "translate_it"
     language = "it"
+    sources = ("debian_descriptions", "debian_descriptions_it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,7 @@ class BibleEs(TextPairs):
     """
 
     name = "bible_es"
+    sources = ("bible_web", "bible_sparv")
 
     source_len: int = 64
     target_len: int = 80

@@ -17,7 +17,7 @@ from regard.models import (
     MMoEConfig,
 )
 from regard.recipes import RECIPES, Run, start
-from regard.tasks import Adult, CorrelatedTasks, Flights, MovieLens
+from regard.tasks import Adult, CorrelatedTasks, Flights, MovieLens, PlantedHistories
 from regard.tasks.figures import figures, gauc, relative_improvement
 from regard.tasks.table import Table, TableSplits, table_splits
 from regard.train import TrainConfig
@@ -174,6 +174,17 @@ def test_correlated_tasks():
     assert 0.2 < task.trivial_baseline(splits) < 0.95
     with pytest.raises(OptionError, match=r"rho \(2\)"):
         CorrelatedTasks(rho=2)
+
+
+def test_planted_histories():
+    task = PlantedHistories(train_size=600, valid_size=50, test_size=400)
+    splits = task.load()
+    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [600, 50, 400]
+    item, history = splits.schema.fields
+    assert history.of == item and splits.train.column("history").shape == (600, task.max_len)
+    assert 0.4 < task.trivial_baseline(splits) < 0.6
+    with pytest.raises(OptionError, match=r"num_kinds \(1\)"):
+        PlantedHistories(num_kinds=1)
 
 
 FIELDLESS = [

@@ -1,4 +1,6 @@
+import inspect
 import math
+import re
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from regard.core import OptionError, UnknownNameError
+from regard.data.sources import SOURCES
 from regard.data.stdlib import read_modules, split_of, stdlib_root
 from regard.tasks import (
     IGNORED,
@@ -233,6 +236,15 @@ def test_stdlib_sample_and_baseline():
     splits = task.load()
     assert len(splits.valid) == 20 and len(splits.test) == 30
     assert 3.5 < task.trivial_baseline(splits) < 6
+
+
+def test_every_task_says_its_sources_and_its_baseline():
+    named = {name for task in TASKS for name in task.sources}
+    assert named == set(SOURCES.names())  # nothing is fetched that no task reads
+    assert all(task.baseline for task in TASKS)
+    for task in TASKS:
+        read = set(re.findall(r'archive\("(\w+)"\)', inspect.getsource(task)))
+        assert read <= set(task.sources), f"{task.name} reads {read - set(task.sources)} too"
 
 
 def test_wrong_names_and_options_are_refused_at_construction():
