@@ -24,7 +24,12 @@ from regard.recipes.duplication import duplication
 from regard.recipes.fashion_mnist import fashion_mnist
 from regard.recipes.flights import flights_mmoe
 from regard.recipes.greek_english import greek_english
-from regard.recipes.histories import amazon_reviews_din, movielens_din, taobao_din
+from regard.recipes.histories import (
+    amazon_reviews_din,
+    movielens_din,
+    planted_histories_din,
+    taobao_din,
+)
 from regard.recipes.listops import listops
 from regard.recipes.manual_pages import manual_pages
 from regard.recipes.newsgroups import newsgroups
@@ -47,6 +52,7 @@ from regard.recipes.published import (
     flash_quad,
     fnet,
     gmlp,
+    gmlp_image,
     linformer,
     longformer,
     mlp_mixer,
@@ -71,7 +77,7 @@ from regard.recipes.translation import (
     translate_fr,
     translate_it,
 )
-from regard.recipes.xlnet import xlnet
+from regard.recipes.xlnet import xlnet, xlnet_classifier, xlnet_matcher
 
 RECIPES: Catalog[Recipe] = Catalog(
     "recipe",
@@ -89,6 +95,8 @@ RECIPES: Catalog[Recipe] = Catalog(
                 duplication,
                 transformer_xl,
                 xlnet,
+                xlnet_classifier,
+                xlnet_matcher,
                 reformer,
                 longformer,
                 bigbird,
@@ -96,6 +104,7 @@ RECIPES: Catalog[Recipe] = Catalog(
                 linformer,
                 fnet,
                 gmlp,
+                gmlp_image,
                 mlp_mixer,
                 synthesizer,
                 flash_quad,
@@ -129,6 +138,7 @@ RECIPES: Catalog[Recipe] = Catalog(
                 adult_autoint,
                 adult_factorization_machine,
                 adult_logistic_regression,
+                planted_histories_din,
                 movielens_din,
                 amazon_reviews_din,
                 taobao_din,

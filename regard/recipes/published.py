@@ -1,7 +1,7 @@
 """The runs of the published stacks: each at its size for small machines, on a task that needs no download."""
 
 from regard import models
-from regard.models import Published
+from regard.models import Published, PublishedImages
 from regard.recipes.run import Run
 from regard.tasks import Digits, Duplication, ListOps, Recall, StdlibBytes
 from regard.tasks.classify import Classify
@@ -46,18 +46,12 @@ def gmlp() -> Run:
 
 def mlp_mixer() -> Run:
     """MLP-Mixer reads 8x8 images of digits as patches of 2x2 pixels."""
-    task = Digits()
-    return Run(
-        task=task,
-        model=models.mlp_mixer(
-            "small",
-            image_size=(8, 8),
-            channels=1,
-            num_classes=task.num_classes,
-            vocab_size=task.vocab_size,
-        ),
-        train=TrainConfig(steps=1000, batch_size=32, lr=1e-3, eval_every=100, patience=5),
-    )
+    return _sees(models.mlp_mixer)
+
+
+def gmlp_image() -> Run:
+    """gMLP reads 8x8 images of digits as patches of 2x2 pixels."""
+    return _sees(models.gmlp_image)
 
 
 def synthesizer() -> Run:
@@ -84,6 +78,21 @@ def _reads(stack: Published, task: Classify) -> Run:
             vocab_size=task.vocab_size,
             num_classes=task.num_classes,
             max_len=task.max_len,
+        ),
+        train=TrainConfig(steps=1000, batch_size=32, lr=1e-3, eval_every=100, patience=5),
+    )
+
+
+def _sees(stack: PublishedImages) -> Run:
+    task = Digits()
+    return Run(
+        task=task,
+        model=stack(
+            "small",
+            image_size=(8, 8),
+            channels=1,
+            num_classes=task.num_classes,
+            vocab_size=task.vocab_size,
         ),
         train=TrainConfig(steps=1000, batch_size=32, lr=1e-3, eval_every=100, patience=5),
     )

@@ -31,6 +31,7 @@ from regard.tasks.own_copies import (
     Text8,
 )
 from regard.tasks.pathfinder import Pathfinder
+from regard.tasks.planted_histories import PlantedHistories
 from regard.tasks.recall import Recall
 from regard.tasks.shakespeare_bytes import ShakespeareBytes
 from regard.tasks.shakespeare_masked import ShakespeareMasked
@@ -56,6 +57,7 @@ TASKS: Catalog[type[Task]] = Catalog(
         CopyAcross,
         Duplication,
         CorrelatedTasks,
+        PlantedHistories,
         Flights,
         Adult,
         MovieLens,
@@ -127,6 +129,7 @@ __all__ = [
     "Newsgroups",
     "NewsgroupsMasked",
     "Pathfinder",
+    "PlantedHistories",
     "Recall",
     "ShakespeareBytes",
     "ShakespeareMasked",

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from regard import OptionError, ShapeError
-from regard.core.fields import Categorical, Sequence
+from regard.core.fields import FIRST_KNOWN, Categorical, Sequence
+from regard.data.planted_histories import generate_planted_histories
 from regard.mixers import MIXERS
 from regard.models import DINConfig
 from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
@@ -148,12 +149,10 @@ def test_what_does_not_fit_is_refused():
         make()(BATCH | {"shops": BATCH["shops"][:, :2]})
 
 
-def planted(rows, generator):
-    """Bought if the candidate's kind, id modulo 16, is among the kinds of the history."""
-    history = torch.randint(2, 66, (rows, 8), generator=generator)
-    candidate = torch.randint(2, 66, (rows,), generator=generator)
-    label = (history % 16 == candidate[:, None] % 16).any(1)
-    return {"items": candidate, "history": history}, label.double()
+def planted(rows, seed):
+    found = generate_planted_histories(rows, seed=seed)
+    ids = (torch.from_numpy(items) + FIRST_KNOWN for items in (found.candidate, found.history))
+    return dict(zip(("items", "history"), ids, strict=True)), torch.from_numpy(found.liked).double()
 
 
 def auc(scores, labels):
@@ -166,7 +165,6 @@ def test_it_finds_what_the_candidate_has_to_do_with_the_history():
     found = {}
     for pool in ("target_query", "mean"):
         torch.manual_seed(0)
-        generator = torch.Generator().manual_seed(1)
         config = DINConfig(
             fields=(item, Sequence("history", item)),
             history=("history",),
@@ -176,12 +174,12 @@ def test_it_finds_what_the_candidate_has_to_do_with_the_history():
         )
         model = config.build()
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for _ in range(300):
-            batch, label = planted(256, generator)
+        for step in range(300):
+            batch, label = planted(256, step)
             optimizer.zero_grad()
             F.binary_cross_entropy_with_logits(model(batch)[:, 0], label.float()).backward()
             optimizer.step()
-        batch, label = planted(2000, generator)
+        batch, label = planted(2000, 300)
         with torch.no_grad():
             found[pool] = auc(model.eval()(batch)[:, 0], label)
     assert found["target_query"] > found["mean"] + 0.05, found
