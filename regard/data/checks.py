@@ -1,6 +1,8 @@
 """Checks of a data source's options, made before any work."""
 
-from regard.core import OptionError
+from pathlib import Path
+
+from regard.core import MissingDataError, OptionError, StoredDataError
 
 
 def check_sizes(who: str, **sizes: int) -> None:
@@ -14,3 +16,17 @@ def check_seed(who: str, seed: int) -> None:
     """A seed is an integer from 0 on."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise OptionError(f"{who}: seed ({seed!r}) must be an integer of at least 0")
+
+
+def need(path: Path, layout: str) -> Path:
+    """The path, if it is there. Raises MissingDataError that tells what should lie there."""
+    if not path.exists():
+        raise MissingDataError(f"there is no {path}. Expected: {layout}")
+    return path
+
+
+def need_file(path: Path, layout: str) -> Path:
+    """The same of a file. Raises StoredDataError for a folder."""
+    if need(path, layout).is_dir():
+        raise StoredDataError(f"{path} is a folder. Expected: {layout}")
+    return path

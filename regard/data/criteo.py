@@ -10,17 +10,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core import MissingDataError, StoredDataError
+from regard.core import StoredDataError
+from regard.data.checks import need_file
 
 COUNTS, CATEGORIES = 13, 26
+LAYOUT = (
+    "the file train.txt: a label (0 or 1), 13 counts and 26 categories a line, tabs between them"
+)
 
 
 def read_criteo(
     path: Path, *, max_rows: int | None = None
 ) -> tuple[dict[str, list], NDArray[np.floating]]:
     """Columns I1 .. I13 and C1 .. C26, and the labels. Raises MissingDataError, StoredDataError naming the line."""
-    if not path.is_file():
-        raise MissingDataError(f"there is no file {path}")
+    need_file(path, LAYOUT)
     rows: list[list[str]] = []
     with path.open() as file:
         for number, line in enumerate(islice(file, max_rows), 1):

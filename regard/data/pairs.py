@@ -5,7 +5,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.core import OptionError, StoredDataError
+from regard.core import StoredDataError
+from regard.data.checks import need_file
 from regard.data.stdlib import Split, split_of
 
 
@@ -45,11 +46,10 @@ def split_pairs(pairs: Iterable[Pair]) -> dict[Split, list[Pair]]:
 def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
     """Two files, a sentence a line, line n of one translating line n of the other (as WMT's); empty lines are left out.
 
-    Raises OptionError where a file is missing, StoredDataError where one is longer or is not UTF-8.
+    Raises MissingDataError where a file is missing, StoredDataError where one is longer or is not UTF-8.
     """
     for path in (source, target):
-        if not path.is_file():
-            raise OptionError(f"{path}: there is no such file. Give a text file, a sentence a line")
+        need_file(path, "a text file, a sentence a line")
     try:
         with source.open(encoding="utf-8") as first, target.open(encoding="utf-8") as second:
             rows = list(zip_longest(first, second))

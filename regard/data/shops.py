@@ -16,8 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.core import MissingDataError, StoredDataError
+from regard.core import StoredDataError
 from regard.data.behaviours import Behaviours, numbered
+from regard.data.checks import need_file
+
+AMAZON = "a folder with reviews_*.json and meta_*.json of one kind of products, or these as .gz"
+TAOBAO = "the file UserBehavior.csv: user, item, category, behaviour and time a line"
 
 
 class Shop(NamedTuple):
@@ -44,7 +48,7 @@ def read_taobao(
 ) -> Shop:
     """kinds: of behaviour, among pv (a click), buy, cart and fav. Raises MissingDataError, StoredDataError naming the line."""
     rows, category = [], {}
-    with _text(path) as file:
+    with _text(path, TAOBAO) as file:
         for number, row in enumerate(islice(csv.reader(file), max_rows), 1):
             if len(row) != 5 or not row[4].lstrip("-").isdigit():
                 raise StoredDataError(
@@ -68,7 +72,7 @@ def _shop(rows: list[tuple[str, str, int]], category: dict[str, Any]) -> Shop:
 
 
 def _objects(path: Path, names: Collection[str], limit: int | None = None) -> Iterator[dict]:
-    with _text(path) as file:
+    with _text(path, AMAZON) as file:
         for number, line in enumerate(islice(file, limit), 1):
             if not line.strip():
                 continue
@@ -86,7 +90,6 @@ def _last(categories: list) -> str | None:
     return categories[-1][-1] if categories and categories[-1] else None
 
 
-def _text(path: Path) -> Any:
-    if not path.is_file():
-        raise MissingDataError(f"there is no file {path}")
+def _text(path: Path, layout: str) -> Any:
+    need_file(path, layout)
     return gzip.open(path, "rt") if path.suffix == ".gz" else path.open()

@@ -39,9 +39,11 @@ from regard.recipes.own_copies import (
     cifar10_grey,
     enwik8,
     imdb,
+    labelled_texts,
     lra_listops,
     lra_pathfinder,
     lra_retrieval,
+    mnist,
     text8,
 )
 from regard.recipes.pathfinder import pathfinder
@@ -146,6 +148,8 @@ RECIPES: Catalog[Recipe] = Catalog(
                 cifar10_grey,
                 enwik8,
                 text8,
+                mnist,
+                labelled_texts,
                 imdb,
                 lra_listops,
                 lra_pathfinder,

@@ -12,9 +12,11 @@ from regard.models import ClassifierConfig, DualEncoderConfig, LanguageModelConf
 from regard.recipes.run import Run
 from regard.tasks.classify import Classify
 from regard.tasks.own_copies import (
+    MNIST,
     CIFAR10Grey,
     Enwik8,
     IMDb,
+    LabelledTexts,
     LRAListOps,
     LRAPathfinder,
     LRARetrieval,
@@ -53,6 +55,20 @@ def lra_retrieval() -> Run:
         ),
         train=TrainConfig(steps=5000, batch_size=32, lr=5e-4, warmup=0.2, eval_every=500),
     )
+
+
+def mnist() -> Run:
+    """MNIST's digits, pixel by pixel."""
+    sizes = {"dim": 64, "num_heads": 4, "num_layers": 2}
+    train = TrainConfig(steps=2000, batch_size=32, lr=1e-3, eval_every=200)
+    return _classify(MNIST(), sizes, train)
+
+
+def labelled_texts() -> Run:
+    """Your own texts by their first 512 bytes: `--task.path DIR --task.num-classes 2 --model.num-classes 2`."""
+    sizes = {"dim": 64, "num_heads": 4, "num_layers": 2}
+    train = TrainConfig(steps=1000, batch_size=32, lr=2e-3, eval_every=100, bucket=8)
+    return _classify(LabelledTexts(), sizes, train)
 
 
 def cifar10_grey() -> Run:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def start(
     model = _filled(run.model, splits.facts)
     torch.manual_seed(run.seed)
     built = model.build()
-    origin = {"seed": run.seed, "start_from": None, "model": _told(model)}
+    origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": _told(model)}
     if run.start_from is not None:
         taken = take_weights(built, run.start_from)
         origin["start_from"] = taken.sha256
@@ -85,10 +85,13 @@ def start(
 def _told(model: ModelConfig) -> dict[str, Any]:
     """All fields as JSON values; a class or a function by its name."""
 
+    assert is_dataclass(model)
+    fields = asdict(model)
+
     def named(value: Any) -> str:
         return getattr(value, "__qualname__", str(value))
 
-    return json.loads(json.dumps({"name": model.name} | asdict(model), default=named))
+    return json.loads(json.dumps({"name": model.name} | fields, default=named))
 
 
 def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:

@@ -22,9 +22,11 @@ from regard.tasks.newsgroups import Newsgroups
 from regard.tasks.newsgroups_masked import NewsgroupsMasked
 from regard.tasks.next_item import AmazonReviews, MovieLens, Taobao
 from regard.tasks.own_copies import (
+    MNIST,
     CIFAR10Grey,
     Enwik8,
     IMDb,
+    LabelledTexts,
     LRAListOps,
     LRAPathfinder,
     LRARetrieval,
@@ -88,6 +90,8 @@ TASKS: Catalog[type[Task]] = Catalog(
         CIFAR10Grey,
         Enwik8,
         Text8,
+        MNIST,
+        LabelledTexts,
         IMDb,
         LRAListOps,
         LRAPathfinder,
@@ -98,6 +102,7 @@ TASKS: Catalog[type[Task]] = Catalog(
 __all__ = [
     "IGNORED",
     "KINDS",
+    "MNIST",
     "TASKS",
     "Adult",
     "AmazonReviews",
@@ -123,6 +128,7 @@ __all__ = [
     "LRAListOps",
     "LRAPathfinder",
     "LRARetrieval",
+    "LabelledTexts",
     "ListOps",
     "ManualPages",
     "MovieLens",

@@ -5,13 +5,12 @@ random). Counts are transformed as AutoInt does. There is no package of it: `pat
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
 from regard.data.criteo import read_criteo
+from regard.tasks.own_copies import own_path
 from regard.tasks.table import Table, TableSplits, table_splits
 
 
@@ -31,9 +30,9 @@ class Criteo(Table):
         check_sizes(self.name, min_count=self.min_count)
 
     def load(self) -> TableSplits:
-        if not self.path:
-            raise OptionError("criteo: path is not set: it is where your copy of train.txt lies")
-        fields, labels = read_criteo(Path(self.path), max_rows=self.max_rows)
+        fields, labels = read_criteo(
+            own_path(self.name, self.path, self.name), max_rows=self.max_rows
+        )
         borders = (np.array([0.8, 0.9]) * len(labels)).astype(int)
         parts = np.split(np.arange(len(labels)), borders)
         numeric = [name for name in fields if name.startswith("I")]

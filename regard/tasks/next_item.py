@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.core import OptionError
 from regard.data.behaviours import Behaviours, Questions, next_items
 from regard.data.checks import check_seed, check_sizes
 from regard.data.movielens import parse_movielens
 from regard.data.shops import Shop, read_amazon, read_taobao
 from regard.data.sources import archive
+from regard.tasks.own_copies import own_path
 from regard.tasks.table import Table, TableSplits, table_splits
 
 
@@ -104,9 +104,7 @@ class ShopTask(NextItem):
         return self.splits(asked, columns, {"items": "item", "categories": "category"})
 
     def _path(self, option: str, value: str) -> Path:
-        if not value:
-            raise OptionError(f"{self.name}: {option} is not set: it is where your copy lies")
-        return Path(value)
+        return own_path(self.name, value, self.name, option=option)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ These carry the names of the sets: the numbers compare with published ones where
 `regard.data.own` says what lies where. Without a path, or with one that holds something else, loading is refused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import numpy as np
 from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
 from regard.data.examples import Examples
-from regard.data.labelled import Images
+from regard.data.labelled import Images, apart
 from regard.data.listops import VOCABULARY, Expressions
 from regard.data.own import OWN
 from regard.data.own.cifar10 import grey
+from regard.data.own.hugging_face import read_columns
 from regard.data.windows import BYTE_VOCABULARY, cut, sample
 from regard.tasks.byte_text import ByteText
 from regard.tasks.classify import Classify
@@ -29,11 +31,16 @@ from regard.tasks.task import Splits
 
 def read_own(who: str, path: Path | None, form: str) -> Any:
     """Split -> its content. Raises OptionError without a path, MissingDataError and StoredDataError for a wrong one."""
-    if path is None:
+    return OWN[form].read(own_path(who, path, form))
+
+
+def own_path(who: str, path: Path | str | None, form: str, *, option: str = "path") -> Path:
+    """The user's path. Raises OptionError, which says what should lie there, where none is given."""
+    if not path:
         raise OptionError(
-            f"{who}: path must name your copy: {OWN[form].layout}. Nothing here brings this set."
+            f"{who}: {option} must name your copy: {OWN[form].layout}. Nothing here brings this set."
         )
-    return OWN[form].read(Path(path).expanduser())
+    return Path(path).expanduser()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +120,35 @@ class CIFAR10Grey(Classify):
         train, test = (
             Images(grey(found[name].pixels), found[name].labels) for name in ("train", "test")
         )
+        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
+        every = np.arange(len(test.labels))
+        return Splits(pixel_rows(train, rows), pixel_rows(train, valid), pixel_rows(test, every))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MNIST(Classify):
+    """784 grey values, token = value + 1; a tenth of the training part, drawn by `seed`, is validation."""
+
+    name = "mnist"
+    vocab_size = 257
+    num_classes = 10
+
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+
+    @property
+    def max_len(self) -> int:
+        return 784
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "mnist")
+        train, test = found["train"], found["test"]
+        if train.pixels.shape[1:] != (28, 28):
+            raise OptionError(
+                f"{self.name}: pictures have 28 x 28 pixels, and these {train.pixels.shape[1:]}"
+            )
         rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
         every = np.arange(len(test.labels))
         return Splits(pixel_rows(train, rows), pixel_rows(train, valid), pixel_rows(test, every))
@@ -204,3 +240,50 @@ class Text8(Wikipedia):
     """Wikipedia's words in letters and spaces, in bits per letter: numbers do not compare with those of enwik8."""
 
     name = "text8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledTexts(ByteText):
+    """Texts of your own with a class each, saved by the `datasets` library: `text` and `label` name their columns.
+
+    The splits are the folder's: train, validation, test. For one that is missing a tenth of the training part is drawn by
+    `seed`. What begins as an earlier text does, in the bytes that are read, is left out.
+    """
+
+    name = "labelled_texts"
+    num_classes: int = 2  # type: ignore[misc]  # an option here, a constant of the other tasks
+
+    path: Path | None = None
+    text: str = "text"
+    label: str = "label"
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length, num_classes=self.num_classes)
+
+    def load(self) -> Splits:
+        folder = own_path(self.name, self.path, "hugging_face")
+        found = dict(read_columns(folder, text=self.text, label=self.label))
+        whole = found.get("train") or found.get("all")
+        if whole is None or len(whole.classes) != self.num_classes:
+            held = "no part train" if whole is None else f"{len(whole.classes)} classes"
+            raise OptionError(
+                f"{self.name}: {folder} has {held}, and num_classes is {self.num_classes}"
+            )
+        valid, test = found.get("validation") or found.get("valid"), found.get("test")
+        shares = (0.0 if valid else 0.1, 0.0 if test else 0.1)
+        rows = stratified(whole.labels, *shares, self.seed)
+        parts = [
+            [(own.texts[row], own.labels[row]) for row in of]
+            for own, of in (
+                (whole, rows[0]),
+                (valid, range(len(valid.texts))) if valid else (whole, rows[1]),
+                (test, range(len(test.texts))) if test else (whole, rows[2]),
+            )
+        ]
+        kept = apart(parts, key=lambda item: item[0][: self.length])
+        return Splits(*map(self._part, kept))
+
+    def _part(self, items: Sequence[tuple[bytes, int]]) -> Examples:
+        labels = np.array([label for _, label in items], dtype=np.int64)
+        return self.part([text for text, _ in items], labels, np.arange(len(items)))

@@ -83,8 +83,9 @@ def divided(emails: list[Email], seed: int) -> Divided:
     spam = np.flatnonzero(labels == 1)
     ham = np.random.default_rng(seed).permutation(np.flatnonzero((labels == 0) & ~hard))
     chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))
-    parts = (chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed))
-    return Divided([email.body.lstrip() for email in kept], labels, *parts, np.flatnonzero(hard))
+    train, valid, test = (chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed))
+    texts = [email.body.lstrip() for email in kept]
+    return Divided(texts, labels, train, valid, test, np.flatnonzero(hard))
 
 
 def _balanced(rows: Rows, labels: Rows) -> Rows:

@@ -1,6 +1,6 @@
 import pytest
 
-from regard.core import OptionError, StoredDataError
+from regard.core import MissingDataError, StoredDataError
 from regard.data.pairs import Pair, read_parallel, split_pairs, unique
 
 
@@ -33,7 +33,7 @@ def test_two_files_are_read_line_by_line(tmp_path):
 def test_files_that_are_not_parallel_are_refused(tmp_path):
     one, two = tmp_path / "a", tmp_path / "b"
     one.write_text("1\n2\n3\n")
-    with pytest.raises(OptionError, match="no such file"):
+    with pytest.raises(MissingDataError, match=r"there is no .*b\. Expected: a text file"):
         read_parallel(one, two)
     two.write_text("1\n2\n")
     with pytest.raises(StoredDataError, match=r"b ends after 2 lines, and .*a goes on"):

@@ -1,6 +1,10 @@
 """Tasks on a user's own copy, on files that the tests write; and the Bible in two versions."""
 
 import pickle
+import struct
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +14,11 @@ from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.data.own import enwik8
 from regard.tasks.bible_chapters import BibleChapters
 from regard.tasks.own_copies import (
+    MNIST,
     CIFAR10Grey,
     Enwik8,
     IMDb,
+    LabelledTexts,
     LRAListOps,
     LRAPathfinder,
     LRARetrieval,
@@ -104,8 +110,71 @@ def test_wikipedia(tmp_path, monkeypatch, task, text):
     assert sorted(asked.tolist()) == sorted(byte + 1 for byte in text[3800:])
 
 
+def test_mnist(tmp_path):
+    for stem, count in (("train", 100), ("t10k", 10)):
+        pixels = np.arange(count * 784).reshape(count, 28, 28).astype(np.uint8)
+        for kind, values in (("images-idx3", pixels), ("labels-idx1", np.arange(count) % 10)):
+            head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+            content = head + values.astype(np.uint8).tobytes()
+            (tmp_path / f"{stem}-{kind}-ubyte").write_bytes(content)
+    splits = MNIST(path=tmp_path).load()
+    assert sizes(splits) == [90, 10, 10] and splits.test.labels.tolist() == list(range(10))
+    assert splits.test[3]["tokens"].tolist() == (pixels[3].ravel().astype(int) + 1).tolist()
+
+
+class Saved:
+    """What `datasets` loads, as far as it is read here: columns by name."""
+
+    features = {"mood": None}
+    column_names = ("words", "mood")
+
+    def __init__(self, **columns):
+        self.columns = columns
+
+    def __getitem__(self, name):
+        return self.columns[name]
+
+
+@pytest.mark.parametrize("parts", [["all"], ["train", "test"], ["train", "validation", "test"]])
+def test_labelled_texts_of_ones_own(tmp_path, monkeypatch, parts):
+    saved = {
+        part: Saved(
+            words=[f"{part[:2]} {i:02} end" for i in range(40)], mood=[i % 2 for i in range(40)]
+        )
+        for part in parts
+    }
+    for part in saved.values():
+        part["words"][7] = f"{parts[0][:2]} 05 again"  # the same, cut
+    found = SimpleNamespace(load_from_disk=lambda path: saved if len(saved) > 1 else saved["all"])
+    monkeypatch.setitem(sys.modules, "datasets", found)
+    task = LabelledTexts(path=tmp_path, text="words", label="mood", length=5)
+    splits = task.load()
+    seen = [
+        bytes((part[i]["tokens"] - 1).tolist())
+        for part in (splits.train, splits.valid, splits.test)
+        for i in range(len(part))
+    ]
+    assert len(set(seen)) == len(seen) > 30
+    held = seen[len(splits.train) : len(splits.train) + len(splits.valid)]
+    validation = "validation" if "validation" in parts else parts[0]
+    assert {text[:2] for text in held} == {validation[:2].encode()}
+    with pytest.raises(OptionError, match="has 2 classes, and num_classes is 3"):
+        replace(task, num_classes=3).load()
+
+
 @pytest.mark.parametrize(
-    "task", [LRAListOps, IMDb, CIFAR10Grey, LRAPathfinder, LRARetrieval, Enwik8, Text8]
+    "task",
+    [
+        LRAListOps,
+        IMDb,
+        CIFAR10Grey,
+        LRAPathfinder,
+        LRARetrieval,
+        Enwik8,
+        Text8,
+        MNIST,
+        LabelledTexts,
+    ],
 )
 def test_no_path_and_a_wrong_one_are_refused(task, tmp_path):
     with pytest.raises(OptionError, match=f"{task.name}: path must name your copy"):

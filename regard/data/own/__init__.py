@@ -6,6 +6,7 @@
 from regard.core import Catalog
 from regard.data.own import (
     cifar10,
+    criteo,
     enwik8,
     hugging_face,
     imdb,
@@ -13,7 +14,9 @@ from regard.data.own import (
     lra_listops,
     lra_pathfinder,
     mnist,
+    shops,
     text8,
+    text_files,
 )
 from regard.data.own.format import Format
 
@@ -29,6 +32,10 @@ OWN: Catalog[Format] = Catalog(
         enwik8.FORMAT,
         text8.FORMAT,
         hugging_face.FORMAT,
+        text_files.FORMAT,
+        criteo.FORMAT,
+        shops.AMAZON_REVIEWS,
+        shops.TAOBAO_CLICKS,
     ),
 )
 

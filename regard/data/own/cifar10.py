@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import StoredDataError
+from regard.data.checks import need
 from regard.data.labelled import Images
-from regard.data.own.format import Format, Parts, need
+from regard.data.own.format import Format, Parts
 
 LAYOUT = "a folder with data_batch_1 to data_batch_5 and test_batch (cifar-10-batches-py)"
 _ARRAYS = {"_reconstruct", "ndarray", "dtype"}

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from regard.core import StoredDataError
-from regard.data.own.format import Format, Parts, need
+from regard.data.checks import need_file
+from regard.data.own.format import Format, Parts
 
 LAYOUT = "the file enwik8, unpacked: 100,000,000 bytes that begin with <mediawiki"
 SIZE = 100_000_000
@@ -18,9 +19,7 @@ def read(path: Path) -> Parts:
 
 def whole(path: Path, layout: str) -> bytes:
     """A file of SIZE bytes."""
-    if need(path, layout).is_dir():
-        raise StoredDataError(f"{path} is a folder. Expected: {layout}")
-    if path.stat().st_size != SIZE:
+    if need_file(path, layout).stat().st_size != SIZE:
         raise StoredDataError(f"{path} has {path.stat().st_size} bytes. Expected: {layout}")
     return path.read_bytes()
 

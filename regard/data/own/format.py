@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.core import MissingDataError, StoredDataError
+from regard.core import StoredDataError
 
 Parts = Mapping[str, Any]
 """Name of a split, as the files have it, to Texts, TextPairs, Images, Expressions or bytes."""
@@ -18,17 +18,13 @@ class Format:
     layout: str
     """what lies under the path"""
     read: Callable[[Path], Parts]
+    count: Callable[[Any], dict[str, int]] | None = None
+    """of a part that is none of these"""
 
     def sizes(self, path: Path) -> dict[str, dict[str, int]]:
         """Split -> what it holds and how many. Raises MissingDataError, StoredDataError."""
-        return {name: _size(part) for name, part in self.read(path).items()}
-
-
-def need(path: Path, layout: str) -> Path:
-    """The path, if it is there. Raises MissingDataError that tells what should lie there."""
-    if not path.exists():
-        raise MissingDataError(f"there is no {path}. Expected: {layout}")
-    return path
+        count = self.count or _size
+        return {name: count(part) for name, part in self.read(path).items()}
 
 
 def text_of(path: Path) -> str:

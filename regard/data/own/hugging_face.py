@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from regard.core import MissingDataError, StoredDataError, UnknownNameError
+from regard.data.checks import need
 from regard.data.labelled import Texts
-from regard.data.own.format import Format, Parts, need
+from regard.data.own.format import Format, Parts
 
 LAYOUT = "a folder written by Dataset.save_to_disk or DatasetDict.save_to_disk"
 
@@ -21,6 +22,7 @@ def read_columns(path: Path, *, text: str = "text", label: str = "label") -> Par
 
     Raises MissingDataError without the library, UnknownNameError for a column that is not there.
     """
+    need(path, LAYOUT)
     try:
         import datasets
     except ImportError:
@@ -28,7 +30,7 @@ def read_columns(path: Path, *, text: str = "text", label: str = "label") -> Par
             f"{path} is read by the package datasets, which is not installed: `pip install datasets`"
         ) from None
     try:
-        found = datasets.load_from_disk(str(need(path, LAYOUT)))
+        found = datasets.load_from_disk(str(path))
     except FileNotFoundError as error:
         raise StoredDataError(f"{path} is no saved data set: {error}") from None
     parts = found if isinstance(found, dict) else {"all": found}

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from regard.data.checks import need
 from regard.data.labelled import Texts, label
-from regard.data.own.format import Format, Parts, need
+from regard.data.own.format import Format, Parts
 
 LAYOUT = "a folder with train/pos, train/neg, test/pos and test/neg, a review a .txt file (aclImdb)"
 CLASSES = ("neg", "pos")

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from regard.core import StoredDataError
+from regard.data.checks import need
 from regard.data.labelled import TextPairs
-from regard.data.own.format import Format, Parts, need, text_of
+from regard.data.own.format import Format, Parts, text_of
 
 LAYOUT = "a folder with new_aan_pairs.train.tsv, new_aan_pairs.eval.tsv and new_aan_pairs.test.tsv"
 _COLUMNS = 5

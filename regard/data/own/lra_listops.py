@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from regard.core import StoredDataError
+from regard.data.checks import need
 from regard.data.listops import VOCABULARY, Expressions
-from regard.data.own.format import Format, Parts, need, text_of
+from regard.data.own.format import Format, Parts, text_of
 
 _ID = {token: number for number, token in enumerate(VOCABULARY)}
 _DROPPED = {"(", ")"}

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import StoredDataError
+from regard.data.checks import need
 from regard.data.labelled import Images
-from regard.data.own.format import Format, Parts, need, text_of
+from regard.data.own.format import Format, Parts, text_of
 
 LAYOUT = "a folder with metadata/*.npy and imgs/, such as pathfinder32/curv_contour_length_14"
 

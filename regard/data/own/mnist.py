@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from regard.core import StoredDataError
+from regard.data.checks import need
 from regard.data.idx import read_idx
 from regard.data.labelled import Images
-from regard.data.own.format import Format, Parts, need
+from regard.data.own.format import Format, Parts
 
 LAYOUT = "a folder with {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, or these as .gz"
 

@@ -17,8 +17,6 @@ from regard.data.own.enwik8 import split
 
 @pytest.mark.parametrize("name", OWN.names())
 def test_a_copy_that_is_not_there_is_described(name, tmp_path):
-    if name == "hugging_face":
-        pytest.importorskip("datasets", reason="the package datasets is not installed")
     with pytest.raises(MissingDataError, match=r"there is no .*nowhere.* Expected: "):
         OWN[name].read(tmp_path / "nowhere")
 
@@ -178,6 +176,39 @@ def test_enwik8_and_text8_are_told_apart_by_what_they_hold(tmp_path, monkeypatch
         OWN["enwik8"].read(tmp_path / "letters")
     with pytest.raises(StoredDataError, match=r"holds b'<='\. Expected: the file text8"):
         OWN["text8"].read(tmp_path / "pages")
+
+
+def test_two_files_of_sentences_are_counted(tmp_path):
+    (tmp_path / "train.de").write_text("eins\nzwei\n")
+    with pytest.raises(StoredDataError, match=r"has 1 files train\.\*\. Expected: a folder"):
+        OWN["text_files"].read(tmp_path)
+    (tmp_path / "train.en").write_text("one\ntwo\n")
+    assert OWN["text_files"].read(tmp_path) == {"train": [("eins", "one"), ("zwei", "two")]}
+    assert OWN["text_files"].sizes(tmp_path) == {"train": {"pairs": 2}}
+
+
+def test_criteo_is_counted(tmp_path):
+    row = "\t".join(["{}", *("3" for _ in range(13)), *("ab" for _ in range(26))]) + "\n"
+    (tmp_path / "train.txt").write_text(row.format(1) + row.format(0))
+    assert OWN["criteo"].sizes(tmp_path / "train.txt") == {
+        "all": {"rows": 2, "clicked": 1, "fields": 39}
+    }
+    with pytest.raises(StoredDataError, match=r"is a folder\. Expected: the file train\.txt"):
+        OWN["criteo"].read(tmp_path)
+
+
+def test_shops_are_counted(tmp_path):
+    (tmp_path / "clicks.csv").write_text("1,7,3,pv,100\n1,8,3,buy,101\n2,8,3,pv,102\n")
+    counts = {"behaviours": 2, "users": 2, "items": 2, "categories": 1}
+    assert OWN["taobao"].sizes(tmp_path / "clicks.csv") == {"all": counts}
+    with pytest.raises(StoredDataError, match=r"has 0 files reviews_\*\. Expected: a folder"):
+        OWN["amazon_reviews"].read(tmp_path)
+    review = '{"reviewerID": "a", "asin": "%s", "unixReviewTime": 1}\n'
+    (tmp_path / "reviews_Toys.json").write_text(review % "x" + review % "y")
+    (tmp_path / "meta_Toys.json").write_text('{"asin": "x", "categories": [["Toys", "Dolls"]]}\n')
+    assert OWN["amazon_reviews"].sizes(tmp_path) == {
+        "all": {"behaviours": 2, "users": 1, "items": 2, "categories": 1}
+    }
 
 
 def test_saved_data_sets_of_hugging_face(tmp_path):
