@@ -8,9 +8,12 @@ SM (sum modulo 10). An operator counts two tokens, a digit one; an expression is
 max_length. Published: max_depth 10, max_args 10, operator_probability 0.25, lengths 500 and 2000.
 
 Trees are drawn many at once, level by level, and one that has outgrown max_length is dropped where it stands:
-the same distribution as drawing them one by one, at a few array operations a level.
+the same distribution as drawing them one by one, at a few array operations a level. They come in chunks, each from a
+generator of its own: any number of processes gives the same expressions.
 """
 
+from contextlib import closing
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -19,6 +22,7 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
+from regard.data.chunks import bar, drawn
 
 VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
 _DIGIT = VOCABULARY.index("0")
@@ -53,37 +57,40 @@ def generate_listops(
     max_args: int = 10,
     operator_probability: float = 0.25,
     seed: int = 0,
+    processes: int = 1,
 ) -> Expressions:
     """`count` different expressions, in an order shuffled by `seed`. OptionError if the bounds cannot be met."""
-    check_sizes("listops", count=count)
+    check_sizes("listops", count=count, processes=processes)
     check_seed("listops", seed)
     check_grammar(min_length, max_length, max_depth, max_args, operator_probability)
-    rng = np.random.default_rng(seed)
     batch = max(64, min(16384, 2**22 // max_length))
     seen: set[bytes] = set()
     kept: list[Integers] = []
     values: list[int] = []
     draws = before = 0
-    while len(kept) < count:
-        levels = _draw(
-            rng, batch, min_length, max_length, max_depth, max_args, operator_probability
-        )
-        for tokens, value in zip(*_write(levels), strict=True):
-            key = blake2b(tokens.tobytes(), digest_size=16).digest()
-            if key not in seen:
-                seen.add(key)
-                kept.append(tokens)
-                values.append(value)
-        draws += batch
-        if draws >= _PATIENCE and len(kept) < count:
-            if (len(kept) - before) * _RARE < draws:
-                raise OptionError(
-                    f"listops: {count} different expressions with {min_length} < tokens < {max_length} are out of "
-                    f"reach at max_depth {max_depth} and max_args {max_args}: found {len(kept)}, then fewer than one "
-                    f"new in {_RARE} draws. Ask for fewer, or widen min_length and max_length."
-                )
-            draws, before = 0, len(kept)
-    order = rng.permutation(count)
+    grammar = (min_length, max_length, max_depth, max_args, operator_probability)
+    chunks = drawn(partial(_chunk, seed, batch, grammar), processes)
+    with bar("listops", count) as show, closing(chunks):
+        for chunk in chunks:
+            for tokens, value in zip(*chunk, strict=True):
+                key = blake2b(tokens.tobytes(), digest_size=16).digest()
+                if key not in seen:
+                    seen.add(key)
+                    kept.append(tokens)
+                    values.append(value)
+            show(len(kept))
+            if len(kept) >= count:
+                break
+            draws += batch
+            if draws >= _PATIENCE:
+                if (len(kept) - before) * _RARE < draws:
+                    raise OptionError(
+                        f"listops: {count} different expressions with {min_length} < tokens < {max_length} are out of "
+                        f"reach at max_depth {max_depth} and max_args {max_args}: found {len(kept)}, then fewer than "
+                        f"one new in {_RARE} draws. Ask for fewer, or widen min_length and max_length."
+                    )
+                draws, before = 0, len(kept)
+    order = np.random.default_rng(seed).permutation(count)
     kept = [kept[i] for i in order]
     lengths = np.array([len(tokens) for tokens in kept])
     return Expressions(np.concatenate(kept), lengths, np.array(values)[order])
@@ -121,6 +128,12 @@ def check_grammar(
             f"listops: min_length ({min_length}) is out of reach: at max_depth {max_depth} and max_args {max_args} "
             f"an expression has at most {longest} tokens"
         )
+
+
+def _chunk(
+    seed: int, batch: int, grammar: tuple[int, int, int, int, float], number: int
+) -> tuple[list[Integers], list[int]]:
+    return _write(_draw(np.random.default_rng([seed, number]), batch, *grammar))
 
 
 def _draw(

@@ -10,15 +10,15 @@ first target is not marked as occupied. Its single paddles (not used for the pub
 of a first paddle it tests a footprint one pixel aside, which bars some directions; here it is the paddle's own. A disc near
 an edge is cut as if the picture went on. `regard.data.snakes` says how a path grows.
 
-Pictures come in chunks of CHUNK, each from a generator of its own: more pictures of a seed begin with the same ones,
-and any number of processes gives the same pictures. Within a chunk many attempts grow in step.
+Pictures come in chunks, each from a generator of its own: more pictures of a seed begin with the same ones, and any
+number of processes gives the same pictures. Within a chunk many attempts grow in step. A chunk is CHUNK pictures of 32 x 32
+pixels, and fewer of larger ones: nobody waits for two hundred to see one.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from multiprocessing import get_all_start_methods, get_context
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.data.checks import check_seed, check_sizes
+from regard.data.chunks import bar, drawn
 from regard.data.paddles import DEGREES, Integers, Paddles, make_paddles, marker
 from regard.data.snakes import FREE, Canvas, Strokes, Tip, empty_tip
 
-CHUNK = 200
+CHUNK = 200  # pictures of 32 x 32 pixels
 _PATIENCE = 500  # rounds of attempts without one picture
 _CELLS = 2**21  # bytes of a round's pictures
 
@@ -159,40 +160,32 @@ def generate_pathfinder(
     seen: set[bytes] = set()
     parts: list[Pictures] = []
     kept = 0
-    for part in _chunks(drawing, count, seed, processes):
-        keys = [blake2b(picture.tobytes(), digest_size=16).digest() for picture in part.pixels]
-        new = [place for place, key in enumerate(keys) if key not in seen and not seen.add(key)]  # type: ignore[func-returns-value]
-        new = new[: count - kept]
-        parts.append(Pictures._make(column[new] for column in part))
-        kept += len(new)
-        if kept == count:
-            break
+    chunks = drawn(partial(draw_chunk, drawing, seed), processes)
+    with bar("pathfinder", count) as show, closing(chunks):
+        for part in chunks:
+            keys = [blake2b(picture.tobytes(), digest_size=16).digest() for picture in part.pixels]
+            new = [place for place, key in enumerate(keys) if key not in seen and not seen.add(key)]  # type: ignore[func-returns-value]
+            new = new[: count - kept]
+            parts.append(Pictures._make(column[new] for column in part))
+            kept += len(new)
+            show(kept)
+            if kept == count:
+                break
     columns = zip(*parts, strict=True)
     return Pictures._make(np.concatenate(column) for column in columns)
 
 
-def _chunks(drawing: Drawing, count: int, seed: int, processes: int) -> Iterator[Pictures]:
-    """Chunk after chunk without end; the expected ones are drawn by the processes, what doubles cost beyond is not."""
-    expected = -(-count // CHUNK)
-    if processes == 1:
-        yield from (draw_chunk(drawing, seed, number) for number in range(expected))
-    else:
-        method = "fork" if "fork" in get_all_start_methods() else "spawn"
-        with ProcessPoolExecutor(processes, mp_context=get_context(method)) as pool:
-            told = ([drawing] * expected, [seed] * expected, range(expected))
-            yield from pool.map(draw_chunk, *told)
-    number = expected
-    while True:
-        yield draw_chunk(drawing, seed, number)
-        number += 1
+def chunk_of(size: int) -> int:
+    """Pictures in a chunk: as many pixels at every size."""
+    return max(1, CHUNK * 32**2 // size**2)
 
 
 def draw_chunk(drawing: Drawing, seed: int, number: int) -> Pictures:
-    rng = np.random.default_rng([seed, number])
-    labels = rng.integers(0, 2, CHUNK)
-    margin = rng.choice(np.array(drawing.margins), CHUNK)
-    pixels = np.empty((CHUNK, drawing.size, drawing.size), np.uint8)
-    ends = np.empty((CHUNK, 2, 2), np.int64)
+    rng, count = np.random.default_rng([seed, number]), chunk_of(drawing.size)
+    labels = rng.integers(0, 2, count)
+    margin = rng.choice(np.array(drawing.margins), count)
+    pixels = np.empty((count, drawing.size, drawing.size), np.uint8)
+    ends = np.empty((count, 2, 2), np.int64)
     for one in sorted(set(drawing.margins)):
         rows = np.flatnonzero(margin == one)
         if len(rows):

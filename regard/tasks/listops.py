@@ -1,5 +1,6 @@
 """ListOps: the value of a nested list expression, as classification over ten digits."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ from regard.data.listops import VOCABULARY, check_grammar, generate_listops
 from regard.tasks.classify import Classify
 from regard.tasks.task import Splits
 
-_RULE = 1  # raised when the same options begin to give other expressions
+_RULE = 2  # raised when the same options begin to give other expressions
+_FOR_A_PROCESS = 10_000_000  # tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,9 @@ class ListOps(Classify):
         )
 
         def make() -> Columns:
-            return generate_listops(sum(sizes), **told)._asdict()
+            tokens = sum(sizes) * self.max_length
+            processes = max(1, min(os.cpu_count() or 1, tokens // _FOR_A_PROCESS))
+            return generate_listops(sum(sizes), **told, processes=processes)._asdict()
 
         count = {"count": sum(sizes), "rule": _RULE}
         found = generated(self.name, told | count, make)

@@ -14,8 +14,8 @@ from regard.data.pathfinder import generate_pathfinder, published
 from regard.tasks.classify import Classify
 from regard.tasks.task import Splits
 
-_RULE = 1  # raised when the same options begin to give other pictures
-_FOR_A_PROCESS = 2000  # pictures
+_RULE = 2  # raised when the same options begin to give other pictures
+_FOR_A_PROCESS = 2_000_000  # pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Pathfinder(Classify):
         versions = {"rule": _RULE, "pillow": PIL.__version__}
 
         def make() -> Columns:
-            processes = max(1, min(os.cpu_count() or 1, count // _FOR_A_PROCESS))
+            processes = max(1, min(os.cpu_count() or 1, count * self.size**2 // _FOR_A_PROCESS))
             drawn = generate_pathfinder(drawing, count, seed=self.seed, processes=processes)
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from regard.core import OptionError
 from regard.data.paddles import make_paddles, marker
-from regard.data.pathfinder import CHUNK, Drawing, generate_pathfinder, published
+from regard.data.pathfinder import CHUNK, Drawing, chunk_of, generate_pathfinder, published
 from regard.data.snakes import Canvas, Tip
 
 EASY = published(32, 6)
@@ -51,6 +51,15 @@ def test_discs_of_label_one_are_on_one_path():
     same = found.labels == 1
     assert np.mean(np.array(joined)[same]) > 0.98
     assert np.mean(np.array(joined)[~same]) < 0.75
+
+
+def test_one_picture_of_path_x():
+    """Few paddles, so that it is quick; a chunk holds as many pixels as at 32."""
+    found = generate_pathfinder(published(128, 3), 1)
+    assert found.pixels.shape == (1, 128, 128) and found.pixels.max() == 255
+    y, x = found.ends[0].T
+    assert (found.pixels[0, y, x] >= 120).all()
+    assert [chunk_of(size) for size in (32, 64, 128)] == [CHUNK, CHUNK // 4, CHUNK // 16]
 
 
 def test_more_pictures_and_more_processes_begin_with_the_same(drawn):
