@@ -25,7 +25,8 @@ class Pathfinder(Classify):
     contour_length is the number of paddles of a path: 6 easy, 9 intermediate, 14 hard. The defaults are REDUCED for small
     machines (easy, 20000 + 1000 + 2000 pictures) and must not be compared with published scores. The published setting
     (arXiv 2011.04006) is contour_length=14, train_size=160000, valid_size=20000, test_size=20000. Pictures are generated
-    once and kept in the cache.
+    once and kept in the cache: at contour_length=14 a picture costs one core 1.4 ms of 32 pixels, 79 ms of 64 and 119 ms of 128
+    (Path-X), so that the published 200000 take 5 minutes, 4.4 hours and 6.6 hours, divided by the processes.
     """
 
     name = "pathfinder"
