@@ -39,9 +39,10 @@ def adult_factorization_machine() -> Run:
 def adult_logistic_regression() -> Run:
     """Logistic regression, trained as the other models are, on the two tasks of the census.
 
-    Mean AUC on 4,881 test rows: 0.9231, and 0.5 for the majority; scikit-learn's exact optimum has 0.9250.
+    Mean AUC on 4,881 test rows: 0.9248, and 0.5 for the majority. The task's baseline is the same model at its optimum,
+    0.9250: there is nothing to gain over it, and this run shows that training reaches it.
     """
-    return _run(LogisticRegressionConfig(num_tasks=2), lr=1e-2)
+    return _run(LogisticRegressionConfig(num_tasks=2), lr=3e-2)
 
 
 def _run(model: ModelConfig, lr: float = 3e-3) -> Run:

@@ -8,12 +8,18 @@ from regard.train import TrainConfig
 
 
 def stdlib_permuted() -> Run:
-    """Bytes of Python's own source in drawn orders, 128 at a time: one in six is asked."""
+    """Bytes of Python's own source in drawn orders, 128 at a time: one in six is asked.
+
+    Measured: 2.79 bits a byte, byte frequencies 4.55; 45 seconds of one core.
+    """
     return _run(StdlibPermuted(length=128))
 
 
 def shakespeare_permuted() -> Run:
-    """Bytes of Shakespeare in drawn orders, 128 at a time: one in six is asked."""
+    """Bytes of Shakespeare in drawn orders, 128 at a time: one in six is asked.
+
+    Measured: 2.93 bits a byte, byte frequencies 4.77; 44 seconds of one core.
+    """
     return _run(ShakespearePermuted(length=128))
 
 
