@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "data": {"core"},
     "tasks": {"core", "data"},
     "train": {"core", "tasks"},
-    "arena": {"core", "models", "mixers", "tasks", "train", "testing"},
+    "arena": {"core", "functional", "models", "mixers", "tasks", "train", "testing"},
     "testing": {"core", "reference", "mixers"},
     "estimator": {"core", "data", "models", "tasks", "train"},
     "explore": {"core", "models"},

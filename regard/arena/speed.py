@@ -22,6 +22,7 @@ from regard.arena.results import Pass, Provenance, Timed
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
 from regard.core.counting import count
 from regard.core.shapes import check_positive
+from regard.functional.implementation import recorded
 
 DECODE_STEPS = 8  # of one token each, timed together
 MOST_ROUNDS = 50
@@ -130,7 +131,9 @@ class _Entry:
     def _cost(self) -> tuple[int, int]:
         """Peak bytes and operations of one pass; doubles as the first warm-up."""
         prepared = self.call.prepare()
-        counted = count(lambda: self.call.run(prepared))
+        with recorded() as used:
+            counted = count(lambda: self.call.run(prepared))
+        self.impl = ", ".join(sorted(used)) or "eager"
         peak = counted.peak_bytes
         if torch.device(self.setting.device).type == "cuda":
             prepared = self.call.prepare()
@@ -162,6 +165,7 @@ class _Entry:
             high_ms=1e3 * high,
             baseline_ms=1e3 * baseline,
             peak_bytes=self.peak_bytes,
+            impl=self.impl,
             flops=self.flops,
             matrix_rate=rate,
             rounds=rounds,

@@ -128,6 +128,7 @@ def _line(row: "Timed") -> dict[str, Any]:
         "type": row.provenance.dtype,
         "mixer": row.mixer,
         "causal": row.causal,
+        "impl": row.impl,
         "ms": row.median_ms,
         "quartiles": f"{row.low_ms:.4g} to {row.high_ms:.4g}",
         "softmax ms": row.baseline_ms,

@@ -4,6 +4,9 @@
 do; "auto" takes the first that fits device, type, length and mask, and eager otherwise.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -62,11 +65,34 @@ def check_impl(who: str, impl: str, family: str | None) -> None:
         )
 
 
+_chosen: ContextVar[set[str] | None] = ContextVar("chosen", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[set[str]]:
+    """The names of the implementations that compute while it is open; empty where only kernels without a choice did."""
+    names: set[str] = set()
+    token = _chosen.set(names)
+    try:
+        yield names
+    finally:
+        _chosen.reset(token)
+
+
 def choose(family: str, impl: str, q: Tensor, mask: Mask, *, plain: bool = True) -> str:
     """The implementation that computes. `plain`: nothing is asked that only eager can do.
 
     Raises UnsupportedError where a named one cannot serve.
     """
+    name = _choice(family, impl, q, mask, plain)
+    if not torch.compiler.is_compiling():
+        chosen = _chosen.get()
+        if chosen is not None:
+            chosen.add(name)
+    return name
+
+
+def _choice(family: str, impl: str, q: Tensor, mask: Mask, plain: bool) -> str:
     check_impl(family, impl, family)
     if impl == "eager":
         return "eager"
