@@ -15,7 +15,7 @@ from regard.core.capabilities import Capabilities, No
 from regard.core.compaction import Compaction, compaction, permute
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
-from regard.core.shapes import check_positive, check_tokens
+from regard.core.shapes import check_place, check_positive, check_tokens
 
 
 class State(Protocol):
@@ -272,20 +272,8 @@ class Mixer(nn.Module, ABC):
 
     def _check_tokens(self, name: str, x: object) -> None:
         check_tokens(self.name, name, x, self.dim)
-        if torch.compiler.is_compiling():
-            return
-        weight = next(self.parameters(), None)
         assert isinstance(x, Tensor)
-        if weight is None or (weight.device == x.device and weight.dtype == x.dtype):
-            return
-        if weight.device != x.device:
-            raise ShapeError(
-                f"{self.name}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
-            )
-        if weight.is_floating_point() and not torch.is_autocast_enabled(x.device.type):
-            raise ShapeError(
-                f"{self.name}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
-            )
+        check_place(self.name, name, x, next(self.parameters(), None))
 
     def _check_length(self, name: str, length: int) -> None:
         answer = self.capabilities.any_length

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
-from regard.core.shapes import check_positive, check_tokens
+from regard.core.shapes import check_place, check_positive, check_tokens
 
 
 class Pool(nn.Module, ABC):
@@ -85,7 +85,7 @@ class Pool(nn.Module, ABC):
         check_tokens(self.name, "x", x, self.dim)
         assert isinstance(x, Tensor)
         B, S, _ = x.shape
-        self._check_place("x", x)
+        check_place(self.name, "x", x, next(self.parameters(), None))
         Mask(valid=valid).check(self.name, B, S, S)
         if self.query_dim is None:
             if query is not None:
@@ -95,25 +95,12 @@ class Pool(nn.Module, ABC):
             raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
         check_tokens(self.name, "query", query, self.query_dim)
         assert isinstance(query, Tensor)
-        self._check_place("query", query)
+        check_place(self.name, "query", query, next(self.parameters(), None))
         if query.shape[0] != B:
             raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
         if self.num_queries is not None and query.shape[1] != self.num_queries:
             raise ShapeError(
                 f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
-            )
-
-    def _check_place(self, name: str, x: Tensor) -> None:
-        weight = next(self.parameters(), None)
-        if torch.compiler.is_compiling() or weight is None:
-            return
-        if weight.device != x.device:
-            raise ShapeError(
-                f"{self.name}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
-            )
-        if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ShapeError(
-                f"{self.name}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
             )
 
 

@@ -85,15 +85,16 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
         )
 
 
-def check_place(who: str, name: str, x: Tensor, weight: Tensor) -> None:
-    """x must be where the module's weight is, and of its type."""
-    if torch.compiler.is_compiling():
+def check_place(who: str, name: str, x: Tensor, weight: Tensor | None) -> None:
+    """x must be where the module's weight is, and of its type, if that is a floating one (None: it has no weight)."""
+    if torch.compiler.is_compiling() or weight is None:
         return
     if weight.device != x.device:
         raise ShapeError(
             f"{who}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
         )
-    if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+    unlike = weight.is_floating_point() and weight.dtype != x.dtype
+    if unlike and not torch.is_autocast_enabled(x.device.type):
         raise ShapeError(
             f"{who}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
         )
