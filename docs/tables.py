@@ -5,6 +5,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import speed
 from data_tables import own_copies, sources
 
 from regard.cli.describe import ABILITIES, catalog
@@ -78,6 +79,7 @@ def _licences(task: type[Task]) -> str:
 TABLES = {
     "mechanisms": (ROOT / "README.md", mechanisms),
     "tasks": (ROOT / "README.md", tasks),
+    "speed": (ROOT / "docs" / "speed.md", speed.table),
     "sources": (ROOT / "docs" / "data.md", sources),
     "own copies": (ROOT / "docs" / "data.md", own_copies),
 }

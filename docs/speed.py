@@ -1,0 +1,132 @@
+"""The chart of docs/speed.svg and the tables of docs/speed.md, from what benchmarks/peers.py measured.
+
+python benchmarks/peers.py --json > docs/peers.json && python docs/speed.py && make docs
+"""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+FOLDER = Path(__file__).parent
+MEASURED, CHART = FOLDER / "peers.json", FOLDER / "speed.svg"
+LENGTH = 4096  # of the chart
+PASSES = {"forward": "forward", "train": "forward + backward"}
+
+
+def measured() -> dict[str, Any]:
+    return json.loads(MEASURED.read_text())
+
+
+def table() -> str:
+    """One table for each length: ours and the best peer, in one interleaved run."""
+    found = measured()
+    by_length: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in found["rows"]:
+        by_length[row["length"]].append(row)
+    lines = [origin(found)]
+    for length, rows in sorted(by_length.items()):
+        lines += ["", f"### {length:,} tokens", ""]
+        lines += [
+            "| mechanism | pass | ms | peak MiB | best peer | its ms | its peak MiB | ratio | target | share | target |",
+            "|---" * 11 + "|",
+            *map(_line, rows),
+        ]
+    return "\n".join(lines)
+
+
+def origin(found: dict[str, Any]) -> str:
+    where = found["origin"]
+    rates = sorted(row["matrix_rate"] / 1e9 for row in found["rows"])
+    versions = {
+        (peer["package"], peer["version"])
+        for row in found["rows"]
+        for peer in row["peers"]
+        if peer["package"] and peer["version"]
+    }
+    versions |= set(where["versions"].items())
+    return (
+        f"Commit {where['commit']}; {where['device']}, float32; allocator "
+        f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
+        f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
+        "Command: `python benchmarks/peers.py --json`."
+    )
+
+
+def _line(row: dict[str, Any]) -> str:
+    best = next((peer for peer in row["peers"] if peer["peer"] == row["best_peer"]), None)
+    cells = [
+        row["pair"],
+        PASSES[row["pass"]],
+        f"{row['ours']['ms']:.3g}",
+        _mebibytes(row["ours"]),
+        best["peer"] + ("" if best["function"] == "same" else " (nearest)") if best else "none",
+        f"{best['ms']:.3g}" if best else "-",
+        _mebibytes(best) if best else "-",
+        _number(row["ratio"]),
+        _number(row["target_ratio"]),
+        _percent(row["share"]),
+        _percent(row["target_share"]),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _mebibytes(side: dict[str, Any]) -> str:
+    return "-" if side["peak_bytes"] is None else f"{side['peak_bytes'] / 2**20:.0f}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def chart() -> alt.LayerChart:
+    """Ratio to the best peer at LENGTH tokens, one mark for each pass, and the target as a tick."""
+    rows = [
+        {
+            "mechanism": row["pair"],
+            "pass": PASSES[row["pass"]],
+            "ratio": row["ratio"],
+            "target": row["target_ratio"],
+        }
+        for row in measured()["rows"]
+        if row["length"] == LENGTH and row["ratio"] is not None
+    ]
+    data = alt.Data(values=rows)
+    order = list(dict.fromkeys(row["mechanism"] for row in rows))
+    y = alt.Y("mechanism:N", sort=order, title=None, axis=alt.Axis(labelLimit=220))
+    offset = alt.YOffset("pass:N", sort=list(PASSES.values()))
+    scale = alt.Scale(type="log", nice=False)
+    base = alt.Chart(data)
+    bars = base.mark_bar().encode(
+        y=y,
+        yOffset=offset,
+        x=alt.X("ratio:Q", scale=scale, title="time of the best peer / ours", stack=None),
+        color=alt.Color(
+            "pass:N",
+            sort=list(PASSES.values()),
+            scale=alt.Scale(domain=list(PASSES.values()), range=["#3f7fd1", "#9dbfe8"]),
+            legend=alt.Legend(title=None, orient="top"),
+        ),
+    )
+    ticks = base.mark_tick(color="#c8503c", thickness=2).encode(
+        y=y, yOffset=offset, x=alt.X("target:Q", scale=scale)
+    )
+    even = alt.Chart(alt.Data(values=[{"x": 1}])).mark_rule(color="#848b94").encode(x="x:Q")
+    return alt.layer(bars, ticks, even).properties(
+        width=520,
+        title=alt.TitleParams(
+            f"Beside public packages, {LENGTH:,} tokens, CPU",
+            subtitle="red: the target",
+            anchor="start",
+        ),
+    )
+
+
+if __name__ == "__main__":
+    chart().save(CHART)
