@@ -51,7 +51,7 @@ def origin(found: dict[str, Any]) -> str:
         f"Commit {where['commit']}; {where['device']}, float32; allocator "
         f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
         f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
-        "Command: `python benchmarks/peers.py --json`."
+        f"Command: `python benchmarks/{where['command']}`; laws {'checked' if found['checked'] else 'not checked'} in that run."
     )
 
 

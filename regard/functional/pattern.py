@@ -9,6 +9,7 @@ arXiv 2004.05150).
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -162,7 +163,7 @@ class Allowance:
 
     def alike(self, tile: Tile) -> Hashable | None:
         """Where a tile lies but for a shift that the pattern does not notice; None where masks or places tell tiles apart."""
-        mask, period = self.mask, Union(tuple(self.groups)).period
+        mask, period = self.mask, self._period
         masks = (mask.valid, mask.pairwise, mask.global_tokens, mask.shift, self.front)
         if period is None or isinstance(tile.cols, Tensor) or any(m is not None for m in masks):
             return None
@@ -172,6 +173,10 @@ class Allowance:
             (tile.part, start % period, len(rows), rows.step),
             tuple((r.start - start, len(r), r.step) for r in ranges),
         )
+
+    @cached_property
+    def _period(self) -> int | None:
+        return Union(tuple(self.groups)).period
 
     def _restrict(self, pairs: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
         mask, at = self.mask, j[0, :, 0].clamp(min=0)

@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def pathfinder() -> Run:
-    """Are two discs on one dashed path? Easy pictures of 32 x 32, read pixel by pixel, rows and columns known."""
+    """Are two discs on one dashed path? Easy pictures of 32 x 32, read pixel by pixel, rows and columns known.
+
+    The smallest run of its kind, not a result: see the table of tasks for what it reached.
+    """
     task = Pathfinder(contour_length=3)
     return Run(
         task=task,
