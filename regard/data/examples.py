@@ -30,6 +30,11 @@ class Examples(Dataset):
         self._ends = torch.from_numpy(lengths.astype(np.int64)).cumsum(0)
         self._per_token = labels.shape != lengths.shape
 
+    @classmethod
+    def windows(cls, tokens: NDArray[np.integer], labels: NDArray[np.integer]) -> "Examples":
+        """Sequences of one length with a label for each token, both [n T]."""
+        return cls(tokens.ravel(), np.full(len(tokens), tokens.shape[1]), labels.ravel())
+
     def __len__(self) -> int:
         return len(self._ends)
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
+import torch
 from torch import nn
 
 from regard.core import OptionError
 from regard.tasks.evaluation import evaluation
-from regard.tasks.task import IGNORED, Batch
+from regard.tasks.task import IGNORED, Batch, Splits
 
 
 def accuracy_of_answers(
@@ -25,3 +26,9 @@ def accuracy_of_answers(
     if not seen:
         raise OptionError(f"{who}: score needs at least one batch, got none")
     return float(accuracy.compute())
+
+
+def most_frequent_answer(splits: Splits) -> float:
+    """Accuracy of always answering what is asked for most often in the training split."""
+    seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
+    return float((asked == torch.bincount(seen).argmax()).double().mean())

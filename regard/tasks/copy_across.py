@@ -4,15 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import nn
 
 from regard.data.checks import check_seed, check_sizes
 from regard.data.copy_across import FIRST_SYMBOL, generate_copies
 from regard.data.examples import Examples
-from regard.tasks.accuracy import accuracy_of_answers
+from regard.tasks.accuracy import accuracy_of_answers, most_frequent_answer
 from regard.tasks.next_token import NextToken
-from regard.tasks.task import IGNORED, Batch, Splits
+from regard.tasks.task import Batch, Splits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +56,12 @@ class CopyAcross(NextToken):
             sum(sizes), copied=self.copied, gap=self.gap, symbols=self.symbols, seed=self.seed
         )
         borders = np.cumsum(sizes)[:-1]
-        train, valid, test = (
-            Examples(tokens.ravel(), np.full(len(tokens), self.max_len), labels.ravel())
-            for tokens, labels in zip(
-                np.split(found.tokens, borders), np.split(found.labels, borders), strict=True
-            )
-        )
-        return Splits(train, valid, test)
+        parts = zip(np.split(found.tokens, borders), np.split(found.labels, borders), strict=True)
+        return Splits(*(Examples.windows(*part) for part in parts))
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the training split's most frequent symbol."""
-        splits = splits or self.load()
-        seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
-        return float((asked == torch.bincount(seen).argmax()).double().mean())
+        return most_frequent_answer(splits or self.load())

@@ -4,15 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import nn
 
 from regard.data.checks import check_seed, check_sizes
 from regard.data.duplication import check_duplication, generate_duplications
 from regard.data.examples import Examples
-from regard.tasks.accuracy import accuracy_of_answers
+from regard.tasks.accuracy import accuracy_of_answers, most_frequent_answer
 from regard.tasks.next_token import NextToken
-from regard.tasks.task import IGNORED, Batch, Splits
+from regard.tasks.task import Batch, Splits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +49,12 @@ class Duplication(NextToken):
             sum(sizes), length=self.length, vocab_size=self.vocab_size, seed=self.seed
         )
         borders = np.cumsum(sizes)[:-1]
-        train, valid, test = (
-            Examples(tokens.ravel(), np.full(len(tokens), self.length), labels.ravel())
-            for tokens, labels in zip(
-                np.split(found.tokens, borders), np.split(found.labels, borders), strict=True
-            )
-        )
-        return Splits(train, valid, test)
+        parts = zip(np.split(found.tokens, borders), np.split(found.labels, borders), strict=True)
+        return Splits(*(Examples.windows(*part) for part in parts))
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the training split's most frequent token."""
-        splits = splits or self.load()
-        asked = splits.train.labels[splits.train.labels != IGNORED]
-        answer = torch.bincount(asked).argmax()
-        test = splits.test.labels[splits.test.labels != IGNORED]
-        return float((test == answer).double().mean())
+        return most_frequent_answer(splits or self.load())

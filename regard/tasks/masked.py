@@ -92,7 +92,7 @@ class MaskedLanguageModelling(LanguageModelling):
 
     def _whole(self, windows: Windows) -> Examples:
         labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)
-        return self._examples(windows.tokens, labels)
+        return Examples.windows(windows.tokens, labels)
 
     def _hidden(self, windows: Windows, draw: torch.Generator) -> Examples:
         tokens, labels = corrupt(
@@ -103,7 +103,4 @@ class MaskedLanguageModelling(LanguageModelling):
             rate=self.rate,
             generator=draw,
         )
-        return self._examples(tokens.numpy(), labels.numpy())
-
-    def _examples(self, tokens: np.ndarray, labels: np.ndarray) -> Examples:
-        return Examples(tokens.ravel(), np.full(len(tokens), self.length), labels.ravel())
+        return Examples.windows(tokens.numpy(), labels.numpy())

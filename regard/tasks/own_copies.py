@@ -222,9 +222,7 @@ class Wikipedia(LanguageModelling):
         parts = []
         for name, size in (("train", None), ("valid", self.valid_size), ("test", self.test_size)):
             windows = cut(self.name, [found[name]], self.length)
-            tokens, labels = sample(windows, size or len(windows.tokens), rng)
-            sizes = np.full(len(tokens), self.length)
-            parts.append(Examples(tokens.ravel(), sizes, labels.ravel()))
+            parts.append(Examples.windows(*sample(windows, size or len(windows.tokens), rng)))
         return Splits(*parts)
 
 

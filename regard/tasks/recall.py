@@ -57,13 +57,8 @@ class Recall(NextToken):
             seed=self.seed,
         )
         borders = np.cumsum(sizes)[:-1]
-        train, valid, test = (
-            Examples(tokens.ravel(), np.full(len(tokens), self.length), labels.ravel())
-            for tokens, labels in zip(
-                np.split(found.tokens, borders), np.split(found.labels, borders), strict=True
-            )
-        )
-        return Splits(train, valid, test)
+        parts = zip(np.split(found.tokens, borders), np.split(found.labels, borders), strict=True)
+        return Splits(*(Examples.windows(*part) for part in parts))
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)

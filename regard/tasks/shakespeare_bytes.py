@@ -9,7 +9,7 @@ from regard.data.checks import check_seed, check_sizes
 from regard.data.examples import Examples
 from regard.data.plays import read_works
 from regard.data.sources import archive
-from regard.data.windows import BYTE_VOCABULARY, Windows
+from regard.data.windows import BYTE_VOCABULARY
 from regard.tasks.byte_windows import held_out
 from regard.tasks.language_model import LanguageModelling
 from regard.tasks.task import Splits
@@ -52,8 +52,4 @@ class ShakespeareBytes(LanguageModelling):
             test_size=self.test_size,
             rng=np.random.default_rng(self.seed),
         )
-        return Splits(*map(self._part, parts))
-
-    def _part(self, windows: Windows) -> Examples:
-        sizes = np.full(len(windows.tokens), self.length)
-        return Examples(windows.tokens.ravel(), sizes, windows.labels.ravel())
+        return Splits(*(Examples.windows(*part) for part in parts))

@@ -48,8 +48,7 @@ class StdlibBytes(LanguageModelling):
             names = [name for name in modules if split_of(name) == split]
             texts = [modules[names[i]] for i in rng.permutation(len(names))]
             windows = cut(self.name, texts, self.length)
-            tokens, labels = sample(windows, size or len(windows.tokens), rng)
-            return Examples(tokens.ravel(), np.full(len(tokens), self.length), labels.ravel())
+            return Examples.windows(*sample(windows, size or len(windows.tokens), rng))
 
         return Splits(
             part("train", None),
