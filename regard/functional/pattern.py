@@ -1,16 +1,11 @@
 """Softmax attention over a pattern of pairs, at the cost of its pairs.
 
-Queries are taken in tiles that share keys: neighbours for windows and blocks, queries a stride apart for strides. A
-tile meets the slice of keys that its pattern names, each key once, under the exact mask. Parts of a union that want
-different tiles are merged by their log-sum-exp (Child et al. 2019, arXiv 1904.10509; Beltagy et al. 2020,
-arXiv 2004.05150).
+The pattern is cut into tiles (see `plan`), whose parts are merged by their log-sum-exp (Child et al. 2019,
+arXiv 1904.10509; Beltagy et al. 2020, arXiv 2004.05150).
 """
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -23,11 +18,19 @@ from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.functional.flex import flex_pattern_attention
 from regard.functional.implementation import choose
-from regard.functional.patterns import All, Pattern, PerHead, Union, disjoint, picture
+from regard.functional.patterns import Pattern, PerHead, picture
+from regard.functional.plan import Ahead, plan_tiles
 from regard.functional.softmax import masked_softmax, softmax_attention
-from regard.functional.tiles import Keys, Tile, positions, tile_attention
+from regard.functional.tiles import tile_attention
 
-TILE = 128  # queries
+
+class Front(NamedTuple):
+    """Keys and values before those of the tokens, and which of them are global tokens: see `Ahead`."""
+
+    k: Float[Tensor, "B H E K"]
+    v: Float[Tensor, "B H E V"]
+    position: Int[Tensor, "B E"] | None = None
+    present: Bool[Tensor, "B E"] | None = None
 
 
 def pattern_attention(
@@ -51,8 +54,8 @@ def pattern_attention(
     _check_one_axis(q, k)
     if choose("pattern", impl, q, mask, plain=external is None) == "flex":
         return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
-    if isinstance(pattern, PerHead):
-        return _each_head(q, k, v, pattern, mask, scale, external, max_global)
+    if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
+        raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
     front = None if external is None else Front(*external)
     if mask.global_tokens is None or max_global is None:
         return _tiled(q, k, v, pattern, mask, scale, front)
@@ -131,102 +134,6 @@ def replace_rows(
     return y.scatter(2, at[:, None, :, None].expand_as(rows), rows)
 
 
-class Front(NamedTuple):
-    """Keys before those of the tokens: learned ones, or global tokens brought to where every tile meets them."""
-
-    k: Float[Tensor, "B H E K"]
-    v: Float[Tensor, "B H E V"]
-    position: Int[Tensor, "B E"] | None = None  # of global tokens; -1: learned
-    present: Bool[Tensor, "B E"] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Allowance:
-    """The pairs that a tile counts: those of its group of terms that no earlier group has, and the mask allows."""
-
-    groups: list[Pattern]
-    mask: Mask
-    front: Front | None
-    device: torch.device
-
-    def __call__(self, tile: Tile) -> Bool[Tensor, "b h t s"]:
-        rows, cols = positions(tile.rows, self.device), positions(tile.cols, self.device)
-        E = 0 if self.front is None else self.front.k.shape[2]
-        front = E if tile.part == 0 else 0
-        cols = cols[..., front:] - E if E else cols
-        i, j = rows[None, None, :, None], cols.view(1, -1, 1, cols.shape[-1])
-        pairs = self.groups[tile.part].contains(i, j)
-        for earlier in self.groups[: tile.part]:
-            pairs = pairs & ~earlier.contains(i, j)
-        pairs = self._restrict(pairs, rows, i, j)
-        return _beside(self._front(rows, i), pairs) if front else pairs
-
-    def alike(self, tile: Tile) -> Hashable | None:
-        """Where a tile lies but for a shift that the pattern does not notice; None where masks or places tell tiles apart."""
-        mask, period = self.mask, self._period
-        masks = (mask.valid, mask.pairwise, mask.global_tokens, mask.shift, self.front)
-        if period is None or isinstance(tile.cols, Tensor) or any(m is not None for m in masks):
-            return None
-        ranges = (tile.cols,) if isinstance(tile.cols, range) else tile.cols
-        start, rows = tile.rows.start, tile.rows
-        return (
-            (tile.part, start % period, len(rows), rows.step),
-            tuple((r.start - start, len(r), r.step) for r in ranges),
-        )
-
-    @cached_property
-    def _period(self) -> int | None:
-        return Union(tuple(self.groups)).period
-
-    def _restrict(self, pairs: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        mask, at = self.mask, j[0, :, 0].clamp(min=0)
-        if j.shape[1] > 1:
-            pairs = pairs & (j >= 0)
-        if mask.global_tokens is not None:
-            seen_by_all = mask.global_tokens[:, at][:, :, None]
-            if self.front is not None and self.front.present is not None:
-                pairs = pairs & ~seen_by_all
-            else:
-                pairs = pairs | seen_by_all | mask.global_tokens[:, None, rows, None]
-        if mask.causal:
-            pairs = pairs & (j <= i)
-        if mask.valid is not None:
-            pairs = pairs & mask.valid[:, at][:, :, None]
-        if mask.pairwise is not None:
-            pairs = pairs & _columns(mask.pairwise[:, :, rows], at[None])
-        return pairs
-
-    def _front(self, rows: Tensor, i: Tensor) -> Bool[Tensor, "b h t E"]:
-        assert self.front is not None
-        at, present = self.front.position, self.front.present
-        if at is None or present is None:
-            return torch.ones(
-                1, 1, len(rows), self.front.k.shape[2], dtype=torch.bool, device=self.device
-            )
-        seen = present[:, None, None].expand(-1, 1, len(rows), -1)
-        if self.mask.causal:
-            seen = seen & (at[:, None, None] <= i)
-        if self.mask.pairwise is not None:
-            pairs = _columns(self.mask.pairwise[:, :, rows], at.clamp(min=0)[:, None])
-            seen = seen & (pairs | (at < 0)[:, None, None])
-        return seen
-
-
-def _columns(
-    pairwise: Bool[Tensor, "b h t S"], at: Int[Tensor, "b2 h2 s"]
-) -> Bool[Tensor, "b3 h3 t s"]:
-    b, h = max(pairwise.shape[0], at.shape[0]), max(pairwise.shape[1], at.shape[1])
-    index = at[:, :, None].expand(b, h, pairwise.shape[2], -1)
-    return pairwise.expand(b, h, -1, -1).gather(3, index)
-
-
-def _beside(
-    a: Bool[Tensor, "b h t E"], b: Bool[Tensor, "b2 h2 t2 s"]
-) -> Bool[Tensor, "b3 h3 t3 n"]:
-    lead = torch.broadcast_shapes(a.shape[:3], b.shape[:3])
-    return torch.cat([a.expand(*lead, -1), b.expand(*lead, -1)], dim=-1)
-
-
 def _tiled(
     q: Tensor,
     k: Tensor,
@@ -236,119 +143,17 @@ def _tiled(
     scale: float | None,
     front: Front | None,
 ) -> Tensor:
-    any_global = mask.global_tokens is not None and (front is None or front.present is None)
-    dense = any_global or q.shape[2] <= TILE
-    groups = [pattern] if dense else _groups(pattern)
-    plan = [All()] if dense else groups
-    tiles = [
-        tile
-        for part, group in enumerate(plan)
-        for tile in _tiles(group, part, q.shape[1], q.shape[2], mask.causal, q.device)
-    ]
-    if front is not None:
-        k, v = torch.cat([front.k, k], dim=2), torch.cat([front.v, v], dim=2)
-        tiles = [_behind(front.k.shape[2], tile, q.device) for tile in tiles]
-    allowed = Allowance(groups, mask, front, q.device)
-    return tile_attention(q, k, v, tiles=tiles, allowed=allowed, alike=allowed.alike, scale=scale)
-
-
-def _groups(pattern: Pattern) -> list[Pattern]:
-    """The terms of the pattern, those that want the same tiles in one union."""
-
-    def kind(term: Pattern) -> tuple[int, int]:
-        return term.step, term.share or 0
-
-    return [Union(tuple(group)) for _, group in groupby(sorted(pattern.terms, key=kind), key=kind)]
-
-
-def _tiles(
-    group: Pattern, part: int, H: int, T: int, causal: bool, device: torch.device
-) -> list[Tile]:
-    tiles, step, size = [], group.terms[0].step, _tile_size(group)
-    for residue in range(min(step, T)):
-        alike = range(residue, T, step)
-        for start in range(0, len(alike), size):
-            rows = alike[start : start + size]
-            end = rows[-1] + 1 if causal else T
-            ranges = group.keys(rows, T)
-            ranges = disjoint([range(r.start, min(r.stop, end), r.step) for r in ranges])
-            cols: Keys = ranges[0] if len(ranges) == 1 else tuple(ranges)
-            for term in group.terms:
-                scattered = term.scattered(rows, T)
-                if scattered is not None:
-                    scattered = scattered.masked_fill(_inside(scattered, ranges), -1)
-                    shared = positions(cols, device).expand(H, -1)
-                    cols = torch.cat([shared, scattered.expand(H, -1)], dim=-1)
-            if isinstance(cols, Tensor) or len(cols):
-                tiles.append(Tile(rows, cols, part))
-    return tiles
-
-
-def _tile_size(group: Pattern) -> int:
-    """Fewer queries at once where keys are few, so that a tile is not mostly masked; whole blocks where they scatter."""
-    shares = [term.share for term in group.terms if term.share is not None]
-    if shares or isinstance(group, All):
-        return min([TILE, *shares])
-    if group.reach is None:
-        return min(TILE, 64)
-    steps = group.reach // group.terms[0].step
-    return min(TILE, 32 if steps <= 16 else 64 if steps <= 64 else 128)
-
-
-def _inside(cols: Int[Tensor, "h s"], ranges: list[range]) -> Bool[Tensor, "h s"]:
-    inside = torch.zeros_like(cols, dtype=torch.bool)
-    for r in ranges:
-        inside |= (cols >= r.start) & (cols < r.stop) & ((cols - r.start) % r.step == 0)
-    return inside
-
-
-def _behind(E: int, tile: Tile, device: torch.device) -> Tile:
-    """The tile with its keys behind E others, which the first part meets too."""
-    if isinstance(tile.cols, Tensor):
-        cols = torch.where(tile.cols >= 0, tile.cols + E, -1)
-        if tile.part == 0:
-            front = torch.arange(E, device=device).expand(*cols.shape[:-1], -1)
-            cols = torch.cat([front, cols], dim=-1)
-        return tile._replace(cols=cols)
-    ranges = (tile.cols,) if isinstance(tile.cols, range) else tile.cols
-    moved = tuple(range(r.start + E, r.stop + E, r.step) for r in ranges)
-    return tile._replace(cols=(range(E), *moved) if tile.part == 0 else moved)
-
-
-def _each_head(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pattern: PerHead,
-    mask: Mask,
-    scale: float | None,
-    external: tuple[Tensor, Tensor] | None,
-    max_global: int | None,
-) -> Tensor:
-    """Heads of one pattern together, and back into the order of the heads."""
-    if len(pattern.heads) != q.shape[1]:
-        raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
-    parts, order = [], []
-    for one in dict.fromkeys(pattern.heads):
-        heads = [h for h, other in enumerate(pattern.heads) if other == one]
-        index = torch.tensor(heads, device=q.device)
-        pairwise = mask.pairwise
-        if pairwise is not None and pairwise.shape[1] > 1:
-            pairwise = pairwise[:, index]
-        part = pattern_attention(
-            q[:, index],
-            k[:, index],
-            v[:, index],
-            pattern=one,
-            mask=replace(mask, pairwise=pairwise),
-            scale=scale,
-            external=None if external is None else (external[0][:, index], external[1][:, index]),
-            max_global=max_global,
-        )
-        parts.append(part)
-        order += heads
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return torch.cat(parts, dim=1)[:, torch.tensor(back, device=q.device)]
+    ahead = None if front is None else Ahead(front.k.shape[2], front.position, front.present)
+    plan = partial(plan_tiles, pattern, mask, q.shape[1], q.shape[2], q.device, ahead=ahead)
+    return tile_attention(
+        q,
+        k,
+        v,
+        plan=plan(overlap=True),
+        back=partial(plan, overlap=False),
+        front=None if front is None else (front.k, front.v),
+        scale=scale,
+    )
 
 
 def _check_one_axis(q: Tensor, k: Tensor) -> None:

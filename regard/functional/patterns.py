@@ -57,6 +57,11 @@ class Pattern:
         return None
 
     @property
+    def span(self) -> range | None:
+        """The tokens that see all and are seen by all, if that is what the pattern says."""
+        return None
+
+    @property
     def reach(self) -> int | None:
         """How far behind a query its keys lie, `sinks` aside; None: no bound."""
         return None
@@ -197,8 +202,36 @@ class Summary(Pattern):
         return [range(self._first + c, S, self.block) for c in range(self.width)]
 
 
+class _Global(Pattern):
+    """Tokens that see all and are seen by all: those of `span`."""
+
+    @property
+    def span(self) -> range:
+        raise NotImplementedError
+
+    @property
+    def reach(self) -> int | None:
+        return 0 if self.span.start == 0 else None
+
+    @property
+    def sinks(self) -> int:
+        return self.span.stop if self.span.start == 0 else 0
+
+    def contains(self, i, j):
+        return self._holds(i) | self._holds(j)
+
+    def keys(self, rows, S):
+        if rows[0] in self.span or rows[-1] in self.span:
+            return [range(S)]
+        return [range(self.span.start, min(self.span.stop, S))]
+
+    def _holds(self, place: Int[Tensor, "b h t s"]) -> Bool[Tensor, "b h t s"]:
+        before_end = place < self.span.stop
+        return before_end if self.span.start == 0 else before_end & (place >= self.span.start)
+
+
 @dataclass(frozen=True)
-class First(Pattern):
+class First(_Global):
     """The first `count` tokens are global: they see all and are seen by all."""
 
     count: int
@@ -207,18 +240,24 @@ class First(Pattern):
         check_positive(count=self.count)
 
     @property
-    def reach(self) -> int:
-        return 0
+    def span(self) -> range:
+        return range(self.count)
+
+
+@dataclass(frozen=True)
+class Span(_Global):
+    """The tokens from `start` to before `stop` are global: they see all and are seen by all."""
+
+    start: int
+    stop: int
+
+    def __post_init__(self):
+        _check_counts(start=self.start)
+        check_positive(**{"stop - start": self.stop - self.start})
 
     @property
-    def sinks(self) -> int:
-        return self.count
-
-    def contains(self, i, j):
-        return (i < self.count) | (j < self.count)
-
-    def keys(self, rows, S):
-        return [range(S if rows[0] < self.count else min(self.count, S))]
+    def span(self) -> range:
+        return range(self.start, self.stop)
 
 
 @dataclass(frozen=True)

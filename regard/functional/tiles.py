@@ -2,46 +2,40 @@
 
 Parts of one query's softmax that lie in different tiles are merged by their log-sum-exp. Nothing of size [T S] is
 stored; the backward recomputes each tile's weights from the final log-sum-exp, so that its cost too follows the plan.
+Equal tiles at equal distances are one batch: views of q, k, v that overlap in memory, and one call for all of them.
 """
 
 import math
-from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Keys = range | tuple[range, ...] | Int[Tensor, "s"] | Int[Tensor, "H s"]
+from regard.functional.exponential import exp, exp_
+
+Keys = range | tuple[range, ...] | Int[Tensor, "H s"]
+
+ROOM_ON_CPU = 1 << 17  # numbers of an output that a core keeps in its cache
+ROOM_ELSEWHERE = 1 << 26
 
 
 class Tile(NamedTuple):
     rows: range  # queries
     cols: Keys  # each once; -1 in a tensor: none
-    part: int  # tiles of one part share no query
+    part: int = 0  # tiles of one part share no query
+    front: bool = False  # the keys are those in front of the tokens' own
 
-
-Allowed = Callable[[Tile], Bool[Tensor, "b h t s"]]
-Alike = Callable[[Tile], Hashable | None]
-
-
-def tile_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
-    *,
-    tiles: list[Tile],
-    allowed: Allowed,
-    alike: Alike = lambda tile: None,
-    scale: float | None = None,
-) -> Float[Tensor, "B H T V"]:
-    """softmax(scale q k^T) v over the pairs that `allowed(tile)` says; a query with no key in any tile gives zero.
-
-    alike: neighbours with one answer, unless it is None, allow the same pairs, which are then asked for once.
-    """
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return _TileAttention.apply(q, k, v, tiles, _Remembered(allowed, alike), scale)
+    def moved(self, by: int) -> "Tile":
+        """The tile `by` tokens further on; its keys are one range."""
+        rows, cols = self.rows, self.cols
+        assert isinstance(cols, range)
+        return self._replace(
+            rows=range(rows.start + by, rows.stop + by, rows.step),
+            cols=range(cols.start + by, cols.stop + by, cols.step),
+        )
 
 
 class Pairs(NamedTuple):
@@ -57,82 +51,239 @@ class Pairs(NamedTuple):
         return cls(allowed, bias.masked_fill_(~allowed, -math.inf), ~allowed.any(-1))
 
 
-class _Remembered:
-    """Pairs of tiles; most tiles of a window look like the last one, and a mask costs nearly as much as what it masks."""
+class Batch(NamedTuple):
+    """`repeats` tiles, each `shift` tokens behind the one before, that allow the same pairs; None: all of them.
 
-    def __init__(self, allowed: Allowed, alike: Alike):
-        self._allowed, self._alike = allowed, alike
-        self._last: tuple[Hashable, Pairs] | None = None
+    Where keys are named by a tensor, it is that of all tiles [H, repeats, s], and the pairs are theirs [H, repeats, 1, s].
+    """
 
-    def __call__(self, tile: Tile, dtype: torch.dtype) -> Pairs:
-        likeness = None if torch.compiler.is_compiling() else self._alike(tile)
-        if likeness is not None and self._last is not None and self._last[0] == likeness:
-            return self._last[1]
-        pairs = Pairs.of(self._allowed(tile), dtype)
-        if likeness is not None:
-            self._last = likeness, pairs
-        return pairs
+    tile: Tile
+    pairs: Callable[[torch.dtype], Pairs | None]
+    repeats: int = 1
+    shift: int = 0
+
+
+class HeadPlan(NamedTuple):
+    """The tiles of some heads, part by part. `whole`: the first part holds every query."""
+
+    heads: slice
+    batches: list[Batch]
+    whole: bool
+
+
+Plan = list[HeadPlan]
+
+
+def tile_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    plan: Plan,
+    back: Callable[[], Plan],
+    front: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale q k^T) v over the pairs that the plan allows; a query with no key in any tile gives zero.
+
+    back: the same pairs, in a plan whose batches name no key twice, for the backward. front: other keys and values.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return _TileAttention.apply(q, k, v, *(front or (None, None)), plan, back, scale)
 
 
 class _TileAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, tiles, allowed, scale):
-        merging = any(tile.part > 0 for tile in tiles)
-        if any(isinstance(tile.cols, Tensor) for tile in tiles):
-            k, v = k.contiguous(), v.contiguous()
+    def forward(ctx, q, k, v, front_k, front_v, plan, back, scale):
+        batches = [batch for heads in plan for batch in heads.batches]
+        gathered = any(isinstance(batch.tile.cols, Tensor) for batch in batches)
+        k, v = (z.contiguous() if gathered or z.stride(-1) != 1 else z for z in (k, v))
         wide = torch.promote_types(q.dtype, torch.float32)
-        y = q.new_zeros(*q.shape[:3], v.shape[3], dtype=wide if merging else q.dtype)
+        merging = any(batch.tile.part > 0 for batch in batches)
+        shape, dtype = (*q.shape[:3], v.shape[3]), wide if merging else q.dtype
+        covered = all(heads.whole for heads in plan)
+        y = q.new_empty(shape, dtype=dtype) if covered else q.new_zeros(shape, dtype=dtype)
         total = q.new_full(q.shape[:3], -math.inf, dtype=wide)
-        for tile in tiles:
-            t = _slice(tile.rows)
-            part, lse = attend(
-                q[:, :, t],
-                take(k, tile.cols),
-                take(v, tile.cols),
-                allowed(tile, q.dtype),
-                scale,
-            )
-            if tile.part > 0:
-                both = torch.logaddexp(total[:, :, t], lse)
-                some = both.masked_fill(both == -math.inf, 0)
-                part = (
-                    y[:, :, t] * (total[:, :, t] - some).exp()[..., None]
-                    + part * (lse - some).exp()[..., None]
-                )
-                lse = both
-            y[:, :, t] = part
-            total[:, :, t] = lse
+        for heads in plan:
+            for batch in heads.batches:
+                pairs, tile = batch.pairs(q.dtype), batch.tile
+                keys, values = (front_k, front_v) if tile.front else (k, v)
+                for piece in _pieces(batch, heads.heads, q, v.shape[3]):
+                    here = piece.pairs(pairs)
+                    part, lse = attend(
+                        piece.rows(q), piece.keys(keys), piece.keys(values), here, scale
+                    )
+                    _merge(piece.rows(y), piece.rows(total), part, lse, first=tile.part == 0)
         y = y.to(q.dtype)
-        ctx.save_for_backward(q, k, v, y, total)
-        ctx.tiles, ctx.allowed, ctx.scale = tiles, allowed, scale
+        ctx.save_for_backward(q, k, v, front_k, front_v, y, total)
+        ctx.back, ctx.scale = back, scale
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        q, k, v, y, total = ctx.saved_tensors
+        q, k, v, front_k, front_v, y, total = ctx.saved_tensors
         total = total.masked_fill(total == -math.inf, 0)
-        wide = total.dtype
-        dq, dk, dv = (torch.zeros(z.shape, dtype=wide, device=z.device) for z in (q, k, v))
-        for tile in ctx.tiles:
-            t = _slice(tile.rows)
-            grads = attend_backward(
-                dy[:, :, t],
-                q[:, :, t],
-                take(k, tile.cols),
-                take(v, tile.cols),
-                y[:, :, t],
-                total[:, :, t],
-                ctx.allowed(tile, q.dtype),
-                ctx.scale,
-            )
-            add(dq, tile.rows, grads[0])
-            add(dk, tile.cols, grads[1])
-            add(dv, tile.cols, grads[2])
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None, None
+        dq, dk, dv, front_dk, front_dv = (
+            None if z is None else z.new_zeros(z.shape, dtype=total.dtype)
+            for z in (q, k, v, front_k, front_v)
+        )
+        for heads in ctx.back():
+            for batch in heads.batches:
+                pairs, front = batch.pairs(q.dtype), batch.tile.front
+                keys, values = (front_k, front_v) if front else (k, v)
+                dkeys, dvalues = (front_dk, front_dv) if front else (dk, dv)
+                for piece in _pieces(batch, heads.heads, q, v.shape[3]):
+                    grads = attend_backward(
+                        piece.rows(dy),
+                        piece.rows(q),
+                        piece.keys(keys),
+                        piece.keys(values),
+                        piece.rows(y),
+                        piece.rows(total),
+                        piece.pairs(pairs),
+                        ctx.scale,
+                    )
+                    assert dq is not None and dkeys is not None and dvalues is not None
+                    piece.rows(dq).add_(grads[0])
+                    piece.add_keys(dkeys, grads[1])
+                    piece.add_keys(dvalues, grads[2])
+        of, found = (q, k, v, front_k, front_v), (dq, dk, dv, front_dk, front_dv)
+        given = [None if dz is None else dz.to(z.dtype) for z, dz in zip(of, found, strict=True)]
+        return (*given, None, None, None)
 
 
-def positions(of: Keys, device: torch.device) -> Int[Tensor, "*h n"]:
+def _merge(y: Tensor, total: Tensor, part: Tensor, lse: Tensor, *, first: bool) -> None:
+    """Into y and total: the softmax over the keys of both."""
+    if first:
+        y.copy_(part)
+        total.copy_(lse)
+        return
+    both = torch.logaddexp(total, lse)
+    some = both.masked_fill(both == -math.inf, 0)
+    y.mul_(exp(total - some)[..., None]).add_(part * exp_(lse - some)[..., None])
+    total.copy_(both)
+
+
+class _Piece(Protocol):
+    """Some tiles of some heads, computed at once."""
+
+    def rows(self, z: Tensor) -> Tensor: ...
+
+    def keys(self, z: Tensor) -> Tensor: ...
+
+    def pairs(self, pairs: Pairs | None) -> Pairs | None: ...
+
+    def add_keys(self, whole: Tensor, part: Tensor) -> None: ...
+
+
+class _One(NamedTuple):
+    """One tile, of the whole batch."""
+
+    heads: slice
+    tile: Tile
+
+    def rows(self, z: Float[Tensor, "B H T *K"]) -> Float[Tensor, "B h t *K"]:
+        return z[:, self.heads, _slice(self.tile.rows)]
+
+    def keys(self, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B h s K"]:
+        return take(z[:, self.heads], self._cols)
+
+    def pairs(self, pairs: Pairs | None) -> Pairs | None:
+        return pairs
+
+    def add_keys(self, whole: Float[Tensor, "B H S K"], part: Float[Tensor, "B h s K"]) -> None:
+        cols = self._cols
+        if isinstance(cols, Tensor):
+            _, H, S, _ = whole.shape
+            flat = _flat(cols, S, torch.arange(H, device=whole.device)[self.heads])
+            some = part.flatten(1, 2).to(whole.dtype)
+            whole.view(-1, H * S, whole.shape[3]).index_add_(1, flat, some)
+            return
+        ranges = (cols,) if isinstance(cols, range) else cols
+        for r, some in zip(ranges, part.split([len(r) for r in ranges], dim=2), strict=True):
+            whole[:, self.heads, _slice(r)] += some
+
+    @property
+    def _cols(self) -> Keys:
+        cols = self.tile.cols
+        return cols[self.heads] if isinstance(cols, Tensor) else cols
+
+
+class _Run(NamedTuple):
+    """Equal tiles of one row of the batch, as views [h n t K] of it."""
+
+    b: int
+    heads: slice
+    batch: Batch
+    tiles: range  # which of the batch
+
+    def rows(self, z: Float[Tensor, "B H T *K"]) -> Float[Tensor, "h n t *K"]:
+        return self._view(z, self.batch.tile.rows)
+
+    def keys(self, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "h n s K"]:
+        cols = self.batch.tile.cols
+        if isinstance(cols, range):
+            return self._view(z, cols)
+        each = zip(z[self.b, self.heads], self._named(cols), strict=True)
+        taken = torch.stack([one.index_select(0, index) for one, index in each])
+        return taken.unflatten(1, (len(self.tiles), -1))
+
+    def pairs(self, pairs: Pairs | None) -> Pairs | None:
+        if pairs is None or isinstance(self.batch.tile.cols, range):
+            return pairs
+        return Pairs(*(z[self.heads, self.tiles.start : self.tiles.stop] for z in pairs))
+
+    def add_keys(self, whole: Float[Tensor, "B H S K"], part: Float[Tensor, "h n s K"]) -> None:
+        cols = self.batch.tile.cols
+        if isinstance(cols, range):
+            self._view(whole, cols).add_(part)
+            return
+        for h, index in enumerate(self._named(cols)):
+            some = part[h].flatten(0, 1).to(whole.dtype)
+            whole[self.b, self.heads][h].index_add_(0, index, some)
+
+    def _named(self, cols: Keys) -> Int[Tensor, "h m"]:
+        assert isinstance(cols, Tensor)
+        return cols[self.heads, self.tiles.start : self.tiles.stop].flatten(1)
+
+    def _view(self, z: Tensor, places: range) -> Tensor:
+        B, H, T, *rest = z.stride()
+        step = self.heads.step or 1
+        heads = range(self.heads.start, self.heads.stop, step)
+        first = places.start + self.tiles.start * self.batch.shift
+        return z.as_strided(
+            (len(heads), len(self.tiles), len(places), *z.shape[3:]),
+            (step * H, self.batch.shift * T, places.step * T, *rest),
+            z.storage_offset() + self.b * B + heads.start * H + first * T,
+        )
+
+
+def _pieces(
+    batch: Batch, heads: slice, q: Float[Tensor, "B H T K"], width: int
+) -> Iterator[_Piece]:
+    """Runs whose outputs fit in the cache; tile by tile, each for the whole batch, where that takes fewer calls."""
+    tile, count = batch.tile, batch.repeats
+    if count == 1:
+        yield _One(heads, tile)
+        return
+    every = range(heads.start, heads.stop, heads.step or 1)
+    room = ROOM_ON_CPU if q.device.type in ("cpu", "meta") else ROOM_ELSEWHERE
+    room = max(1, room // (len(tile.rows) * width))
+    together = q.stride(1) < q.stride(2)  # heads of a token lie side by side
+    most = (len(every), room // len(every)) if together else (room // count, room)
+    many, n = max(1, most[0]), max(1, min(count, most[1]))
+    some = [every[h : h + many] for h in range(0, len(every), many)]
+    if isinstance(tile.cols, range) and q.shape[0] * len(some) * -(-count // n) > count:
+        yield from (_One(heads, tile.moved(i * batch.shift)) for i in range(count))
+        return
+    for b in range(q.shape[0]):
+        for few in some:
+            for first in range(0, count, n):
+                yield _Run(b, _slice(few), batch, range(first, min(first + n, count)))
+
+
+def positions(of: Keys, device: torch.device | None = None) -> Int[Tensor, "*h n"]:
     if isinstance(of, Tensor):
         return of
     if isinstance(of, range):
@@ -147,56 +298,47 @@ def _slice(r: range) -> slice:
 def take(z: Float[Tensor, "B H S K"], cols: Keys) -> Float[Tensor, "B H s K"]:
     if isinstance(cols, range):
         return z[:, :, _slice(cols)]
-    cols = positions(cols, z.device)
-    if cols.dim() == 1:
-        return z.index_select(2, cols)
-    return z.flatten(1, 2).index_select(1, _flat(cols, z.shape[2])).unflatten(1, cols.shape)
+    if isinstance(cols, tuple):
+        return torch.cat([z[:, :, _slice(r)] for r in cols], dim=2)
+    flat = _flat(cols, z.shape[2], torch.arange(len(cols), device=cols.device))
+    return z.flatten(1, 2).index_select(1, flat).unflatten(1, cols.shape)
 
 
-def add(whole: Float[Tensor, "B H S K"], cols: Keys, part: Float[Tensor, "B H s K"]) -> None:
-    if isinstance(cols, range):
-        whole[:, :, _slice(cols)] += part
-        return
-    cols = positions(cols, whole.device)
-    if cols.dim() == 1:
-        whole.index_add_(2, cols, part.to(whole.dtype))
-    else:
-        flat = _flat(cols, whole.shape[2])
-        whole.view(whole.shape[0], -1, whole.shape[3]).index_add_(
-            1, flat, part.flatten(1, 2).to(whole.dtype)
-        )
-
-
-def _flat(cols: Int[Tensor, "H s"], S: int) -> Int[Tensor, "n"]:
+def _flat(cols: Int[Tensor, "h s"], S: int, heads: Int[Tensor, "h"]) -> Int[Tensor, "n"]:
     """Rows of [B, H * S, K]: whole rows are copied, where a gather would look up every number."""
-    heads = torch.arange(cols.shape[0], device=cols.device)[:, None]
-    return (cols.clamp(min=0) + heads * S).flatten()
+    return (cols.clamp(min=0) + heads[:, None] * S).flatten()
 
 
 def _fused(q: Tensor, v: Tensor) -> bool:
     return q.device.type in ("cpu", "meta") and q.shape[-1] == v.shape[-1]
 
 
-def attend(q, k, v, pairs: Pairs, scale) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H t"]]:
+def attend(
+    q, k, v, pairs: Pairs | None, scale
+) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H t"]]:
     """Outputs, and the log-sum-exp of the scores; rows without a key: 0 and -inf."""
-    none = pairs.none
     if _fused(q, v):
+        bias = None if pairs is None else pairs.bias
         y, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, False, attn_mask=pairs.bias, scale=scale
+            q, k, v, 0.0, False, attn_mask=bias, scale=scale
         )
-        return y, lse.masked_fill(none, -math.inf)
-    scores = _scores(q, k, pairs.allowed, scale)
+        return y, lse if pairs is None else lse.masked_fill(pairs.none, -math.inf)
+    scores = _scores(q, k, pairs, scale)
     lse = scores.logsumexp(-1)
-    weights = (scores - lse.masked_fill(none, 0)[..., None]).exp()
+    less = lse if pairs is None else lse.masked_fill(pairs.none, 0)
+    weights = exp_(scores - less[..., None])
     return weights.to(v.dtype) @ v, lse
 
 
-def attend_backward(dy, q, k, v, y, lse, pairs: Pairs, scale) -> tuple[Tensor, Tensor, Tensor]:
+def attend_backward(
+    dy, q, k, v, y, lse, pairs: Pairs | None, scale
+) -> tuple[Tensor, Tensor, Tensor]:
     if _fused(q, v):
+        bias = None if pairs is None else pairs.bias
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            dy, q, k, v, y, lse, 0.0, False, attn_mask=pairs.bias, scale=scale
+            dy, q, k, v, y, lse, 0.0, False, attn_mask=bias, scale=scale
         )
-    weights = (_scores(q, k, pairs.allowed, scale) - lse[..., None]).exp()
+    weights = exp_(_scores(q, k, pairs, scale) - lse[..., None])
     dv = weights.to(dy.dtype).transpose(-1, -2) @ dy
     dweights = (dy @ v.transpose(-1, -2)).to(weights.dtype)
     delta = (dy.to(weights.dtype) * y).sum(-1, keepdim=True)
@@ -204,6 +346,7 @@ def attend_backward(dy, q, k, v, y, lse, pairs: Pairs, scale) -> tuple[Tensor, T
     return dscores @ k, dscores.transpose(-1, -2) @ q, dv
 
 
-def _scores(q, k, allowed, scale) -> Float[Tensor, "B H t s"]:
+def _scores(q, k, pairs: Pairs | None, scale) -> Float[Tensor, "B H t s"]:
     scores = (scale * q) @ k.transpose(-1, -2)
-    return scores.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~allowed, -math.inf)
+    scores = scores.to(torch.promote_types(q.dtype, torch.float32))
+    return scores if pairs is None else scores.masked_fill(~pairs.allowed, -math.inf)

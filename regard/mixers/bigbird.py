@@ -22,7 +22,7 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_positive
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.pattern_cache import empty_state, extend_pattern
-from regard.functional.patterns import Block, First, Pattern, Scattered, draw_blocks
+from regard.functional.patterns import Block, First, Pattern, Scattered, Span, draw_blocks
 from regard.nn.heads import Heads
 
 
@@ -87,14 +87,20 @@ class BigBird(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
+        T, pattern, external = x.shape[1], self._pattern(mask.causal), self._external(x.shape[0])
+        if mask.valid is None and mask.global_tokens is None:
+            if self.global_blocks and not mask.causal:
+                pattern = Span((T - 1) // self.block_size * self.block_size, T) | pattern
+            mixed = pattern_attention(q, k, v, pattern=pattern, mask=mask, external=external)
+            return self.heads.merge(mixed)
         only_last = mask.global_tokens is None
         mixed = pattern_attention(
             q,
             k,
             v,
-            pattern=self._pattern(mask.causal),
+            pattern=pattern,
             mask=self._with_last_block(mask, x),
-            external=self._external(x.shape[0]),
+            external=external,
             max_global=self.block_size if only_last else None,
         )
         return self.heads.merge(mixed)

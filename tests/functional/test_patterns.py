@@ -8,7 +8,7 @@ import torch
 
 import regard
 from regard import Mask, OptionError, ShapeError, UnknownNameError, UnsupportedError
-from regard.functional import flex, pattern as kernel
+from regard.functional import flex, plan, tiles
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.patterns import (
     All,
@@ -16,6 +16,7 @@ from regard.functional.patterns import (
     First,
     PerHead,
     Scattered,
+    Span,
     Strided,
     Summary,
     Window,
@@ -40,13 +41,15 @@ PATTERNS = [
     All(),
     PerHead((Window(1, 1), Strided(3), Window(1, 1))) | First(1),
     Block(3, 1, 1) | Scattered(3, TABLE) | First(3),
+    Window(1, 2) | Span(4, 7) | First(1),
+    Scattered(4, TABLE) | Span(8, 12),
     Scattered(3, TABLE) | Window(1, 1) | Strided(4),
 ]
 
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(kernel, "TILE", 4)
+    monkeypatch.setattr(plan, "TILE", 4)
 
 
 def masks(T: int, causal: bool):
@@ -86,6 +89,50 @@ def test_tiles_equal_the_dense_softmax_in_outputs_and_gradients(pattern, causal,
                 torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
                 found, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
                 torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("room, heads_side_by_side", [(1, False), (40, True)])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_batches_of_any_size_and_layout_equal_the_dense_softmax(
+    pattern, heads_side_by_side, room, monkeypatch
+):
+    monkeypatch.setattr(tiles, "ROOM_ON_CPU", room)
+    torch.manual_seed(0)
+    T = 31
+    shape = (1, T, H, K) if heads_side_by_side else (1, H, T, K)
+    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    q, k, v = (z.transpose(1, 2) for z in leaves) if heads_side_by_side else leaves
+    for causal in (False, True):
+        y = pattern_attention(q, k, v, pattern=pattern, mask=Mask(causal=causal))
+        dense = pattern_weights(q, k, pattern=pattern, mask=Mask(causal=causal)) @ v
+        torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
+        dy = torch.randn_like(y)
+        found, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_alike_tiles_are_one_batch_even_where_a_mask_touches_others(monkeypatch):
+    monkeypatch.undo()
+    valid = torch.ones(2, 4096, dtype=torch.bool)
+    valid[1, 3000:] = False
+    padded = Mask(valid=valid, compact=True)
+    for pattern, mask, most in (
+        (Window(128, 128), Mask(), 32),
+        (Window(128, 128), padded, 32),
+        (Strided(64), Mask(), 2),
+        (Block(64, 1, 1) | First(64), Mask(), 70),
+        (Window(8, 8, 4), padded, 200),
+    ):
+        for overlap in (True, False):
+            made = plan.plan_tiles(pattern, mask, H, 4096, torch.device("cpu"), overlap=overlap)
+            batches = [batch for heads in made for batch in heads.batches]
+            assert len(batches) <= most
+            assert {i for b in batches for i in _queries(b)} == set(range(4096))
+
+
+def _queries(batch: tiles.Batch):
+    for n in range(batch.repeats):
+        yield from (row + n * batch.shift for row in batch.tile.rows)
 
 
 @pytest.mark.parametrize("width", [K, K + 3])
