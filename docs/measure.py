@@ -16,7 +16,11 @@ from typing import Any
 import torch
 
 from regard.arena.provenance import provenance
-from regard.recipes import RECIPES, start
+from regard.recipes import RECIPES, Run, start
+from regard.tasks import Splits
+from regard.tasks.text_pairs import BITS, TextPairs
+from regard.train.batches import in_order
+from regard.train.transfer import take_weights
 
 RESULTS = Path(__file__).parent / "recipes.json"
 
@@ -33,16 +37,17 @@ def measured(name: str, runs: Path) -> dict[str, Any]:
     splits = run.task.load()
     baseline = run.task.trivial_baseline(splits)
     result = start(run, runs / name, splits=splits)
+    seconds = time.process_time() - began
     return {
         "task": run.task.name,
         "metric": result.metric,
         "better": result.better,
         "counts": [len(part) for part in (splits.train, splits.valid, splits.test)],
         "baseline": round(baseline, 4),
+        "of": run.task.baseline,
         "value": round(result.value, 4),
-        "seconds": round(
-            time.process_time() - began
-        ),  # of one core: data, baseline, training, test
+        "seconds": round(seconds),  # of one core: data, baseline, training, test
+        "generated": generated(run, splits, runs / name),
         "tokens": result.tokens,
         "data_sha256": result.data_sha256,
         "notes": result.notes,
@@ -55,6 +60,18 @@ def measured(name: str, runs: Path) -> dict[str, Any]:
         },
         "provenance": dataclasses.asdict(provenance()),
     }
+
+
+def generated(run: Run, splits: Splits, folder: Path) -> dict[str, dict[str, float]]:
+    """Where a score is the cost of given targets: what the model's own are worth, and what needs no model."""
+    task = run.task
+    if not isinstance(task, TextPairs) or task.metric != BITS or len(task.metrics) == 1:
+        return {}
+    model = run.model.build()
+    take_weights(model, folder)
+    batches = in_order(splits.test, run.train.batch_size, task.collate)
+    found = {"model": task.scores(model, batches), "baseline": task.trivial_scores(splits)}
+    return {of: {name: round(x, 2) for name, x in scores.items()} for of, scores in found.items()}
 
 
 def main(names: list[str]) -> None:

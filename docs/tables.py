@@ -56,7 +56,7 @@ def tasks() -> str:
             margin = sign * (row["value"] - row["baseline"])
             counts = ", ".join(f"{count:,}" for count in row["counts"])
             lines.append(
-                f"{about} {counts} | {row['metric']} | {task.baseline} | {row['baseline']:.3f} | `{name}` | "
+                f"{about} {counts} | {row['metric']} | {row['of']} | {row['baseline']:.3f} | `{name}` | "
                 f"{row['value']:.3f} | {margin:.3f} | {row['seconds']} |"
             )
         if not measured:

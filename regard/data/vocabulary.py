@@ -50,7 +50,7 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """`decode` gives each text back as it was."""
-        return [found.ids for found in self._tokenizer.encode_batch(list(texts))]
+        return [found.ids for found in self._tokenizer.encode_batch_fast(list(texts))]
 
     def encode_words(self, words: Sequence[str]) -> Words:
         """The words joined by spaces; no token reaches over a border of words."""

@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def stdlib_bytes() -> Run:
-    """The next byte of Python's own source, 256 bytes at a time."""
+    """The next byte of Python's own source, 256 bytes at a time.
+
+    Measured: 2.20 bits a byte, byte frequencies 4.56; 191 seconds of one core.
+    """
     task = StdlibBytes()
     return Run(
         task=task,
@@ -18,5 +21,5 @@ def stdlib_bytes() -> Run:
             num_heads=4,
             num_layers=2,
         ),
-        train=TrainConfig(steps=2000, batch_size=16, lr=2e-3, eval_every=200, patience=5),
+        train=TrainConfig(steps=2000, batch_size=8, lr=2e-3, eval_every=500),
     )

@@ -18,11 +18,11 @@ class DebianSummary(TextPairs):
     """
 
     name = "debian_summary"
-    metric = "rouge_l"
     baseline = "first words or most frequent target"
     sources = ("debian_descriptions",)
     cuts_source = True
 
+    metric: str = "rouge_l"
     source_len: int = 96
     target_len: int = 24
     min_long: int = 30

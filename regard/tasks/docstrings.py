@@ -19,11 +19,11 @@ class Docstrings(TextPairs):
     """
 
     name = "docstrings"
-    metric = "rouge_l"
     baseline = "first words, most frequent target or function's name"
     sources = ("stdlib",)
     cuts_source = True
 
+    metric: str = "rouge_l"
     source_len: int = 96
     target_len: int = 48
 

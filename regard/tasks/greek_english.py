@@ -40,11 +40,12 @@ class GreekEnglish(TextPairs):
     """
 
     name = "greek_english"
-    metric = "alignment_error_rate"
     better = "lower"
     baseline = "diagonal"
     sources = ("bible_alignments",)
+    metrics = ("alignment_error_rate",)
 
+    metric: str = "alignment_error_rate"
     source_len: int = 64
     target_len: int = 64
     layer: int = -1

@@ -24,11 +24,13 @@ from regard.data.sources import cache_folder
 from regard.data.stdlib import Split
 from regard.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
 from regard.tasks.evaluation import evaluation
+from regard.tasks.given_targets import BitCount, token_frequencies
 from regard.tasks.task import IGNORED, Batch, Splits, Task, count_valid, padded
 from regard.tasks.text_metrics import bleu, chrf, rouge_l
 
 Metric = Callable[[Sequence[str], Sequence[str]], float]
 METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "rouge_l": rouge_l}
+BITS = "bits_per_byte"
 
 
 class Prepared(NamedTuple):
@@ -38,7 +40,8 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TextPairs(Task):
-    """Loss: cross-entropy of the next target token, smoothed (arXiv 1512.00567). Score: `metric` of generated targets.
+    """Loss: cross-entropy of the next target token, smoothed (arXiv 1512.00567). Score: `metric`. Of bleu, chrf and rouge_l
+    it is that of generated targets; bits_per_byte is the cost of the given ones, against token frequencies.
 
     Pairs are unique by source before they are split, by group. Source and target share one vocabulary of byte pairs,
     learned from the training part and kept in the cache. A pair whose target, or source, is too long is left out of
@@ -48,11 +51,12 @@ class TextPairs(Task):
     """
 
     kind = "translate"
-    metric = "bleu"
     better: ClassVar[Literal["higher", "lower"]] = "higher"
     baseline = "source copied"
+    metrics: ClassVar[tuple[str, ...]] = (*METRICS, BITS)  # that may be asked
     cuts_source: ClassVar[bool] = False
 
+    metric: str = "bleu"  # type: ignore[misc]  # an option here, a constant of the other tasks
     vocab_size: int = 4096
     source_len: int = 64  # tokens
     target_len: int = 64  # tokens, the end included
@@ -76,6 +80,13 @@ class TextPairs(Task):
             raise OptionError(
                 f"{self.name}: smoothing ({self.smoothing!r}) must be at least 0 and at most 1"
             )
+        if self.metric not in self.metrics:
+            raise OptionError(
+                f"{self.name}: metric must be one of {', '.join(self.metrics)}, got {self.metric!r}"
+            )
+        if self.metric == BITS:  # of the instance, in the place of its class's
+            object.__setattr__(self, "better", "lower")
+            object.__setattr__(self, "baseline", "token frequencies")
 
     @abstractmethod
     def pairs(self) -> list[Pair]:
@@ -214,7 +225,19 @@ class TextPairs(Task):
         return [self.vocabulary.decode(row) for row in found.tolist()]
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        if self.metric == BITS:
+            return self.bits(model, batches)
         return self.scores(model, batches)[self.metric]
+
+    def bits(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        """Bits for each byte of the given targets."""
+        count = BitCount(self.vocabulary)
+        with evaluation(model):
+            for batch in batches:
+                count.add(self.answer(model, batch), batch["labels"])
+        if not count.bytes:
+            raise OptionError(f"{self.name}: score needs at least one batch, got none")
+        return count.bits_per_byte
 
     def scores(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
         """BLEU, chrF2 and ROUGE-L of the same generated targets."""
@@ -229,12 +252,23 @@ class TextPairs(Task):
         return {name: metric(found, references) for name, metric in METRICS.items()}
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """The metric of the best of `trivial_answers`."""
+        """The best of `trivial_answers`; bits under the frequencies of the training targets' tokens."""
         splits = splits or self.load()
+        if self.metric != BITS:
+            return self.trivial_scores(splits)[self.metric]
+        parts = (splits.train, splits.test)
+        train, test = ([part[i]["target"] for i in range(len(part))] for part in parts)
+        return token_frequencies(self.vocabulary, self.vocab_size, train, test)
+
+    def trivial_scores(self, splits: Splits) -> dict[str, float]:
+        """BLEU, chrF2 and ROUGE-L, each of the best of `trivial_answers`."""
         train, test = (list(self.texts(part)) for part in (splits.train, splits.test))
         references = [pair.target for pair in test]
         answers = self.trivial_answers(train, [pair.source for pair in test])
-        return max(METRICS[self.metric](found, references) for found in answers)
+        return {
+            name: max(metric(found, references) for found in answers)
+            for name, metric in METRICS.items()
+        }
 
     def texts(self, data: Data) -> Iterator[Pair]:
         """The pairs of a split as a model meets them; which group each is of is no longer known."""
