@@ -10,21 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.data.checks import check_seed, check_sizes
 from regard.data.correlated_tasks import check_correlated_tasks, generate_correlated_tasks
 from regard.data.rows import Rows, gathered
+from regard.tasks.drawn import Drawn
 from regard.tasks.evaluation import evaluation
-from regard.tasks.task import Batch, Splits, Task
+from regard.tasks.task import Batch, Splits
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorrelatedTasks(Task):
+class CorrelatedTasks(Drawn):
     """rho: cosine of the two tasks' weight vectors."""
 
     name = "correlated_tasks"
@@ -36,18 +35,11 @@ class CorrelatedTasks(Task):
     rho: float = 0.5
     dim: int = 100
     num_sines: int = 4
-    train_size: int = 20000
     valid_size: int = 2000
     test_size: int = 4000
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(
-            self.name,
-            train_size=self.train_size,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-        )
+        super().__post_init__()
         check_correlated_tasks(self.rho, self.dim, self.num_sines)
 
     @property
@@ -59,14 +51,12 @@ class CorrelatedTasks(Task):
         return 1
 
     def load(self) -> Splits:
-        sizes = (self.train_size, self.valid_size, self.test_size)
         x, y = generate_correlated_tasks(
-            sum(sizes), rho=self.rho, dim=self.dim, num_sines=self.num_sines, seed=self.seed
+            self.total, rho=self.rho, dim=self.dim, num_sines=self.num_sines, seed=self.seed
         )
         y = y / y[: self.train_size].std(0)
         rows = Rows({"x": x, "label": y})
-        train, valid, test = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-        return Splits(rows.take(train), rows.take(valid), rows.take(test))
+        return Splits(*map(rows.take, self.parts))
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         return (model(batch["x"]).float() - batch["label"]).square().mean()

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.checks import check_seed, check_sizes
 from regard.data.examples import Examples
 from regard.data.generated import Columns, generated
 from regard.data.listops import VOCABULARY, check_grammar, generate_listops
 from regard.tasks.classify import Classify
+from regard.tasks.drawn import Drawn
 from regard.tasks.task import Splits
 
 _RULE = 2  # raised when the same options begin to give other expressions
@@ -18,7 +18,7 @@ _FOR_A_PROCESS = 10_000_000  # tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListOps(Classify):
+class ListOps(Drawn, Classify):
     """Expressions from the published grammar; no expression is in two splits.
 
     The defaults are REDUCED for small machines (max_depth 6, 50 < tokens < 200, 20000 + 500 + 1000 examples) and
@@ -31,9 +31,6 @@ class ListOps(Classify):
     vocab_size = len(VOCABULARY)
     num_classes = 10
 
-    train_size: int = 20000
-    valid_size: int = 500
-    test_size: int = 1000
     min_length: int = 50  # exclusive, as in the published generator
     max_length: int = 200  # exclusive
     max_depth: int = 6
@@ -41,13 +38,7 @@ class ListOps(Classify):
     operator_probability: float = 0.25
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(
-            self.name,
-            train_size=self.train_size,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-        )
+        super().__post_init__()
         check_grammar(
             self.min_length,
             self.max_length,
@@ -61,7 +52,6 @@ class ListOps(Classify):
         return self.max_length - 1
 
     def load(self) -> Splits:
-        sizes = (self.train_size, self.valid_size, self.test_size)
         told: dict[str, Any] = dict(
             min_length=self.min_length,
             max_length=self.max_length,
@@ -72,13 +62,13 @@ class ListOps(Classify):
         )
 
         def make() -> Columns:
-            tokens = sum(sizes) * self.max_length
+            tokens = self.total * self.max_length
             processes = max(1, min(os.cpu_count() or 1, tokens // _FOR_A_PROCESS))
-            return generate_listops(sum(sizes), **told, processes=processes)._asdict()
+            return generate_listops(self.total, **told, processes=processes)._asdict()
 
-        count = {"count": sum(sizes), "rule": _RULE}
+        count = {"count": self.total, "rule": _RULE}
         found = generated(self.name, told | count, make)
-        rows = np.cumsum(sizes)[:-1]
+        rows = np.cumsum([self.train_size, self.valid_size])
         lengths, values = np.split(found["lengths"], rows), np.split(found["values"], rows)
         tokens = np.split(found["tokens"], np.cumsum(found["lengths"])[rows - 1])
         train, valid, test = map(Examples, tokens, lengths, values)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.checks import check_seed, check_sizes
+from regard.data.checks import check_sizes
 from regard.data.examples import Examples
 from regard.data.generated import Columns, generated
 from regard.data.pathfinder import generate_pathfinder, published
 from regard.tasks.classify import Classify
+from regard.tasks.drawn import Drawn
 from regard.tasks.task import Splits
 
 _RULE = 2  # raised when the same options begin to give other pictures
@@ -19,7 +20,7 @@ _FOR_A_PROCESS = 2_000_000  # pixels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pathfinder(Classify):
+class Pathfinder(Drawn, Classify):
     """Token = grey value + 1. Pictures of the published drawing rule and settings for 32, 64 or 128 (Path-X) pixels.
 
     contour_length is the number of paddles of a path: 6 easy, 9 intermediate, 14 hard. The defaults are REDUCED for small
@@ -35,19 +36,12 @@ class Pathfinder(Classify):
 
     size: int = 32
     contour_length: int = 6
-    train_size: int = 20000
     valid_size: int = 1000
     test_size: int = 2000
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(
-            self.name,
-            contour_length=self.contour_length,
-            train_size=self.train_size,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-        )
+        super().__post_init__()
+        check_sizes(self.name, contour_length=self.contour_length)
         published(self.size, self.contour_length)
 
     @property
@@ -57,8 +51,7 @@ class Pathfinder(Classify):
     def load(self) -> Splits:
         import PIL
 
-        sizes = (self.train_size, self.valid_size, self.test_size)
-        drawing, count = published(self.size, self.contour_length), sum(sizes)
+        drawing, count = published(self.size, self.contour_length), self.total
         told = dataclasses.asdict(drawing) | {"seed": self.seed, "count": count}
         versions = {"rule": _RULE, "pillow": PIL.__version__}
 
@@ -69,11 +62,10 @@ class Pathfinder(Classify):
 
         found = generated(self.name, told | versions, make)
         pixels = found["pixels"].reshape(count, self.max_len)
-        parts = np.split(np.arange(count), np.cumsum(sizes)[:-1])
 
         def part(rows: NDArray[np.integer]) -> Examples:
             tokens = pixels[rows].astype(np.int32).ravel() + 1
             return Examples(tokens, np.full(len(rows), self.max_len), found["labels"][rows])
 
-        train, valid, test = map(part, parts)
+        train, valid, test = map(part, self.parts)
         return Splits(train, valid, test, notes={"pillow": PIL.__version__})

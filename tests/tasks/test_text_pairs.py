@@ -334,6 +334,25 @@ def test_what_is_not_there_is_named_with_its_command(tmp_path, monkeypatch):
             task.load()
 
 
+def test_bits_of_given_targets_may_be_asked_instead(task, splits):
+    bits = replace(task, metric="bits_per_byte")
+    assert (task.better, task.baseline) == ("higher", "source copied")
+    assert (bits.better, bits.baseline) == ("lower", "token frequencies")
+    assert bits.load().sha256 == splits.sha256
+    batch = batch_of(task, splits.test, 40)
+    labels = batch["labels"]
+    sure = torch.nn.functional.one_hot(labels.clamp(min=0), task.vocab_size) * 1e4
+    model = Says(vocab_size=task.vocab_size)
+    model.forward = lambda source, target, **named: sure
+    assert bits.score(model, [batch]) == 0
+    assert bits.trivial_scores(splits)["bleu"] == task.trivial_baseline(splits)
+    assert bits.trivial_baseline(splits) > 1
+    with pytest.raises(OptionError, match="metric must be one of bleu, chrf, rouge_l, bits_per"):
+        replace(task, metric="meteor")
+    with pytest.raises(OptionError, match="metric must be one of alignment_error_rate, got 'bleu'"):
+        GreekEnglish(metric="bleu")
+
+
 # ---------------------------------------------------------------------- dialogue
 
 
