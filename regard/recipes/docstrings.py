@@ -8,7 +8,7 @@ from regard.train import TrainConfig
 
 def docstrings() -> Run:
     """A function's source, read by an encoder -> its docstring's first paragraph."""
-    task = Docstrings()
+    task = Docstrings(vocab_size=2048, source_len=64, target_len=32, valid_size=200)
     return Run(
         task=task,
         model=TransformerConfig(
@@ -16,8 +16,8 @@ def docstrings() -> Run:
             max_len=task.max_len,
             dim=128,
             num_heads=4,
-            num_layers=2,
+            num_layers=1,
             dropout=0.1,
         ),
-        train=TrainConfig(steps=2000, batch_size=32, lr=2e-3, eval_every=250),
+        train=TrainConfig(steps=1600, batch_size=32, lr=2e-3, eval_every=400, bucket=8),
     )
