@@ -212,7 +212,8 @@ def test_shops_are_counted(tmp_path):
 
 
 def test_saved_data_sets_of_hugging_face(tmp_path):
-    datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
+    import datasets
+
     from regard.data.own.hugging_face import read_columns
 
     features = datasets.Features(
