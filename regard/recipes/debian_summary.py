@@ -18,5 +18,5 @@ def debian_summary() -> Run:
             num_heads=4,
             num_layers=1,
         ),
-        train=TrainConfig(steps=1500, batch_size=32, lr=2e-3, eval_every=500, bucket=8),
+        train=TrainConfig(steps=1000, batch_size=32, lr=2e-3, eval_every=500, bucket=8),
     )

@@ -56,5 +56,5 @@ def _small(task: TextPairs, *, source_len: int, target_len: int) -> Run:
             num_heads=4,
             num_layers=1,
         ),
-        train=TrainConfig(steps=1500, batch_size=32, lr=2e-3, eval_every=500, bucket=8),
+        train=TrainConfig(steps=1000, batch_size=32, lr=2e-3, eval_every=500, bucket=8),
     )
