@@ -15,7 +15,8 @@ from regard.train import TrainConfig
 def adult_mmoe() -> Run:
     """MMoE on two tasks of a census: income above 50,000 dollars, and never married.
 
-    Mean AUC on 4,881 test rows: 0.9295, and 0.9250 for scikit-learn's logistic regression, a margin of 0.0045.
+    Mean AUC on 4,881 test rows: 0.9313, and 0.9250 for scikit-learn's logistic regression, a margin of 0.0063; gradient-boosted
+    trees have 0.9387.
     """
     return _run(MMoEConfig(num_tasks=2, dim=16), steps=1500, lr=5e-3)
 

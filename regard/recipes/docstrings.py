@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def docstrings() -> Run:
-    """A function's source, read by an encoder -> its docstring's first paragraph."""
+    """The first 64 tokens of a function -> its docstring's first paragraph.
+
+    Measured: ROUGE-L 21.2; the best of first words, most frequent docstring and the function's name 18.7; 245 seconds of one core.
+    """
     task = Docstrings(vocab_size=2048, source_len=64, target_len=32, valid_size=200)
     return Run(
         task=task,

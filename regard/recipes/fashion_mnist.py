@@ -7,7 +7,11 @@ from regard.train import TrainConfig
 
 
 def fashion_mnist() -> Run:
-    """Pictures of clothes, read as 49 patches of 4 x 4 pixels."""
+    """Pictures of clothes, read as 49 patches of 4 x 4 pixels.
+
+    Measured: accuracy 0.843, most frequent class 0.100; 70 seconds of one core. Read pixel by pixel a picture is 16 times as
+    long: a layer of `linear` reached 0.68 (validation) in 75 seconds.
+    """
     task = FashionMNIST(valid_size=1000)
     return Run(
         task=task,

@@ -10,7 +10,8 @@ def flights_mmoe() -> Run:
     """MMoE on flights from New York: late departure and late arrival, tested on another month.
 
     Mean AUC on December: 0.7005, and 0.6973 for scikit-learn's logistic regression, a margin of 0.003. Delays of one season
-    tell little of the next: logistic regression that is stopped early (logistic_regression, rate 0.01) reaches 0.7022.
+    tell little of the next: logistic regression that is stopped early (logistic_regression, rate 0.01) reaches 0.7022, and gradient-boosted
+    trees 0.7051, which is about what these fields can tell.
     """
     task = Flights()
     return Run(
