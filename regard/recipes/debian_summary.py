@@ -7,7 +7,11 @@ from regard.train import TrainConfig
 
 
 def debian_summary() -> Run:
-    """The long description of a package -> its short one."""
+    """The first 64 tokens of a package's long description -> its short one, by the bits that a byte of the given one costs.
+
+    Measured: 1.91 bits, frequencies of the summaries' tokens 2.85; 135 seconds of one core. Its own summaries are not better than
+    the description's first words yet: ROUGE-L 14.7 of 23.0. `--task.metric rouge_l` asks for that score.
+    """
     task = DebianSummary(metric="bits_per_byte", vocab_size=2048, source_len=64, valid_size=500)
     return Run(
         task=task,

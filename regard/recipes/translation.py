@@ -24,7 +24,10 @@ def translate_it() -> Run:
 
 
 def bible_es() -> Run:
-    """English -> Spanish, verse by verse."""
+    """English -> Spanish, verse by verse, of up to 48 tokens.
+
+    Measured: BLEU 8.5, the source copied 0.3; 158 seconds of one core.
+    """
     return _small(BibleEs(), source_len=48, target_len=64)
 
 

@@ -22,7 +22,7 @@ class DebianSummary(TextPairs):
     sources = ("debian_descriptions",)
     cuts_source = True
 
-    metric: str = "rouge_l"
+    metric: str = "rouge_l"  # type: ignore[misc]
     source_len: int = 96
     target_len: int = 24
     min_long: int = 30

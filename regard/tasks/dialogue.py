@@ -24,7 +24,7 @@ class Dialogue(TextPairs):
     sources = ("shakespeare",)
     metrics = (BITS,)
 
-    metric: str = BITS
+    metric: str = BITS  # type: ignore[misc]
     source_len: int = 64
     target_len: int = 64
     valid_size: int = 500

@@ -23,7 +23,7 @@ class Docstrings(TextPairs):
     sources = ("stdlib",)
     cuts_source = True
 
-    metric: str = "rouge_l"
+    metric: str = "rouge_l"  # type: ignore[misc]
     source_len: int = 96
     target_len: int = 48
 

@@ -45,7 +45,7 @@ class GreekEnglish(TextPairs):
     sources = ("bible_alignments",)
     metrics = ("alignment_error_rate",)
 
-    metric: str = "alignment_error_rate"
+    metric: str = "alignment_error_rate"  # type: ignore[misc]
     source_len: int = 64
     target_len: int = 64
     layer: int = -1
