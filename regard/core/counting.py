@@ -142,6 +142,7 @@ _FORMULAS: dict[Any, Callable[[dict[str, Any], Any], int]] = {
     _aten._fft_c2c: lambda named, result: _transform(named["self"], named["dim"], 5),
     _aten._fft_r2c: lambda named, result: _transform(named["self"], named["dim"], 2.5),
     _aten._fft_c2r: lambda named, result: _transform(result, named["dim"], 2.5),
+    _aten.baddbmm_: lambda named, result: 2 * result.numel() * named["batch1"].shape[2],
 }
 for _name in (
     "flash_attention_for_cpu",

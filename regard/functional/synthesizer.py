@@ -1,40 +1,51 @@
-"""Attention whose logits are given, not scored (Synthesizer, Tay et al. 2020, arXiv 2005.00743)."""
+"""Attention whose logits are given, not scored (Synthesizer, Tay et al. 2020, arXiv 2005.00743).
 
-from collections.abc import Callable
+    y_i = sum_j w_ij v_j,   w_i = softmax over the allowed j of L_ij
+
+Where the logits come from a `Source`, heads and blocks of pairs are gone through one after another, so that a block's
+logits stay in cache while they are made, turned into weights in place, used and forgotten. Rows are merged by their running
+maximum; the backward makes a block again from the log-sum-exp of its rows. Logits that all examples share give weights
+once for all of them. Cost: 2 T S V operations per head beside the source's own, in training three times that and 2 T S V.
+"""
+
+import math
+from collections.abc import Iterator
 
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.logits import Build, Logits, Slab, Source, accumulate, is_source, product
 from regard.functional.scores import again_in_backward
 from regard.functional.softmax import masked_softmax
 
-QUERY_BLOCK = 256  # queries whose weights are held at once
-
-Logits = Callable[[slice, int], Tensor]
+QUERIES, KEYS = 256, 1024  # of a block on a CPU, for each thread: its logits take 1 MiB
 
 
 def synthesizer_attention(
-    logits: Logits, v: Float[Tensor, "B H S V"], *, T: int, mask: Mask = OPEN
+    logits: Logits | Source, v: Float[Tensor, "B H S V"], *, T: int, mask: Mask = OPEN
 ) -> Float[Tensor, "B H T V"]:
-    """softmax(logits) v over the allowed keys, for T queries, some at a time; a query without a key gives zero.
+    """softmax(logits) v over the allowed keys, for T queries; a query without a key gives zero.
 
-    logits(rows, S) -> [b H t S] of these queries for the first S keys; made again in the backward of long sequences.
+    logits(rows, S) -> [b H t S] of these queries for the first S keys. A function that is no source is differentiated by
+    autograd, some queries at a time, and called again in the backward of long sequences.
     """
-    S = v.shape[2]
-    parts = []
-    for start in range(0, T, QUERY_BLOCK):
-        rows = slice(start, min(start + QUERY_BLOCK, T))
-        seen = rows.stop if mask.causal and T == S else S  # later keys are never allowed
-
-        def attend(v: Tensor, rows=rows, seen=seen) -> Tensor:
-            allowed = mask.dense(T, S, device=v.device, rows=rows)[..., :seen]
-            return masked_softmax(logits(rows, seen), allowed) @ v
-
-        v_seen = v[:, :, :seen]
-        parts.append(again_in_backward(attend, v_seen) if T > QUERY_BLOCK else attend(v_seen))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+    if not is_source(logits):
+        return _by_autograd(logits, v, T, mask)
+    tensors = logits.tensors
+    kind = v.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        v = v.to(torch.get_autocast_dtype(kind))
+    hidden = Hidden(mask, T, v.shape[2])
+    B = v.shape[0]
+    if hidden.examples > 1 or any(z.shape[0] > 1 for z in tensors):
+        return _BlockAttention.apply(v, T, hidden, logits.build, logits.grain, *tensors)
+    together = rearrange(v, "b h s v -> 1 h s (b v)")
+    y = _BlockAttention.apply(together, T, hidden, logits.build, logits.grain, *tensors)
+    return rearrange(y, "1 h t (b v) -> b h t v", b=B)
 
 
 def synthesizer_weights(
@@ -50,3 +61,162 @@ def at_positions(
     """The columns of logits over positions that belong to stored keys; those at -1 are to be masked."""
     index = position.clamp_min(0)[:, None, None, :]
     return logits.gather(-1, index.expand(*logits.shape[:-1], -1))
+
+
+def _by_autograd(logits: Logits, v: Tensor, T: int, mask: Mask) -> Float[Tensor, "B H T V"]:
+    S = v.shape[2]
+    parts = []
+    for start in range(0, T, QUERIES):
+        rows = slice(start, min(start + QUERIES, T))
+        seen = rows.stop if mask.causal and T == S else S  # later keys are never allowed
+
+        def attend(v: Tensor, rows=rows, seen=seen) -> Tensor:
+            allowed = mask.dense(T, S, device=v.device, rows=rows)[..., :seen]
+            return masked_softmax(logits(rows, seen), allowed) @ v
+
+        v_seen = v[:, :, :seen]
+        parts.append(again_in_backward(attend, v_seen) if T > QUERIES else attend(v_seen))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+
+class Hidden:
+    """The pairs that a mask forbids, block by block; where it forbids none, nothing is done."""
+
+    def __init__(self, mask: Mask, T: int, S: int):
+        self.mask, self.T, self.S = mask, T, S
+        self.aligned = mask.causal and T == S and mask.shift is None
+        triangle = self.aligned and mask.only_causal
+        free = mask.valid is None and mask.pairwise is None and not mask.causal
+        self.dense = not (free or triangle)
+
+    @property
+    def examples(self) -> int:
+        """For how many examples it differs."""
+        mask = self.mask
+        if not self.dense:
+            return 1
+        return max(len(z) for z in (mask.valid, mask.pairwise, mask.shift, [0]) if z is not None)
+
+    def seen(self, rows: slice) -> int:
+        """How many keys these queries can meet: later ones are never allowed."""
+        return rows.stop if self.aligned else self.S
+
+    def hide(self, logits: Float[Tensor, "g t s"], slab: Slab, rows: slice, cols: slice) -> Tensor:
+        """In place: -inf where a key may not be seen."""
+        if self.dense:
+            allowed = self.mask.dense(self.T, self.S, device=logits.device, rows=rows, cols=cols)
+            bias = torch.zeros_like(allowed, dtype=logits.dtype).masked_fill_(~allowed, -math.inf)
+            logits.unflatten(0, slab.shape).add_(slab.of(bias))
+        elif self.aligned and cols.stop > rows.start + 1:
+            first = max(
+                rows.start, cols.start
+            )  # only keys beside the queries can be later than one
+            t = rows.stop - rows.start
+            later = torch.full((t, t), -math.inf, dtype=logits.dtype, device=logits.device).triu_(1)
+            logits[..., first - cols.start :] += later[
+                :, first - rows.start : cols.stop - rows.start
+            ]
+        return logits
+
+
+def _slabs(v: Tensor, block: int) -> Iterator[Slab]:
+    """Heads of one example, or all heads of some, whose blocks of this many pairs fit together; examples come last."""
+    B, H = v.shape[:2]
+    if v.device.type != "cpu":
+        room = B * H
+    else:
+        threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
+        room = max(1, threads * QUERIES * KEYS // max(1, block))
+    nh = min(H, room)
+    nb = min(B, max(1, room // H))
+    for h in range(0, H, nh):
+        for b in range(0, B, nb):
+            yield Slab(slice(b, min(b + nb, B)), slice(h, min(h + nh, H)))
+
+
+def _sides(v: Tensor, T: int, grain: int) -> tuple[int, int]:
+    """Queries and keys of a block."""
+    S = max(1, v.shape[2])
+    keys = max(grain, KEYS // grain * grain) if v.device.type == "cpu" else S
+    return min(T, QUERIES), min(S, keys)
+
+
+class _BlockAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx, v: Float[Tensor, "B H S V"], T: int, hidden: Hidden, build: Build, grain: int, *tensors
+    ) -> Float[Tensor, "B H T V"]:
+        B, H, _, V = v.shape
+        wide = torch.promote_types(v.dtype, torch.float32)
+        lowest = torch.finfo(wide).min / 2
+        y = v.new_empty(B, T, H, V).transpose(1, 2)  # as the layer after it reads it
+        lse = v.new_empty(B, H, T, 1, dtype=wide)
+        queries, keys = _sides(v, T, grain)
+        for slab in _slabs(v, queries * keys):
+            part, values = build(slab, tensors, None), slab.cut(v).contiguous()
+            g = len(values)
+            for rows in _steps(0, T, queries):
+                t = rows.stop - rows.start
+                top = v.new_full((g, t, 1), lowest, dtype=wide)
+                total, mixed = torch.zeros_like(top), v.new_zeros(g, t, V, dtype=wide)
+                for cols in _steps(0, hidden.seen(rows), keys):
+                    logits = hidden.hide(part.logits(rows, cols), slab, rows, cols)
+                    higher = torch.maximum(top, logits.amax(-1, keepdim=True))
+                    weights = logits.sub_(higher).exp2_()
+                    if cols.start > 0:
+                        shrunk = top.sub_(higher).exp2_()
+                        total.mul_(shrunk)
+                        mixed.mul_(shrunk)
+                    total += weights.sum(-1, keepdim=True)
+                    accumulate(mixed, weights, values[:, cols])
+                    top = higher
+                    del logits, weights
+                total.clamp_min_(1)  # the highest logit adds 1, where there is any
+                slab.put(y[:, :, rows], mixed.div_(total))
+                slab.put(lse[:, :, rows], total.log2_().add_(top))
+        ctx.save_for_backward(v, y, lse, *tensors)
+        ctx.hidden, ctx.build, ctx.grain = hidden, build, grain
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        """With w the weights: dv = w^T dy, dL = w (dy v^T - delta), delta_i = dy_i . y_i, which is one more column of dy."""
+        v, y, lse, *tensors = ctx.saved_tensors
+        hidden, T, wide = ctx.hidden, y.shape[2], lse.dtype
+        moving = any(ctx.needs_input_grad[5:])
+        dv = torch.empty_like(v)
+        gradients = [torch.empty_like(z, dtype=wide) for z in tensors] if moving else None
+        queries, keys = _sides(v, T, ctx.grain)
+        for slab in _slabs(v, queries * keys):
+            part = ctx.build(slab, tensors, gradients)
+            dy_slab, ends = slab.cut(dy), slab.cut(lse)
+            delta = (dy_slab.to(wide) * slab.cut(y)).sum(-1, keepdim=True)
+            left = torch.cat([dy_slab, -delta.to(dy.dtype)], -1)
+            values = slab.cut(v)
+            columns = torch.cat([values, torch.ones_like(values[..., :1])], -1)
+            columns = columns.transpose(1, 2).contiguous()
+            dvalues = torch.zeros_like(columns[:, :-1], dtype=wide)
+            for rows in _steps(0, T, queries):
+                for cols in _steps(0, hidden.seen(rows), keys):
+                    logits = hidden.hide(part.logits(rows, cols), slab, rows, cols)
+                    weights = logits.sub_(ends[:, rows]).exp2_()
+                    dy_t = dy_slab[:, rows].transpose(1, 2)
+                    accumulate(dvalues[:, :, cols], dy_t, weights)
+                    if moving:
+                        dlogits = product(left[:, rows], columns[:, :, cols]).mul_(weights)
+                        part.pull(dlogits, rows, cols)
+                        del dlogits
+                    del logits, weights
+            slab.put(dv, dvalues.transpose(1, 2))
+            if moving:
+                part.close()
+        if gradients is None:
+            return dv, None, None, None, None, *(None for _ in tensors)
+        pairs = zip(gradients, tensors, strict=True)
+        return dv, None, None, None, None, *(g.to(z.dtype) for g, z in pairs)
+
+
+def _steps(start: int, stop: int, step: int) -> Iterator[slice]:
+    for at in range(start, stop, step):
+        yield slice(at, min(at + step, stop))

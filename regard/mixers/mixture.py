@@ -9,7 +9,7 @@ depends on no input. By default R + V, the paper's best. Cost: the members' toge
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.functional.cache import advance, append, cached_mask, place
+from regard.functional.logits import Blend, Logits, Product, blended, is_source
 from regard.functional.synthesizer import (
-    Logits,
     at_positions,
     synthesizer_attention,
     synthesizer_weights,
@@ -57,12 +57,12 @@ class PairLogits(nn.Module):
         nn.init.xavier_uniform_(self.key.weight)
         self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
 
-    def rows(
-        self, x: Float[Tensor, "B T D"], position: Tensor | None = None
-    ) -> Float[Tensor, "B H T A"]:
-        return self.score.queries(
-            rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads)
-        )
+    def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
+        """Logits of these tokens for the keys."""
+        q = self.score.queries(rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads))
+        if self.score.product:
+            return Product(q, keys)
+        return lambda rows, S: self.score.pairs(q[:, :, rows], keys[:, :, :S])
 
     def keys(
         self, x: Float[Tensor, "B S D"], position: Tensor | None = None
@@ -132,31 +132,20 @@ class Mixture(Mixer):
         return self.values.merge(synthesizer_attention(self._logits(x), v, T=T, mask=mask))
 
     def _logits(self, x: Float[Tensor, "B T D"]) -> Logits:
-        made = {name: member.rows(x) for name, member in self._items()}
-        keys = {name: member.keys(x) for name, member in self._scores()}
-
-        def logits(rows: slice, S: int) -> Tensor:
-            return self._blended(
-                member.score.pairs(made[name][:, :, rows], keys[name][:, :, :S])
-                if name in keys
-                else member.score(made[name][:, :, rows], S)
-                for name, member in self._items()
-            )
-
-        return logits
-
-    def _items(self) -> list[tuple[str, Any]]:
-        return list(self.members.items())
+        parts = [
+            member(x, member.keys(x)) if isinstance(member, PairLogits) else member(x)
+            for member in self.members.values()
+        ]
+        if all(is_source(part) for part in parts):
+            return Blend(self.blend.softmax(0), tuple(parts))
+        return blended(self.blend.softmax(0), parts)
 
     def _scores(self) -> list[tuple[str, PairLogits]]:
-        return [(name, member) for name, member in self._items() if isinstance(member, PairLogits)]
-
-    def _blended(self, parts) -> Float[Tensor, "B H T S"]:
-        shares = self.blend.softmax(0)
-        return sum(
-            share[:, None, None] * part.to(share.dtype)
-            for share, part in zip(shares, parts, strict=True)
-        )
+        return [
+            (name, member)
+            for name, member in self.members.items()
+            if isinstance(member, PairLogits)
+        ]
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight, K = self.values.value.weight, self.values.head_dim
@@ -179,16 +168,18 @@ class Mixture(Mixer):
             k = append(state.k, torch.cat(list(new_k.values()), dim=-1), filled, donate)
             widths = [a.shape[3] for a in new_k.values()]
             keys = dict(zip(new_k, k.split(widths, dim=-1), strict=True))
-        made = {name: member.rows(x, new.clamp_min(0)) for name, member in self._items()}
 
-        def logits(rows: slice, S: int) -> Tensor:
-            return self._blended(
-                member.score.pairs(made[name][:, :, rows], keys[name][:, :, :S])
-                if name in keys
-                else at_positions(member.score(made[name][:, :, rows], reach), position[:, :S])
-                for name, member in self._items()
-            )
+        def stored(member: nn.Module) -> Logits:
+            made = member(x, new.clamp_min(0))
+            return lambda rows, S: at_positions(made(rows, reach), position[:, :S])
 
+        logits = blended(
+            self.blend.softmax(0),
+            [
+                member(x, keys[name]) if name in keys else stored(member)
+                for name, member in self.members.items()
+            ],
+        )
         mask = cached_mask(new, position, valid)
         mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask)
         return self.values.merge(mixed), State(

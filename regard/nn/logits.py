@@ -1,10 +1,9 @@
 """Logits that no pair of tokens makes: a row from its own token, from its position, or from neither.
 
-Synthesizer (Tay et al. 2020, arXiv 2005.00743). Every class has two methods, so that the logits of a long sequence
-can be made for some queries at a time:
-    rows(x, position) -> [b H T F]      what the queries at these positions need
-    score(rows, S)    -> [b H T S]      their logits for the keys at positions 0 .. S - 1
-No scale 1/sqrt(K); b is 1 where nothing depends on the example.
+Synthesizer (Tay et al. 2020, arXiv 2005.00743). Every class is called with tokens x [B T D] and their positions (by
+default 0 .. T - 1), and gives what gives the logits of some queries for the keys at positions 0 .. S - 1: a source
+of `regard.functional.logits`, which is fast, where there is one of its form. No scale 1/sqrt(K); b is 1 where nothing
+depends on the example.
 """
 
 import math
@@ -18,21 +17,12 @@ from torch import Tensor, nn
 from regard.core.mask import Mask
 from regard.core.shapes import check_positive
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
+from regard.functional.logits import Logits, Outer, Product, Table
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
-class SyntheticLogits(nn.Module):
-    """Base of these: what the queries need, and the logits that they make."""
-
-    def rows(self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None) -> Tensor:
-        raise NotImplementedError
-
-    def score(self, rows: Tensor, S: int) -> Tensor:
-        raise NotImplementedError
-
-
-class DenseLogits(SyntheticLogits):
+class DenseLogits(nn.Module):
     """B_i = W_2 relu(W_1 x_i + b_1) + b_2: one number for each of `max_len` positions."""
 
     def __init__(
@@ -50,16 +40,14 @@ class DenseLogits(SyntheticLogits):
         for matrix in self.weight:
             nn.init.xavier_uniform_(matrix)
 
-    def rows(
+    def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Float[Tensor, "B H T F"]:
-        return rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
-
-    def score(self, rows: Float[Tensor, "B H T F"], S: int) -> Float[Tensor, "B H T S"]:
-        return rows @ self.weight[:, :S].transpose(-1, -2) + self.bias[:, None, :S]
+    ) -> Logits:
+        hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
+        return Product(hidden, self.weight[None], self.bias[None])
 
 
-class RandomLogits(SyntheticLogits):
+class RandomLogits(nn.Module):
     """B = R: the same for every example; fixed at its random start unless `trainable`."""
 
     def __init__(self, num_heads: int, max_len: int, *, trainable: bool = True):
@@ -72,16 +60,13 @@ class RandomLogits(SyntheticLogits):
         else:
             self.register_buffer("table", table)
 
-    def rows(
+    def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Float[Tensor, "b H T F"]:
-        return by_position(self.table, x.shape[1], position)
-
-    def score(self, rows: Float[Tensor, "b H T F"], S: int) -> Float[Tensor, "b H T S"]:
-        return rows[..., :S]
+    ) -> Logits:
+        return Table(by_position(self.table, position))
 
 
-class FactorizedRandomLogits(SyntheticLogits):
+class FactorizedRandomLogits(nn.Module):
     """B = R_1 R_2^T with `rank` columns in each factor."""
 
     def __init__(self, num_heads: int, max_len: int, *, rank: int):
@@ -92,16 +77,13 @@ class FactorizedRandomLogits(SyntheticLogits):
         for matrix in (*self.left, *self.right):
             nn.init.xavier_uniform_(matrix)
 
-    def rows(
+    def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Float[Tensor, "b H T F"]:
-        return by_position(self.left, x.shape[1], position)
-
-    def score(self, rows: Float[Tensor, "b H T F"], S: int) -> Float[Tensor, "b H T S"]:
-        return rows @ self.right[:, :S].transpose(-1, -2)
+    ) -> Logits:
+        return Product(by_position(self.left, position), self.right[None])
 
 
-class FactorizedDenseLogits(SyntheticLogits):
+class FactorizedDenseLogits(nn.Module):
     """B_ij = A_ip C_iq of two short vectors A_i (a entries), C_i (b entries) made by token i, a b >= max_len.
 
     tiling "outer": j = p b + q, so that every pair (p, q) occurs; "same": p = j mod a, q = j mod b, both tiled.
@@ -127,22 +109,16 @@ class FactorizedDenseLogits(SyntheticLogits):
         for matrix in self.weight:
             nn.init.xavier_uniform_(matrix)
 
-    def rows(
+    def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Float[Tensor, "B H T F"]:
+    ) -> Logits:
         hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
-        return hidden @ self.weight.transpose(-1, -2) + self.bias[:, None]
-
-    def score(self, rows: Float[Tensor, "B H T F"], S: int) -> Float[Tensor, "B H T S"]:
-        a, b = self.factors
-        left, right = rows.split(self.factors, dim=-1)
-        if self.tiling == "outer":
-            return (left[..., : -(-S // b), None] * right[..., None, :]).flatten(-2)[..., :S]
-        j = torch.arange(S, device=rows.device)
-        return left[..., j % a] * right[..., j % b]
+        both = hidden @ self.weight.transpose(-1, -2) + self.bias[:, None]
+        left, right = both.split(self.factors, dim=-1)
+        return Outer(left, right) if self.tiling == "outer" else tiled(left, right)
 
 
-class FixedPatternLogits(SyntheticLogits):
+class FixedPatternLogits(nn.Module):
     """log(P + 2^-10) of fixed patterns that look back (arXiv 2002.10260): current, previous, left, one head after another."""
 
     def __init__(self, num_heads: int):
@@ -151,21 +127,32 @@ class FixedPatternLogits(SyntheticLogits):
         self.register_buffer("floor", torch.tensor(FLOOR))
         self.floor: Tensor
 
-    def rows(
+    def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Int[Tensor, "b 1 T 1"]:
+    ) -> Logits:
         if position is None:
             position = torch.arange(x.shape[1], device=x.device)[None]
-        return position[:, None, :, None]
 
-    def score(self, rows: Int[Tensor, "b 1 T 1"], S: int) -> Float[Tensor, "b H T S"]:
-        i = rows[:, 0, :, 0]
-        j = torch.arange(S, device=rows.device)[None]
-        causal = (j[:, None, :] <= i[:, :, None])[:, None]
-        weights = fixed_weights(
-            self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=Mask(pairwise=causal)
-        )
-        return (weights + self.floor).log()
+        def logits(rows: slice, S: int) -> Float[Tensor, "b H t S"]:
+            i = position[:, rows]
+            j = torch.arange(S, device=i.device)[None]
+            causal = (j[:, None, :] <= i[:, :, None])[:, None]
+            weights = fixed_weights(
+                self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=Mask(pairwise=causal)
+            )
+            return (weights + self.floor).log()
+
+        return logits
+
+
+def tiled(left: Float[Tensor, "B H T P"], right: Float[Tensor, "B H T Q"]) -> Logits:
+    """A_ip C_iq, p = j mod P, q = j mod Q"""
+
+    def logits(rows: slice, S: int) -> Float[Tensor, "B H t S"]:
+        j = torch.arange(S, device=left.device)
+        return left[:, :, rows, j % left.shape[3]] * right[:, :, rows, j % right.shape[3]]
+
+    return logits
 
 
 def near_square(n: int) -> tuple[int, int]:
@@ -175,9 +162,9 @@ def near_square(n: int) -> tuple[int, int]:
 
 
 def by_position(
-    table: Float[Tensor, "H N F"], T: int, position: Int[Tensor, "b T"] | None
+    table: Float[Tensor, "H N F"], position: Int[Tensor, "b T"] | None
 ) -> Float[Tensor, "b H T F"]:
-    """Rows of a table: the first T, or those of the given positions."""
+    """Rows of a table: all from the first on, or those of the given positions."""
     if position is None:
-        return table[None, :, :T]
+        return table[None]
     return rearrange(table[:, position], "h b t f -> b h t f")

@@ -9,12 +9,10 @@ from torch import Tensor, nn
 from regard.core import Mask, Observation
 from regard.functional.cache import advance, append, cached_mask, place
 from regard.functional.synthesizer import (
-    Logits,
     at_positions,
     synthesizer_attention,
     synthesizer_weights,
 )
-from regard.nn.logits import SyntheticLogits
 from regard.nn.values import Values
 
 
@@ -29,7 +27,7 @@ class State(NamedTuple):
 class Synthesis(nn.Module):
     """y = concat_h( softmax(B_h) v_h ) W_out with logits B from `logits` (see `regard.nn.logits`)."""
 
-    def __init__(self, dim: int, num_heads: int, max_len: int, logits: SyntheticLogits):
+    def __init__(self, dim: int, num_heads: int, max_len: int, logits: nn.Module):
         super().__init__()
         self.max_len = max_len
         self.logits = logits
@@ -37,11 +35,7 @@ class Synthesis(nn.Module):
 
     def mix(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T D"]:
         T, v = x.shape[1], self.values.split(x)
-        return self.values.merge(synthesizer_attention(self._logits(x), v, T=T, mask=mask))
-
-    def _logits(self, x: Float[Tensor, "B T D"]) -> Logits:
-        made = self.logits.rows(x)
-        return lambda rows, S: self.logits.score(made[:, :, rows], S)
+        return self.values.merge(synthesizer_attention(self.logits(x), v, T=T, mask=mask))
 
     def initial_state(self, batch_size: int, max_len: int | None) -> State:
         weight = self.values.value.weight
@@ -62,10 +56,10 @@ class Synthesis(nn.Module):
         n = position.shape[1]
         reach = min(n, self.max_len)  # a token's position is never beyond its column
 
-        made = self.logits.rows(x, new.clamp_min(0))
+        made = self.logits(x, new.clamp_min(0))
 
         def logits(rows: slice, S: int) -> Tensor:
-            return at_positions(self.logits.score(made[:, :, rows], reach), position[:, :S])
+            return at_positions(made(rows, reach), position[:, :S])
 
         mask = cached_mask(new, position, valid)
         mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask)
@@ -75,6 +69,6 @@ class Synthesis(nn.Module):
 
     def observe(self, x: Float[Tensor, "B T D"], mask: Mask) -> Observation:
         T, v = x.shape[1], self.values.split(x)
-        weights = synthesizer_weights(self._logits(x), T, T, mask=mask, device=x.device)
+        weights = synthesizer_weights(self.logits(x), T, T, mask=mask, device=x.device)
         weights = weights.expand(*v.shape[:2], -1, -1)
         return Observation(v=v, weights=weights, heads=weights @ v)

@@ -5,7 +5,8 @@ import torch
 
 from regard import Mask, OptionError, UnknownNameError, build
 from regard.functional.fourier import fourier_mixing
-from regard.nn.logits import FactorizedDenseLogits
+from regard.functional.logits import Outer
+from regard.nn.logits import tiled
 
 B, T, D, H, N = 2, 13, 24, 3, 64
 
@@ -61,13 +62,9 @@ def test_fixed_random_synthesizer_learns_no_logits():
 
 @pytest.mark.parametrize(("a", "b", "distinct"), [(4, 6, 12), (5, 7, 35)])
 def test_same_tiling_reaches_the_least_common_multiple_of_pairs(a, b, distinct):
-    rows = torch.cat([torch.arange(1.0, a + 1), 100 ** torch.arange(1.0, b + 1)])[None, None, None]
-    outer, same = (
-        FactorizedDenseLogits(D, 1, hidden=2, factors=(a, b), tiling=tiling).score(
-            rows.double(), a * b
-        )
-        for tiling in ("outer", "same")
-    )
+    left, right = torch.arange(1.0, a + 1), 100 ** torch.arange(1.0, b + 1)
+    factors = [z.double()[None, None, None] for z in (left, right)]
+    outer, same = (form(*factors)(slice(0, 1), a * b) for form in (Outer, tiled))
     assert len(outer.unique()) == a * b
     assert len(same.unique()) == distinct
 
