@@ -9,9 +9,11 @@ units of log 2, since 2^x costs the same for all numbers, and back from the grad
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -82,23 +84,24 @@ class Part(Protocol):
 Build = Callable[[Slab, Sequence[Tensor], Sequence[Tensor] | None], Part]
 
 
-class Source(Protocol):
-    def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]: ...
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]: ...
-
-    @property
-    def build(self) -> Build: ...
+class Source(ABC):
+    """Logits that the kernel can make by blocks; called, it gives them as they are, to autograd."""
 
     @property
     def grain(self) -> int:
         """Blocks of keys should begin at multiples of it."""
-        ...
+        return 1
 
+    @abstractmethod
+    def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]: ...
 
-def is_source(logits: Logits) -> TypeGuard[Source]:
-    return hasattr(logits, "build")
+    @property
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, ...]: ...
+
+    @property
+    @abstractmethod
+    def build(self) -> Build: ...
 
 
 # ------------------------------------------------------------------ products that know two types
@@ -120,7 +123,8 @@ def product(a: Float[Tensor, "g m k"], b: Float[Tensor, "g k n"]) -> Float[Tenso
 # ------------------------------------------------------------------ a table
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Table(Source):
     table: Float[Tensor, "b H N M"]
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
@@ -133,10 +137,6 @@ class Table(NamedTuple):
     @property
     def build(self) -> Build:
         return _TablePart
-
-    @property
-    def grain(self) -> int:
-        return 1
 
 
 class _TablePart:
@@ -177,7 +177,8 @@ class _TablePart:
 # ------------------------------------------------------------------ a product of two factors
 
 
-class Product(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Product(Source):
     left: Float[Tensor, "b H N F"]
     right: Float[Tensor, "b H M F"]
     bias: Float[Tensor, "b H M"] | None = None
@@ -194,10 +195,6 @@ class Product(NamedTuple):
     @property
     def build(self) -> Build:
         return _ProductPart
-
-    @property
-    def grain(self) -> int:
-        return 1
 
 
 class _ProductPart:
@@ -240,7 +237,8 @@ class _ProductPart:
 # ------------------------------------------------------------------ outer products, one for each query
 
 
-class Outer(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Outer(Source):
     left: Float[Tensor, "b H N P"]
     right: Float[Tensor, "b H N Q"]
 
@@ -303,9 +301,10 @@ class _OuterPart:
 # ------------------------------------------------------------------ a weighted sum of others
 
 
-class Blend(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Blend(Source):
     shares: Float[Tensor, "M H"]
-    members: tuple[Any, ...]  # sources
+    members: tuple[Source, ...]
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
         return blended(self.shares, self.members)(rows, S)
@@ -326,11 +325,14 @@ class Blend(NamedTuple):
 
 
 def blended(shares: Float[Tensor, "M H"], members: Sequence[Logits]) -> Logits:
+    """sum_m a_m L^m"""
+
     def logits(rows: slice, S: int) -> Float[Tensor, "b H t S"]:
-        return sum(
+        parts = [
             share[:, None, None] * member(rows, S).to(share.dtype)
             for share, member in zip(shares, members, strict=True)
-        )
+        ]
+        return reduce(torch.add, parts)
 
     return logits
 
@@ -347,7 +349,7 @@ class _BlendPart:
         self.slab, self.gradients = slab, gradients
         n = len(kinds)
         self.shares = [slab.cut(z) for z in tensors[:n]]
-        self.heard: list[Tensor | int] = [0] * n  # gradients of the shares
+        self.heard = [torch.zeros_like(z) for z in self.shares]  # their gradients
         self.members = []
         start = n
         for build, count in kinds:
@@ -366,8 +368,8 @@ class _BlendPart:
 
     def pull(self, dlogits: Float[Tensor, "g t s"], rows: slice, cols: slice) -> None:
         for m, (share, member) in enumerate(zip(self.shares, self.members, strict=True)):
-            part = member.logits(rows, cols).mul_(dlogits).sum((1, 2), keepdim=True)
-            self.heard[m] = self.heard[m] + part
+            part = member.logits(rows, cols).mul_(dlogits)
+            self.heard[m] += part.sum((1, 2), keepdim=True)
             member.pull(dlogits * share, rows, cols)
 
     def close(self) -> None:

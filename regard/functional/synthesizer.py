@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.logits import Build, Logits, Slab, Source, accumulate, is_source, product
+from regard.functional.logits import Build, Logits, Slab, Source, accumulate, product
 from regard.functional.scores import again_in_backward
 from regard.functional.softmax import masked_softmax
 
@@ -26,14 +26,14 @@ QUERIES, KEYS = 256, 1024  # of a block on a CPU, for each thread: its logits ta
 
 
 def synthesizer_attention(
-    logits: Logits | Source, v: Float[Tensor, "B H S V"], *, T: int, mask: Mask = OPEN
+    logits: Logits, v: Float[Tensor, "B H S V"], *, T: int, mask: Mask = OPEN
 ) -> Float[Tensor, "B H T V"]:
     """softmax(logits) v over the allowed keys, for T queries; a query without a key gives zero.
 
     logits(rows, S) -> [b H t S] of these queries for the first S keys. A function that is no source is differentiated by
     autograd, some queries at a time, and called again in the backward of long sequences.
     """
-    if not is_source(logits):
+    if not isinstance(logits, Source):
         return _by_autograd(logits, v, T, mask)
     tensors = logits.tensors
     kind = v.device.type

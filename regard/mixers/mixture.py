@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.logits import Blend, Logits, Product, blended, is_source
+from regard.functional.logits import Blend, Logits, Product, Source, blended
 from regard.functional.synthesizer import (
     at_positions,
     synthesizer_attention,
@@ -136,8 +136,9 @@ class Mixture(Mixer):
             member(x, member.keys(x)) if isinstance(member, PairLogits) else member(x)
             for member in self.members.values()
         ]
-        if all(is_source(part) for part in parts):
-            return Blend(self.blend.softmax(0), tuple(parts))
+        sources = tuple(part for part in parts if isinstance(part, Source))
+        if len(sources) == len(parts):
+            return Blend(self.blend.softmax(0), sources)
         return blended(self.blend.softmax(0), parts)
 
     def _scores(self) -> list[tuple[str, PairLogits]]:

@@ -93,7 +93,7 @@ def test_a_shared_table_gives_weights_once_for_all_examples():
             return build
 
     for v in values.values():
-        synthesizer_attention(Spy(*table), v, T=T)
+        synthesizer_attention(Spy(table.table), v, T=T)
     assert [slab.examples for slab in calls] == [slice(0, 1)] * len(calls)
     flops = [count(lambda v=v: synthesizer_attention(table, v, T=T)).flops for v in values.values()]
     assert flops == [2 * n * H * T * T * V for n in (1, 4)]
