@@ -12,14 +12,18 @@ borders halving each chunk, down to blocks in which the exponents are taken pair
 R takes no gradient: it cancels.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
+from regard.functional import segments
+from regard.functional.exponential import exp, exp_
 from regard.functional.linear import on_one_timeline
-from regard.functional.segments import in_segments, segment_length
 
 CHUNK = 64
 BLOCK = 4
@@ -34,21 +38,14 @@ def efficient_attention(
     mask: Mask = OPEN,
 ) -> Float[Tensor, "B H T V"]:
     """Rows of the weights sum to one. It is not an approximation of softmax(q k)."""
-    rho = q.softmax(-1)
     k = present_keys(k, mask)
+    if mask.causal and mask.shift is None and q.shape[2] == k.shape[2] and segments.in_pieces(q, k, v):
+        return segments.run(_CausalMeans, segments.kept(q, k, v), q, k, v)
+    rho = q.softmax(-1)
     if not mask.causal:
         return rho @ (position_softmax(k, mask).transpose(-1, -2) @ v)
     rho, k, v, _ = on_one_timeline(rho, k, v, None, mask, absent=lowest(k.dtype))
-    size = segment_length(k.shape[-1], k)
-    if size is None:
-        return causal_means(rho, k, v)[0][:, :, -q.shape[2] :]
-
-    def step(state: tuple[Tensor, Tensor, Tensor], rho: Tensor, k: Tensor, v: Tensor):
-        y, *state_after = causal_means(rho, k, v, *state)
-        return y, tuple(state_after)
-
-    y = in_segments(step, no_keys(v, k.shape[-1]), (rho, k, v), size)
-    return y[:, :, -q.shape[2] :]
+    return causal_means(rho, k, v)[0][:, :, -q.shape[2] :]
 
 
 def lowest(dtype: torch.dtype) -> float:
@@ -105,6 +102,80 @@ def no_keys(like: Float[Tensor, "B H T V"], channels: int) -> tuple[Tensor, Tens
     S = like.new_zeros(*like.shape[:2], channels, like.shape[-1])
     z = like.new_ones(*like.shape[:2], channels)
     return S, z, torch.full_like(z, lowest(like.dtype))
+
+
+class _CausalMeans(torch.autograd.Function):
+    """In pieces: y = sum_c a_ic e_jc v_j with a = rho / z, e = exp(k - R), R the largest key up to the end of the piece."""
+
+    @staticmethod
+    def forward(ctx, keep, q, k, v):
+        y, ctx.steps, states = torch.empty_like(v), [], []
+        for group in segments.examples(q, q.shape[-1]):
+            S, z, m = (x.flatten(0, 1) for x in no_keys(_wide(v[group, :, :0]), k.shape[-1]))
+            z, m = torch.zeros_like(z), m / 2  # above an absent key, whose exponential is then zero
+            pieces = segments.Rows(q.shape[2])
+            for rows in pieces:
+                q_p, k_p, v_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v))
+                R = torch.maximum(m, k_p.amax(1))
+                if segments.moves_far(R - torch.maximum(m, k_p[:, 0])):
+                    pieces.halve(rows)
+                    continue
+                if keep:
+                    ctx.steps.append((group, rows))
+                    states += [S, z, m, R]
+                piece = _Piece.of(q_p, k_p, z, m, R)
+                found = segments.sums(piece.a, piece.e, v_p, S * piece.shrink[..., None])
+                segments.put(y, group, rows, found.y)
+                S, z, m = found.S, piece.z[:, -1], R
+        ctx.save_for_backward(q, k, v, *states)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        q, k, v, *states = ctx.saved_tensors
+        dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+        for group, rows in reversed(ctx.steps):
+            *states, S, z, m, R = states
+            if rows.stop == q.shape[2]:
+                dS, dz = torch.zeros_like(S), torch.zeros_like(z)
+            q_p, k_p, v_p, dy_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v, dy))
+            piece = _Piece.of(q_p, k_p, z, m, R)
+            before = S * piece.shrink[..., None], None
+            found = segments.sums_backward(piece.a, piece.e, v_p, before, (dy_p, None), (dS, None))
+            drho, de, dS = found.a.div_(piece.z), found.e, found.S
+            dz_p = piece.a.mul_(drho).neg_()
+            de += _summed(dz_p, backwards=True) + dz[:, None]
+            dS, dz = dS * piece.shrink[..., None], (dz + dz_p.sum(1)) * piece.shrink
+            drho -= (drho * piece.rho).sum(-1, keepdim=True)
+            segments.put(dq, group, rows, drho.mul_(piece.rho))
+            segments.put(dk, group, rows, de.mul_(piece.e))
+            segments.put(dv, group, rows, found.v)
+        return None, dq, dk, dv
+
+
+class _Piece(NamedTuple):
+    rho: Float[Tensor, "b t K"]
+    e: Float[Tensor, "b t K"]
+    z: Float[Tensor, "b t K"]
+    a: Float[Tensor, "b t K"]
+    shrink: Float[Tensor, "b K"]  # what sums under the last piece's reference are multiplied by
+
+    @classmethod
+    def of(cls, q: Tensor, k: Tensor, z: Tensor, m: Tensor, R: Tensor) -> "_Piece":
+        rho, e, shrink = q.softmax(-1), exp_(k - R[:, None]), exp(m - R)
+        z = _summed(e).add_((z * shrink)[:, None]).clamp_min_(torch.finfo(z.dtype).tiny)
+        return cls(rho, e, z, rho / z, shrink)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _summed(x: Float[Tensor, "b t K"], *, backwards: bool = False) -> Float[Tensor, "b t K"]:
+    """Running sums along t, as a matrix product: torch.cumsum goes one number at a time."""
+    ones = x.new_ones(x.shape[1], x.shape[1])
+    return (ones.triu_() if backwards else ones.tril_()).expand(x.shape[0], -1, -1) @ x
 
 
 def _inside(

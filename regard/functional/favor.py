@@ -18,7 +18,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional import piece_by_piece as attention
 from regard.functional.linear import feature_attention
+from regard.functional.piece_by_piece import Keys
 
 Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 
@@ -40,12 +42,16 @@ def favor_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features with projection `w`, one for all heads or one for each."""
 
-    def both(before: Tensor | None, q: Tensor, k: Tensor, valid: Tensor | None):
-        phi_q = query_features(q, w, features, causal=mask.causal)
-        return phi_q, *key_features(k, w, features, causal=mask.causal, valid=valid, before=before)
+    def queries(q: Tensor, w: Tensor) -> Tensor:
+        return query_features(q, w, features, causal=mask.causal)
+
+    def keys(before: Tensor | None, k: Tensor, valid: Tensor | None, extra: None, w: Tensor):
+        return Keys(*key_features(k, w, features, causal=True, valid=valid, before=before))
 
     width = w.shape[1] * (2 if features == "hyperbolic" else 1)
-    return feature_attention(q, k, v, both, width, mask=mask, divide=divide_by_floored)
+    floor = 0.0 if mask.causal or kernel_of(features) is not None else EPS
+    made = attention.Features(width, queries, keys, floor)
+    return feature_attention(q, k, v, made, w, mask=mask, denominator=floored)
 
 
 def kernel_of(features: Features) -> Callable[[Tensor], Tensor] | None:
@@ -53,9 +59,9 @@ def kernel_of(features: Features) -> Callable[[Tensor], Tensor] | None:
     return F.relu if features == "relu" else features if callable(features) else None
 
 
-def divide_by_floored(numerator: Tensor, denominator: Tensor) -> Tensor:
+def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
     """Nothing is added; a denominator that has vanished gives zero."""
-    return numerator / denominator.clamp_min(torch.finfo(denominator.dtype).tiny ** 0.8)
+    return total.clamp_min(torch.finfo(total.dtype).tiny ** 0.8)
 
 
 def lowest(dtype: torch.dtype) -> float:
@@ -100,7 +106,7 @@ def key_features(
         top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
         if causal:
             c, log_decay = _running_maximum(top, before)
-            after = c[:, :, -1].to(k.dtype)
+            after = c[:, :, -1]
         else:
             c = top.amax(-1, keepdim=True)
         level = level + (c - top)
@@ -113,7 +119,7 @@ def key_features(
 
 def _projected(x: Tensor, w: Tensor, features: Features) -> Float[Tensor, "B H T M"]:
     """w x of the scaled tokens, in float32 at least where exponentials are to be taken."""
-    wx = (x * x.shape[-1] ** -0.25) @ w.transpose(-1, -2)
+    wx = x @ (w * x.shape[-1] ** -0.25).transpose(-1, -2)
     if kernel_of(features) is not None:
         return wx
     wx = wx.to(torch.promote_types(x.dtype, torch.float32))

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.catalog import Catalog
-from regard.functional.linear import elu_plus_one
+from regard.functional.exponential import exp_
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,26 @@ class FeatureMap:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.function(x)
+
+
+def elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
+    """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
+    return _EluPlusOne.apply(x)
+
+
+class _EluPlusOne(torch.autograd.Function):
+    """exp(min(x, 0)) + max(x, 0), which needs no expm1, the slowest of these; its derivative is min(phi, 1)."""
+
+    @staticmethod
+    def forward(ctx, x):
+        phi = exp_(x.clamp(max=0)).add_(F.relu(x))
+        ctx.save_for_backward(phi)
+        return phi
+
+    @staticmethod
+    def backward(ctx, dphi):
+        (phi,) = ctx.saved_tensors
+        return dphi * phi.clamp(max=1)
 
 
 FEATURE_MAPS = Catalog(
@@ -46,8 +66,22 @@ def fourier_features(
     x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
 ) -> Float[Tensor, "*b T M2"]:
     """[sin(w x), cos(w x)] / sqrt(M): E phi(x) phi(y) = exp(-|x - y|^2 / 2) for w ~ N(0, I) (arXiv 2103.02143)."""
-    wx = x @ w.transpose(-1, -2)
-    return torch.cat([wx.sin(), wx.cos()], dim=-1) / w.shape[-2] ** 0.5
+    return _Circle.apply(x @ w.transpose(-1, -2), w.shape[-2] ** -0.5)
+
+
+class _Circle(torch.autograd.Function):
+    """scale [sin x, cos x], each the other's derivative but for a sign."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        phi = torch.cat([x.sin(), x.cos()], dim=-1).mul_(scale)
+        ctx.save_for_backward(phi)
+        return phi
+
+    @staticmethod
+    def backward(ctx, dphi):
+        (sin, cos), (dsin, dcos) = (z.chunk(2, dim=-1) for z in (*ctx.saved_tensors, dphi))
+        return dsin * cos - dcos * sin, None
 
 
 def arc_cosine_features(

@@ -8,7 +8,6 @@ where G is its running sum: gates (arXiv 2103.02143) and running stabilisers of 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,18 +16,25 @@ from torch import Tensor
 
 from regard.core.compaction import permute
 from regard.core.mask import OPEN, Mask
-from regard.functional.segments import in_segments, segment_length
+from regard.functional import segments
+from regard.functional.exponential import exp
+from regard.functional.feature_maps import FeatureMap, elu_plus_one
+from regard.functional.piece_by_piece import (
+    Denominator,
+    Features,
+    How,
+    Keys,
+    PieceByPiece,
+    present,
+)
 
 CHUNK = 64  # twice this where states are large beside the products inside a chunk
 EPS = 1e-6
 
-FeatureMap = Callable[[Tensor], Tensor]
-Divide = Callable[[Tensor, Tensor], Tensor]
 
-
-def divide_by_positive(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """For features that are never negative: eps is added to the denominator."""
-    return numerator / (denominator + EPS)
+def positive(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """For features that are never negative: eps is added."""
+    return total + EPS
 
 
 def linear_attention(
@@ -37,55 +43,15 @@ def linear_attention(
     v: Float[Tensor, "B H S V"],
     *,
     mask: Mask = OPEN,
-    feature_map: FeatureMap | None = None,
-    divide: Divide = divide_by_positive,
+    feature_map: Callable[[Tensor], Tensor] | None = None,
+    denominator: Denominator = positive,
 ) -> Float[Tensor, "B H T V"]:
     """Linear attention with any feature map [.. K] -> [.. M] of queries and keys (default: elu(x) + 1)."""
     phi = elu_plus_one if feature_map is None else feature_map
-
-    def features(before: None, q: Tensor, k: Tensor, valid: Tensor | None):
-        return phi(q), phi(k), None, before
-
-    return feature_attention(q, k, v, features, q.shape[-1], mask=mask, divide=divide)
-
-
-def feature_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
-    features: Callable[..., tuple[Tensor, Tensor, Tensor | None, Any]],
-    width: int,
-    *,
-    mask: Mask = OPEN,
-    extra: Float[Tensor, "B H S"] | None = None,
-    divide: Divide = divide_by_positive,
-) -> Float[Tensor, "B H T V"]:
-    """Attention from what features(before, q, k, valid, [extra]) makes of some tokens: phi_q, phi_k, log_decay, after.
-
-    before, after: what the features of later tokens need to know of earlier ones; None at the start. width: numbers in
-    phi. Long causal sequences are taken a segment at a time.
-    """
-    extras = () if extra is None else (extra,)
-    size = segment_length(width, q) if mask.causal and q.shape[2] == k.shape[2] else None
-    if size is None or mask.shift is not None:
-        phi_q, phi_k, log_decay, _ = features(None, q, k, mask.valid, *extras)
-        return kernel_attention(phi_q, phi_k, v, mask=mask, log_decay=log_decay, divide=divide)
-
-    def step(state: Any, q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None, *extras: Tensor):
-        S, z, before = state
-        valid = None if valid is None else valid[:, 0]
-        phi_q, phi_k, log_decay, after = features(before, q, k, valid, *extras)
-        phi_k = phi_k if valid is None else phi_k * valid[:, None, :, None]
-        above, below, S, z = causal_sums(phi_q, phi_k, v, S, z, log_decay=log_decay)
-        return divide(above, below), (S, z, after)
-
-    valid = None if mask.valid is None else mask.valid[:, None]
-    return in_segments(step, (None, None, None), (q, k, v, valid, *extras), size)
-
-
-def elu_plus_one(x: Tensor) -> Tensor:
-    """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
-    return F.elu(x) + 1
+    if phi is not elu_plus_one and not isinstance(phi, FeatureMap):  # may hold parameters
+        return kernel_attention(phi(q), phi(k), v, mask=mask, denominator=denominator)
+    features = Features(q.shape[-1], phi, lambda before, k, valid, extra: Keys(phi(k)))
+    return feature_attention(q, k, v, features, mask=mask, denominator=denominator)
 
 
 def kernel_attention(
@@ -95,17 +61,53 @@ def kernel_attention(
     *,
     mask: Mask = OPEN,
     log_decay: Float[Tensor, "B H S"] | None = None,
-    divide: Divide = divide_by_positive,
+    denominator: Denominator = positive,
 ) -> Float[Tensor, "B H T V"]:
-    """Attention from features. A decay is a matter of causal order, and needs `mask.causal`."""
-    if mask.valid is not None:
-        phi_k = phi_k * mask.valid[:, None, :, None]
-    if not mask.causal:
-        return divide(*read(phi_q, *summed(phi_k, v)))
+    """Attention from ready features. A decay is a matter of causal order, and needs `mask.causal`."""
+    features = Features(
+        phi_q.shape[-1],
+        queries=lambda phi_q: phi_q,
+        keys=lambda before, phi_k, valid, log_decay: Keys(phi_k, log_decay),
+    )
+    return feature_attention(
+        phi_q, phi_k, v, features, mask=mask, extra=log_decay, denominator=denominator
+    )
+
+
+def feature_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    features: Features,
+    *weights: Tensor,
+    mask: Mask = OPEN,
+    extra: Float[Tensor, "B H S"] | None = None,
+    denominator: Denominator = positive,
+) -> Float[Tensor, "B H T V"]:
+    """Attention from what `features` makes of the tokens, piece by piece where that is faster."""
+    beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
+    if (beside or not mask.causal) and segments.in_pieces(q, k, v):
+        how = How(features, denominator, mask, segments.kept(q, k, v, extra, *weights))
+        return segments.run(PieceByPiece, how, q, k, v, extra, *weights)
+    phi_q = features.queries(q, *weights)
+    phi_k, log_decay, _ = features.keys(None, k, mask.valid, extra, *weights)
     T = phi_q.shape[2]
-    phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
-    numerator, denominator, _, _ = causal_sums(phi_q, phi_k, v, log_decay=log_decay)
-    return divide(numerator, denominator)[:, :, -T:]
+    if mask.causal:
+        phi_k = present(phi_k, mask.valid)
+        phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
+        sums, total, _, _ = causal_sums(phi_q, phi_k, v, log_decay=log_decay)
+    else:
+        if log_decay is not None:
+            phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
+        phi_k = present(phi_k + features.floor if features.floor else phi_k, mask.valid)
+        sums, total = read(phi_q, *summed(phi_k, v))
+    return (sums / denominator(total))[:, :, -T:]
+
+
+def _to_end(log_decay: Float[Tensor, "B H S"]) -> Float[Tensor, "B H S"]:
+    """The decay of each key between itself and the last."""
+    G = log_decay.cumsum(-1)
+    return exp(G[..., -1:] - G)
 
 
 def summed(phi_k: Float[Tensor, "B H S M"], v: Float[Tensor, "B H S V"]) -> tuple[Tensor, Tensor]:
@@ -225,7 +227,7 @@ def kernel_weights(
     *,
     mask: Mask = OPEN,
     log_decay: Float[Tensor, "B H S"] | None = None,
-    divide: Divide = divide_by_positive,
+    denominator: Denominator = positive,
 ) -> Float[Tensor, "B H T S"]:
     """The weights that the sums above amount to."""
     T, S = phi_q.shape[2], phi_k.shape[2]
@@ -236,4 +238,4 @@ def kernel_weights(
         apart = G.gather(2, last)[..., None] - G[:, :, None, :]
         weights = weights * apart.clamp(max=0).exp().to(weights.dtype)
     weights = weights * mask.dense(T, S, device=phi_q.device)
-    return divide(weights, weights.sum(-1, keepdim=True))
+    return weights / denominator(weights.sum(-1, keepdim=True))

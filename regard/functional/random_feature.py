@@ -13,8 +13,9 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.functional.feature_maps import arc_cosine_features, fourier_features
 from regard.functional.linear import EPS, feature_attention
+from regard.functional.piece_by_piece import Features, Keys
 
-Features = Literal["fourier", "arc_cosine"]
+Kernel = Literal["fourier", "arc_cosine"]
 
 
 def random_feature_attention(
@@ -24,21 +25,21 @@ def random_feature_attention(
     w: Float[Tensor, "h M K"],
     *,
     mask: Mask = OPEN,
-    features: Features = "fourier",
+    features: Kernel = "fourier",
     gate: Float[Tensor, "B H S"] | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
 
-    def both(before: None, q: Tensor, k: Tensor, valid: Tensor | None, *gate: Tensor):
-        phi_k, log_decay = gated(unit_features(k, w, features), *gate)
-        return unit_features(q, w, features), phi_k, log_decay, before
+    def keys(before: None, k: Tensor, valid: Tensor | None, gate: Tensor | None, w: Tensor):
+        return Keys(*gated(unit_features(k, w, features), gate))
 
     width = w.shape[1] * (2 if features == "fourier" else 1)
-    return feature_attention(q, k, v, both, width, mask=mask, extra=gate, divide=divide_signed)
+    made = Features(width, lambda q, w: unit_features(q, w, features), keys)
+    return feature_attention(q, k, v, made, w, mask=mask, extra=gate, denominator=signed)
 
 
 def unit_features(
-    x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features
+    x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Kernel
 ) -> Float[Tensor, "B H T m"]:
     """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens."""
     phi = fourier_features if features == "fourier" else arc_cosine_features
@@ -54,7 +55,6 @@ def gated(
     return phi_k * torch.sigmoid(-gate)[..., None], F.logsigmoid(gate)
 
 
-def divide_signed(numerator: Tensor, denominator: Tensor) -> Tensor:
+def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
     """n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
-    away = torch.where(denominator < 0, denominator.clamp(max=-EPS), denominator.clamp(min=EPS))
-    return numerator / away
+    return torch.where(total < 0, total.clamp(max=-EPS), total.clamp(min=EPS))

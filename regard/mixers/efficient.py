@@ -84,7 +84,8 @@ class Efficient(Mixer):
         if self.normaliser == "softmax":
             return self.heads.merge(efficient_attention(q, k, v, mask=mask))
         n = number_of_keys(k, mask)
-        return self.heads.merge(kernel_attention(q, k, v, mask=mask, divide=lambda a, _: a / n))
+        sums = kernel_attention(q, k, v, mask=mask, denominator=torch.ones_like)
+        return self.heads.merge(sums / n)
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight, K = self.heads.value.weight, self.heads.head_dim
@@ -110,7 +111,7 @@ class Efficient(Mixer):
             weights = efficient_weights(q, k, mask=mask)
         else:
             n = number_of_keys(k, mask)
-            weights = kernel_weights(q, k, mask=mask, divide=lambda a, _: a / n)
+            weights = kernel_weights(q, k, mask=mask, denominator=torch.ones_like) / n
         return Observation(q, k, v, weights, weights @ v)
 
 

@@ -19,9 +19,9 @@ from regard.functional.cache import advance
 from regard.functional.feature_maps import feature_map as resolve
 from regard.functional.linear import (
     causal_sums,
-    divide_by_positive,
     kernel_weights,
     linear_attention,
+    positive,
     read,
     summed,
 )
@@ -91,14 +91,14 @@ class Linear(Mixer):
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
-            y = divide_by_positive(*read(self.phi(self.heads.queries(x)), state.S, state.z))
-            return self.heads.merge(y), state._replace(length=length)
+            sums, total = read(self.phi(self.heads.queries(x)), state.S, state.z)
+            return self.heads.merge(sums / positive(total)), state._replace(length=length)
         q, k, v = self.heads.split(x)
         phi_q, phi_k = self.phi(q), self.phi(k)
         if valid is not None:
             phi_k = phi_k * valid[:, None, :, None]
-        numerator, denominator, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z)
-        return self.heads.merge(divide_by_positive(numerator, denominator)), State(S, z, length)
+        sums, total, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z)
+        return self.heads.merge(sums / positive(total)), State(S, z, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)

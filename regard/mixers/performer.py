@@ -22,8 +22,8 @@ from regard.core.shapes import check_positive
 from regard.functional.cache import advance
 from regard.functional.favor import (
     Features,
-    divide_by_floored,
     favor_attention,
+    floored,
     kernel_of,
     key_features,
     lowest,
@@ -146,18 +146,17 @@ class Performer(Mixer):
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
-            mixed = divide_by_floored(*read(self._queries(x, causal=False), state.S, state.z))
-            return self.heads.merge(mixed), state._replace(length=length)
+            sums, total = read(self._queries(x, causal=False), state.S, state.z)
+            return self.heads.merge(sums / floored(total)), state._replace(length=length)
         k, v = self.heads.keys(x), self.heads.values(x)
         phi_k, log_decay, c = key_features(
             k, self.projection.w, self.features, causal=True, valid=valid, before=state.c
         )
         assert c is not None, "causal features come with the maximum after them"
         phi_q = self._queries(x, causal=True)
-        numerator, denominator, S, z = causal_sums(
-            phi_q, phi_k, v, state.S, state.z, log_decay=log_decay
-        )
-        return self.heads.merge(divide_by_floored(numerator, denominator)), State(S, z, c, length)
+        sums, total, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z, log_decay=log_decay)
+        c = c.to(state.c.dtype)
+        return self.heads.merge(sums / floored(total)), State(S, z, c, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
@@ -167,6 +166,6 @@ class Performer(Mixer):
             k, w, self.features, causal=mask.causal, valid=mask.valid
         )
         weights = kernel_weights(
-            phi_q, phi_k, mask=mask, log_decay=log_decay, divide=divide_by_floored
+            phi_q, phi_k, mask=mask, log_decay=log_decay, denominator=floored
         )
         return Observation(q, k, v, weights, weights @ v)

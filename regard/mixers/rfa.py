@@ -25,10 +25,10 @@ from regard.core.shapes import check_positive
 from regard.functional.cache import advance
 from regard.functional.linear import causal_sums, kernel_weights, read, summed
 from regard.functional.random_feature import (
-    Features,
-    divide_signed,
+    Kernel,
     gated,
     random_feature_attention,
+    signed,
     unit_features,
 )
 from regard.nn.heads import Heads
@@ -80,7 +80,7 @@ class RFA(Mixer):
         *,
         num_heads: int,
         num_features: int = 64,
-        features: Features = "fourier",
+        features: Kernel = "fourier",
         orthogonal: bool = False,
         gate: bool = False,
         gate_bias: float = 0.0,
@@ -155,22 +155,22 @@ class RFA(Mixer):
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
-            mixed = divide_signed(*read(self._phi(self.heads.queries(x)), state.S, state.z))
-            return self.heads.merge(mixed), state._replace(length=length)
+            sums, total = read(self._phi(self.heads.queries(x)), state.S, state.z)
+            return self.heads.merge(sums / signed(total)), state._replace(length=length)
         q, k, v = self.heads.split(x)
         phi_k, log_decay = gated(self._phi(k), self._gate(x))
         if valid is not None:  # an absent token adds nothing, and nothing is forgotten for it
             phi_k = phi_k * valid[:, None, :, None]
             log_decay = None if log_decay is None else log_decay * valid[:, None, :]
-        numerator, denominator, S, z = causal_sums(
+        sums, total, S, z = causal_sums(
             self._phi(q), phi_k, v, state.S, state.z, log_decay=log_decay
         )
-        return self.heads.merge(divide_signed(numerator, denominator)), State(S, z, length)
+        return self.heads.merge(sums / signed(total)), State(S, z, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         phi_k, log_decay = gated(self._phi(k), self._gate(x))
         weights = kernel_weights(
-            self._phi(q), phi_k, mask=mask, log_decay=log_decay, divide=divide_signed
+            self._phi(q), phi_k, mask=mask, log_decay=log_decay, denominator=signed
         )
         return Observation(q, k, v, weights, weights @ v)
