@@ -27,20 +27,34 @@ def fourier_mixing(
     """
     B, T, D = x.shape
     wide = x if x.dtype == torch.float64 else x.float()
-    half = torch.fft.rfft(wide, dim=2)  # x is real: channel D - l mirrors channel l at token n - k
     if mask.valid is None:
-        n = torch.full((1,), T, device=x.device)
-        half = torch.fft.fft(half, dim=1).real
+        y, n = _Whole.apply(wide), torch.full((1,), T, device=x.device)
     else:
         n = mask.valid.sum(1).clamp_min(1)
-        half = transform_rows(half, n).real
-    opposite = (n[:, None] - torch.arange(T, device=x.device)) % n[:, None]
-    mirrored = half[..., 1 : D - D // 2].flip(2)
-    mirrored = mirrored.gather(1, opposite[..., None].expand(B, T, mirrored.shape[2]))
-    y = torch.cat([half, mirrored], dim=2)
+        half = transform_rows(torch.fft.rfft(wide, dim=2), n).real
+        opposite = (n[:, None] - torch.arange(T, device=x.device)) % n[:, None]
+        mirrored = half[..., 1 : D - D // 2].flip(2)
+        mirrored = mirrored.gather(1, opposite[..., None].expand(B, T, mirrored.shape[2]))
+        y = torch.cat([half, mirrored], dim=2)
     if norm == "ortho":
         y = y / (n.to(y.dtype) * D).sqrt()[:, None, None]
     return y.to(x.dtype)
+
+
+class _Whole(torch.autograd.Function):
+    """Re(F x F) for rows without padding: the DFT matrices F are symmetric, so that it is its own gradient."""
+
+    @staticmethod
+    def forward(ctx, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        D = x.shape[2]
+        half = torch.fft.rfft2(x, dim=(1, 2)).real
+        other = half[..., 1 : D - D // 2]  # x is real: channel D - l mirrors channel l, token n - k
+        mirrored = torch.cat([other[:, :1].flip(2), other[:, 1:].flip(1, 2)], dim=1)
+        return torch.cat([half, mirrored], dim=2)
+
+    @staticmethod
+    def backward(ctx, dy: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        return _Whole.apply(dy)
 
 
 def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[Tensor, "B T D"]:
