@@ -7,7 +7,10 @@ from regard.train import TrainConfig
 
 
 def newsgroups() -> Run:
-    """Twenty newsgroups by the first 256 bytes of a post."""
+    """Twenty newsgroups by the first 256 bytes of a post.
+
+    Measured: accuracy 0.175, most frequent class 0.052; 55 seconds of one core. A start, not a solution.
+    """
     task = Newsgroups(length=256)
     return Run(
         task=task,

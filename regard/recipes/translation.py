@@ -9,7 +9,10 @@ from regard.train import TrainConfig
 
 
 def translate_de() -> Run:
-    """English -> German: descriptions of packages, and interface texts."""
+    """English -> German: descriptions of packages, and interface texts, of up to 32 tokens.
+
+    Measured: BLEU 9.3, the source copied 4.6; 113 seconds of one core.
+    """
     return _small(TranslateDe(), source_len=32, target_len=48)
 
 
