@@ -32,6 +32,8 @@ class Slab(NamedTuple):
 
     examples: slice
     heads: slice
+    T: int  # queries
+    S: int  # keys
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,14 +57,15 @@ class Slab(NamedTuple):
         of_examples = whole.shape[0] > 1 or self.examples.start == 0
         return of_examples and (whole.shape[1] > 1 or self.heads.start == 0)
 
-    def put(self, whole: Float[Tensor, "b h *m"], part: Float[Tensor, "g *m"]) -> None:
-        """The gradient of `cut`, into that of the whole, which needs no zeros before."""
-        mine = self.of(whole)
-        part = part.unflatten(0, self.shape).sum_to_size(mine.shape)
+    def put(self, whole: Float[Tensor, "b h *m"], part: Float[Tensor, "g *n"]) -> None:
+        """The gradient of `cut`, into that of the whole, of which the part may be the beginning; it needs no zeros before."""
+        mine, n = self.of(whole), part.shape[1]
+        part = part.unflatten(0, self.shape).sum_to_size(*mine.shape[:2], *part.shape[1:])
         if self.first(whole):
-            mine.copy_(part)
+            mine[:, :, :n] = part
+            mine[:, :, n:] = 0
         else:
-            mine += part
+            mine[:, :, :n] += part
 
 
 class Part(Protocol):
@@ -204,11 +207,14 @@ class _ProductPart:
         self, slab: Slab, tensors: Sequence[Tensor], gradients: Sequence[Tensor] | None = None
     ):
         self.slab, self.gradients = slab, gradients
-        left, self.right = (slab.cut(z) for z in tensors[:2])
+        left, self.right = (
+            slab.cut(tensors[0][:, :, : slab.T]),
+            slab.cut(tensors[1][:, :, : slab.S]),
+        )
         columns = self.right
         if len(tensors) == 3:
             left = F.pad(left, (0, 1), value=1.0)
-            columns = torch.cat([columns, slab.cut(tensors[2])[..., None]], -1)
+            columns = torch.cat([columns, slab.cut(tensors[2][:, :, : slab.S])[..., None]], -1)
         self.left = left * LOG2_E
         self.columns = columns.transpose(1, 2).contiguous()
         if gradients is not None:

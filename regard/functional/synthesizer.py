@@ -5,7 +5,8 @@
 Where the logits come from a `Source`, heads and blocks of pairs are gone through one after another, so that a block's
 logits stay in cache while they are made, turned into weights in place, used and forgotten. Rows are merged by their running
 maximum; the backward makes a block again from the log-sum-exp of its rows. Logits that all examples share give weights
-once for all of them. Cost: 2 T S V operations per head beside the source's own, in training three times that and 2 T S V.
+once for all of them. Cost: 2 T S V operations per head, in the backward twice that, beside the source's own for its logits
+(made twice) and their gradient.
 """
 
 import math
@@ -22,7 +23,7 @@ from regard.functional.logits import Build, Logits, Slab, Source, accumulate, pr
 from regard.functional.scores import again_in_backward
 from regard.functional.softmax import masked_softmax
 
-QUERIES, KEYS = 256, 1024  # of a block on a CPU, for each thread: its logits take 1 MiB
+QUERIES, KEYS = 128, 2048  # of a block on a CPU, for each thread: its logits take 1 MiB
 
 
 def synthesizer_attention(
@@ -108,9 +109,8 @@ class Hidden:
             bias = torch.zeros_like(allowed, dtype=logits.dtype).masked_fill_(~allowed, -math.inf)
             logits.unflatten(0, slab.shape).add_(slab.of(bias))
         elif self.aligned and cols.stop > rows.start + 1:
-            first = max(
-                rows.start, cols.start
-            )  # only keys beside the queries can be later than one
+            # only keys beside the queries can be later than one
+            first = max(rows.start, cols.start)
             t = rows.stop - rows.start
             later = torch.full((t, t), -math.inf, dtype=logits.dtype, device=logits.device).triu_(1)
             logits[..., first - cols.start :] += later[
@@ -119,9 +119,9 @@ class Hidden:
         return logits
 
 
-def _slabs(v: Tensor, block: int) -> Iterator[Slab]:
+def _slabs(v: Tensor, T: int, block: int) -> Iterator[Slab]:
     """Heads of one example, or all heads of some, whose blocks of this many pairs fit together; examples come last."""
-    B, H = v.shape[:2]
+    B, H, S = v.shape[:3]
     if v.device.type != "cpu":
         room = B * H
     else:
@@ -131,7 +131,7 @@ def _slabs(v: Tensor, block: int) -> Iterator[Slab]:
     nb = min(B, max(1, room // H))
     for h in range(0, H, nh):
         for b in range(0, B, nb):
-            yield Slab(slice(b, min(b + nb, B)), slice(h, min(h + nh, H)))
+            yield Slab(slice(b, min(b + nb, B)), slice(h, min(h + nh, H)), T, S)
 
 
 def _sides(v: Tensor, T: int, grain: int) -> tuple[int, int]:
@@ -152,7 +152,7 @@ class _BlockAttention(torch.autograd.Function):
         y = v.new_empty(B, T, H, V).transpose(1, 2)  # as the layer after it reads it
         lse = v.new_empty(B, H, T, 1, dtype=wide)
         queries, keys = _sides(v, T, grain)
-        for slab in _slabs(v, queries * keys):
+        for slab in _slabs(v, T, queries * keys):
             part, values = build(slab, tensors, None), slab.cut(v).contiguous()
             g = len(values)
             for rows in _steps(0, T, queries):
@@ -188,7 +188,7 @@ class _BlockAttention(torch.autograd.Function):
         dv = torch.empty_like(v)
         gradients = [torch.empty_like(z, dtype=wide) for z in tensors] if moving else None
         queries, keys = _sides(v, T, ctx.grain)
-        for slab in _slabs(v, queries * keys):
+        for slab in _slabs(v, T, queries * keys):
             part = ctx.build(slab, tensors, gradients)
             dy_slab, ends = slab.cut(dy), slab.cut(lse)
             delta = (dy_slab.to(wide) * slab.cut(y)).sum(-1, keepdim=True)
