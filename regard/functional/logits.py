@@ -128,7 +128,7 @@ def product(a: Float[Tensor, "g m k"], b: Float[Tensor, "g k n"]) -> Float[Tenso
 
 @dataclass(frozen=True, eq=False)
 class Table(Source):
-    table: Float[Tensor, "b H N M"]
+    table: Float[Tensor, "#b #H N M"]
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
         return self.table[:, :, rows, :S]
@@ -182,9 +182,9 @@ class _TablePart:
 
 @dataclass(frozen=True, eq=False)
 class Product(Source):
-    left: Float[Tensor, "b H N F"]
-    right: Float[Tensor, "b H M F"]
-    bias: Float[Tensor, "b H M"] | None = None
+    left: Float[Tensor, "#b #H N F"]
+    right: Float[Tensor, "#b #H M F"]
+    bias: Float[Tensor, "#b #H M"] | None = None
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
         logits = self.left[:, :, rows] @ self.right[:, :, :S].transpose(-1, -2)
@@ -245,8 +245,8 @@ class _ProductPart:
 
 @dataclass(frozen=True, eq=False)
 class Outer(Source):
-    left: Float[Tensor, "b H N P"]
-    right: Float[Tensor, "b H N Q"]
+    left: Float[Tensor, "#b #H N P"]
+    right: Float[Tensor, "#b #H N Q"]
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
         first = -(-S // self.right.shape[-1])
