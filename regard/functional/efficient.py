@@ -113,7 +113,7 @@ class _CausalMeans(torch.autograd.Function):
         for group in segments.examples(q, q.shape[-1]):
             S, z, m = (x.flatten(0, 1) for x in no_keys(_wide(v[group, :, :0]), k.shape[-1]))
             z, m = torch.zeros_like(z), m / 2  # above an absent key, whose exponential is then zero
-            pieces = segments.Rows(q.shape[2])
+            pieces = segments.Rows(q.shape[2], segments.token_bytes(z))
             for rows in pieces:
                 q_p, k_p, v_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v))
                 R = torch.maximum(m, k_p.amax(1))
@@ -173,9 +173,17 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _summed(x: Float[Tensor, "b t K"], *, backwards: bool = False) -> Float[Tensor, "b t K"]:
-    """Running sums along t, as a matrix product: torch.cumsum goes one number at a time."""
-    ones = x.new_ones(x.shape[1], x.shape[1])
-    return (ones.triu_() if backwards else ones.tril_()).expand(x.shape[0], -1, -1) @ x
+    """Running sums along t in small blocks, as matrix products: torch.cumsum goes one number at a time."""
+    b, t, K = x.shape
+    C = SCAN if t % SCAN == 0 else t
+    ones = x.new_ones(C, C)
+    ones = (ones.triu_() if backwards else ones.tril_()).expand(b * t // C, C, C)
+    inside = torch.bmm(ones, x.reshape(-1, C, K)).view(b, -1, C, K)
+    if backwards:
+        inside[:, :-1] += inside[:, 1:, :1].flip(1).cumsum(1).flip(1)
+    else:
+        inside[:, 1:] += inside[:, :-1, -1:].cumsum(1)
+    return inside.view(b, t, K)
 
 
 def _inside(

@@ -76,8 +76,8 @@ def query_features(
     kernel = kernel_of(features)
     if kernel is not None:
         return kernel(wx) + KERNEL_EPS
-    level, _ = _levels(q, wx)
-    phi = wx.sub_(level[..., None]).exp_()
+    half, level, _ = _levels(q, wx)
+    phi = _Exponential.apply(wx, half, level)
     return (phi if causal else phi + EPS).to(q.dtype)
 
 
@@ -102,7 +102,7 @@ def key_features(
         phi = kernel(wx) + KERNEL_EPS
         after = before
     else:
-        level, top = _levels(k, wx)
+        half, level, top = _levels(k, wx)
         top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
         if causal:
             c, log_decay = _running_maximum(top, before)
@@ -111,7 +111,7 @@ def key_features(
             c = top.amax(-1, keepdim=True)
         level = level + (c - top)
         level = level if present is None else level.masked_fill(~present, torch.inf)
-        phi = wx.sub_(level[..., None]).exp_()
+        phi = _Exponential.apply(wx, half, level)
         phi = phi if causal else phi + EPS
     phi = phi if present is None else phi * present[..., None]
     return phi.to(k.dtype), log_decay, after
@@ -119,21 +119,39 @@ def key_features(
 
 def _projected(x: Tensor, w: Tensor, features: Features) -> Float[Tensor, "B H T M"]:
     """w x of the scaled tokens, in float32 at least where exponentials are to be taken."""
-    wx = x @ (w * x.shape[-1] ** -0.25).transpose(-1, -2)
+    wx = (x * x.shape[-1] ** -0.25) @ w.transpose(-1, -2)
     if kernel_of(features) is not None:
         return wx
     wx = wx.to(torch.promote_types(x.dtype, torch.float32))
     return torch.cat([wx, -wx], dim=-1) if features == "hyperbolic" else wx
 
 
-def _levels(x: Float[Tensor, "B H T K"], wx: Float[Tensor, "B H T M"]) -> tuple[Tensor, Tensor]:
-    """What to subtract from w x so that a token's largest exponent is zero, and that exponent, both [B H T].
+def _levels(
+    x: Float[Tensor, "B H T K"], wx: Float[Tensor, "B H T M"]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """|x|^2 / 2 of the scaled token; what to subtract from w x so that its largest exponent is zero; that exponent.
 
-    The first is |x|^2 / 2 + (max w x - |x|^2 / 2): in value max w x, written so, because the sum would lose its digits.
+    All [B H T]. The second is max w x, and not |x|^2 / 2 + (max w x - |x|^2 / 2), a sum that would lose its digits.
     """
     half = x.to(wx.dtype).square().sum(-1) / (2 * x.shape[-1] ** 0.5)
     peak = wx.detach().amax(-1)
-    return peak + (half - half.detach()), peak - half.detach()
+    return half, peak, peak - half.detach()
+
+
+class _Exponential(torch.autograd.Function):
+    """exp(w x - |x|^2 / 2 - c), from the value of |x|^2 / 2 + c; its gradients in one pass over phi and one sum."""
+
+    @staticmethod
+    def forward(ctx, wx, half, level):
+        phi = (wx - level[..., None]).exp_()
+        ctx.save_for_backward(phi)
+        return phi
+
+    @staticmethod
+    def backward(ctx, dphi):
+        (phi,) = ctx.saved_tensors
+        dwx = dphi * phi
+        return dwx, -dwx.sum(-1), None
 
 
 def _running_maximum(

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.mask import Mask
 from regard.functional import segments
 from regard.functional.exponential import exp
-from regard.functional.segments import Rows, added, put
+from regard.functional.segments import Rows, added, put, token_bytes
 
 Denominator = Callable[[Tensor], Tensor]  # of the sum of a row's weights: what its values are divided by
 
@@ -89,7 +89,7 @@ class PieceByPiece(torch.autograd.Function):
 
 
 def _causally(inputs: "_Inputs", group: slice, S: Tensor, z: Tensor, y: Tensor, total: Tensor):
-    before, pieces = None, Rows(y.shape[2])
+    before, pieces = None, Rows(y.shape[2], token_bytes(z))
     for rows in pieces:
         keys = inputs.keys(group, rows, before)
         if keys.log_decay is not None and segments.moves_far(keys.log_decay[..., 1:].sum(-1).neg()):
@@ -98,7 +98,7 @@ def _causally(inputs: "_Inputs", group: slice, S: Tensor, z: Tensor, y: Tensor, 
         yield (group, rows, before), S, z
         scale = _Scale.of(keys.log_decay)
         a, e = scale.queries(inputs.queries(group, rows)), scale.keys(keys.phi)
-        found = segments.sums(a, e, inputs.values(group, rows), S * scale.carry, z * scale.carry)
+        found = segments.sums(a, e, inputs.values(group, rows), scale.state(S), scale.state(z))
         _divide(inputs.how, found.y, found.d, group, rows, y, total)
         S, z, before = found.S, found.z, keys.after
 
@@ -112,7 +112,7 @@ def _causally_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradient
             phi_q, keys = piece.queries(), piece.keys(before)
         scale = _Scale.of(None if keys.log_decay is None else keys.log_decay.detach())
         a, e = scale.queries(phi_q.detach()), scale.keys(keys.phi.detach())
-        S, z = S * scale.carry, z * scale.carry
+        S, z = scale.state(S), scale.state(z)
         v = inputs.values(group, rows)
         of_sums = outputs.gradients(group, rows, v.dtype)
         found = segments.sums_backward(a, e, v, (S, z), of_sums, (dS, dz))
@@ -123,7 +123,7 @@ def _causally_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradient
             made.append((keys.log_decay, _decay_gradient(of_queries, of_keys, of_state)))
         piece.put(gradients, made)
         put(gradients.v, group, rows, found.v)
-        dS, dz = found.S * scale.carry, found.z * scale.carry
+        dS, dz = scale.state(found.S), scale.state(found.z)
 
 
 def _decay_gradient(
@@ -137,12 +137,12 @@ def _decay_gradient(
 
 def _at_once(inputs: "_Inputs", group: slice, S: Tensor, z: Tensor, y: Tensor, total: Tensor):
     before, floor = None, inputs.how.features.floor
-    for rows in Rows(inputs.k.shape[2]):
+    for rows in Rows(inputs.k.shape[2], token_bytes(z)):
         keys = inputs.keys(group, rows, before)
         scale = _Scale.of(keys.log_decay)
         e, v = scale.keys(keys.phi), inputs.values(group, rows)
-        S = added(S * scale.carry, e.mT, v)
-        z = z * scale.carry + e.sum(1, dtype=z.dtype)[..., None]
+        S = added(scale.state(S), e.mT, v)
+        z = scale.state(z) + e.sum(1, dtype=z.dtype)[..., None]
         before = keys.after
     if floor:
         one = inputs.present(group)
@@ -150,7 +150,7 @@ def _at_once(inputs: "_Inputs", group: slice, S: Tensor, z: Tensor, y: Tensor, t
         z += floor * one.sum(1, keepdim=True)
     yield (group, None, before), S, z
     S, z = S.to(y.dtype), z.to(y.dtype)
-    for rows in Rows(y.shape[2]):
+    for rows in Rows(y.shape[2], token_bytes(z)):
         a = inputs.queries(group, rows).flatten(0, 1)
         _divide(inputs.how, a @ S, a @ z, group, rows, y, total)
 
@@ -159,7 +159,7 @@ def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients
     for (group, _, before), S, z in steps:
         dS, dz = torch.zeros_like(S), torch.zeros_like(z)
         S, z = S.to(outputs.y.dtype), z.to(outputs.y.dtype)
-        for rows in Rows(outputs.y.shape[2]):
+        for rows in Rows(outputs.y.shape[2], token_bytes(z)):
             with torch.enable_grad():
                 piece = inputs.leaves(group, rows, None)
                 phi_q = piece.queries()
@@ -168,7 +168,7 @@ def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients
             piece.put(gradients, [(phi_q, (dy @ S.mT).addcmul_(dd, z.mT))])
             dS, dz = added(dS, a.mT, dy), added(dz, a.mT, dd)
         dS, dz = dS.to(S.dtype), dz.to(z.dtype)
-        for rows in Rows(inputs.k.shape[2]):
+        for rows in Rows(inputs.k.shape[2], token_bytes(z)):
             with torch.enable_grad():
                 piece = inputs.leaves(group, None, rows)
                 phi_k = piece.keys(before).phi
@@ -183,7 +183,7 @@ def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients
 def _divide(how: How, sums: Tensor, d: Tensor, group: slice, rows: slice, y: Tensor, total: Tensor):
     here, of = y[group, :, rows], total[group, :, rows]
     of.copy_(d.view(of.shape))
-    torch.div(sums.view(here.shape), how.denominator(of).to(here.dtype), out=here)
+    torch.div(sums.view(here.shape), how.denominator(of), out=here)
 
 
 class _Scale(NamedTuple):
@@ -191,12 +191,12 @@ class _Scale(NamedTuple):
 
     up: Float[Tensor, "b t 1"] | None
     down: Float[Tensor, "b t 1"] | None
-    carry: Float[Tensor, "b 1 1"] | float
+    carry: Float[Tensor, "b 1 1"] | None
 
     @classmethod
     def of(cls, log_decay: Float[Tensor, "b h t"] | None) -> "_Scale":
         if log_decay is None:
-            return cls(None, None, 1.0)
+            return cls(None, None, None)
         G = log_decay.flatten(0, 1).cumsum(1)[..., None]
         end = G[:, -1:]
         return cls(exp(G - end), exp(end - G), exp(end))
@@ -208,6 +208,9 @@ class _Scale(NamedTuple):
     def keys(self, phi: Tensor) -> Float[Tensor, "b t M"]:
         phi = phi.flatten(0, -3)
         return phi if self.down is None else phi * self.down.to(phi.dtype)
+
+    def state(self, S: Tensor) -> Tensor:
+        return S if self.carry is None else S * self.carry
 
 
 class _Inputs(NamedTuple):

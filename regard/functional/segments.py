@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-CHUNK = 128
-BYTES = 1 << 18  # of one tensor of features of a piece: several stay in a core's cache
+CHUNK = 64  # tokens whose pairs are multiplied out; those before them have been summed
+BYTES = 1 << 19  # of one tensor of features of a piece: the few that are alive together stay in cache
+SHORTEST, LONGEST = 128, 256  # tokens in a piece, of a sequence that is long enough
 RANGE = 40.0
 
 
@@ -46,23 +47,39 @@ def run(function: type[torch.autograd.Function], how: Any, *inputs: Tensor | Non
 def examples(like: Float[Tensor, "B H T K"], width: int) -> Iterator[slice]:
     """Groups of examples whose pieces are small; mostly one is enough."""
     B, H, T = like.shape[:3]
-    group = max(1, BYTES // max(1, like.element_size() * H * min(CHUNK, T) * width))
+    token = like.element_size() * H * max(1, width)
+    group = max(1, BYTES // (token * min(SHORTEST, T)))
     return (slice(b, min(b + group, B)) for b in range(0, B, group))
 
 
 class Rows:
-    """The pieces of T tokens, in order: `for rows in pieces`, in which `pieces.halve(rows)` brings the two halves instead."""
+    """Pieces of T tokens, in order, each of whole chunks or shorter than one.
 
-    def __init__(self, T: int):
-        self._left = [slice(t, min(t + CHUNK, T)) for t in range(0, T, CHUNK)][::-1]
+    `for rows in pieces`, in which `pieces.halve(rows)` brings the two halves instead of what follows.
+    """
+
+    def __init__(self, T: int, token_bytes: int = 0):
+        size = SHORTEST
+        while size < LONGEST and 2 * size * token_bytes <= BYTES:
+            size *= 2
+        size = max(CHUNK, size // CHUNK * CHUNK)
+        whole = T // CHUNK * CHUNK
+        ends = [*range(size, whole, size), whole, T]
+        self._left = [slice(t, u) for t, u in zip([0, *ends], ends, strict=False) if t < u][::-1]
 
     def __iter__(self) -> Iterator[slice]:
         while self._left:
             yield self._left.pop()
 
     def halve(self, rows: slice) -> None:
-        middle = (rows.start + rows.stop) // 2
+        half = (rows.stop - rows.start) // 2
+        middle = rows.start + (half if half < CHUNK else half // CHUNK * CHUNK)
         self._left += [slice(middle, rows.stop), slice(rows.start, middle)]
+
+
+def token_bytes(z: Float[Tensor, "b M *one"]) -> int:
+    """Of the features of one token of all heads of a group."""
+    return z.element_size() * z.shape[0] * z.shape[1]
 
 
 def moves_far(change: Float[Tensor, "*b"]) -> bool:
@@ -97,12 +114,17 @@ def sums(
     S: Float[Tensor, "b M V"],
     z: Float[Tensor, "b M 1"] | None = None,
 ) -> Sums:
-    """Cost per token: 2 t (M + V) inside the piece, half of it above the diagonal, and 4 M V for the state."""
+    """Cost per token: 2 C (M + V) inside chunks of C, half of it above the diagonal, and 4 M V for the state."""
+    b, t = a.shape[:2]
+    a, e, v = (_chunks(x) for x in (a, e, v))
     P = (a @ e.mT).tril_()
-    d = None if z is None else P.sum(-1, keepdim=True, dtype=z.dtype) + a @ z.to(a.dtype)
-    y = (P @ v).baddbmm_(a, S.to(a.dtype))
-    z = None if z is None else z + e.sum(1, dtype=z.dtype)[..., None]
-    return Sums(y, d, added(S, e.mT, v), z)
+    before, S = _states(S, e.mT @ v)
+    y = (P @ v).baddbmm_(a, before.to(a.dtype)).view(b, t, -1)
+    if z is None:
+        return Sums(y, None, S, None)
+    before, z = _states(z, e.sum(1, dtype=z.dtype)[..., None])
+    d = P.sum(-1, keepdim=True, dtype=z.dtype) + a @ before.to(a.dtype)
+    return Sums(y, d.view(b, t, 1), S, z)
 
 
 class Gradients(NamedTuple):
@@ -123,20 +145,47 @@ def sums_backward(
 ) -> Gradients:
     """before: S, z. of_sums: dy, dd. after: dS', dz', from the pieces that follow.
 
-    With P = tril(a e^T) and its gradient D = tril(dy v^T + dd).
+    With P = tril(a e^T) and its gradient D = tril(dy v^T + dd). What a chunk adds to S its queries add to dS.
     """
     (S, z), (dy, dd), (dS, dz) = before, of_sums, after
+    b, t = a.shape[:2]
+    a, e, v, dy = (_chunks(x) for x in (a, e, v, dy))
+    S = _states(S, e.mT @ v)[0].to(a.dtype)
+    behind, dS = _states(dS, a.mT @ dy, backwards=True)
+    behind = behind.to(a.dtype)
     D = dy @ v.mT
-    D = (D if dd is None else D.add_(dd)).tril_()
-    da = (D @ e).baddbmm_(dy, S.to(a.dtype).mT)
-    de = (D.mT @ a).baddbmm_(v, dS.to(a.dtype).mT)
+    if dd is not None:
+        dd = _chunks(dd)
+        D += dd
+    D.tril_()
+    da = (D @ e).baddbmm_(dy, S.mT)
+    de = (D.mT @ a).baddbmm_(v, behind.mT)
     P = torch.bmm(a, e.mT, out=D).tril_()
-    dv = (P.mT @ dy).baddbmm_(e, dS.to(a.dtype))
-    if z is None or dd is None or dz is None:
-        return Gradients(da, de, dv, added(dS, a.mT, dy), None)
-    da.addcmul_(dd, z.to(a.dtype).mT)
-    de.add_(dz.to(a.dtype).mT)
-    return Gradients(da, de, dv, added(dS, a.mT, dy), added(dz, a.mT, dd))
+    dv = (P.mT @ dy).baddbmm_(e, behind)
+    if z is not None and dd is not None and dz is not None:
+        z = _states(z, e.sum(1, dtype=z.dtype)[..., None])[0].to(a.dtype)
+        behind, dz = _states(dz, (a.mT @ dd).to(dz.dtype), backwards=True)
+        da.addcmul_(dd, z.mT)
+        de += behind.to(a.dtype).mT
+    return Gradients(*(x.view(b, t, -1) for x in (da, de, dv)), dS, dz)
+
+
+def _chunks(x: Float[Tensor, "b t M"]) -> Float[Tensor, "n C M"]:
+    return x.reshape(-1, min(CHUNK, x.shape[1]), x.shape[2])
+
+
+def _states(
+    S: Float[Tensor, "b M V"], more: Float[Tensor, "n M V"], *, backwards: bool = False
+) -> tuple[Float[Tensor, "n M V"], Float[Tensor, "b M V"]]:
+    """States before each chunk (backwards: behind each), and after all; in float32 at least, as S is."""
+    more = more.view(S.shape[0], -1, *S.shape[1:])
+    n = more.shape[1]
+    states = S.new_empty(more.shape)
+    order = range(n)[::-1] if backwards else range(n)
+    for i in order:
+        states[:, i] = S
+        S = states[:, i] + more[:, i]
+    return states.flatten(0, 1), S
 
 
 def added(

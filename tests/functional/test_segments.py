@@ -1,4 +1,4 @@
-"""Sequences taken a segment at a time: the laws hold where every sequence is cut."""
+"""Kernels that go through a sequence piece by piece: the laws hold where every sequence is cut, and cuts change nothing."""
 
 import pytest
 import torch
@@ -6,6 +6,10 @@ import torch
 import regard
 from regard import Mask
 from regard.functional import segments
+from regard.functional.efficient import efficient_attention
+from regard.functional.favor import favor_attention
+from regard.functional.linear import linear_attention
+from regard.functional.random_feature import random_feature_attention
 from regard.testing import check_mixer
 
 CUT = ("reference", "causality", "padding", "poison", "batch", "randomness", "lengths", "streaming")
@@ -20,48 +24,87 @@ CASES = [
 IDS = [f"{name} {' '.join(map(str, options.values()))}" for name, options in CASES]
 
 
+def cut(monkeypatch, chunk, piece):
+    monkeypatch.setattr(segments, "CHUNK", chunk)
+    monkeypatch.setattr(segments, "SHORTEST", piece)
+    monkeypatch.setattr(segments, "LONGEST", piece)
+
+
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_the_laws_hold_in_segments_of_four_tokens(name, options, monkeypatch):
-    lengths = []
-
-    def four(features, like):
-        lengths.append(like.shape[2])
-        return 4 if like.shape[2] > 4 else None
-
-    monkeypatch.setattr("regard.functional.linear.segment_length", four)
-    monkeypatch.setattr("regard.functional.efficient.segment_length", four)
+def test_the_laws_hold_in_pieces_of_four_tokens(name, options, monkeypatch):
+    cut(monkeypatch, 2, 4)
+    pieces = []
+    monkeypatch.setattr(
+        segments, "cut", lambda x, g, r, do=segments.cut: pieces.append(r) or do(x, g, r)
+    )
     check_mixer(lambda: regard.build(name, dim=24, num_heads=3, max_len=64, **options), CUT)
-    assert max(lengths) > 4
+    assert any(rows.start for rows in pieces)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_long_sequences_are_cut_and_equal_the_whole(name, options, monkeypatch):
-    torch.manual_seed(0)
-    mixer = regard.build(name, dim=24, num_heads=3, max_len=64, **options).double()
-    valid = torch.arange(700) < torch.tensor([[700], [555]])
+W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+KERNELS = {
+    "linear": linear_attention,
+    "efficient": efficient_attention,
+    "fourier": lambda q, k, v, mask: random_feature_attention(q, k, v, W, mask=mask),
+    "arc_cosine": lambda q, k, v, mask: random_feature_attention(
+        q, k, v, W, mask=mask, features="arc_cosine"
+    ),
+    "gate": lambda q, k, v, mask: random_feature_attention(
+        q, k, v, W, mask=mask, gate=(4 * q * v).sum(-1)
+    ),
+    "positive": lambda q, k, v, mask: favor_attention(q, k, v, W, mask=mask),
+    "hyperbolic": lambda q, k, v, mask: favor_attention(
+        q, k, v, W, mask=mask, features="hyperbolic"
+    ),
+    "relu": lambda q, k, v, mask: favor_attention(q, k, v, W, mask=mask, features="relu"),
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
+@pytest.mark.parametrize("causal", [False, True], ids=["at once", "causal"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_pieces_give_what_the_whole_gives(name, causal, size, monkeypatch):
+    """Outputs and gradients, with rows of different lengths and decays too large for one piece."""
+    if name == "gate" and not causal:
+        pytest.skip("a gate is causal")
+    generator = torch.Generator().manual_seed(1)
+    S = 300 if causal else 333
+    q, k, v = (
+        torch.randn(3, 2, n, 8, generator=generator, dtype=torch.float64) for n in (300, S, S)
+    )
+    leaves = [z.requires_grad_() for z in (q, k * size, v)]
+    valid = torch.arange(S) < torch.tensor([[S], [181], [1]])
     results = []
-    for size in (128, None):
-        for module in ("linear", "efficient"):
-            monkeypatch.setattr(
-                f"regard.functional.{module}.segment_length",
-                lambda features, like, size=size: size,
-            )
-        x = torch.randn(2, 700, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-        x.requires_grad_()
-        y = mixer(x, mask=Mask(causal=True, valid=valid))
-        (dx,) = torch.autograd.grad(y.square().sum(), x)
-        results.append((y, dx))
+    for pieces in (False, True):
+        if not pieces:
+            with monkeypatch.context() as whole:
+                whole.setattr(segments, "in_pieces", lambda *inputs: False)
+                y = KERNELS[name](*leaves, mask=Mask(causal=causal, valid=valid, compact=True))
+        else:
+            y = KERNELS[name](*leaves, mask=Mask(causal=causal, valid=valid, compact=True))
+        results.append((y, *torch.autograd.grad(y.cos().sum(), leaves)))
     for ours, whole in zip(*results, strict=True):
-        torch.testing.assert_close(ours, whole, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(ours, whole, rtol=1e-9, atol=1e-9)
 
 
-def test_a_segment_is_as_long_as_its_features_allow():
-    like = torch.empty(1, 8, 4096, 64)
-    assert segments.segment_length(256, like) == 512
-    assert segments.segment_length(64, like) == 2048
-    assert segments.segment_length(1 << 20, like) == segments.SHORTEST
-    assert segments.segment_length(64, like[:, :, :2048]) is None
-    assert segments.segment_length(64, like.to("meta")) is None
+def test_pieces_are_whole_chunks_or_shorter_than_one():
+    C = segments.CHUNK
+    for T in (1, C - 1, C, C + 1, 1000, 4096):
+        found = list(segments.Rows(T, 1))
+        assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
+        assert found[-1].stop == T
+        assert all((r.stop - r.start) % C == 0 or r.stop - r.start < C for r in found)
+
+
+def test_a_piece_is_halved_down_to_a_token():
+    pieces, found = segments.Rows(300), []
+    for rows in pieces:
+        if rows.start <= 137 < rows.stop and rows.stop - rows.start > 1:
+            pieces.halve(rows)
+        else:
+            found.append(rows)
+    assert slice(137, 138) in found
+    assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
 
 
 def test_training_keeps_outputs_and_borders_alone():
