@@ -117,12 +117,12 @@ def between_chunks(
         k = k * mask.valid[:, None, :, None]
     if not mask.causal:
         a = share(token_count(mask, T, v.device), q.dtype)
-        return (q @ (k.transpose(-1, -2) @ v)) * a[:, None, :, None]
+        return (q * a[:, None, :, None]) @ (k.transpose(-1, -2) @ v)
     q, k, v = (_padded(a, chunk_size).unflatten(2, (-1, chunk_size)) for a in (q, k, v))
     M = (k.transpose(-1, -2) @ v)[:, :, :-1].cumsum(2)
     M = F.pad(M, (0, 0, 0, 0, 1, 0))  # nothing comes before the first chunk
     before = torch.arange(M.shape[2], device=v.device) * chunk_size
-    y = (q @ M) * share(before, q.dtype)[:, None, None]
+    y = (q * share(before, q.dtype)[:, None, None]) @ M
     return y.flatten(2, 3)[:, :, :T]
 
 

@@ -103,12 +103,12 @@ class Flash(Mixer):
         options = {"chunk_size": self.chunk_size, "mask": mask}
         local = within_chunks(self._attend, q[0], k[0], v, **options)
         between = between_chunks(q[1], k[1], v, share=self.shares[mask.causal], **options)
-        return self.unit.merge(x, local + between)
+        return self.unit.merge(x, between.add_(local))
 
     def _parts(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Float[Tensor, "B 1 T F"]]:
-        q, k, far_q, far_k = (rotate(z, position) for z in self.unit.views(x))
+        q, k, far_q, far_k = rotate(self.unit.views(x), position).unbind(1)
         q, k = self.relative.query(q * self.score_scale, position), self.relative.key(k, position)
         return (q, far_q[:, None]), (k, far_k[:, None]), self.unit.values(x)
 

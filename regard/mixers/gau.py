@@ -122,13 +122,13 @@ class GAU(Mixer):
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> Float[Tensor, "B 1 T K"]:
         return self.relative.query(
-            rotate(self.unit.views(x)[0], position) * self.score_scale, position
+            rotate(self.unit.views(x)[:, 0], position) * self.score_scale, position
         )
 
     def _keys(
         self, x: Float[Tensor, "B S D"], position: Int[Tensor, "b S"]
     ) -> Float[Tensor, "B 1 S K"]:
-        return self.relative.key(rotate(self.unit.views(x)[1], position), position)
+        return self.relative.key(rotate(self.unit.views(x)[:, 1], position), position)
 
     def _options(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]) -> dict:
         return {"bias": self.relative.table(query, key), "divisor": self.divisor}

@@ -115,12 +115,12 @@ class MixedChunk(Mixer):
     def mix(self, x, context, mask):
         q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
         options = {"chunk_size": self.chunk_size, "mask": mask}
-        mixed = []
-        if self.parts != "global":
-            mixed.append(within_chunks(self._attend, q, k, v, **options))
-        if self.parts != "local":
-            mixed.append(between_chunks(q, k, v, share=self.shares[mask.causal], **options))
-        return self.heads.merge(sum(mixed[1:], mixed[0]))
+        if self.parts == "local":
+            return self.heads.merge(within_chunks(self._attend, q, k, v, **options))
+        mixed = between_chunks(q, k, v, share=self.shares[mask.causal], **options)
+        if self.parts == "both":
+            mixed.add_(within_chunks(self._attend, q, k, v, **options))
+        return self.heads.merge(mixed)
 
     def _parts(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
+from regard.functional.gated import gated
 from regard.functional.rotary import rotate
 from regard.nn.offset_scale import OffsetScale
 
@@ -47,7 +48,7 @@ class GatedUnit(nn.Module):
             if bias:
                 nn.init.zeros_(linear.bias)
 
-    def views(self, x: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B T K"], ...]:
+    def views(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B n T K"]:
         return self.offset_scale(F.silu(self.shared(x)))
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B 1 S F"]:
@@ -56,7 +57,7 @@ class GatedUnit(nn.Module):
     def merge(
         self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B 1 T F"]
     ) -> Float[Tensor, "B T D"]:
-        return self.out(F.silu(self.gate(x)) * mixed[:, 0])
+        return self.out(gated(self.gate(x), mixed[:, 0]))
 
 
 class RelativeBias(nn.Module):
