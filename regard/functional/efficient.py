@@ -39,7 +39,12 @@ def efficient_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Rows of the weights sum to one. It is not an approximation of softmax(q k)."""
     k = present_keys(k, mask)
-    if mask.causal and mask.shift is None and q.shape[2] == k.shape[2] and segments.in_pieces(q, k, v):
+    if (
+        mask.causal
+        and mask.shift is None
+        and q.shape[2] == k.shape[2]
+        and segments.in_pieces(q, k, v)
+    ):
         return segments.run(_CausalMeans, segments.kept(q, k, v), q, k, v)
     rho = q.softmax(-1)
     if not mask.causal:

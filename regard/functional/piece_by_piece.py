@@ -19,7 +19,9 @@ from regard.functional import segments
 from regard.functional.exponential import exp
 from regard.functional.segments import Rows, added, put, token_bytes
 
-Denominator = Callable[[Tensor], Tensor]  # of the sum of a row's weights: what its values are divided by
+Denominator = Callable[
+    [Tensor], Tensor
+]  # of the sum of a row's weights: what its values are divided by
 
 
 class Keys(NamedTuple):
@@ -79,12 +81,19 @@ class PieceByPiece(torch.autograd.Function):
         weights, states = others[: ctx.count], others[ctx.count :]
         inputs = _Inputs(ctx.how, q, k, v, extra, [w.detach().requires_grad_() for w in weights])
         outputs = _Outputs(ctx.how, y, total, dy)
-        gradients = _Gradients(*(torch.empty_like(x) for x in (q, k, v)), None, [None] * len(weights))
+        gradients = _Gradients(
+            torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), None, [None] * ctx.count
+        )
         if extra is not None:
             gradients.extra = torch.empty_like(extra)
         back = _causally_back if ctx.how.mask.causal else _at_once_back
         with torch.autocast("cpu", enabled=False):
-            back(inputs, outputs, gradients, list(zip(ctx.steps, states[::2], states[1::2], strict=True)))
+            back(
+                inputs,
+                outputs,
+                gradients,
+                list(zip(ctx.steps, states[::2], states[1::2], strict=True)),
+            )
         return None, gradients.q, gradients.k, gradients.v, gradients.extra, *gradients.weights
 
 
@@ -99,6 +108,7 @@ def _causally(inputs: "_Inputs", group: slice, S: Tensor, z: Tensor, y: Tensor, 
         scale = _Scale.of(keys.log_decay)
         a, e = scale.queries(inputs.queries(group, rows)), scale.keys(keys.phi)
         found = segments.sums(a, e, inputs.values(group, rows), scale.state(S), scale.state(z))
+        assert found.d is not None and found.z is not None, "sums with z come with d"
         _divide(inputs.how, found.y, found.d, group, rows, y, total)
         S, z, before = found.S, found.z, keys.after
 
@@ -116,6 +126,7 @@ def _causally_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradient
         v = inputs.values(group, rows)
         of_sums = outputs.gradients(group, rows, v.dtype)
         found = segments.sums_backward(a, e, v, (S, z), of_sums, (dS, dz))
+        assert found.z is not None, "sums with z come with its gradient"
         made = [(phi_q, scale.queries(found.a)), (keys.phi, scale.keys(found.e))]
         if keys.log_decay is not None and keys.log_decay.requires_grad:
             of_state = (found.S * S).sum((1, 2)) + (found.z * z).sum((1, 2))
@@ -273,11 +284,14 @@ class _Leaves(NamedTuple):
         return self.inputs.how.features.queries(self.q, *self.inputs.weights)
 
     def keys(self, before: Tensor | None) -> Keys:
+        assert self.of_k is not None, "a piece with keys"
         return self.inputs.keys_of(self.k, self.extra, self.group, self.of_k, before)
 
     def put(self, gradients: "_Gradients", made: list[tuple[Tensor, Tensor]]) -> None:
         """Gradients of the leaves, from features and theirs."""
-        leaves = [z for z in (self.q, self.k, self.extra) if z is not None] + list(self.inputs.weights)
+        leaves = [z for z in (self.q, self.k, self.extra) if z is not None] + list(
+            self.inputs.weights
+        )
         features = [phi for phi, _ in made]
         theirs = [d.view(phi.shape).to(phi.dtype) for phi, d in made]
         found = iter(torch.autograd.grad(features, leaves, theirs, allow_unused=True))

@@ -9,7 +9,6 @@ piece, and where it changes within one by more than e^RANGE, the piece is halved
 then stay in the range of the numbers, and a matrix product serves for them all.
 """
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,7 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 CHUNK = 64  # tokens whose pairs are multiplied out; those before them have been summed
-BYTES = 1 << 19  # of one tensor of features of a piece: the few that are alive together stay in cache
+BYTES = (
+    1 << 19
+)  # of one tensor of features of a piece: the few that are alive together stay in cache
 SHORTEST, LONGEST = 128, 256  # tokens in a piece, of a sequence that is long enough
 RANGE = 40.0
 
@@ -83,8 +84,8 @@ def token_bytes(z: Float[Tensor, "b M *one"]) -> int:
 
 
 def moves_far(change: Float[Tensor, "*b"]) -> bool:
-    """Whether a scale, in log, changes by more than RANGE anywhere."""
-    return not math.isfinite(top := change.max().item()) or top > RANGE
+    """Whether a scale, in log, changes by more than RANGE anywhere; what is not a number says nothing."""
+    return bool((change > RANGE).any())
 
 
 def cut(x: Float[Tensor, "B H T K"], group: slice, rows: slice) -> Float[Tensor, "b t K"]:
@@ -167,7 +168,8 @@ def sums_backward(
         behind, dz = _states(dz, (a.mT @ dd).to(dz.dtype), backwards=True)
         da.addcmul_(dd, z.mT)
         de += behind.to(a.dtype).mT
-    return Gradients(*(x.view(b, t, -1) for x in (da, de, dv)), dS, dz)
+    da, de, dv = (x.view(b, t, -1) for x in (da, de, dv))
+    return Gradients(da, de, dv, dS, dz)
 
 
 def _chunks(x: Float[Tensor, "b t M"]) -> Float[Tensor, "n C M"]:

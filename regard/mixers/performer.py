@@ -165,7 +165,5 @@ class Performer(Mixer):
         phi_k, log_decay, _ = key_features(
             k, w, self.features, causal=mask.causal, valid=mask.valid
         )
-        weights = kernel_weights(
-            phi_q, phi_k, mask=mask, log_decay=log_decay, denominator=floored
-        )
+        weights = kernel_weights(phi_q, phi_k, mask=mask, log_decay=log_decay, denominator=floored)
         return Observation(q, k, v, weights, weights @ v)

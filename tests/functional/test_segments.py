@@ -107,6 +107,14 @@ def test_a_piece_is_halved_down_to_a_token():
     assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
 
 
+def test_a_key_that_is_no_number_ends_too():
+    q, k, v = (torch.ones(2, 1, 200, 4) for _ in "qkv")
+    k[0, 0, 70:] = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e30])
+    k[1, 0, 90] = 1000.0
+    y = efficient_attention(q, k, v, mask=Mask(causal=True))
+    torch.testing.assert_close(y[1], v[1])
+
+
 def test_training_keeps_outputs_and_borders_alone():
     """What is kept of 16,384 tokens for the backward pass: less than one tensor of their features."""
     torch.manual_seed(0)
