@@ -5,7 +5,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.ordered import Order, band, chunks, ordered_attention
+from regard.functional.order import Order, band, chunks
+from regard.functional.ordered import ordered_attention
+
+ROTATED = 1 << 18  # numbers, 1 MiB
 
 
 def angular_hash(
@@ -18,11 +21,35 @@ def angular_hash(
     R = rotations[0].shape[0]
     bucket = torch.zeros(*q.shape[:2], R, q.shape[2], dtype=torch.long, device=q.device)
     for rotation in reversed(rotations):
-        rotated = torch.einsum("bhtk,rhkn->bhrtn", q, rotation)
-        (high, above), (low, below) = rotated.max(-1), rotated.min(-1)
-        found = torch.where(high >= -low, above, rotation.shape[-1] + below)
-        bucket = bucket * (2 * rotation.shape[-1]) + found
+        n = rotation.shape[-1]
+        found = [
+            torch.stack([_nearest_pole(part, turn) for turn in rotation], dim=2)
+            for part in q.detach().split(_tokens_at_once(q, n), dim=2)
+        ]
+        bucket = bucket * (2 * n) + torch.cat(found, dim=3)
     return bucket
+
+
+def _tokens_at_once(q: Float[Tensor, "B H T K"], n: int) -> int:
+    """So many that what is rotated stays in the cache."""
+    if q.device.type not in ("cpu", "meta") or torch.compiler.is_compiling():
+        return q.shape[2]
+    return max(64, ROTATED // (q.shape[0] * q.shape[1] * n))
+
+
+def _nearest_pole(
+    q: Float[Tensor, "B H t K"], rotation: Float[Tensor, "H K n"]
+) -> Int[Tensor, "B H t"]:
+    """argmax([q R; -q R]), the first of equals; `max` with its index takes ten times as long as without."""
+    rotated = q @ rotation
+    rotated = rotated.to(torch.promote_types(rotated.dtype, torch.float32))
+    n = rotated.shape[-1]
+    high, low = rotated.amax(-1, keepdim=True), rotated.amin(-1, keepdim=True)
+    upper = high >= -low
+    best = rotated.eq_(torch.where(upper, high, low))
+    countdown = torch.arange(n, 0, -1, dtype=best.dtype, device=best.device)
+    index = n - best.mul_(countdown).amax(-1).clamp_(min=1)  # 0: a NaN equals nothing
+    return torch.where(upper[..., 0], index, n + index).long()
 
 
 def lsh_order(
@@ -36,9 +63,8 @@ def lsh_order(
     mask: Mask = OPEN,
 ) -> Order:
     """Who may meet whom; absent tokens go behind the last bucket, where they move no chunk's border."""
-    if mask.valid is not None:
-        beyond = torch.iinfo(buckets.dtype).max
-        buckets = buckets.masked_fill(~mask.valid[:, None, None, :], beyond)
+    if mask.valid is not None and buckets.numel() > 0:
+        buckets = torch.where(mask.valid[:, None, None, :], buckets, buckets.amax() + 1)
     if strict:
         return band(buckets, chunk_size)
     return chunks(

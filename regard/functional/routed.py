@@ -16,7 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.ordered import Order, band, ordered_attention
+from regard.functional.order import Order, band
+from regard.functional.ordered import ordered_attention
 from regard.functional.rows import rows_at, sums_at
 from regard.functional.softmax import masked_softmax
 

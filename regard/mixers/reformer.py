@@ -21,15 +21,16 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
 from regard.functional.cache import advance
 from regard.functional.hashed import angular_hash, lsh_order
-from regard.functional.ordered import Order, ordered_attention, ordered_weights
+from regard.functional.order import Order
+from regard.functional.ordered import ordered_attention, ordered_weights
 from regard.functional.ordered_cache import empty_rings, extend_rings
+from regard.functional.unit import unit
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 from regard.nn.seeded import normal
@@ -107,7 +108,7 @@ class Reformer(Mixer):
     def mix(self, x, context, mask):
         q = self.heads.queries(x)
         order, mask = self._order(self._buckets(x, q), mask)
-        k, v = F.normalize(q, dim=-1), self.heads.values(x)
+        k, v = unit(q), self.heads.values(x)
         y = ordered_attention(q, k, v, order=order, mask=mask, **self._rules)
         return self.heads.merge(y)
 
@@ -158,7 +159,7 @@ class Reformer(Mixer):
         group = self._buckets(x, q)
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
-        k, v = F.normalize(q, dim=-1), self.heads.values(x)
+        k, v = unit(q), self.heads.values(x)
         y, after = extend_rings(q, k, v, group, state, donate=donate, **self._rules)
         length = advance(state.length, valid, x.shape[1])
         return self.heads.merge(y), after._replace(length=length)
@@ -166,7 +167,7 @@ class Reformer(Mixer):
     def _observe(self, x, context, mask):
         q = self.heads.queries(x)
         order, mask = self._order(self._buckets(x, q), mask)
-        k, v = F.normalize(q, dim=-1), self.heads.values(x)
+        k, v = unit(q), self.heads.values(x)
         weights = ordered_weights(q, k, order=order, mask=mask, **self._rules)
         return Observation(q, k, v, weights, weights @ v)
 

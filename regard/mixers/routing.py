@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -43,6 +42,7 @@ from regard.functional.routed import (
     nearest,
     route,
 )
+from regard.functional.unit import unit
 from regard.nn.centroids import Centroids
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
@@ -222,7 +222,7 @@ class Routing(Mixer):
         """What the scores are made of."""
         if not self.attend_raw:
             return route(q), route(k)
-        return q, F.normalize(k, dim=-1) if self.shared_qk else k
+        return q, unit(k) if self.shared_qk else k
 
     def _band(self, clusters: Tensor):
         return cluster_band(clusters, self.window_size, include_self=self.allow_self)

@@ -1,0 +1,105 @@
+"""Orders: who may meet whom, when tokens are sorted by group and only near ones of the sorted order meet.
+
+Each of R rounds lays the tokens out on a line, where a token has one place as a query and one as a key. Query i may meet
+key j where |asks_i - stands_j| <= reach. Groups are laid so far apart that no query reaches another group's keys.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+EXACT = 1 << 22  # the last place up to which float32 tells halves apart
+ROWS = 32  # queries in a block of a band: it meets `width` + ROWS keys, and matrix products are still fast
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The keys that a block of sorted queries may meet lie at most `before` blocks back and `after` blocks on."""
+
+    source: Int[Tensor, "B H R T"]  # the token of each rank
+    rank: Int[Tensor, "B H R T"]  # of each token
+    asks: Float[Tensor, "B H R T"]
+    stands: Float[Tensor, "B H R T"]
+    reach: float
+    block: int
+    before: int
+    after: int
+    only_earlier: bool  # no query reaches a later token
+
+    def meetings(self, rows: slice) -> Int[Tensor, "B H t T"]:
+        """How many rounds let each of the queries `rows` meet each key."""
+        asks, stands = self.asks[..., rows, None], self.stands[..., None, :]
+        count = torch.zeros((), dtype=torch.long, device=asks.device)
+        for r in range(asks.shape[2]):
+            count = count + ((asks[:, :, r] - stands[:, :, r]).abs() <= self.reach)
+        return count
+
+
+def band(group: Int[Tensor, "B H R T"], width: int, *, include_self: bool = False) -> Order:
+    """The last `width` earlier tokens of the query's own group; prefixes of a sequence have the same band."""
+    source, rank, line = _laid_out(group, 1, width)
+    least = 0 if include_self else 1  # <= line_i - line_j <= width
+    block = min(width, ROWS)
+    return Order(
+        source,
+        rank,
+        asks=line - (width + least) / 2,
+        stands=line,
+        reach=(width - least) / 2,
+        block=block,
+        before=-(-width // block),
+        after=0,
+        only_earlier=True,
+    )
+
+
+def chunks(
+    group: Int[Tensor, "B H R T"], size: int, *, before: int = 1, after: int = 0, same_group: bool
+) -> Order:
+    """Chunks of the sorted order: a query looks at its own, `before` earlier and `after` later ones, never round the ends."""
+    gap = max(before, after) + 1 if same_group else 0
+    source, rank, line = _laid_out(group, size, gap)
+    return Order(
+        source,
+        rank,
+        asks=line + (after - before) / 2,  # -after <= line_i - line_j <= before
+        stands=line,
+        reach=(before + after) / 2,
+        block=size,
+        before=before,
+        after=after,
+        only_earlier=False,
+    )
+
+
+def _laid_out(
+    group: Int[Tensor, "B H R T"], size: int, gap: int
+) -> tuple[Tensor, Tensor, Float[Tensor, "B H R T"]]:
+    """Token of each rank, rank of each token, and its place: rank // size, and `gap` more for each group before."""
+    ordered, source = _sorted(group)
+    T = group.shape[-1]
+    place = torch.arange(T, device=group.device)
+    rank = torch.empty_like(source).scatter_(-1, source, place.expand_as(source))
+    line = (place // size).expand_as(source)
+    if gap:
+        new = ordered[..., 1:] != ordered[..., :-1]
+        line = line + gap * F.pad(new, (1, 0)).cumsum(-1)
+    dtype = torch.float32 if T * (gap + 1) < EXACT else torch.float64
+    return source.int(), rank.int(), line.to(dtype).gather(-1, rank)
+
+
+def _sorted(group: Int[Tensor, "B H R T"]) -> tuple[Tensor, Tensor]:
+    """group.sort(stable=True). On a CPU one row of 32-bit numbers is sorted by its digits, six times as fast."""
+    if group.device.type != "cpu" or torch.compiler.is_compiling() or group.numel() == 0:
+        return group.sort(dim=-1, stable=True)
+    T, least = group.shape[-1], int(group.min())
+    span, rows = int(group.max()) - least + 1, group.numel() // T
+    if rows * span > torch.iinfo(torch.int32).max:
+        return group.sort(dim=-1, stable=True)
+    row = torch.arange(rows).view(*group.shape[:-1], 1)
+    keys = (group + (row * span - least)).int()
+    ordered, source = keys.flatten().sort(stable=True)
+    return ordered.view(group.shape), source.view(group.shape) - row * T
