@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.largest import first_equal_
 from regard.functional.order import Order, band, chunks
 from regard.functional.ordered import ordered_attention
 
@@ -40,15 +41,13 @@ def _tokens_at_once(q: Float[Tensor, "B H T K"], n: int) -> int:
 def _nearest_pole(
     q: Float[Tensor, "B H t K"], rotation: Float[Tensor, "H K n"]
 ) -> Int[Tensor, "B H t"]:
-    """argmax([q R; -q R]), the first of equals; `max` with its index takes ten times as long as without."""
+    """argmax([q R; -q R]), the first of equals."""
     rotated = q @ rotation
     rotated = rotated.to(torch.promote_types(rotated.dtype, torch.float32))
     n = rotated.shape[-1]
     high, low = rotated.amax(-1, keepdim=True), rotated.amin(-1, keepdim=True)
     upper = high >= -low
-    best = rotated.eq_(torch.where(upper, high, low))
-    countdown = torch.arange(n, 0, -1, dtype=best.dtype, device=best.device)
-    index = n - best.mul_(countdown).amax(-1).clamp_(min=1)  # 0: a NaN equals nothing
+    index = first_equal_(rotated, torch.where(upper, high, low))
     return torch.where(upper[..., 0], index, n + index).long()
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.largest import first_equal_
 from regard.functional.order import Order, band
 from regard.functional.ordered import ordered_attention
 from regard.functional.rows import rows_at, sums_at
@@ -31,7 +32,9 @@ def nearest(
     routes: Float[Tensor, "B H T K"], centroids: Float[Tensor, "H N K"], mask: Mask = OPEN
 ) -> Int[Tensor, "B H T"]:
     """The cluster of each token; absent tokens (of the axis that `mask.valid` speaks of) have one of their own, N."""
-    cluster = (routes @ centroids.transpose(-1, -2)).argmax(-1)
+    product = routes.detach() @ centroids.transpose(-1, -2)
+    product = product.to(torch.promote_types(product.dtype, torch.float32))
+    cluster = first_equal_(product, product.amax(-1, keepdim=True)).long()
     if mask.valid is None:
         return cluster
     return torch.where(mask.valid[:, None], cluster, centroids.shape[1])
@@ -44,10 +47,10 @@ def members(
     mask: Mask = OPEN,
 ) -> Int[Tensor, "B H N W"]:
     """The `window_size` tokens nearest to each centroid; -1 where there are fewer."""
-    affinity = centroids @ routes.transpose(-1, -2)
+    affinity = centroids @ routes.detach().transpose(-1, -2)
     if mask.valid is not None:
         affinity = affinity.masked_fill(~mask.valid[:, None, None], -math.inf)
-    best, index = affinity.topk(min(window_size, routes.shape[2]), dim=-1)
+    best, index = affinity.topk(min(window_size, routes.shape[2]), dim=-1, sorted=False)
     return index if mask.valid is None else index.masked_fill(best == -math.inf, -1)
 
 
@@ -115,9 +118,8 @@ def member_attention(
         )
         y = torch.where(some[..., None], y, y.new_zeros(()))
     index = queries.clamp(min=0).flatten(0, 1).flatten(1)
-    count = torch.zeros(B * H, T, dtype=y.dtype, device=y.device)
-    count = count.scatter_add(1, index, some.flatten(1).to(y.dtype))
-    y = sums_at(y.flatten(1, 2), index, T) / count.clamp(min=1)[..., None]
+    count = sums_at(some.flatten(1)[..., None].to(y.dtype), index, T)
+    y = sums_at(y.flatten(1, 2), index, T) / count.clamp(min=1)
     return y.unflatten(0, (B, H))
 
 

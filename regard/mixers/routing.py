@@ -121,10 +121,11 @@ class Routing(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self._split(x, context)
-        plan = self._plan_of(x, context, q, k, mask)
-        y = self._attend(q, k, v, plan, mask, context is not None)
+        routes = self._routes(q, k)
+        plan = self._plan_of(x, context, routes, mask)
+        y = self._attend(*self._content(q, k, routes), v, plan, mask, context is not None)
         if self.training:
-            y = self._count(y, q, k, mask, context is not None)
+            y = self._count(y, routes, mask, context is not None)
         return self.heads.merge(y)
 
     def commitment_loss(
@@ -161,52 +162,52 @@ class Routing(Mixer):
         source = x if context is None else context
         return q, q if self.shared_qk else self.heads.keys(source), self.heads.values(source)
 
-    def _plan_of(self, x, context, q, k, mask: Mask) -> dict[str, Tensor]:
+    def _routes(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        routes = route(q)
+        return routes, routes if self.shared_qk else route(k)
+
+    def _plan_of(
+        self, x, context, routes: tuple[Tensor, Tensor], mask: Mask
+    ) -> dict[str, Int[Tensor, "..."]]:
         """Who belongs to which cluster, for the kind of request."""
         mu, W = self.centroids.value, self.window_size
         source = x if context is None else context
-        project_key = self.heads.queries if self.shared_qk else self.heads.keys
-        dtype = self.heads.query.weight.dtype
+
+        def of_queries(decide):
+            return self._decided(decide, routes[0], self._query_routes, x)
 
         def of_keys(decide):
-            return in_full_precision(decide, k, project=project_key, x=source, dtype=dtype)
+            return self._decided(decide, routes[1], self._key_routes, source)
 
         if context is not None:
-            plan = {"query_clusters": self._nearest_centroid(x, q)}
+            plan = {"query_clusters": of_queries(lambda q: nearest(q, mu))}
             if mask.causal:
-                return plan | {"key_clusters": of_keys(lambda k: nearest(route(k), mu, mask))}
-            return plan | {"key_members": of_keys(lambda k: members(route(k), mu, W, mask))}
+                return plan | {"key_clusters": of_keys(lambda k: nearest(k, mu, mask))}
+            return plan | {"key_members": of_keys(lambda k: members(k, mu, W, mask))}
         if mask.causal:
-            both = in_full_precision(
-                lambda routes: nearest(routes, mu, mask),
-                route(q) + route(k),
-                project=lambda x: route(self.heads.queries(x)) + route(project_key(x)),
-                x=x,
-                dtype=dtype,
+            both = self._decided(
+                lambda both: nearest(both, mu, mask),
+                routes[0].detach() + routes[1].detach(),
+                lambda x: self._query_routes(x) + self._key_routes(x),
+                x,
             )
             return {"clusters": both}
-        return {
-            "query_members": in_full_precision(
-                lambda q: members(route(q), mu, W, mask),
-                q,
-                project=self.heads.queries,
-                x=x,
-                dtype=dtype,
-            ),
-            "key_members": of_keys(lambda k: members(route(k), mu, W, mask)),
-        }
+        mine = of_queries(lambda q: members(q, mu, W, mask))
+        if self.shared_qk:
+            return {"query_members": mine, "key_members": mine}
+        return {"query_members": mine, "key_members": of_keys(lambda k: members(k, mu, W, mask))}
 
-    def _nearest_centroid(self, x: Tensor, q: Tensor) -> Int[Tensor, "B H T"]:
-        return in_full_precision(
-            lambda q: nearest(route(q), self.centroids.value),
-            q,
-            project=self.heads.queries,
-            x=x,
-            dtype=self.heads.query.weight.dtype,
-        )
+    def _decided(self, decide, routes: Tensor, project, x: Tensor) -> Int[Tensor, "..."]:
+        dtype = self.heads.query.weight.dtype
+        return in_full_precision(decide, routes, project=project, x=x, dtype=dtype)
+
+    def _query_routes(self, x: Tensor) -> Tensor:
+        return route(self.heads.queries(x))
+
+    def _key_routes(self, x: Tensor) -> Tensor:
+        return route(self.heads.queries(x) if self.shared_qk else self.heads.keys(x))
 
     def _attend(self, q, k, v, plan, mask: Mask, is_cross: bool) -> Tensor:
-        q, k = self._content(q, k)
         if is_cross:
             index = self._lists(plan, mask)
             return list_attention(q, k, v, index, mask=mask, scale=self.scale)
@@ -218,10 +219,12 @@ class Routing(Mixer):
         sides = plan["query_members"], plan["key_members"]
         return member_attention(q, k, v, *sides, mask=self._published(mask), **rules)
 
-    def _content(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def _content(
+        self, q: Tensor, k: Tensor, routes: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """What the scores are made of."""
         if not self.attend_raw:
-            return route(q), route(k)
+            return routes
         return q, unit(k) if self.shared_qk else k
 
     def _band(self, clusters: Tensor):
@@ -236,21 +239,22 @@ class Routing(Mixer):
     def _published(self, mask: Mask) -> Mask:
         return replace(mask, causal=True) if self.published_causal else mask
 
-    def _count(self, y, q, k, mask: Mask, is_cross: bool) -> Tensor:
+    def _count(self, y, routes: tuple[Tensor, Tensor], mask: Mask, is_cross: bool) -> Tensor:
         """Queries and keys, each with its nearest centroid, for the next update."""
-        mu = self.centroids.value
-        sides = [(q, OPEN if is_cross else mask)] + [(k, mask)] * (not self.shared_qk)
-        with torch.no_grad():
-            counted = [(route(z), nearest(route(z), mu, present)) for z, present in sides]
-        for routes, cluster in counted:
-            y = self.centroids.tally(y, routes, cluster)
+        sides = [(routes[0], OPEN if is_cross else mask)]
+        if not self.shared_qk:
+            sides.append((routes[1], mask))
+        for side, present in sides:
+            side = side.detach()
+            y = self.centroids.tally(y, side, nearest(side, self.centroids.value, present))
         return y
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
         if context is not None:
             q, k, v = self._split(context[:, :1], context)
-            found = self._plan_of(context[:, :1], context, q, k, Mask(valid=valid))
+            routes = self._routes(q, k)
+            found = self._plan_of(context[:, :1], context, routes, Mask(valid=valid))
             length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
             return ContextState(k, v, found["key_members"], length)
         return empty_rings(
@@ -267,14 +271,19 @@ class Routing(Mixer):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
             q = self.heads.queries(x)
-            plan = {"query_clusters": self._nearest_centroid(x, q), "key_members": state.members}
-            y = self._attend(q, state.k, state.v, plan, OPEN, True)
+            routes = self._routes(q, state.k)
+            nearby = self._decided(
+                lambda q: nearest(q, self.centroids.value), routes[0], self._query_routes, x
+            )
+            plan = {"query_clusters": nearby, "key_members": state.members}
+            y = self._attend(*self._content(q, state.k, routes), state.v, plan, OPEN, True)
             return self.heads.merge(y), state._replace(length=length)
         q, k, v = self._split(x, None)
         mask = Mask(causal=True, valid=valid, compact=True)
-        group = self._plan_of(x, None, q, k, mask)["clusters"][:, :, None]
+        routes = self._routes(q, k)
+        group = self._plan_of(x, None, routes, mask)["clusters"][:, :, None]
         y, after = extend_rings(
-            *self._content(q, k),
+            *self._content(q, k, routes),
             v,
             group,
             state,
@@ -286,8 +295,9 @@ class Routing(Mixer):
 
     def _observe(self, x, context, mask):
         q, k, v = self._split(x, context)
-        plan = self._plan_of(x, context, q, k, mask)
-        q, k = self._content(q, k)
+        routes = self._routes(q, k)
+        plan = self._plan_of(x, context, routes, mask)
+        q, k = self._content(q, k, routes)
         rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
         if context is not None:
             weights = list_weights(q, k, self._lists(plan, mask), mask=mask, scale=self.scale)
@@ -300,7 +310,7 @@ class Routing(Mixer):
 
     def _plan(self, x, context, mask):
         q, k, _ = self._split(x, context)
-        return self._plan_of(x, context, q, k, mask)
+        return self._plan_of(x, context, self._routes(q, k), mask)
 
 
 def _sizes(

@@ -48,7 +48,8 @@ class Centroids(nn.Module):
         N = self.value.shape[1]
         with torch.no_grad():
             routes = routes.to(self.sums.dtype)
-            one_hot = nn.functional.one_hot(cluster, N + 1)[..., :N].to(routes.dtype)
+            clusters = torch.arange(N, device=cluster.device)
+            one_hot = (cluster[..., None] == clusters).to(routes.dtype)
             with torch.autocast(routes.device.type, enabled=False):
                 sums = (one_hot.transpose(-1, -2) @ routes).sum(0)
             counts = one_hot.sum((0, 2))
