@@ -1,6 +1,6 @@
 """Streaming along sorted orders: each group keeps its last tokens in a ring, in each of R rounds.
 
-This is what `ordered.band` computes, step by step. A group's n-th token goes to place n mod width of its ring. Absent
+This is what `order.band` computes, step by step. A group's n-th token goes to place n mod width of its ring. Absent
 tokens have a group of their own behind the others, where nobody looks.
 """
 
