@@ -86,7 +86,8 @@ def feature_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Attention from what `features` makes of the tokens, piece by piece where that is faster."""
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
-    if (beside or not mask.causal) and segments.in_pieces(q, k, v):
+    is_long = k.shape[2] > segments.WHOLE
+    if is_long and (beside or not mask.causal) and segments.in_pieces(q, k, v):
         how = How(features, denominator, mask, segments.kept(q, k, v, extra, *weights))
         return segments.run(PieceByPiece, how, q, k, v, extra, *weights)
     phi_q = features.queries(q, *weights)

@@ -17,7 +17,10 @@ def translate_de() -> Run:
 
 
 def translate_fr() -> Run:
-    """English -> French: descriptions of packages, and interface texts."""
+    """English -> French: descriptions of packages, and interface texts, of up to 32 tokens.
+
+    Measured: BLEU 12.4, the source copied 4.4; 122 seconds of one core.
+    """
     return _small(TranslateFr(), source_len=32, target_len=48)
 
 

@@ -28,6 +28,7 @@ def cut(monkeypatch, chunk, piece):
     monkeypatch.setattr(segments, "CHUNK", chunk)
     monkeypatch.setattr(segments, "SHORTEST", piece)
     monkeypatch.setattr(segments, "LONGEST", piece)
+    monkeypatch.setattr(segments, "WHOLE", 0)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
