@@ -1,26 +1,37 @@
-"""Classifier: a bidirectional encoder, the mean over valid tokens, a linear head."""
+"""Classifier: a bidirectional encoder, the mean or the maximum over valid tokens, a linear head.
 
-from dataclasses import dataclass
-from typing import ClassVar
+The maximum of each number over time is that of Kim 2014 (arXiv 1408.5882): one place that says enough is not diluted by
+the others.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.core import OptionError
 from regard.core.shapes import check_positive
-from regard.models.config import StackConfig
+from regard.models.config import UNSAID, StackConfig
 from regard.models.encoder import Encoder
+
+Summary = Literal["mean", "max"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(StackConfig):
+    """summary: what the head reads of all valid tokens, their mean or the largest of each number."""
+
     name: ClassVar[str] = "classifier"
     kinds = ("classify",)
     num_classes: int
+    summary: Summary = field(default="mean", metadata=UNSAID)
 
     def __post_init__(self):
         super().__post_init__()
         check_positive(num_classes=self.num_classes)
+        check_summary(self.summary)
 
     def build(self) -> "Classifier":
         return Classifier(self)
@@ -40,7 +51,13 @@ class Classifier(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B num_classes"]:
-        return self.head(mean(self.encoder(tokens, valid=valid), valid))
+        summary = SUMMARIES[self.config.summary](self.encoder(tokens, valid=valid), valid)
+        return self.head(summary)
+
+
+def check_summary(summary: object) -> None:
+    if summary not in get_args(Summary):
+        raise OptionError(f"summary ({summary!r}) must be one of {', '.join(get_args(Summary))}")
 
 
 def mean(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B D"]:
@@ -50,3 +67,14 @@ def mean(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[
     return torch.where(valid[..., None], x, x.new_zeros(())).sum(1) / valid.sum(
         1, keepdim=True
     ).clamp(min=1)
+
+
+def maximum(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B D"]:
+    """Over the valid tokens; zero where there are none."""
+    if valid is None:
+        return x.amax(1)
+    largest = torch.where(valid[..., None], x, x.new_full((), -torch.inf)).amax(1)
+    return torch.where(valid.any(1, keepdim=True), largest, x.new_zeros(()))
+
+
+SUMMARIES = {"mean": mean, "max": maximum}

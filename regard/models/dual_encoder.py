@@ -1,12 +1,12 @@
 """DualEncoder: do two sequences match? One encoder reads both, a small network compares (Tay et al. 2020, arXiv 2011.04006).
 
-    logits = MLP([e1 ; e2 ; e1 * e2 ; e1 - e2])        e: mean over valid tokens
+    logits = MLP([e1 ; e2 ; e1 * e2 ; e1 - e2])        e: mean or maximum over valid tokens
     MLP: relu layers of width M and M / 2, then linear
 
-The paper takes the output at a learned first token in the place of the mean. Cost: the stack's, twice.
+The paper takes the output at a learned first token in the place of e. Cost: the stack's, twice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -15,22 +15,24 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.shapes import check_positive
-from regard.models.classifier import mean
-from regard.models.config import StackConfig
+from regard.models.classifier import SUMMARIES, Summary, check_summary
+from regard.models.config import UNSAID, StackConfig
 from regard.models.encoder import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)
 class DualEncoderConfig(StackConfig):
-    """mlp_dim M: four times dim by default."""
+    """mlp_dim M: four times dim by default. summary: what stands for a sequence, the mean or the largest of each number."""
 
     name: ClassVar[str] = "dual_encoder"
     kinds = ("match",)
     num_classes: int = 2
     mlp_dim: int | None = None
+    summary: Summary = field(default="mean", metadata=UNSAID)
 
     def __post_init__(self):
         super().__post_init__()
+        check_summary(self.summary)
         check_positive(num_classes=self.num_classes)
         if self.mlp_dim is not None:
             check_positive(mlp_dim=self.mlp_dim)
@@ -79,7 +81,7 @@ class DualEncoder(nn.Module):
         self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B D"]:
         """What stands for a sequence: computed once, it can be compared with many."""
-        return mean(self.encoder(tokens, valid=valid), valid)
+        return SUMMARIES[self.config.summary](self.encoder(tokens, valid=valid), valid)
 
     def compare(
         self, e1: Float[Tensor, "*b D"], e2: Float[Tensor, "*b D"]

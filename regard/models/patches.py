@@ -1,12 +1,14 @@
-"""PatchClassifier: an image cut into patches, a stack of blocks over them, their mean, a linear head.
+"""PatchClassifier: an image cut into patches, a stack of blocks over them, their mean or maximum, a linear head.
 
     x_n = W patch_n + b (+ position)          patches row by row, as in arXiv 2010.11929 and 2105.01601
 
 Unlike `pixel_classifier`, whose tokens are single pixels, a token here is p x p pixels with all their channels; pixels
-are numbers from -1 to 1 and not entries of a table. The mixers and positions are given the number of patches as their
+are numbers from -1 to 1 and not entries of a table. With a `stem`, patches are cut from what 3 x 3 convolutions, each with
+a batch norm and a relu (arXiv 2106.14881), make of the image: the hybrid of arXiv 2010.11929. The mixers and positions are given the number of patches as their
 max_len. Cost: the stack's, over (height / p) (width / p) tokens.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,7 +20,8 @@ from torch import Tensor, nn
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.shapes import check_positive
 from regard.models.blocks import make_blocks
-from regard.models.config import StackConfig
+from regard.models.classifier import SUMMARIES, Summary, check_summary
+from regard.models.config import UNSAID, StackConfig
 from regard.models.encoder import added_position
 from regard.models.tokens import check_tokens
 from regard.nn import NORMS
@@ -26,7 +29,11 @@ from regard.nn import NORMS
 
 @dataclass(frozen=True, kw_only=True)
 class PatchClassifierConfig(StackConfig):
-    """image_size: height and width. vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted."""
+    """image_size: height and width. vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted.
+
+    summary: what the head reads of all patches, their mean or the largest of each number. stem: channels and stride of
+    each convolution; patch_size counts pixels of the image, so that it is a multiple of the strides' product.
+    """
 
     name: ClassVar[str] = "patch_classifier"
     kinds = ("classify",)
@@ -37,6 +44,8 @@ class PatchClassifierConfig(StackConfig):
     vocab_size: int = 256
     max_len: int = field(init=False)
     position: str = "learned"
+    summary: Summary = field(default="mean", metadata=UNSAID)
+    stem: tuple[tuple[int, int], ...] = field(default=(), metadata=UNSAID)
 
     def __post_init__(self):
         if not isinstance(self.image_size, tuple) or len(self.image_size) != 2:
@@ -55,8 +64,26 @@ class PatchClassifierConfig(StackConfig):
             )
         if self.vocab_size == 1:
             raise OptionError("vocab_size (1) must be at least 2: a pixel has two levels or more")
+        check_summary(self.summary)
+        self._check_stem()
         object.__setattr__(self, "max_len", self.channels * height * width)
         super().__post_init__()
+
+    def _check_stem(self) -> None:
+        if not isinstance(self.stem, tuple) or not all(
+            isinstance(layer, tuple) and len(layer) == 2 for layer in self.stem
+        ):
+            raise OptionError(f"stem must be a tuple of (channels, stride), got {self.stem!r}")
+        for channels, stride in self.stem:
+            check_positive(stem_channels=channels, stem_stride=stride)
+        if self.patch_size % self.stem_stride:
+            raise OptionError(
+                f"patch_size ({self.patch_size}) must be a multiple of the product of the stem's strides ({self.stem_stride})"
+            )
+
+    @property
+    def stem_stride(self) -> int:
+        return math.prod(stride for _, stride in self.stem)
 
     @property
     def num_patches(self) -> int:
@@ -78,7 +105,9 @@ class PatchClassifier(nn.Module):
         super().__init__()
         self.config = config
         self.who = f"patch_classifier({config.mixer_name})"
-        self.project = nn.Linear(config.channels * config.patch_size**2, config.dim)
+        self.stem, channels = stem(config)
+        self.side = config.patch_size // config.stem_stride
+        self.project = nn.Linear(channels * self.side**2, config.dim)
         self.position = added_position(config, max_len=config.num_patches)
         self.embedding_norm = (
             NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
@@ -119,11 +148,23 @@ class PatchClassifier(nn.Module):
             raise ShapeError(
                 f"{self.who}: images must be [B, {', '.join(map(str, wanted))}], got {list(images.shape)}"
             )
-        p = self.config.patch_size
-        patches = rearrange(images, "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
+        p = self.side
+        patches = rearrange(self.stem(images), "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
         place = torch.arange(patches.shape[1], device=patches.device)[None]
         x = self.dropout(self.embedding_norm(self.position(self.project(patches), place)))
         marked = None
         if self.config.global_tokens:
             marked = (place < self.config.global_tokens).expand(x.shape[:2])
-        return self.head(self.norm(self.blocks(x, mask=Mask(global_tokens=marked))).mean(1))
+        x = self.norm(self.blocks(x, mask=Mask(global_tokens=marked)))
+        return self.head(SUMMARIES[self.config.summary](x, None))
+
+
+def stem(config: PatchClassifierConfig) -> tuple[nn.Module, int]:
+    """The convolutions before the patches, and the channels of what they make."""
+    layers: list[nn.Module] = []
+    channels = config.channels
+    for wider, stride in config.stem:
+        convolution = nn.Conv2d(channels, wider, 3, stride, padding=1, bias=False)
+        layers += [convolution, nn.BatchNorm2d(wider), nn.ReLU()]
+        channels = wider
+    return nn.Sequential(*layers), channels

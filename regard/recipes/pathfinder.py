@@ -1,30 +1,30 @@
 """The run that `regard train pathfinder` starts."""
 
-from regard.models import ClassifierConfig
+from regard.models import PatchClassifierConfig
 from regard.recipes.run import Run
 from regard.tasks.pathfinder import Pathfinder
 from regard.train import TrainConfig
 
 
 def pathfinder() -> Run:
-    """Are two discs on one dashed path? Easy pictures of 32 x 32, read pixel by pixel, rows and columns known.
+    """Are two discs on one dashed path? Easy pictures of 32 x 32: five convolutions, attention over 8 x 8 places, their maximum.
 
-    The smallest run of its kind, and chance: mixers without a bias to neighbouring pixels learn nothing in minutes
-    (docs/log.md). The task is not to blame: five small convolutions reach 0.91 on the same pictures in half a minute.
+    The convolutions do the seeing. Without them no mixer here learned anything in minutes (docs/log.md).
     """
     task = Pathfinder(contour_length=3)
     return Run(
         task=task,
-        model=ClassifierConfig(
+        model=PatchClassifierConfig(
             vocab_size=task.vocab_size,
             num_classes=task.num_classes,
-            max_len=task.max_len,
-            dim=32,
-            num_heads=2,
-            num_layers=2,
-            mixer="linear",
-            position="axial",
-            position_options={"shape": (32, 32)},
+            image_size=(32, 32),
+            patch_size=4,
+            stem=((16, 1), (32, 2), (48, 2), (48, 1), (48, 1)),
+            dim=48,
+            num_heads=4,
+            num_layers=1,
+            hidden_dim=96,
+            summary="max",
         ),
-        train=TrainConfig(steps=300, batch_size=16, lr=2e-3, eval_every=150),
+        train=TrainConfig(steps=1000, batch_size=64, lr=3e-3, eval_every=200),
     )

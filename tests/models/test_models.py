@@ -77,8 +77,10 @@ def test_catalogue():
 
 @pytest.mark.parametrize("mixer", ["softmax", "linear"])
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "axial"])
-def test_padding_changes_no_class(mixer, position):
-    model, text, valid = classifier(mixer=mixer, position=position), prompts(), ragged()
+@pytest.mark.parametrize("summary", ["mean", "max"])
+def test_padding_changes_no_class(mixer, position, summary):
+    model = classifier(mixer=mixer, position=position, summary=summary)
+    text, valid = prompts(), ragged()
     padded = model(text.masked_fill(~valid, -1), valid=valid)
     for row in range(3):
         alone = model(text[row : row + 1, valid[row]])
@@ -101,11 +103,25 @@ def test_poisoned_padding_embedding_reaches_nothing(embedding_norm):
     assert all(g.isfinite().all() for g in grads)
 
 
-def test_a_row_without_tokens_is_finite():
-    model, valid = classifier(), ragged()
+def test_the_head_reads_the_largest_of_each_number():
+    model, text, valid = classifier(summary="max"), prompts(), ragged()
+    hidden = model.encoder(text, valid=valid)
+    for row in range(3):
+        largest = [max(h[d].item() for h in hidden[row, valid[row]]) for d in range(24)]
+        wanted = model.head(torch.tensor(largest, dtype=torch.double))
+        torch.testing.assert_close(model(text, valid=valid)[row], wanted, rtol=0, atol=1e-12)
+    wanted = model.head(model.encoder(text).max(1).values)
+    torch.testing.assert_close(model(text), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("summary", ["mean", "max"])
+def test_a_row_without_tokens_is_finite(summary):
+    model, valid = classifier(summary=summary), ragged()
     valid[1] = False
     logits = model(prompts(), valid=valid)
+    logits.sum().backward()
     assert logits.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
     torch.testing.assert_close(logits[1], model.head.bias)
 
 

@@ -125,8 +125,9 @@ def test_pairs_are_compared_by_the_four_features():
     assert not torch.allclose(model(second, first), wanted)
 
 
-def test_padding_of_either_side_changes_no_match():
-    model, (first, second) = dual(), pairs()
+@pytest.mark.parametrize("summary", ["mean", "max"])
+def test_padding_of_either_side_changes_no_match(summary):
+    model, (first, second) = dual(summary=summary), pairs()
     valid = torch.arange(5) >= torch.tensor([[0], [3], [1]])
     logits = model(
         first.masked_fill(~ragged(), -1), second, first_valid=ragged(), second_valid=valid
