@@ -3,9 +3,10 @@
     x_n = W patch_n + b (+ position)          patches row by row, as in arXiv 2010.11929 and 2105.01601
 
 Unlike `pixel_classifier`, whose tokens are single pixels, a token here is p x p pixels with all their channels; pixels
-are numbers from -1 to 1 and not entries of a table. With a `stem`, patches are cut from what 3 x 3 convolutions, each with
-a batch norm and a relu (arXiv 2106.14881), make of the image: the hybrid of arXiv 2010.11929. The mixers and positions are given the number of patches as their
-max_len. Cost: the stack's, over (height / p) (width / p) tokens.
+are numbers from -1 to 1 and not entries of a table. With a `stem`, patches are cut from what 3 x 3 convolutions, each
+with a batch norm and a relu (arXiv 2106.14881), make of the image: the hybrid of arXiv 2010.11929. The mixers and
+positions are given the number of patches as their max_len. Cost: the stack's, over (height / p) (width / p) tokens, and
+the stem's, 9 C C' for each pixel of its maps.
 """
 
 import math
