@@ -9,7 +9,8 @@ from regard.train import TrainConfig
 def newsgroups() -> Run:
     """Twenty newsgroups by the first 256 bytes of a post.
 
-    Measured: accuracy 0.175, most frequent class 0.052; 55 seconds of one core. A start, not a solution.
+    Attention over seven bytes at a time, and of each number its largest over the post.
+    Measured: accuracy 0.364, most frequent class 0.052; 142 seconds of one core.
     """
     task = Newsgroups(length=256)
     return Run(
@@ -18,9 +19,12 @@ def newsgroups() -> Run:
             vocab_size=task.vocab_size,
             num_classes=task.num_classes,
             max_len=task.max_len,
-            dim=64,
+            dim=96,
             num_heads=4,
             num_layers=1,
+            mixer="local",
+            mixer_options={"window_size": 3},
+            summary="max",
         ),
-        train=TrainConfig(steps=400, batch_size=32, lr=3e-3, eval_every=100, bucket=8),
+        train=TrainConfig(steps=800, batch_size=32, lr=3e-3, eval_every=200, bucket=8),
     )
