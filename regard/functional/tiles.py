@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.exponential import exp, exp_
+from regard.functional.exponential import exp_
 
 Keys = range | tuple[range, ...] | Int[Tensor, "H s"]
 
@@ -154,14 +154,14 @@ class _TileAttention(torch.autograd.Function):
 
 
 def _merge(y: Tensor, total: Tensor, part: Tensor, lse: Tensor, *, first: bool) -> None:
-    """Into y and total: the softmax over the keys of both."""
+    """Into y and total: the softmax over the keys of both. `part` is used up."""
     if first:
         y.copy_(part)
         total.copy_(lse)
         return
     both = torch.logaddexp(total, lse)
     some = both.masked_fill(both == -math.inf, 0)
-    y.mul_(exp(total - some)[..., None]).add_(part * exp_(lse - some)[..., None])
+    y.mul_(exp_(total - some)[..., None]).add_(part.mul_(exp_(lse - some)[..., None]))
     total.copy_(both)
 
 
