@@ -86,9 +86,10 @@ def feature_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Attention from what `features` makes of the tokens, piece by piece where that is faster."""
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
-    is_long = k.shape[2] > segments.WHOLE
+    kept = segments.kept(q, k, v, extra, *weights)
+    is_long = k.shape[2] > segments.WHOLE * (8 if kept and not mask.causal else 1)
     if is_long and (beside or not mask.causal) and segments.in_pieces(q, k, v):
-        how = How(features, denominator, mask, segments.kept(q, k, v, extra, *weights))
+        how = How(features, denominator, mask, kept)
         return segments.run(PieceByPiece, how, q, k, v, extra, *weights)
     phi_q = features.queries(q, *weights)
     phi_k, log_decay, _ = features.keys(None, k, mask.valid, extra, *weights)
