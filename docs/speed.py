@@ -101,12 +101,14 @@ def chart() -> alt.LayerChart:
     order = list(dict.fromkeys(row["mechanism"] for row in rows))
     y = alt.Y("mechanism:N", sort=order, title=None, axis=alt.Axis(labelLimit=220))
     offset = alt.YOffset("pass:N", sort=list(PASSES.values()))
-    scale = alt.Scale(type="log", nice=False)
+    shown = [row[name] for row in rows for name in ("ratio", "target") if row[name] is not None]
+    scale = alt.Scale(type="log", nice=False, domain=[0.9 * min(1, *shown), 1.1 * max(1, *shown)])
     base = alt.Chart(data)
     bars = base.mark_bar().encode(
         y=y,
         yOffset=offset,
         x=alt.X("ratio:Q", scale=scale, title="time of the best peer / ours", stack=None),
+        x2=alt.datum(1),
         color=alt.Color(
             "pass:N",
             sort=list(PASSES.values()),
