@@ -47,8 +47,9 @@ def origin(found: dict[str, Any]) -> str:
         if peer["package"] and peer["version"]
     }
     versions |= set(where["versions"].items())
+    verdicts = [row["met"] for row in found["rows"] if row["met"] is not None]
     return (
-        f"Commit {where['commit']}; {where['device']}, float32; allocator "
+        f"{sum(verdicts)} of {len(verdicts)} targets are met. Commit {where['commit']}; {where['device']}, float32; allocator "
         f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
         f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
         f"Command: `python benchmarks/{where['command']}`; laws {'checked' if found['checked'] else 'not checked'} in that run."

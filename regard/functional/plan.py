@@ -206,7 +206,6 @@ def _large(group: Pattern) -> int:
 
 def _joined(left: list[range], size: int) -> Iterator[range]:
     """The same queries in pieces of up to `size`, neighbours joined."""
-
     yield from (r for r in left if r.step > 1)
     plain = [r for r in left if r.step == 1]
     starts = [0, *accumulate(len(r) for r in plain)]

@@ -17,9 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 CHUNK = 64  # tokens whose pairs are multiplied out; those before them have been summed
-BYTES = (
-    1 << 19
-)  # of one tensor of features of a piece: the few that are alive together stay in cache
+BYTES = 1 << 19  # of a piece's features: the few tensors alive together stay in cache
 SHORTEST, LONGEST = 128, 256  # tokens in a piece, of a sequence that is long enough
 RANGE = 40.0
 WHOLE = 1024  # tokens up to which features are kept sooner than made again: eight times that without an order
