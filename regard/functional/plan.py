@@ -41,10 +41,10 @@ def plan_tiles(
     device: torch.device,
     *,
     ahead: Ahead | None = None,
-    overlap: bool,
+    rows: int,
 ) -> Plan:
-    """The tiles of all heads. overlap: whether tiles of a batch may name a key twice."""
-    facts = _Facts(pattern, mask.causal, H, T, device, overlap)
+    """The tiles of all heads. rows: queries that a tile of a batch has at least."""
+    facts = _Facts(pattern, mask.causal, H, T, device, rows)
     tensors = (mask.valid, mask.pairwise, mask.global_tokens, mask.shift, ahead and ahead.present)
     if torch.compiler.is_compiling() or any(tensor is not None for tensor in tensors):
         return _plan(facts, mask, ahead)
@@ -60,7 +60,7 @@ class _Facts:
     H: int
     T: int
     device: torch.device
-    overlap: bool
+    rows: int
 
 
 @lru_cache(maxsize=128)
@@ -159,7 +159,7 @@ def _batches(group: Pattern, part: int, facts: _Facts, allowed: "Allowance") -> 
         return _scattered_batches(tiles(_rows(range(T), size)), allowed, H)
     if torch.compiler.is_compiling():
         return _each(tiles(_shared_rows(group, T, _large(group))), allowed)
-    batches, left = _runs(tiles(_shared_rows(group, T, _small(group))), allowed, facts.overlap)
+    batches, left = _runs(tiles(_shared_rows(group, T, _small(group, facts.rows))), allowed)
     return batches + _each(tiles(_joined(left, _large(group))), allowed)
 
 
@@ -188,9 +188,9 @@ def _span_rows(group: Pattern, T: int) -> list[range]:
     ]
 
 
-def _small(group: Pattern) -> int:
+def _small(group: Pattern, least: int) -> int:
     """Rows of a tile of a batch: so few that little of it is masked, so many that a matrix product is one."""
-    least, period = max(1, TILE // 4), Union(group.terms).period
+    period = Union(group.terms).period
     if period is None:
         return TILE
     return period * -(-least // period) if period <= LONG * TILE else TILE
@@ -215,9 +215,7 @@ def _joined(left: list[range], size: int) -> Iterator[range]:
         yield from _rows(range(rows[0].start, rows[-1].stop), size)
 
 
-def _runs(
-    tiles: list[Tile], allowed: "Allowance", overlap: bool
-) -> tuple[list[Batch], list[range]]:
+def _runs(tiles: list[Tile], allowed: "Allowance") -> tuple[list[Batch], list[range]]:
     """Batches of neighbours in the list that look alike and lie equally far apart, and the rows of all others."""
     batches, left, n = list[Batch](), list[range](), 0
     alike = [allowed.alike(tile) for tile in tiles]
@@ -231,20 +229,12 @@ def _runs(
             and tiles[end].rows.start == tile.rows.start + (end - n) * shift
         ):
             end += 1
-        one_range = isinstance(tile.cols, range)
-        if end - n >= RUN and one_range and (overlap or _apart(tile, shift, end - n)):
+        if end - n >= RUN and isinstance(tile.cols, range):
             batches.append(_batch(tile, allowed)._replace(repeats=end - n, shift=shift))
         else:
             left += [tile.rows for tile in tiles[n:end]]
         n = end
     return batches, left
-
-
-def _apart(tile: Tile, shift: int, count: int) -> bool:
-    """Whether tiles `shift` apart share no key."""
-    assert isinstance(tile.cols, range)
-    cols = tile.cols
-    return shift >= len(cols) * cols.step or (cols.step > 1 and shift * count <= cols.step)
 
 
 def _scattered_batches(tiles: list[Tile], allowed: "Allowance", H: int) -> list[Batch]:

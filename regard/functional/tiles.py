@@ -14,11 +14,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.exponential import exp_
+from regard.functional.exponential import LOG2_E, exp_
 
 Keys = range | tuple[range, ...] | Int[Tensor, "H s"]
 
 ROOM_ON_CPU = 1 << 17  # numbers of an output that a core keeps in its cache
+WEIGHTS_ON_CPU = 1 << 18  # weights of a run that two cores keep, and two tensors of their size
 ROOM_ELSEWHERE = 1 << 26
 
 
@@ -86,7 +87,7 @@ def tile_attention(
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the pairs that the plan allows; a query with no key in any tile gives zero.
 
-    back: the same pairs, in a plan whose batches name no key twice, for the backward. front: other keys and values.
+    back: the same pairs in the plan of the backward. front: other keys and values.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return _TileAttention.apply(q, k, v, *(front or (None, None)), plan, back, scale)
@@ -100,9 +101,9 @@ class _TileAttention(torch.autograd.Function):
         k, v = (z.contiguous() if gathered or z.stride(-1) != 1 else z for z in (k, v))
         wide = torch.promote_types(q.dtype, torch.float32)
         merging = any(batch.tile.part > 0 for batch in batches)
-        shape, dtype = (*q.shape[:3], v.shape[3]), wide if merging else q.dtype
-        covered = all(heads.whole for heads in plan)
-        y = q.new_empty(shape, dtype=dtype) if covered else q.new_zeros(shape, dtype=dtype)
+        y = _beside(q, v.shape[3], wide if merging else q.dtype)
+        if not all(heads.whole for heads in plan):
+            y.zero_()
         total = q.new_full(q.shape[:3], -math.inf, dtype=wide)
         for heads in plan:
             for batch in heads.batches:
@@ -124,16 +125,19 @@ class _TileAttention(torch.autograd.Function):
     def backward(ctx, dy):
         q, k, v, front_k, front_v, y, total = ctx.saved_tensors
         total = total.masked_fill(total == -math.inf, 0)
-        dq, dk, dv, front_dk, front_dv = (
-            None if z is None else z.new_zeros(z.shape, dtype=total.dtype)
-            for z in (q, k, v, front_k, front_v)
+        plan, wide = ctx.back(), total.dtype
+        dq = _beside(q, q.shape[3], wide)
+        if not all(heads.whole for heads in plan):
+            dq.zero_()
+        dk, dv, front_dk, front_dv = (
+            None if z is None else torch.zeros_like(z, dtype=wide) for z in (k, v, front_k, front_v)
         )
-        for heads in ctx.back():
+        for heads in plan:
             for batch in heads.batches:
-                pairs, front = batch.pairs(q.dtype), batch.tile.front
-                keys, values = (front_k, front_v) if front else (k, v)
-                dkeys, dvalues = (front_dk, front_dv) if front else (dk, dv)
-                for piece in _pieces(batch, heads.heads, q, v.shape[3]):
+                pairs, tile = batch.pairs(q.dtype), batch.tile
+                keys, values = (front_k, front_v) if tile.front else (k, v)
+                dkeys, dvalues = (front_dk, front_dv) if tile.front else (dk, dv)
+                for piece in _pieces_of_a_head(batch, heads.heads, q):
                     grads = attend_backward(
                         piece.rows(dy),
                         piece.rows(q),
@@ -144,13 +148,24 @@ class _TileAttention(torch.autograd.Function):
                         piece.pairs(pairs),
                         ctx.scale,
                     )
-                    assert dq is not None and dkeys is not None and dvalues is not None
-                    piece.rows(dq).add_(grads[0])
+                    assert dkeys is not None and dvalues is not None
+                    here = piece.rows(dq)
+                    here.copy_(grads[0]) if tile.part == 0 else here.add_(grads[0])
                     piece.add_keys(dkeys, grads[1])
                     piece.add_keys(dvalues, grads[2])
         of, found = (q, k, v, front_k, front_v), (dq, dk, dv, front_dk, front_dv)
         given = [None if dz is None else dz.to(z.dtype) for z, dz in zip(of, found, strict=True)]
         return (*given, None, None, None)
+
+
+def _beside(
+    q: Float[Tensor, "B H T K"], width: int, dtype: torch.dtype
+) -> Float[Tensor, "B H T V"]:
+    """Not filled. Where the heads of a token lie side by side in q they do here, and are merged without a copy."""
+    B, H, T, _ = q.shape
+    if q.stride(1) < q.stride(2):
+        return q.new_empty(B, T, H, width, dtype=dtype).transpose(1, 2)
+    return q.new_empty(B, H, T, width, dtype=dtype)
 
 
 def _merge(y: Tensor, total: Tensor, part: Tensor, lse: Tensor, *, first: bool) -> None:
@@ -237,11 +252,12 @@ class _Run(NamedTuple):
     def add_keys(self, whole: Float[Tensor, "B H S K"], part: Float[Tensor, "h n s K"]) -> None:
         cols = self.batch.tile.cols
         if isinstance(cols, range):
-            self._view(whole, cols).add_(part)
+            for some in apart(cols, self.batch.shift, len(self.tiles)):
+                self._view(whole, cols[some]).add_(part[:, :, some])
             return
         for h, index in enumerate(self._named(cols)):
-            some = part[h].flatten(0, 1).to(whole.dtype)
-            whole[self.b, self.heads][h].index_add_(0, index, some)
+            rows = part[h].flatten(0, 1).to(whole.dtype)
+            whole[self.b, self.heads][h].index_add_(0, index, rows)
 
     def _named(self, cols: Keys) -> Int[Tensor, "h m"]:
         assert isinstance(cols, Tensor)
@@ -281,6 +297,34 @@ def _pieces(
         for few in some:
             for first in range(0, count, n):
                 yield _Run(b, _slice(few), batch, range(first, min(first + n, count)))
+
+
+def _pieces_of_a_head(batch: Batch, heads: slice, q: Float[Tensor, "B H T K"]) -> Iterator[_Piece]:
+    """Runs whose weights fit in the cache, head by head, so that their tiles are equally far apart in memory."""
+    tile, count = batch.tile, batch.repeats
+    if count == 1:
+        yield _One(heads, tile)
+        return
+    pairs = len(tile.rows) * _width(tile.cols)
+    n = max(1, (WEIGHTS_ON_CPU if q.device.type in ("cpu", "meta") else ROOM_ELSEWHERE) // pairs)
+    for b in range(q.shape[0]):
+        for h in range(heads.start, heads.stop, heads.step or 1):
+            for first in range(0, count, n):
+                yield _Run(b, slice(h, h + 1, 1), batch, range(first, min(first + n, count)))
+
+
+def _width(cols: Keys) -> int:
+    return cols.shape[-1] if isinstance(cols, Tensor) else positions(cols).numel()
+
+
+def apart(cols: range, shift: int, count: int) -> Iterator[slice]:
+    """Parts of the keys such that `count` tiles `shift` apart name no key twice within one."""
+    if shift * count <= cols.step:
+        yield slice(0, len(cols))
+        return
+    width = shift // cols.step if shift % cols.step == 0 else 1
+    for first in range(0, len(cols), width):
+        yield slice(first, min(first + width, len(cols)))
 
 
 def positions(of: Keys, device: torch.device | None = None) -> Int[Tensor, "*h n"]:
@@ -323,30 +367,45 @@ def attend(
             q, k, v, 0.0, False, attn_mask=bias, scale=scale
         )
         return y, lse if pairs is None else lse.masked_fill(pairs.none, -math.inf)
+    lead = q.shape[:2]
     scores = _scores(q, k, pairs, scale)
     lse = scores.logsumexp(-1)
-    less = lse if pairs is None else lse.masked_fill(pairs.none, 0)
-    weights = exp_(scores - less[..., None])
-    return weights.to(v.dtype) @ v, lse
+    weights = exp_(scores - lse.masked_fill(lse == -math.inf, 0)[..., None])
+    y = weights.to(v.dtype) @ v.flatten(0, 1)
+    return y.unflatten(0, lead), lse.unflatten(0, lead)
 
 
 def attend_backward(
     dy, q, k, v, y, lse, pairs: Pairs | None, scale
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if _fused(q, v):
+    """Gradients of q, k and v: five products in cache. `lse` is finite.
+
+    The fused backward makes tensors of zeros for its results first, and is behind this by a fifth on a CPU; in low
+    precision it keeps scores that products of matrices would round.
+    """
+    if _fused(q, v) and q.dtype in (torch.bfloat16, torch.float16):
         bias = None if pairs is None else pairs.bias
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             dy, q, k, v, y, lse, 0.0, False, attn_mask=bias, scale=scale
         )
-    weights = exp_(_scores(q, k, pairs, scale) - lse[..., None])
-    dv = weights.to(dy.dtype).transpose(-1, -2) @ dy
-    dweights = (dy @ v.transpose(-1, -2)).to(weights.dtype)
-    delta = (dy.to(weights.dtype) * y).sum(-1, keepdim=True)
-    dscores = (weights * (dweights - delta) * scale).to(q.dtype)
-    return dscores @ k, dscores.transpose(-1, -2) @ q, dv
+    lead = q.shape[:2]
+    delta = (dy.to(lse.dtype) * y).sum(-1, keepdim=True).flatten(0, 1)
+    weights = _scores(q, k, pairs, scale * LOG2_E)
+    weights.sub_(LOG2_E * lse.flatten(0, 1)[..., None]).exp2_()
+    dy, q, k, v = (z.flatten(0, 1) for z in (dy, q, k, v))
+    dv = weights.to(dy.dtype).mT @ dy
+    dscores = (dy @ v.mT).to(lse.dtype).sub_(delta).mul_(weights).to(q.dtype)
+    dq, dk = (dscores @ k).mul_(scale), (dscores.mT @ q).mul_(scale)
+    return dq.unflatten(0, lead), dk.unflatten(0, lead), dv.unflatten(0, lead)
 
 
-def _scores(q, k, pairs: Pairs | None, scale) -> Float[Tensor, "B H t s"]:
-    scores = (scale * q) @ k.transpose(-1, -2)
-    scores = scores.to(torch.promote_types(q.dtype, torch.float32))
-    return scores if pairs is None else scores.masked_fill(~pairs.allowed, -math.inf)
+def _scores(q, k, pairs: Pairs | None, scale) -> Float[Tensor, "n t s"]:
+    q, k_t, lead = q.flatten(0, 1), k.flatten(0, 1).mT, q.shape[:2]
+    if pairs is None:
+        scores = (scale * q) @ k_t
+    else:
+        bias = pairs.bias
+        alone = bias.shape[:2] == (1, 1)
+        each = bias[0] if alone else bias.expand(*lead, *bias.shape[2:]).flatten(0, 1)
+        scores = torch.baddbmm(each, q, k_t, alpha=scale)
+    return scores.to(torch.promote_types(q.dtype, torch.float32))

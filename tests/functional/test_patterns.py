@@ -8,7 +8,7 @@ import torch
 
 import regard
 from regard import Mask, OptionError, ShapeError, UnknownNameError, UnsupportedError
-from regard.functional import flex, plan, tiles
+from regard.functional import flex, pattern as attention, plan, tiles
 from regard.functional.pattern import pattern_attention, pattern_weights
 from regard.functional.patterns import (
     All,
@@ -50,6 +50,8 @@ PATTERNS = [
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     monkeypatch.setattr(plan, "TILE", 4)
+    monkeypatch.setattr(attention, "FORWARD_ROWS", 1)
+    monkeypatch.setattr(attention, "BACKWARD_ROWS", 2)
 
 
 def masks(T: int, causal: bool):
@@ -97,6 +99,7 @@ def test_batches_of_any_size_and_layout_equal_the_dense_softmax(
     pattern, heads_side_by_side, room, monkeypatch
 ):
     monkeypatch.setattr(tiles, "ROOM_ON_CPU", room)
+    monkeypatch.setattr(tiles, "WEIGHTS_ON_CPU", room)
     torch.manual_seed(0)
     T = 31
     shape = (1, T, H, K) if heads_side_by_side else (1, H, T, K)
@@ -123,11 +126,29 @@ def test_alike_tiles_are_one_batch_even_where_a_mask_touches_others(monkeypatch)
         (Block(64, 1, 1) | First(64), Mask(), 70),
         (Window(8, 8, 4), padded, 200),
     ):
-        for overlap in (True, False):
-            made = plan.plan_tiles(pattern, mask, H, 4096, torch.device("cpu"), overlap=overlap)
+        for rows in (32, 64):
+            made = plan.plan_tiles(pattern, mask, H, 4096, torch.device("cpu"), rows=rows)
             batches = [batch for heads in made for batch in heads.batches]
             assert len(batches) <= most
             assert {i for b in batches for i in _queries(b)} == set(range(4096))
+
+
+@pytest.mark.parametrize(
+    "cols, shift, count",
+    [
+        (range(0, 10), 2, 7),  # neighbours of a window
+        (range(0, 40, 4), 1, 4),  # residues of a stride
+        (range(3, 43, 4), 8, 5),  # a dilated window, one residue
+        (range(0, 30, 3), 2, 6),
+        (range(5, 9), 100, 3),
+    ],
+)
+def test_gradients_of_keys_are_added_where_no_two_tiles_write(cols, shift, count):
+    parts = list(tiles.apart(cols, shift, count))
+    assert [key for part in parts for key in cols[part]] == list(cols)
+    for part in parts:
+        written = [key + n * shift for key in cols[part] for n in range(count)]
+        assert len(set(written)) == len(written)
 
 
 def _queries(batch: tiles.Batch):
