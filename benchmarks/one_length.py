@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bounds import bound
 from memory import peak_growth
-from ours import build_ours, forward_cost
+from ours import build_ours, forward_cost, given
 from pairs import PAIRS, Case, Pair, Pass, Peer
-from torch import Tensor, nn
+from torch import nn
 
 from regard.arena.matrix_product import MatrixProduct
 
@@ -42,7 +43,7 @@ class Entry:
     def __init__(self, module: nn.Module, pair: Pair, case: Case, kind: Pass, plan: Plan):
         self.module, self.kind = module.train(kind == "train"), kind
         self.rounds, self.clock = plan.rounds, plan.clock
-        self.inputs = _inputs(pair, case)
+        self.inputs = given(pair, case)
         self.times: list[float] = []
         self.peak_bytes: int | None = None
         with torch.no_grad():
@@ -90,9 +91,10 @@ class Contest:
         self.pair, self.case, self.kind = pair, case, kind
         torch.manual_seed(0)
         ours = build_ours(pair, case)
-        self.flops, self.projections = forward_cost(ours, _inputs(pair, case))
+        self.flops, self.projections = forward_cost(ours, given(pair, case))
         self.ours = Entry(ours, pair, case, kind, plan)
         self.product, self.product_times = product, list[float]()
+        self.parts, self.part_times = bound(pair, case), list[float]()
         self.peers: dict[str, Entry] = {}
         self.absent: dict[str, str] = {}
         for peer in pair.peers:
@@ -107,6 +109,11 @@ class Contest:
 
     def round(self, number: int) -> None:
         self.product_times.append(self.product.sample())
+        if self.parts is not None:
+            began = self.ours.clock()
+            for part in self.parts:
+                part.run(self.kind)
+            self.part_times.append(self.ours.clock() - began)
         entries = [self.ours, *self.peers.values()]
         first = number % len(entries)
         for entry in entries[first:] + entries[:first]:
@@ -142,18 +149,10 @@ class Contest:
             "matrix_rate": rate,
             "flops": times * self.flops,
             "projection_flops": times * self.projections,
+            "bound_ms": 1e3 * min(self.part_times) if self.part_times else None,
             "target_ratio": ratio.get(self.case.length) if hasattr(ratio, "get") else ratio,
             "target_share": target.share,
         }
-
-
-def _inputs(pair: Pair, case: Case) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(case.length)
-    shape = (case.batch, case.num_heads, case.length, case.head_dim)
-    if pair.door == "layer":
-        x = torch.randn(case.batch, case.length, case.dim, generator=generator)
-        return [x.requires_grad_()]
-    return [torch.randn(shape, generator=generator).requires_grad_() for _ in "qkv"]
 
 
 def _version(package: str | None) -> str | None:

@@ -59,6 +59,16 @@ def build_ours(pair: Pair, case: Case) -> nn.Module:
     return Layer(mixer, mask) if pair.door == "layer" else Core(mixer, mask, case)
 
 
+def given(pair: Pair, case: Case) -> list[Tensor]:
+    """x [B T D] at the door "layer"; q, k, v [B H T K] at the door "core"."""
+    generator = torch.Generator().manual_seed(case.length)
+    shape = (case.batch, case.num_heads, case.length, case.head_dim)
+    if pair.door == "layer":
+        x = torch.randn(case.batch, case.length, case.dim, generator=generator)
+        return [x.requires_grad_()]
+    return [torch.randn(shape, generator=generator).requires_grad_() for _ in "qkv"]
+
+
 def forward_cost(module: nn.Module, inputs: list[Tensor]) -> tuple[int, int]:
     """Counted operations of one forward pass, and those of them that project channels."""
     projections = 0

@@ -6,13 +6,15 @@ are interleaved; figures are medians, under the allocator that is found. The pac
 --no-build-isolation pytorch-fast-transformers==0.4.0; absent ones are listed as absent. ratio: the best peer's
 time over ours. share: necessary operations of mixing over its time (channel projections and their time at full rate are
 taken out, a training step counts as three forward passes), of the matrix-product rate measured in the same rounds.
+least ms: the indispensable operations alone, the fastest of the same rounds (`bounds.py`): a target that allows less is
+out of reach.
 """
 
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -141,12 +143,26 @@ def _judged(row: dict[str, Any]) -> dict[str, Any]:
         for found, wanted in ((ratio, row["target_ratio"]), (share, row["target_share"]))
         if wanted is not None
     ]
+    allowed = list(_allowed(row, best))
+    least = row["bound_ms"]
     return {
         "best_peer": best and best["peer"],
         "ratio": ratio,
         "share": share,
         "met": all(verdicts) if verdicts else None,
+        "allowed_ms": min(allowed, default=None),
+        "out_of_reach": least is not None and least > min(allowed, default=least),
     }
+
+
+def _allowed(row: dict[str, Any], best: dict[str, Any] | None) -> Iterator[float]:
+    """The milliseconds that each target of a row allows."""
+    if row["target_ratio"] is not None and best is not None:
+        yield best["ms"] / row["target_ratio"]
+    if row["target_share"] is not None:
+        projections = row["projection_flops"]
+        mixing = (row["flops"] - projections) / row["target_share"]
+        yield 1e3 * (projections + mixing) / row["matrix_rate"]
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:
@@ -164,8 +180,15 @@ def _line(row: dict[str, Any]) -> dict[str, Any]:
         "target": row["target_ratio"],
         "share": _percent(row["share"]),
         "target share": _percent(row["target_share"]),
-        "met": "-" if row["met"] is None else row["met"],
+        "least ms": row["bound_ms"],
+        "met": _verdict(row),
     }
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["met"] is None:
+        return "-"
+    return "yes" if row["met"] else "out of reach" if row["out_of_reach"] else "no"
 
 
 def _told(peer: dict[str, Any]) -> str:

@@ -30,8 +30,8 @@ def table() -> str:
     for length, rows in sorted(by_length.items()):
         lines += ["", f"### {length:,} tokens", ""]
         lines += [
-            "| mechanism | pass | ms | peak MiB | best peer | its ms | its peak MiB | ratio | target | share | target |",
-            "|---" * 11 + "|",
+            "| mechanism | pass | ms | peak MiB | best peer | its ms | its peak MiB | ratio | target | share | target | least ms | met |",
+            "|---" * 13 + "|",
             *map(_line, rows),
         ]
     return "\n".join(lines)
@@ -47,9 +47,11 @@ def origin(found: dict[str, Any]) -> str:
         if peer["package"] and peer["version"]
     }
     versions |= set(where["versions"].items())
-    verdicts = [row["met"] for row in found["rows"] if row["met"] is not None]
+    rows = [row for row in found["rows"] if row["met"] is not None]
+    met = sum(row["met"] for row in rows)
+    beyond = sum(row["out_of_reach"] and not row["met"] for row in rows)
     return (
-        f"{sum(verdicts)} of {len(verdicts)} targets are met. Commit {where['commit']}; {where['device']}, float32; allocator "
+        f"Of {len(rows)} targets {met} are met, {beyond} are out of reach and {len(rows) - met - beyond} are missed. Commit {where['commit']}; {where['device']}, float32; allocator "
         f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
         f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
         f"Command: `python benchmarks/{where['command']}`; laws {'checked' if found['checked'] else 'not checked'} in that run."
@@ -70,8 +72,16 @@ def _line(row: dict[str, Any]) -> str:
         _number(row["target_ratio"]),
         _percent(row["share"]),
         _percent(row["target_share"]),
+        _number(row["bound_ms"]),
+        _verdict(row),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["met"] is None:
+        return "-"
+    return "yes" if row["met"] else "out of reach" if row["out_of_reach"] else "no"
 
 
 def _mebibytes(side: dict[str, Any]) -> str:

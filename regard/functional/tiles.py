@@ -380,14 +380,8 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v: five products in cache. `lse` is finite.
 
-    The fused backward makes tensors of zeros for its results first, and is behind this by a fifth on a CPU; in low
-    precision it keeps scores that products of matrices would round.
+    The fused backward makes tensors of zeros for its results first, and is behind this by a fifth on a CPU.
     """
-    if _fused(q, v) and q.dtype in (torch.bfloat16, torch.float16):
-        bias = None if pairs is None else pairs.bias
-        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            dy, q, k, v, y, lse, 0.0, False, attn_mask=bias, scale=scale
-        )
     lead = q.shape[:2]
     delta = (dy.to(lse.dtype) * y).sum(-1, keepdim=True).flatten(0, 1)
     weights = _scores(q, k, pairs, scale * LOG2_E)
@@ -400,12 +394,12 @@ def attend_backward(
 
 
 def _scores(q, k, pairs: Pairs | None, scale) -> Float[Tensor, "n t s"]:
-    q, k_t, lead = q.flatten(0, 1), k.flatten(0, 1).mT, q.shape[:2]
+    """In float32 at least: a large score that is rounded makes a weight that is wrong."""
+    wide, lead = torch.promote_types(q.dtype, torch.float32), q.shape[:2]
+    q, k_t = q.flatten(0, 1).to(wide), k.flatten(0, 1).to(wide).mT
     if pairs is None:
-        scores = (scale * q) @ k_t
-    else:
-        bias = pairs.bias
-        alone = bias.shape[:2] == (1, 1)
-        each = bias[0] if alone else bias.expand(*lead, *bias.shape[2:]).flatten(0, 1)
-        scores = torch.baddbmm(each, q, k_t, alpha=scale)
-    return scores.to(torch.promote_types(q.dtype, torch.float32))
+        return (scale * q) @ k_t
+    bias = pairs.bias.to(wide)
+    alone = bias.shape[:2] == (1, 1)
+    each = bias[0] if alone else bias.expand(*lead, *bias.shape[2:]).flatten(0, 1)
+    return torch.baddbmm(each, q, k_t, alpha=scale)

@@ -1,0 +1,329 @@
+"""The least time of a mechanism on this machine: its indispensable operations alone, each measured at its own shape.
+
+Operands are ready and stay in cache, results go to ready memory. Nothing is masked, merged, laid out, checked or
+called through autograd, no gradient is accumulated, and only what a caller keeps is fresh memory. Softmax over tiles
+is one fused call for many of them, the cheapest height of tile taken; its backward is the five products and one
+exponential of each weight. Who wants a shorter time needs other operations than PyTorch's: a target below this one is
+out of reach here.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from unittest import mock
+
+import torch
+from ours import build_ours, given
+from pairs import Case, Pair, Pass
+from torch import Tensor, nn
+
+from regard.functional import pattern
+from regard.functional.tiles import Plan, positions
+
+Call = Callable[[], object]
+IN_CACHE = 1 << 18  # numbers of a part's largest tensor
+PATTERNS = ("local", "strided", "global", "head_mix", "longformer", "bigbird")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operation, and those of its backward; each is called `times`."""
+
+    forward: tuple[Call, ...]
+    backward: tuple[Call, ...] = ()
+    times: int = 1
+
+    def run(self, kind: Pass) -> None:
+        for call in self.forward + (self.backward if kind == "train" else ()):
+            for _ in range(self.times):
+                call()
+
+    def seconds(self, kind: Pass) -> float:
+        self.run(kind)
+        began = time.perf_counter()
+        self.run(kind)
+        return time.perf_counter() - began
+
+
+def bound(pair: Pair, case: Case) -> list[Part] | None:
+    """The parts of one forward pass, and of its backward; None where no bound is written."""
+    make = BOUNDS.get(pair.mixer)
+    if make is None:
+        return None
+    parts = list(make(pair, case))
+    if pair.door == "layer":
+        parts.append(_results(case.length * case.dim, case.length * case.dim))
+    else:
+        parts.append(_results(case.length * case.dim, 3 * case.length * case.dim))
+    return parts
+
+
+def _linear(tokens: int, wide: int, out: int) -> Part:
+    x, w, y = torch.randn(tokens, wide), torch.randn(wide, out), torch.empty(tokens, out)
+    dx, dw = torch.empty_like(x), torch.empty_like(w)
+    return Part(
+        (lambda: torch.mm(x, w, out=y),),
+        (lambda: torch.mm(y, w.T, out=dx), lambda: torch.mm(x.T, y, out=dw)),
+    )
+
+
+def _product(count: int, rows: int, inner: int, cols: int) -> Part:
+    """`count` products [rows inner] x [inner cols], as many in one call as fit in the cache."""
+    most = IN_CACHE // max(rows * inner, inner * cols, rows * cols)
+    together = min(count, max(torch.get_num_threads(), most))
+    a, b, c = (
+        torch.randn(together, *shape) for shape in ((rows, inner), (inner, cols), (rows, cols))
+    )
+    da, db = torch.empty_like(a), torch.empty_like(b)
+    return Part(
+        (lambda: torch.bmm(a, b, out=c),),
+        (lambda: torch.bmm(c, b.mT, out=da), lambda: torch.bmm(a.mT, c, out=db)),
+        times=-(-count // together),
+    )
+
+
+def _tiles(count: int, rows: int, keys: int, width: int, *, shift: int | None = None) -> Part:
+    """Softmax attention of `count` tiles of `rows` queries and `keys` keys, a tile's keys `shift` behind the last's."""
+    most = min(IN_CACHE // (rows * keys), IN_CACHE // (2 * rows * width))
+    together = min(count, max(torch.get_num_threads(), most))
+    shift = rows if shift is None else shift
+    line = torch.randn((together - 1) * shift + keys, width)
+    k, v = (line.as_strided((together, keys, width), (shift * width, width, 1)) for _ in "kv")
+    q, y, dq = (torch.randn(together, rows, width) for _ in range(3))
+    dk, dv = (torch.empty(together, keys, width) for _ in range(2))
+    weights, dweights = (torch.empty(together, rows, keys) for _ in range(2))
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return Part(
+        (lambda: fused(q[None], k[None], v[None]),),
+        (
+            lambda: torch.bmm(q, k.mT, out=weights),
+            lambda: torch.exp2(weights, out=dweights),
+            lambda: torch.bmm(weights.mT, y, out=dv),
+            lambda: torch.bmm(y, v.mT, out=dweights),
+            lambda: torch.bmm(dweights, k, out=dq),
+            lambda: torch.bmm(dweights.mT, q, out=dk),
+        ),
+        times=-(-count // together),
+    )
+
+
+def _whole(heads: int, tokens: int, keys: int, width: int) -> Part:
+    """Softmax attention of every query of a head over the same keys."""
+    q, k, v = (torch.randn(1, heads, length, width) for length in (tokens, keys, keys))
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    tiles = _tiles(heads * tokens // 128, 128, keys, width, shift=0)
+    backward = Part((), tiles.backward, tiles.times)
+    return Part((lambda: fused(q, k, v),), (lambda: backward.run("train"),))
+
+
+def _cheapest(kind_of: Iterable[list[Part]]) -> list[Part]:
+    return min(kind_of, key=lambda parts: sum(part.seconds("train") for part in parts))
+
+
+def _exponentials(count: int) -> Part:
+    x, y = torch.randn(IN_CACHE), torch.empty(IN_CACHE)
+    return Part((lambda: torch.exp2(x, out=y),), times=-(-count // IN_CACHE))
+
+
+def _waves(count: int) -> Part:
+    x, y = torch.randn(IN_CACHE), torch.empty(IN_CACHE)
+    return Part(
+        (lambda: torch.sin(x, out=y), lambda: torch.cos(x, out=y)), times=-(-count // IN_CACHE)
+    )
+
+
+def _rows_taken(count: int, of: int, width: int) -> Part:
+    """`count` rows of a table of `of` in any order, and their gradients back to where they were."""
+    table, out, order = torch.randn(of, width), torch.empty(of, width), torch.randperm(of)
+    take: Call = lambda: torch.index_select(table, 0, order, out=out)  # noqa: E731
+    return Part((take,), (take,), times=-(-count // of))
+
+
+def _read(table: Tensor) -> Part:
+    """A parameter read once, and its gradient written."""
+    return Part((lambda: table.sum(),), (lambda: torch.empty_like(table).fill_(0),))
+
+
+def _results(forward: int, backward: int) -> Part:
+    """Numbers that the caller keeps."""
+    return Part((lambda: torch.empty(forward).fill_(0),), (lambda: torch.empty(backward).fill_(0),))
+
+
+def _projections(case: Case, count: int = 4) -> list[Part]:
+    return [_linear(case.length, case.dim, case.dim) for _ in range(count)]
+
+
+def _pattern(pair: Pair, case: Case) -> list[Part]:
+    """The tiles of the plan, without masks and merging; heights of 32 and 64 queries."""
+    module, inputs = build_ours(pair, case), given(pair, case)
+
+    def tiles(rows: int) -> list[Part]:
+        sizes: Counter[tuple[int, int]] = Counter()
+        for heads in _plan(module, inputs, rows):
+            many = len(range(case.num_heads)[heads.heads])
+            for batch in heads.batches:
+                keys = positions(batch.tile.cols).shape[-1]
+                sizes[len(batch.tile.rows), keys] += many * batch.repeats
+        return [_tiles(count, t, s, case.head_dim) for (t, s), count in sizes.items()]
+
+    return _projections(case, 4 * (pair.door == "layer")) + _cheapest(map(tiles, (32, 64)))
+
+
+def _plan(module: nn.Module, inputs: list[Tensor], rows: int) -> Plan:
+    """The plan that a forward pass computes with."""
+    plans = list[Plan]()
+
+    def kept(q: Tensor, k: Tensor, v: Tensor, *, plan: Plan, **rest: object) -> Tensor:
+        plans.append(plan)
+        return torch.empty_like(v)
+
+    with mock.patch.multiple(pattern, tile_attention=kept, FORWARD_ROWS=rows), torch.no_grad():
+        module(*inputs)
+    return plans[0]
+
+
+def _reformer(pair: Pair, case: Case) -> Iterator[Part]:
+    T, H, K = case.length, case.num_heads, case.head_dim
+    hashes, chunk = (pair.options(case)[name] for name in ("num_hashes", "chunk_size"))
+    if pair.door == "layer":
+        yield from _projections(case, 3)
+    buckets = T // chunk
+    yield _product(H * T // 256, 256, K, hashes * buckets // 2)
+    yield _rows_taken(3 * hashes * H * T, T, K)  # queries, which are the keys; values; results
+    yield _tiles(hashes * H * T // chunk, chunk, chunk * (2 if case.causal else 3), K)
+
+
+def _routing(pair: Pair, case: Case) -> Iterator[Part]:
+    T, H, K = case.length, case.num_heads, case.head_dim
+    clusters, size = (pair.options(case)[name] for name in ("num_clusters", "window_size"))
+    yield _product(2 * H * T // 256, 256, K, clusters)
+    yield _rows_taken(4 * H * clusters * size, T, K)  # queries, keys, values, results
+    yield _tiles(H * clusters, size, size, K)
+
+
+def _sinkhorn(pair: Pair, case: Case) -> Iterator[Part]:
+    size = pair.options(case)["block_size"]
+    yield from _projections(case)
+    yield _tiles(case.num_heads * case.length // size, size, 2 * size, case.head_dim)
+
+
+def _sums(case: Case, features: int) -> list[Part]:
+    """Features times values, over all tokens, or in chunks where tokens see only earlier ones."""
+    T, H, V = case.length, case.num_heads, case.head_dim
+    if not case.causal:
+        return [_product(H, features, T, V), _product(H * T // 256, 256, features, V)]
+
+    def chunks(c: int) -> list[Part]:
+        n = H * T // c
+        shapes = ((c, features, c), (c, c, V), (features, c, V), (c, features, V))
+        return [_product(n, *shape) for shape in shapes]
+
+    return _cheapest(map(chunks, (64, 128)))
+
+
+def _linear_attention(pair: Pair, case: Case) -> list[Part]:
+    numbers = 2 * case.length * case.dim
+    return [*_sums(case, case.head_dim), _exponentials(numbers)]
+
+
+def _efficient(pair: Pair, case: Case) -> list[Part]:
+    return [*_projections(case), *_linear_attention(pair, case)]
+
+
+def _rfa(pair: Pair, case: Case) -> Iterator[Part]:
+    T, H, K, M = case.length, case.num_heads, case.head_dim, 64
+    yield _product(2 * H * T // 256, 256, K, M)
+    yield _waves(2 * T * H * M)
+    yield from _sums(case, 2 * M)
+
+
+def _performer(pair: Pair, case: Case) -> Iterator[Part]:
+    T, H, K = case.length, case.num_heads, case.head_dim
+    M = pair.options(case)["num_features"]
+    yield _product(2 * H * T // 256, 256, K, M)
+    yield _exponentials(2 * T * H * M)
+    yield from _sums(case, M)
+
+
+def _linformer(pair: Pair, case: Case) -> Iterator[Part]:
+    T, H, K, slots = case.length, case.num_heads, case.head_dim, pair.options(case)["num_slots"]
+    yield from _projections(case)
+    yield _product(2 * H, slots, T, K)
+    yield _whole(H, T, slots, K)
+
+
+def _compressed(pair: Pair, case: Case) -> Iterator[Part]:
+    T, H, K, factor = case.length, case.num_heads, case.head_dim, pair.options(case)["factor"]
+    slots = -(-T // factor)
+    yield from _projections(case)
+    yield _product(2 * H, slots, factor * K, K)
+    yield _whole(H, T, slots // 2 if case.causal else slots, K)
+
+
+def _synthesizer(
+    case: Case, logits: Callable[[int, int, int], list[Part]], projections: int
+) -> list[Part]:
+    """Blocks of 128 x 2,048 pairs: logits, an exponential of each, the product with the values."""
+    T, rows, cols = case.length, 128, min(2048, case.length)
+    count = case.num_heads * T * T // (rows * cols)
+    return [
+        *_projections(case, projections),
+        *logits(count, rows, cols),
+        _exponentials(case.num_heads * T * T),
+        _product(count, rows, cols, case.head_dim),
+    ]
+
+
+def _gated(case: Case, pairs: list[Part], hidden: int = 1024, key: int = 128) -> list[Part]:
+    T, D = case.length, case.dim
+    wide = 2 * hidden + key
+    return [_linear(T, D, wide), _exponentials(T * wide), *pairs, _linear(T, hidden, D)]
+
+
+def _flash(pair: Pair, case: Case) -> list[Part]:
+    c, hidden, key = pair.options(case)["chunk_size"], 1024, 128
+    n = case.length // c
+    shapes = ((c, key, c), (c, c, hidden), (key, c, hidden), (c, key, hidden))
+    return _gated(case, [_product(n, *shape) for shape in shapes])
+
+
+def _gau(pair: Pair, case: Case) -> list[Part]:
+    T, c, hidden, key = case.length, 256, 1024, 128
+    n = T * T // c**2 // (2 if case.causal else 1)
+    return _gated(case, [_product(n, c, key, c), _product(n, c, c, hidden)])
+
+
+def _mixed_chunk(pair: Pair, case: Case) -> Iterator[Part]:
+    T, H, K, c = case.length, case.num_heads, case.head_dim, 256
+    yield from _projections(case)
+    yield _tiles(H * T // c, c, c // 2 if case.causal else c, K)
+    yield _product(H * T // c, K, c, K)
+    yield _product(H * T // c, c, K, K)
+
+
+BOUNDS: dict[str, Callable[[Pair, Case], Iterable[Part]]] = {
+    **dict.fromkeys(PATTERNS, _pattern),
+    "reformer": _reformer,
+    "routing": _routing,
+    "sinkhorn": _sinkhorn,
+    "linear": _linear_attention,
+    "efficient": _efficient,
+    "rfa": _rfa,
+    "performer": _performer,
+    "linformer": _linformer,
+    "compressed": _compressed,
+    "synthesizer_factorized_random": lambda pair, case: _synthesizer(
+        case, lambda n, t, s: [_product(n, t, 8, s)], 2
+    ),
+    "synthesizer_factorized_dense": lambda pair, case: _synthesizer(case, lambda n, t, s: [], 2),
+    "synthesizer_dense": lambda pair, case: _synthesizer(
+        case, lambda n, t, s: [_product(n, t, case.head_dim, s)], 2
+    ),
+    "synthesizer_random": lambda pair, case: _synthesizer(
+        case, lambda n, t, s: [_read(torch.randn(case.num_heads, case.length, case.length))], 2
+    ),
+    "flash": _flash,
+    "gau": _gau,
+    "mixed_chunk": _mixed_chunk,
+}
