@@ -156,6 +156,13 @@ def token_count(mask: Mask, T: int, device: torch.device) -> Int[Tensor, "b 1"]:
     return mask.valid.sum(1, keepdim=True)
 
 
+def seen_in_chunk(mask: Mask, T: int, chunk_size: int, device: torch.device) -> Int[Tensor, "b T"]:
+    """The number of tokens in each token's chunk, at least 1; order plays no part."""
+    valid = torch.ones(1, T, device=device, dtype=torch.bool) if mask.valid is None else mask.valid
+    inside = F.pad(valid, (0, -T % chunk_size)).unflatten(1, (-1, chunk_size)).sum(-1)
+    return inside.clamp_min(1).repeat_interleave(chunk_size, 1)[:, :T]
+
+
 def extend_chunks(
     attend: Attend | None,
     state: ChunkState,

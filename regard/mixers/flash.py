@@ -20,6 +20,7 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
 from regard.functional.cache import place
+from regard.functional.gated_chunks import LONGEST_CHUNK, Rule, gated_chunks, step_length
 from regard.functional.mixed_chunk import (
     ChunkState,
     LinNorm,
@@ -28,7 +29,9 @@ from regard.functional.mixed_chunk import (
     empty_chunks,
     extend_chunks,
     same_chunk,
+    seen_in_chunk,
     shares,
+    token_count,
     within_chunks,
 )
 from regard.functional.rotary import rotate
@@ -99,11 +102,32 @@ class Flash(Mixer):
         self.divisor = 1.0 if scale == "paper" else None
 
     def mix(self, x, context, mask):
+        near = x.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
+        if near and x.numel() and self.chunk_size <= LONGEST_CHUNK:
+            return self._mix_by_steps(x, mask)
         q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
         options = {"chunk_size": self.chunk_size, "mask": mask}
         local = within_chunks(self._attend, q[0], k[0], v, **options)
         between = between_chunks(q[1], k[1], v, share=self.shares[mask.causal], **options)
         return self.unit.merge(x, between.add_(local))
+
+    def _mix_by_steps(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T D"]:
+        unit, T, C = self.unit, x.shape[1], self.chunk_size
+        place = torch.arange(T, device=x.device)
+        if mask.causal:
+            seen, summed = (place % C + 1)[None], (place // C * C)[None]
+            valid = None  # those that are not come last, and nothing before them sees them
+        else:
+            valid = mask.valid
+            seen = seen_in_chunk(mask, T, C, x.device)
+            summed = token_count(mask, T, x.device)
+        a = self.shares[mask.causal](summed, x.dtype)
+        c = 1 / seen.to(x.dtype) if self.divisor is None else torch.full_like(a, 1 / self.divisor)
+        rule = Rule(C, mask.causal, self.score_scale, c, a, valid)
+        learned = unit.offset_scale.gamma, unit.offset_scale.beta
+        b = self.relative.square(step_length(C, T))
+        mixed = gated_chunks(unit.gate(x), unit.value(x), unit.shared(x), *learned, b, rule)
+        return unit.out(mixed)
 
     def _parts(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]

@@ -89,6 +89,18 @@ class RelativeBias(nn.Module):
     ) -> Float[Tensor, "B 1 S K2"]:
         return self._widened(k, position, 1)
 
+    def square(self, n: int) -> Float[Tensor, "n n"] | None:
+        """b_ij of n tokens in a row, for any place of the first."""
+        if self.form is None:
+            return None
+        position = torch.arange(n, device=self.weight.device)
+        if self.form == "rotary":
+            left, right = rotate(self.weight[:, None].expand(-1, n, -1), position)
+            return left @ right.mT
+        rows = self.table(position[None], position[None])
+        assert rows is not None
+        return rows(slice(0, n))[0, 0]
+
     def _widened(self, z: Tensor, position: Tensor, side: int) -> Tensor:
         if self.form == "rotary":
             turned = rotate(self.weight[side].expand(*position.shape, -1), position)
