@@ -1,8 +1,8 @@
 """Speed: passes of several mixers at one length, interleaved with fused softmax attention in the same run.
 
 A round calls every entry once, so that a machine that slows down slows all of them; medians and quartiles are over
-rounds. A large matrix product is timed in the same rounds: the rate beside which each mixer's own is read. Peak memory
-is counted on a CPU and asked of the allocator on CUDA.
+rounds. A large matrix product is timed in the same rounds: the rate beside which each mixer's own is read. Operations are
+counted on the eager form, whichever implementation is timed, and so is peak memory on a CPU; CUDA's allocator is asked.
 """
 
 import gc
@@ -131,7 +131,7 @@ class _Entry:
     def _cost(self) -> tuple[int, int]:
         """Peak bytes and operations of one pass; doubles as the first warm-up."""
         prepared = self.call.prepare()
-        with recorded() as used:
+        with recorded(eager_instead=True) as used:
             counted = count(lambda: self.call.run(prepared))
         self.impl = ", ".join(sorted(used)) or "eager"
         peak = counted.peak_bytes

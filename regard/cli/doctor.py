@@ -3,8 +3,9 @@
 import os
 import platform
 import shutil
-from importlib import metadata
 from pathlib import Path
+
+from regard.core.packages import numbers, version
 
 REQUIRED = {
     "torch": "2.10",
@@ -84,23 +85,27 @@ def _implementations() -> list[dict[str, str]]:
     here = {"cuda"} if torch.cuda.is_available() else {"cpu"}
     rows = []
     for entry in IMPLEMENTATIONS:
-        taken = here & set(entry.devices)
-        where = f"{entry.name} on {', '.join(entry.devices)} from {entry.shortest:,} tokens"
-        found = where if taken else f"eager ({where})"
-        rows.append(_row(f"impl=auto, {entry.family}", found))
+        fits, lacks = here & set(entry.devices), entry.lacks()
+        dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in entry.dtypes)
+        where = (
+            f"{entry.name} on {', '.join(entry.devices)} from {entry.shortest:,} tokens, {dtypes}"
+        )
+        found = where if fits and not lacks else f"eager ({where})"
+        advice = f"{entry.name} needs {lacks}" if fits and lacks else ""
+        rows.append(_row(f"impl=auto, {entry.family}", found, advice))
     return rows
 
 
 def _packages() -> list[dict[str, str]]:
     rows = []
     for name, oldest in REQUIRED.items():
-        found = _version(name)
+        found = version(name)
         if found is None:
             rows.append(_row(name, "missing", f"pip install '{name}>={oldest}'"))
         else:
-            old = _numbers(found) < _numbers(oldest)
+            old = numbers(found) < numbers(oldest)
             rows.append(_row(name, found, f"{oldest} or later is needed" if old else ""))
-    rows += [_row(name, _version(name) or "missing (development only)") for name in DEVELOPMENT]
+    rows += [_row(name, version(name) or "missing (development only)") for name in DEVELOPMENT]
     browser = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
     )
@@ -121,22 +126,6 @@ def _environment() -> list[dict[str, str]]:
 
 def _row(what: str, found: str, advice: str = "") -> dict[str, str]:
     return {"what": what, "found": found, "advice": advice}
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    leading = []
-    for part in version.split("+")[0].split("."):
-        if not part.isdigit():
-            break
-        leading.append(int(part))
-    return tuple(leading)
 
 
 def _memory() -> str:

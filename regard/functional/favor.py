@@ -39,8 +39,9 @@ def favor_attention(
     *,
     mask: Mask = OPEN,
     features: Features = "positive",
+    impl: str = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Attention from random features with projection `w`, one for all heads or one for each."""
+    """Attention from random features with projection `w`, one for all heads or one for each. impl: see `implementation`."""
 
     def queries(q: Tensor, w: Tensor) -> Tensor:
         return query_features(q, w, features, causal=mask.causal)
@@ -49,9 +50,10 @@ def favor_attention(
         return Keys(*key_features(k, w, features, causal=True, valid=valid, before=before))
 
     width = w.shape[1] * (2 if features == "hyperbolic" else 1)
-    floor = 0.0 if mask.causal or kernel_of(features) is not None else EPS
-    made = attention.Features(width, queries, keys, floor)
-    return feature_attention(q, k, v, made, w, mask=mask, denominator=floored)
+    exponential = kernel_of(features) is None
+    floor = EPS if exponential and not mask.causal else 0.0
+    made = attention.Features(width, queries, keys, floor, decays=exponential)
+    return feature_attention(q, k, v, made, w, mask=mask, denominator=floored, impl=impl)
 
 
 def kernel_of(features: Features) -> Callable[[Tensor], Tensor] | None:

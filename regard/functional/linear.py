@@ -16,9 +16,10 @@ from torch import Tensor
 
 from regard.core.compaction import permute
 from regard.core.mask import OPEN, Mask
-from regard.functional import segments
+from regard.functional import fla, segments
 from regard.functional.exponential import exp
 from regard.functional.feature_maps import FeatureMap, elu_plus_one
+from regard.functional.implementation import choose
 from regard.functional.piece_by_piece import (
     Denominator,
     Features,
@@ -45,13 +46,17 @@ def linear_attention(
     mask: Mask = OPEN,
     feature_map: Callable[[Tensor], Tensor] | None = None,
     denominator: Denominator = positive,
+    impl: str = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Linear attention with any feature map [.. K] -> [.. M] of queries and keys (default: elu(x) + 1)."""
+    """Linear attention with any feature map [.. K] -> [.. M] of queries and keys (default: elu(x) + 1).
+
+    impl, here and below: see `implementation`.
+    """
     phi = elu_plus_one if feature_map is None else feature_map
     if phi is not elu_plus_one and not isinstance(phi, FeatureMap):  # may hold parameters
-        return kernel_attention(phi(q), phi(k), v, mask=mask, denominator=denominator)
+        return kernel_attention(phi(q), phi(k), v, mask=mask, denominator=denominator, impl=impl)
     features = Features(q.shape[-1], phi, lambda before, k, valid, extra: Keys(phi(k)))
-    return feature_attention(q, k, v, features, mask=mask, denominator=denominator)
+    return feature_attention(q, k, v, features, mask=mask, denominator=denominator, impl=impl)
 
 
 def kernel_attention(
@@ -62,15 +67,17 @@ def kernel_attention(
     mask: Mask = OPEN,
     log_decay: Float[Tensor, "B H S"] | None = None,
     denominator: Denominator = positive,
+    impl: str = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from ready features. A decay is a matter of causal order, and needs `mask.causal`."""
     features = Features(
         phi_q.shape[-1],
         queries=lambda phi_q: phi_q,
         keys=lambda before, phi_k, valid, log_decay: Keys(phi_k, log_decay),
+        decays=log_decay is not None,
     )
     return feature_attention(
-        phi_q, phi_k, v, features, mask=mask, extra=log_decay, denominator=denominator
+        phi_q, phi_k, v, features, mask=mask, extra=log_decay, denominator=denominator, impl=impl
     )
 
 
@@ -83,11 +90,15 @@ def feature_attention(
     mask: Mask = OPEN,
     extra: Float[Tensor, "B H S"] | None = None,
     denominator: Denominator = positive,
+    impl: str = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from what `features` makes of the tokens, piece by piece where that is faster."""
+    impl = choose(family(features.decays), impl, v, mask)
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
     kept = segments.kept(q, k, v, extra, *weights)
-    is_long = k.shape[2] > segments.WHOLE * (8 if kept and not mask.causal else 1)
+    is_long = impl == "eager" and k.shape[2] > segments.WHOLE * (
+        8 if kept and not mask.causal else 1
+    )
     if is_long and (beside or not mask.causal) and segments.in_pieces(q, k, v):
         how = How(features, denominator, mask, kept)
         return segments.run(PieceByPiece, how, q, k, v, extra, *weights)
@@ -97,13 +108,18 @@ def feature_attention(
     if mask.causal:
         phi_k = present(phi_k, mask.valid)
         phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
-        sums, total, _, _ = causal_sums(phi_q, phi_k, v, log_decay=log_decay)
+        sums, total, _, _ = _SUMS[impl](phi_q, phi_k, v, log_decay=log_decay)
     else:
         if log_decay is not None:
             phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
         phi_k = present(phi_k + features.floor if features.floor else phi_k, mask.valid)
         sums, total = read(phi_q, *summed(phi_k, v))
     return (sums / denominator(total))[:, :, -T:]
+
+
+def family(decays: bool) -> str:
+    """Of implementations."""
+    return "decayed linear" if decays else "linear"
 
 
 def _to_end(log_decay: Float[Tensor, "B H S"]) -> Float[Tensor, "B H S"]:
@@ -132,11 +148,29 @@ def causal_sums(
     z: Float[Tensor, "B H M"] | None = None,
     *,
     log_decay: Float[Tensor, "B H T"] | None = None,
+    impl: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Numerator [B H T V], denominator [B H T 1], and the state after them, from the state before (none: zero).
 
-    log_decay (<= 0): what the state is multiplied by, in log, just before each token is added.
+    log_decay (<= 0): what the state is multiplied by, in log, just before each token is added. One token is always
+    eager's.
     """
+    if v.shape[2] == 1:
+        impl = "eager"
+    else:
+        impl = choose(family(log_decay is not None), impl, v, Mask(causal=True))
+    return _SUMS[impl](phi_q, phi_k, v, S, z, log_decay=log_decay)
+
+
+def _eager_sums(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    S: Tensor | None = None,
+    z: Tensor | None = None,
+    *,
+    log_decay: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     B, H, T, M = phi_q.shape
     S = phi_k.new_zeros(B, H, M, v.shape[-1]) if S is None else S
     z = phi_k.new_zeros(B, H, M) if z is None else z
@@ -167,6 +201,9 @@ def causal_sums(
         sums = inside + phi_q @ before * G.exp().to(v.dtype)[..., None]
     sums = sums.reshape(B, H, -1, sums.shape[-1])[:, :, :T]
     return sums[..., :-1], sums[..., -1:], after[..., :-1], after[..., -1]
+
+
+_SUMS = {"eager": _eager_sums, "fla": fla.causal_sums}
 
 
 def _in_chunks(a: Tensor, C: int) -> Tensor:

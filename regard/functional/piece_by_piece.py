@@ -37,12 +37,14 @@ class Features:
     queries(q, *weights) -> phi_q.  keys(before, k, valid, extra, *weights) -> Keys of some tokens, where `before` is the
     `after` of the tokens before them, None at the start. The functions may hold no other tensor that needs a gradient.
     Where order does not matter, a decay means that all keys are taken as after the last, and `floor` is added to phi_k.
+    `decays`: whether keys come with a decay.
     """
 
     width: int  # numbers in phi
     queries: Callable[..., Tensor]
     keys: Callable[..., Keys]
     floor: float = 0.0
+    decays: bool = False
 
 
 class How(NamedTuple):

@@ -27,15 +27,21 @@ def random_feature_attention(
     mask: Mask = OPEN,
     features: Kernel = "fourier",
     gate: Float[Tensor, "B H S"] | None = None,
+    impl: str = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
+    """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`.
+
+    impl: see `implementation`.
+    """
 
     def keys(before: None, k: Tensor, valid: Tensor | None, gate: Tensor | None, w: Tensor):
         return Keys(*gated(unit_features(k, w, features), gate))
 
     width = w.shape[1] * (2 if features == "fourier" else 1)
-    made = Features(width, lambda q, w: unit_features(q, w, features), keys)
-    return feature_attention(q, k, v, made, w, mask=mask, extra=gate, denominator=signed)
+    made = Features(
+        width, lambda q, w: unit_features(q, w, features), keys, decays=gate is not None
+    )
+    return feature_attention(q, k, v, made, w, mask=mask, extra=gate, denominator=signed, impl=impl)
 
 
 def unit_features(

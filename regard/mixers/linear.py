@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.functional.cache import advance
 from regard.functional.feature_maps import feature_map as resolve
+from regard.functional.implementation import check_impl
 from regard.functional.linear import (
     causal_sums,
     kernel_weights,
@@ -66,15 +67,20 @@ class Linear(Mixer):
         *,
         num_heads: int,
         feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
+        impl: str = "auto",
     ):
         super().__init__(dim)
+        check_impl(self.name, impl, "linear")
+        self.impl = impl
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.phi = resolve(feature_map)
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(linear_attention(q, k, v, mask=mask, feature_map=self.phi))
+        return self.heads.merge(
+            linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
+        )
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
@@ -97,7 +103,7 @@ class Linear(Mixer):
         phi_q, phi_k = self.phi(q), self.phi(k)
         if valid is not None:
             phi_k = phi_k * valid[:, None, :, None]
-        sums, total, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z)
+        sums, total, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z, impl=self.impl)
         return self.heads.merge(sums / positive(total)), State(S, z, length)
 
     def _observe(self, x, context, mask):

@@ -29,7 +29,8 @@ from regard.functional.favor import (
     lowest,
     query_features,
 )
-from regard.functional.linear import causal_sums, kernel_weights, read, summed
+from regard.functional.implementation import check_impl
+from regard.functional.linear import causal_sums, family, kernel_weights, read, summed
 from regard.nn.heads import Heads
 from regard.nn.projection import RandomProjection
 
@@ -83,6 +84,7 @@ class Performer(Mixer):
         per_head: bool = False,
         stabiliser: Literal["strict", "published"] = "strict",
         redraw_every: int | None = 1000,
+        impl: str = "auto",
     ):
         super().__init__(dim)
         check_positive(num_features=num_features)
@@ -106,6 +108,8 @@ class Performer(Mixer):
             self.declare(causal=leak, streaming=leak)
         if kernel_of(features) is not None:
             self.declare(approximates=None)
+        check_impl(self.name, impl, family(kernel_of(features) is None))
+        self.impl = impl
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.features = features
@@ -117,7 +121,9 @@ class Performer(Mixer):
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         return self.heads.merge(
-            favor_attention(q, k, v, self.projection.w, mask=mask, features=self.features)
+            favor_attention(
+                q, k, v, self.projection.w, mask=mask, features=self.features, impl=self.impl
+            )
         )
 
     def after_step(self) -> None:
@@ -154,7 +160,9 @@ class Performer(Mixer):
         )
         assert c is not None, "causal features come with the maximum after them"
         phi_q = self._queries(x, causal=True)
-        sums, total, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z, log_decay=log_decay)
+        sums, total, S, z = causal_sums(
+            phi_q, phi_k, v, state.S, state.z, log_decay=log_decay, impl=self.impl
+        )
         c = c.to(state.c.dtype)
         return self.heads.merge(sums / floored(total)), State(S, z, c, length)
 

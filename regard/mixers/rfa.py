@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
 from regard.functional.cache import advance
-from regard.functional.linear import causal_sums, kernel_weights, read, summed
+from regard.functional.implementation import check_impl
+from regard.functional.linear import causal_sums, family, kernel_weights, read, summed
 from regard.functional.random_feature import (
     Kernel,
     gated,
@@ -85,8 +86,11 @@ class RFA(Mixer):
         gate: bool = False,
         gate_bias: float = 0.0,
         pool_size: int | None = None,
+        impl: str = "auto",
     ):
         super().__init__(dim)
+        check_impl(self.name, impl, family(gate))
+        self.impl = impl
         check_positive(num_features=num_features)
         if features not in ("fourier", "arc_cosine"):
             raise OptionError(f"rfa: features must be 'fourier' or 'arc_cosine', got {features!r}")
@@ -116,7 +120,14 @@ class RFA(Mixer):
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         mixed = random_feature_attention(
-            q, k, v, self._w(), mask=mask, features=self.features, gate=self._gate(x)
+            q,
+            k,
+            v,
+            self._w(),
+            mask=mask,
+            features=self.features,
+            gate=self._gate(x),
+            impl=self.impl,
         )
         return self.heads.merge(mixed)
 
@@ -163,7 +174,7 @@ class RFA(Mixer):
             phi_k = phi_k * valid[:, None, :, None]
             log_decay = None if log_decay is None else log_decay * valid[:, None, :]
         sums, total, S, z = causal_sums(
-            self._phi(q), phi_k, v, state.S, state.z, log_decay=log_decay
+            self._phi(q), phi_k, v, state.S, state.z, log_decay=log_decay, impl=self.impl
         )
         return self.heads.merge(sums / signed(total)), State(S, z, length)
 

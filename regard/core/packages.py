@@ -1,0 +1,30 @@
+"""Which versions of other packages are installed, without importing them."""
+
+from functools import cache
+from importlib import metadata
+
+
+def version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    leading = []
+    for part in version.split("+")[0].split("."):
+        if not part.isdigit():
+            break
+        leading.append(int(part))
+    return tuple(leading)
+
+
+@cache
+def lacking(distribution: str, oldest: str) -> str | None:
+    """None where this version or a later one is installed, else what brings it."""
+    found = version(distribution)
+    if found is not None and numbers(found) >= numbers(oldest):
+        return None
+    here = "" if found is None else f", here is {found}"
+    return f"{distribution} {oldest} or later{here}: pip install '{distribution}>={oldest}'"
