@@ -23,6 +23,7 @@ from regard.cli.printing import print_json, print_table
 from regard.core import RegardError
 
 DIM, HEADS, STEPS = 512, 8, 8
+MOST = 4 * 2**30  # bytes of parameters
 CONSTANT_AIM, GROWN_AIM = 1.3, 1.1
 
 
@@ -55,7 +56,16 @@ def main(
 def _row(name: str, context: int, rounds: int) -> dict[str, Any] | None:
     torch.manual_seed(0)
     room = context + STEPS + 1
-    mixer = regard.build(name, dim=DIM, num_heads=HEADS, max_len=2 * context).eval()
+    facts: dict[str, Any] = {"dim": DIM, "num_heads": HEADS, "max_len": room}
+    with torch.device("meta"):
+        size = sum(p.numel() * p.element_size() for p in regard.build(name, **facts).parameters())
+    if size > MOST:
+        print(
+            f"{name} is left out at {context:,}: its parameters take {size / 2**30:.0f} GiB",
+            file=sys.stderr,
+        )
+        return None
+    mixer = regard.build(name, **facts).eval()
     if not mixer.capabilities.streaming:
         return None
     past, new = torch.randn(1, context, DIM), torch.randn(1, 1, DIM)

@@ -15,7 +15,7 @@ from regard.core.capabilities import Capabilities, No
 from regard.core.compaction import Compaction, compaction, permute
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
-from regard.core.shapes import check_place, check_positive, check_tokens
+from regard.core.shapes import check_place, check_positive, check_tokens, first_parameter
 
 
 class State(Protocol):
@@ -165,7 +165,8 @@ class Mixer(nn.Module, ABC):
             )
         if length.shape[0] != B:
             raise ShapeError(f"{self.name}: state has batch {length.shape[0]}, x has batch {B}")
-        Mask(valid=valid).check(self.name, B, N, N)
+        if valid is not None:
+            Mask(valid=valid).check(self.name, B, N, N)
         if not self.capabilities.any_length:
             added = N if valid is None else valid.sum(1)
             self._check_length("state length + new tokens", int((length + added).max()))
@@ -273,7 +274,7 @@ class Mixer(nn.Module, ABC):
     def _check_tokens(self, name: str, x: object) -> None:
         check_tokens(self.name, name, x, self.dim)
         assert isinstance(x, Tensor)
-        check_place(self.name, name, x, next(self.parameters(), None))
+        check_place(self.name, name, x, first_parameter(self))
 
     def _check_length(self, name: str, length: int) -> None:
         answer = self.capabilities.any_length

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
-from regard.core.shapes import check_place, check_positive, check_tokens
+from regard.core.shapes import check_place, check_positive, check_tokens, first_parameter
 
 
 class Pool(nn.Module, ABC):
@@ -85,7 +85,7 @@ class Pool(nn.Module, ABC):
         check_tokens(self.name, "x", x, self.dim)
         assert isinstance(x, Tensor)
         B, S, _ = x.shape
-        check_place(self.name, "x", x, next(self.parameters(), None))
+        check_place(self.name, "x", x, first_parameter(self))
         Mask(valid=valid).check(self.name, B, S, S)
         if self.query_dim is None:
             if query is not None:
@@ -95,7 +95,7 @@ class Pool(nn.Module, ABC):
             raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
         check_tokens(self.name, "query", query, self.query_dim)
         assert isinstance(query, Tensor)
-        check_place(self.name, "query", query, next(self.parameters(), None))
+        check_place(self.name, "query", query, first_parameter(self))
         if query.shape[0] != B:
             raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
         if self.num_queries is not None and query.shape[1] != self.num_queries:

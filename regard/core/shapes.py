@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import OptionError, ShapeError
 
@@ -83,6 +83,18 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
         raise ShapeError(
             f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
         )
+
+
+def first_parameter(module: nn.Module) -> Tensor | None:
+    """Without the sets of names that `module.parameters()` keeps, which a decoding step would wait for."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for child in module._modules.values():
+        found = None if child is None else first_parameter(child)
+        if found is not None:
+            return found
+    return None
 
 
 def check_place(who: str, name: str, x: Tensor, weight: Tensor | None) -> None:

@@ -12,8 +12,7 @@ def append(
 ) -> Float[Tensor, "B G C2 K"]:
     """`new` behind the first `filled` rows of `store`; room grows by doubling where the storage is ours to reuse."""
     end = filled + new.shape[2]
-    tracked = torch.is_grad_enabled() and (store.requires_grad or new.requires_grad)
-    if not donate or tracked:
+    if not is_ours(donate, store, new):
         return torch.cat([store[:, :, :filled], new], dim=2)
     if end > store.shape[2]:
         larger = store.new_zeros(*store.shape[:2], max(end, 2 * store.shape[2]), store.shape[3])
@@ -21,6 +20,11 @@ def append(
         store = larger
     store[:, :, filled:end] = new
     return store
+
+
+def is_ours(donate: bool, *tensors: Tensor) -> bool:
+    """Whether storage that was given may be written over: no gradient goes through what is in it."""
+    return donate and not (torch.is_grad_enabled() and any(z.requires_grad for z in tensors))
 
 
 def place(

@@ -28,7 +28,11 @@ class FeatureMap:
 
 def elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
-    return _EluPlusOne.apply(x)
+    return _EluPlusOne.apply(x) if torch.is_grad_enabled() else _elu_plus_one(x)
+
+
+def _elu_plus_one(x: Tensor) -> Tensor:
+    return exp_(x.clamp(max=0)).add_(F.relu(x))
 
 
 class _EluPlusOne(torch.autograd.Function):
@@ -36,7 +40,7 @@ class _EluPlusOne(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x):
-        phi = exp_(x.clamp(max=0)).add_(F.relu(x))
+        phi = _elu_plus_one(x)
         ctx.save_for_backward(phi)
         return phi
 

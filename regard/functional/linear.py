@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.core.compaction import permute
 from regard.core.mask import OPEN, Mask
 from regard.functional import fla, segments
+from regard.functional.cache import is_ours
 from regard.functional.exponential import exp
 from regard.functional.feature_maps import FeatureMap, elu_plus_one
 from regard.functional.implementation import choose
@@ -149,17 +150,35 @@ def causal_sums(
     *,
     log_decay: Float[Tensor, "B H T"] | None = None,
     impl: str = "auto",
+    donate: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Numerator [B H T V], denominator [B H T 1], and the state after them, from the state before (none: zero).
 
     log_decay (<= 0): what the state is multiplied by, in log, just before each token is added. One token is always
-    eager's.
+    eager's. donate: the state after one token may lie where the state before it lay.
     """
-    if v.shape[2] == 1:
-        impl = "eager"
-    else:
-        impl = choose(family(log_decay is not None), impl, v, Mask(causal=True))
+    if v.shape[2] == 1 and S is not None and z is not None:
+        S, z = _after_one(phi_k, v, S, z, log_decay, is_ours(donate, S, phi_k, v))
+        return *read(phi_q, S, z), S, z
+    impl = choose(family(log_decay is not None), impl, v, Mask(causal=True))
     return _SUMS[impl](phi_q, phi_k, v, S, z, log_decay=log_decay)
+
+
+def _after_one(
+    phi_k: Float[Tensor, "B H 1 M"],
+    v: Float[Tensor, "B H 1 V"],
+    S: Float[Tensor, "B H M V"],
+    z: Float[Tensor, "B H M"],
+    log_decay: Float[Tensor, "B H 1"] | None,
+    ours: bool,
+) -> tuple[Tensor, Tensor]:
+    """A decoding step: few operations, since each costs more than its numbers."""
+    if not ours:
+        S, z = S.clone(), z.clone()
+    if log_decay is not None:
+        decay = log_decay.exp().to(S.dtype)
+        S, z = S.mul_(decay[..., None]), z.mul_(decay)
+    return S.addcmul_(phi_k.mT, v), z.add_(phi_k[:, :, 0])
 
 
 def _eager_sums(
@@ -174,13 +193,6 @@ def _eager_sums(
     B, H, T, M = phi_q.shape
     S = phi_k.new_zeros(B, H, M, v.shape[-1]) if S is None else S
     z = phi_k.new_zeros(B, H, M) if z is None else z
-    if T == 1:  # a decoding step
-        if log_decay is not None:
-            decay = log_decay.exp().to(S.dtype)
-            S, z = S * decay[..., None], z * decay
-        S = S + phi_k.transpose(-1, -2) @ v
-        z = z + phi_k[:, :, 0]
-        return *read(phi_q, S, z), S, z
     C = min(CHUNK if M <= 2 * CHUNK else 2 * CHUNK, T)
     v = torch.cat([v, v.new_ones(B, H, T, 1)], dim=-1)  # numerator and denominator in one product
     phi_q, phi_k, v = (_in_chunks(a, C) for a in (phi_q, phi_k, v))

@@ -96,6 +96,8 @@ def _extend(
     y = softmax_attention(q, met_k, met_v, mask=Mask(pairwise=allowed))
     if pattern.reach is None:
         return y, PatternState(k, v, position, length)
+    if pattern.sinks == 0 and valid is None:  # the last ones: no index is needed
+        return y, PatternState(k[:, :, N:], v[:, :, N:], position[:, N:], length)
     kept = _kept(pattern.sinks, pattern.reach, state.length, length, n + N)
     position = position.gather(1, kept)
     slot = torch.arange(n, device=position.device)

@@ -103,7 +103,9 @@ class Linear(Mixer):
         phi_q, phi_k = self.phi(q), self.phi(k)
         if valid is not None:
             phi_k = phi_k * valid[:, None, :, None]
-        sums, total, S, z = causal_sums(phi_q, phi_k, v, state.S, state.z, impl=self.impl)
+        sums, total, S, z = causal_sums(
+            phi_q, phi_k, v, state.S, state.z, impl=self.impl, donate=donate
+        )
         return self.heads.merge(sums / positive(total)), State(S, z, length)
 
     def _observe(self, x, context, mask):

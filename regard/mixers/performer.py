@@ -161,7 +161,7 @@ class Performer(Mixer):
         assert c is not None, "causal features come with the maximum after them"
         phi_q = self._queries(x, causal=True)
         sums, total, S, z = causal_sums(
-            phi_q, phi_k, v, state.S, state.z, log_decay=log_decay, impl=self.impl
+            phi_q, phi_k, v, state.S, state.z, log_decay=log_decay, impl=self.impl, donate=donate
         )
         c = c.to(state.c.dtype)
         return self.heads.merge(sums / floored(total)), State(S, z, c, length)

@@ -174,7 +174,14 @@ class RFA(Mixer):
             phi_k = phi_k * valid[:, None, :, None]
             log_decay = None if log_decay is None else log_decay * valid[:, None, :]
         sums, total, S, z = causal_sums(
-            self._phi(q), phi_k, v, state.S, state.z, log_decay=log_decay, impl=self.impl
+            self._phi(q),
+            phi_k,
+            v,
+            state.S,
+            state.z,
+            log_decay=log_decay,
+            impl=self.impl,
+            donate=donate,
         )
         return self.heads.merge(sums / signed(total)), State(S, z, length)
 

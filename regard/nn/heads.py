@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -47,16 +46,16 @@ class Heads(nn.Module):
                     nn.init.zeros_(linear.bias)
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
-        return self._see("q", rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads))
+        return self._see("q", _apart(self.query(x), self.num_heads))
 
     def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S K"]:
         """Keys [B G S K]; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return self._see("k", torch.nn.functional.normalize(self.queries(x), dim=-1))
-        return self._see("k", rearrange(self.key(x), "b s (g k) -> b g s k", g=self.num_kv_heads))
+        return self._see("k", _apart(self.key(x), self.num_kv_heads))
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        return self._see("v", rearrange(self.value(x), "b s (g v) -> b g s v", g=self.num_kv_heads))
+        return self._see("v", _apart(self.value(x), self.num_kv_heads))
 
     def split(
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None = None
@@ -66,7 +65,7 @@ class Heads(nn.Module):
         return self.queries(x), self.keys(source), self.values(source)
 
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
-        return self.out(rearrange(self._see("heads", mixed), "b h t v -> b t (h v)"))
+        return self.out(self._see("heads", mixed).transpose(1, 2).flatten(2))
 
     @contextmanager
     def watched(self) -> Iterator[dict[str, Tensor]]:
@@ -81,3 +80,7 @@ class Heads(nn.Module):
         if self._seen is not None:
             self._seen.setdefault(name, z)
         return z
+
+
+def _apart(z: Float[Tensor, "B T D"], num_heads: int) -> Float[Tensor, "B H T K"]:
+    return z.view(*z.shape[:2], num_heads, -1).transpose(1, 2)
