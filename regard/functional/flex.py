@@ -1,7 +1,7 @@
 """Patterns through torch's FlexAttention: block masks come from the pattern itself, never from a dense mask.
 
 For each block of queries the pattern names the keys that it may hold (`keys`, `scattered`); only those blocks are
-looked at, and are full where every pair is in. Masks are kept for pattern, length and device. Compiled on CUDA; elsewhere the
+looked at, and are full where every pair is in. Masks are kept for pattern, length and device. Compiled on CUDA, for any length but for each pattern anew; elsewhere the
 same function runs in its slow form, forward only, so that its results can be compared anywhere.
 """
 
@@ -17,6 +17,12 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.patterns import Pattern, PerHead, mask_mod
 
 BLOCK = 128
+MASKS = 64
+BLOCKS = [
+    f"{kind}_{what}"
+    for kind in ("kv", "q", "full_kv", "full_q")
+    for what in ("num_blocks", "indices")
+]
 
 
 def flex_pattern_attention(
@@ -36,7 +42,7 @@ def flex_pattern_attention(
     return _flex(q.device.type)(q, k, v, block_mask=blocks, scale=scale)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MASKS)
 def block_mask(pattern: Pattern, T: int, *, causal: bool, device: torch.device, size: int = BLOCK):
     """A BlockMask of T tokens; one for each head where the pattern has one for each."""
     from torch.nn.attention.flex_attention import BlockMask
@@ -129,9 +135,42 @@ def _with_padding(blocks, pattern: Pattern, mask: Mask):
     )
 
 
-@cache
 def _flex(device: str) -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
     attention: Any = flex_attention
-    return torch.compile(attention) if device == "cuda" else attention
+    return _compiled if device == "cuda" and not torch.compiler.is_compiling() else attention
+
+
+def _compiled(
+    q: Tensor, k: Tensor, v: Tensor, *, block_mask: Any, scale: float | None
+) -> Float[Tensor, "B H T V"]:
+    """Numbers of the pattern are constants of its kernel, lengths are not.
+
+    Left alone, numbers become symbols as soon as a second pattern has others, and beyond the limit of eight kernels the
+    slow form would serve, which fills a dense matrix. Beyond this limit, which is that of the masks, there is an error.
+    """
+    with torch._dynamo.config.patch(specialize_int=True, recompile_limit=MASKS):
+        blocks = {name: getattr(block_mask, name) for name in BLOCKS}
+        return _compile()(q, k, v, blocks, block_mask.mask_mod, scale)
+
+
+@cache
+def _compile() -> Callable[..., Tensor]:
+    return torch.compile(_attend, fullgraph=True)
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    blocks: dict[str, Any],
+    mask_mod: Callable[..., Tensor],
+    scale: float | None,
+) -> Tensor:
+    """The block mask is put together inside, so that its length is that of the queries, symbol or number."""
+    from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+    lengths, sizes = (q.shape[2], q.shape[2]), (BLOCK, BLOCK)
+    block_mask: Any = BlockMask(seq_lengths=lengths, BLOCK_SIZE=sizes, mask_mod=mask_mod, **blocks)
+    return flex_attention(q, k, v, block_mask=block_mask, scale=scale)

@@ -55,10 +55,10 @@ def pattern_attention(
     as T^2, memory does not. impl: see `implementation`.
     """
     _check_one_axis(q, k)
-    if choose("pattern", impl, q, mask, plain=external is None) == "flex":
-        return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
     if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
+    if choose("pattern", impl, q, mask, plain=external is None) == "flex":
+        return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
     front = None if external is None else Front(*external)
     if mask.global_tokens is None or max_global is None:
         return _tiled(q, k, v, pattern, mask, scale, front)

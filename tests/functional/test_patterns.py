@@ -276,6 +276,29 @@ def test_flex_computes_the_same_pairs(pattern, causal, monkeypatch):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
+def test_flex_is_compiled_for_patterns_and_not_for_lengths(monkeypatch):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(flex._attend, fullgraph=True, backend=backend)
+    monkeypatch.setattr(flex, "_compile", lambda: compiled)
+    monkeypatch.setattr(flex, "_flex", lambda device: flex._compiled)
+    monkeypatch.setattr(flex, "BLOCK", 16)
+    torch._dynamo.reset()
+    for n, pattern in enumerate([*(Window(before, 1) for before in range(2, 12)), Strided(4)]):
+        for T in (33, 57, 70, 90) if n == 0 else (57,):
+            q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
+            valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
+            mask = Mask(causal=True, valid=valid, compact=True) if n % 2 else Mask()
+            found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
+            expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="eager")
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        assert n + 1 <= len(graphs) <= 2 + 2 * n
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_block_masks_name_every_block_with_a_pair(pattern, causal):
