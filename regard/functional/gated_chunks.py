@@ -16,7 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.rotary import angles
+from regard.functional.mixed_chunk import add_product
+from regard.functional.rotary import cos_sin, turned
 
 STEP = 256  # tokens whose pairs are held at once
 LONGEST_CHUNK = 512  # the pairs of longer ones leave the cache
@@ -66,7 +67,7 @@ class _GatedChunks(torch.autograd.Function):
         for row in steps.walk:
             M = steps.no_sum()
             for place in row if ahead else ():
-                _add(M, steps.far_keys(place), steps.values(place, out=g[place]))
+                add_product(M, steps.far_keys(place), steps.values(place, out=g[place]))
             for place in row:
                 step = steps.at(place, g[place] if ahead else steps.values(place))
                 y_t = torch.bmm(step.weights, step.v, out=None if y is None else y[place])
@@ -74,7 +75,7 @@ class _GatedChunks(torch.autograd.Function):
                     y_t.baddbmm_(step.far_q, M.to(y_t.dtype))
                     sums += [M if ahead else M.clone()] if keep else []
                 if rule.causal and place != row[-1]:
-                    _add(M, step.far_k, step.v)
+                    add_product(M, step.far_k, step.v)
                 torch.mul(F.silu(u[place]), y_t, out=g[place])
         if keep:
             ctx.rule = rule
@@ -92,14 +93,14 @@ class _GatedChunks(torch.autograd.Function):
             dM = steps.no_sum()
             for place in row if ahead else ():
                 dy = torch.mul(F.silu(u[place]), dg[place], out=dp[place])  # until dp's turn
-                _add(dM, steps.far_queries(place), dy)
+                add_product(dM, steps.far_queries(place), dy)
             for place in reversed(row):
                 step = steps.at(place, steps.values(place))
                 dy = dp[place] if ahead else F.silu(u[place]).mul_(dg[place])
                 silu_backward.grad_input(dg[place] * y[place], u[place], grad_input=du[place])
                 steps.backward(place, step, dy, None if steps.alone else sums.pop(), dM, dp, dz)
                 if causal and place != row[0]:
-                    _add(dM, step.far_q, dy)
+                    add_product(dM, step.far_q, dy)
         return du, dp, dz, *steps.gradients(gamma, beta, b), None
 
 
@@ -127,8 +128,7 @@ class _Steps:
             for i in range(0, B, e)
         ]
         self.wide = torch.promote_types(z.dtype, torch.float32)
-        turn = angles(torch.arange(T, device=device), K, dtype=torch.float64)
-        self.cos, self.sin = turn.cos().to(self.wide), turn.sin().to(self.wide)
+        self.cos, self.sin = cos_sin(T, K, device, self.wide)
         self.gamma, self.beta = (x.to(self.wide)[:, None, None] for x in (gamma, beta))
         self.b = z.new_zeros(1, 1) if b is None else b.to(z.dtype)
         self.c, self.a = (x.to(z.dtype).expand(B, T)[..., None] for x in (rule.c, rule.a))
@@ -175,7 +175,7 @@ class _Steps:
     def _views(self, place: Place, which: slice) -> Float[Tensor, "n e t K"]:
         z = F.silu(self.z[place].to(self.wide))
         flat = torch.addcmul(self.beta[which], z, self.gamma[which])
-        return _turned(flat, self.cos[place[1]], self.sin[place[1]]).to(self.z.dtype)
+        return turned(flat, self.cos[place[1]], self.sin[place[1]]).to(self.z.dtype)
 
     def backward(self, place: Place, step: _Step, dy, M, dM, dp, dz):
         """The gradients of p and z here, from those of y here and of the sum that later steps read."""
@@ -207,7 +207,7 @@ class _Steps:
         self._views_backward(place, d_views.to(self.wide), dz)
 
     def _views_backward(self, place: Place, d_views: Float[Tensor, "4 e t K"], dz: Tensor):
-        flat = _turned(d_views, self.cos[place[1]], -self.sin[place[1]])  # turned back
+        flat = turned(d_views, self.cos[place[1]], -self.sin[place[1]])  # turned back
         z = self.z[place].to(self.wide)
         self.d_gamma += (flat * F.silu(z)).sum((1, 2), keepdim=True)
         self.d_beta += flat.sum((1, 2), keepdim=True)
@@ -216,22 +216,3 @@ class _Steps:
     def gradients(self, gamma: Tensor, beta: Tensor, b: Tensor | None):
         d_b = None if b is None else self.d_b.to(b.dtype)
         return self.d_gamma[:, 0, 0].to(gamma.dtype), self.d_beta[:, 0, 0].to(beta.dtype), d_b
-
-
-def _turned(
-    x: Float[Tensor, "n e t K"], cos: Float[Tensor, "t k"], sin: Float[Tensor, "t k"]
-) -> Float[Tensor, "n e t K"]:
-    """Pairs of channels by an angle, as in `rotary`, without tensors of their products."""
-    turned = torch.empty_like(x)
-    (a, b), (left, right) = x.chunk(2, dim=-1), turned.chunk(2, dim=-1)
-    torch.mul(a, cos, out=left).addcmul_(b, sin, value=-1)
-    torch.mul(b, cos, out=right).addcmul_(a, sin)
-    return turned
-
-
-def _add(M: Float[Tensor, "1 K F"], k: Float[Tensor, "1 t K"], v: Float[Tensor, "1 t F"]) -> None:
-    """M += k^T v, in the precision of M."""
-    if M.dtype == v.dtype:
-        M.baddbmm_(k.mT, v)
-    else:
-        M += k.mT @ v

@@ -156,6 +156,16 @@ def token_count(mask: Mask, T: int, device: torch.device) -> Int[Tensor, "b 1"]:
     return mask.valid.sum(1, keepdim=True)
 
 
+def add_product(
+    M: Float[Tensor, "n K V"], k: Float[Tensor, "n t K"], v: Float[Tensor, "n t V"]
+) -> None:
+    """M += k^T v, in the precision of M."""
+    if M.dtype == v.dtype:
+        M.baddbmm_(k.mT, v)
+    else:
+        M += k.mT @ v
+
+
 def seen_in_chunk(mask: Mask, T: int, chunk_size: int, device: torch.device) -> Int[Tensor, "b T"]:
     """The number of tokens in each token's chunk, at least 1; order plays no part."""
     valid = torch.ones(1, T, device=device, dtype=torch.bool) if mask.valid is None else mask.valid

@@ -53,3 +53,26 @@ def angles(
     """p w_i for each position and each of the K/2 frequencies."""
     exponent = torch.arange(0, K, 2, device=position.device, dtype=dtype) / K
     return position.to(dtype)[..., None] * base**-exponent
+
+
+def cos_sin(
+    T: int, K: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Float[Tensor, "T k"], Float[Tensor, "T k"]]:
+    """Of the angles of the first T positions, by which `turned` turns."""
+    exact = torch.float32 if device.type == "mps" else torch.float64
+    turn = angles(torch.arange(T, device=device), K, dtype=exact)
+    return turn.cos().to(dtype), turn.sin().to(dtype)
+
+
+def turned(
+    x: Float[Tensor, "*n t K"],
+    cos: Float[Tensor, "t k"],
+    sin: Float[Tensor, "t k"],
+    out: Float[Tensor, "*n t K"] | None = None,
+) -> Float[Tensor, "*n t K"]:
+    """x turned in halves, without tensors of the products and without a gradient; back with -sin."""
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
+    (a, b), (left, right) = x.chunk(2, dim=-1), out.chunk(2, dim=-1)
+    torch.mul(a, cos, out=left).addcmul_(b, sin, value=-1)
+    torch.mul(b, cos, out=right).addcmul_(a, sin)
+    return out

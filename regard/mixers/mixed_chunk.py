@@ -28,10 +28,12 @@ from regard.functional.mixed_chunk import (
     extend_chunks,
     same_chunk,
     shares,
+    token_count,
     within_chunks,
 )
 from regard.functional.rotary import rotate
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.softmax_chunks import CHUNKS, Rule, softmax_chunks
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.nn.heads import Heads
 
@@ -113,7 +115,10 @@ class MixedChunk(Mixer):
             self.delay = chunk_size
 
     def mix(self, x, context, mask):
-        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
+        q, k, v = self.heads.split(x)
+        if self._fits(q, mask):
+            return self.heads.merge(softmax_chunks(q, k, v, self._rule(q, mask)))
+        q, k = self._turned(q, k, torch.arange(x.shape[1], device=x.device)[None])
         options = {"chunk_size": self.chunk_size, "mask": mask}
         if self.parts == "local":
             return self.heads.merge(within_chunks(self._attend, q, k, v, **options))
@@ -126,7 +131,28 @@ class MixedChunk(Mixer):
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.heads.split(x)
-        return rotate(q, position) / math.sqrt(q.shape[-1]), rotate(k, position), v
+        return *self._turned(q, k, position), v
+
+    def _turned(self, q, k, position: Int[Tensor, "b T"]) -> tuple[Tensor, Tensor]:
+        return rotate(q, position) / math.sqrt(q.shape[-1]), rotate(k, position)
+
+    def _fits(self, q: Float[Tensor, "B H T K"], mask: Mask) -> bool:
+        """Whether it pays to go chunk by chunk, which is written for the default form alone."""
+        near = q.device.type == "cpu" or (q.device.type == "meta" and mask.valid is None)
+        default = self.local_fn == "softmax" and self.parts == "both"
+        several = self.chunk_size in CHUNKS and q.shape[2] > self.chunk_size
+        exact = q.dtype in (torch.float32, torch.float64)
+        return near and default and several and exact and not torch.compiler.is_compiling()
+
+    def _rule(self, q: Float[Tensor, "B H T K"], mask: Mask) -> Rule:
+        B, _, T, K = q.shape
+        if mask.causal:
+            summed = torch.arange(T, device=q.device)[None] // self.chunk_size * self.chunk_size
+        else:
+            summed = token_count(mask, T, q.device)
+        a = self.shares[mask.causal](summed, q.dtype).expand(B, T)
+        lengths = [T] * B if mask.valid is None else mask.valid.sum(1).tolist()
+        return Rule(self.chunk_size, mask.causal, 1 / math.sqrt(K), a, lengths)
 
     def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
         form = LOCAL_FORMS[self.local_fn]
