@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.mixed_chunk import add_product
 from regard.functional.scores import again_in_backward
 
 QUERY_BLOCK = 256  # queries whose weights are held at once
@@ -81,7 +82,7 @@ class _BlockAttention(torch.autograd.Function):
         T, S = q.shape[2], k.shape[2]
         wide = torch.promote_types(q.dtype, torch.float32)
         dq = torch.empty_like(q)
-        dk, dv = (torch.zeros_like(z, dtype=wide) for z in (k, v))
+        dk, dv = (torch.zeros(z.shape, dtype=wide, device=z.device) for z in (k, v))
         for rows, seen in _blocks(T, S, ctx.mask):
             part = _part(ctx.mask, ctx.divisor, rows, seen, T, S, q)
             q_t, k_t, v_t = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
@@ -89,9 +90,17 @@ class _BlockAttention(torch.autograd.Function):
             positive = part.forget((q_t @ k_t.transpose(-1, -2)).relu_())
             dscores = (dy_t @ v_t.transpose(-1, -2)).mul_(positive).mul_(2)
             dq[:, :, rows] = dscores @ k_t
-            dk[:, :, :seen] += dscores.transpose(-1, -2) @ q_t
-            dv[:, :, :seen] += positive.mul_(positive).transpose(-1, -2) @ dy_t
+            _add_product(dk, dscores, q_t)
+            _add_product(dv, positive.mul_(positive), dy_t)
         return dq, dk.to(k.dtype), dv.to(v.dtype), None, None
+
+
+def _add_product(
+    total: Float[Tensor, "B H S N"], weights: Float[Tensor, "B H t s"], x: Float[Tensor, "B H t N"]
+) -> None:
+    """The first s rows of total += weights^T x, without a tensor of the product."""
+    first = total.flatten(0, 1)[:, : weights.shape[-1]]
+    add_product(first, weights.flatten(0, 1), x.flatten(0, 1))
 
 
 class _Part(NamedTuple):
