@@ -136,9 +136,9 @@ class _CausalMeans(torch.autograd.Function):
                     ctx.steps.append((group, rows))
                     states += [S, z, m, R]
                 piece = _Piece.of(q_p, k_p, z, m, R)
-                found = segments.sums(piece.a, piece.e, v_p, S * piece.shrink[..., None])
-                segments.put(y, group, rows, found.y)
-                S, z, m = found.S, piece.z[:, -1], R
+                y_p, S = segments.sums(piece.a, piece.e, v_p, S * piece.shrink[..., None])
+                segments.put(y, group, rows, y_p)
+                z, m = piece.z[:, -1], R
         ctx.save_for_backward(q, k, v, *states)
         return y
 
@@ -153,8 +153,8 @@ class _CausalMeans(torch.autograd.Function):
                 dS, dz = torch.zeros_like(S), torch.zeros_like(z)
             q_p, k_p, v_p, dy_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v, dy))
             piece = _Piece.of(q_p, k_p, z, m, R)
-            before = S * piece.shrink[..., None], None
-            found = segments.sums_backward(piece.a, piece.e, v_p, before, (dy_p, None), (dS, None))
+            before = S * piece.shrink[..., None]
+            found = segments.sums_backward(piece.a, piece.e, v_p, before, dy_p, dS)
             drho, de, dS = found.a.div_(piece.z), found.e, found.S
             dz_p = piece.a.mul_(drho).neg_()
             de += _summed(dz_p, backwards=True) + dz[:, None]

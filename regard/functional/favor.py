@@ -10,6 +10,7 @@ all features. Maxima take no gradient.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -52,7 +53,10 @@ def favor_attention(
     width = w.shape[1] * (2 if features == "hyperbolic" else 1)
     exponential = kernel_of(features) is None
     floor = EPS if exponential and not mask.causal else 0.0
-    made = attention.Features(width, queries, keys, floor, decays=exponential)
+    by_hand = None
+    if features == "positive":
+        by_hand = attention.ByHand(partial(_queries_by_hand, causal=mask.causal), _keys_by_hand)
+    made = attention.Features(width, queries, keys, floor, decays=exponential, by_hand=by_hand)
     return feature_attention(q, k, v, made, w, mask=mask, denominator=floored, impl=impl)
 
 
@@ -154,6 +158,48 @@ class _Exponential(torch.autograd.Function):
         (phi,) = ctx.saved_tensors
         dwx = dphi * phi
         return dwx, -dwx.sum(-1), None
+
+
+def _exponential_by_hand(
+    x: Float[Tensor, "b H T K"],
+    w: Float[Tensor, "h M K"],
+    level_of: Callable[[Tensor, Tensor], Tensor],
+):
+    """exp(w x - level) in the place of w x, and what makes dx and dw of their gradient; level_of(|x|^2 / 2, max w x)."""
+    root = x.shape[-1] ** -0.25
+    scaled = w * root
+    phi = (x @ scaled.mT).to(torch.promote_types(x.dtype, torch.float32))
+    half = x.to(phi.dtype).square().sum(-1).mul_(root * root / 2)
+    phi.sub_(level_of(half, phi.amax(-1))[..., None]).exp_()
+
+    def back(dphi: Tensor):
+        dwx = phi.mul_(dphi)
+        dhalf = dwx.sum(-1, keepdim=True).to(x.dtype)
+        dwx = dwx.to(x.dtype)
+        dw = (dwx.mT @ x).sum_to_size(w.shape).mul(root) if w.requires_grad else None
+        return (dwx @ scaled).addcmul_(x, dhalf, value=-root * root), dw
+
+    return phi, back
+
+
+def _queries_by_hand(q: Tensor, w: Tensor, *, causal: bool):
+    phi, back = _exponential_by_hand(q, w, lambda half, peak: peak)
+    return (phi if causal else phi + EPS).to(q.dtype), back
+
+
+def _keys_by_hand(before: Tensor | None, k: Tensor, valid: Tensor | None, w: Tensor):
+    found: list[Tensor] = []
+
+    def level(half: Tensor, peak: Tensor) -> Tensor:
+        top, present = peak - half, None if valid is None else valid[:, None, :]
+        top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
+        c, log_decay = _running_maximum(top, before)
+        found.extend((log_decay, c[:, :, -1]))
+        peak = peak + (c - top)
+        return peak if present is None else peak.masked_fill(~present, torch.inf)
+
+    phi, back = _exponential_by_hand(k, w, level)
+    return Keys(phi.to(k.dtype), *found), back
 
 
 def _running_maximum(

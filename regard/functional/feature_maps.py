@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.catalog import Catalog
-from regard.functional.exponential import exp_
+
+LOWEST = -87.0  # torch.exp is slow below, where its results are no longer normal numbers
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,7 @@ class FeatureMap:
 
 def elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
-    return _EluPlusOne.apply(x) if torch.is_grad_enabled() else _elu_plus_one(x)
-
-
-def _elu_plus_one(x: Tensor) -> Tensor:
-    return exp_(x.clamp(max=0)).add_(F.relu(x))
+    return _EluPlusOne.apply(x) if torch.is_grad_enabled() else elu_plus_one_by_hand(x)[0]
 
 
 class _EluPlusOne(torch.autograd.Function):
@@ -40,7 +37,7 @@ class _EluPlusOne(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x):
-        phi = _elu_plus_one(x)
+        phi, _ = elu_plus_one_by_hand(x)
         ctx.save_for_backward(phi)
         return phi
 
@@ -48,6 +45,12 @@ class _EluPlusOne(torch.autograd.Function):
     def backward(ctx, dphi):
         (phi,) = ctx.saved_tensors
         return dphi * phi.clamp(max=1)
+
+
+def elu_plus_one_by_hand(x: Float[Tensor, "*b K"]):
+    """The features, and what makes dx of their gradient."""
+    phi = x.clamp(LOWEST, 0).exp_().add_(x.clamp(min=0))
+    return phi, lambda dphi: (phi.clamp_(max=1).mul_(dphi),)
 
 
 FEATURE_MAPS = Catalog(

@@ -19,9 +19,15 @@ from regard.core.mask import OPEN, Mask
 from regard.functional import fla, segments
 from regard.functional.cache import is_ours
 from regard.functional.exponential import exp
-from regard.functional.feature_maps import FeatureMap, elu_plus_one
+from regard.functional.feature_maps import (
+    FEATURE_MAPS,
+    FeatureMap,
+    elu_plus_one,
+    elu_plus_one_by_hand,
+)
 from regard.functional.implementation import choose
 from regard.functional.piece_by_piece import (
+    ByHand,
     Denominator,
     Features,
     How,
@@ -56,8 +62,19 @@ def linear_attention(
     phi = elu_plus_one if feature_map is None else feature_map
     if phi is not elu_plus_one and not isinstance(phi, FeatureMap):  # may hold parameters
         return kernel_attention(phi(q), phi(k), v, mask=mask, denominator=denominator, impl=impl)
-    features = Features(q.shape[-1], phi, lambda before, k, valid, extra: Keys(phi(k)))
+    by_hand = BY_HAND if phi in (elu_plus_one, FEATURE_MAPS["elu_plus_one"]) else None
+    features = Features(
+        q.shape[-1], phi, lambda before, k, valid, extra: Keys(phi(k)), by_hand=by_hand
+    )
     return feature_attention(q, k, v, features, mask=mask, denominator=denominator, impl=impl)
+
+
+def _keys_by_hand(before: None, k: Tensor, valid: Tensor | None):
+    phi, back = elu_plus_one_by_hand(k)
+    return Keys(phi), back
+
+
+BY_HAND = ByHand(elu_plus_one_by_hand, _keys_by_hand)
 
 
 def kernel_attention(
@@ -97,9 +114,7 @@ def feature_attention(
     impl = choose(family(features.decays), impl, v, mask)
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
     kept = segments.kept(q, k, v, extra, *weights)
-    is_long = impl == "eager" and k.shape[2] > segments.WHOLE * (
-        8 if kept and not mask.causal else 1
-    )
+    is_long = impl == "eager" and k.shape[2] > segments.WHOLE
     if is_long and (beside or not mask.causal) and segments.in_pieces(q, k, v):
         how = How(features, denominator, mask, kept)
         return segments.run(PieceByPiece, how, q, k, v, extra, *weights)

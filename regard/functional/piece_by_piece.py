@@ -1,11 +1,12 @@
 """Kernel attention without a tensor of features of the whole sequence: features, sums and gradients of a piece at a time.
 
-Causal: each piece reads and extends the state (S, z). Otherwise all keys are summed, piece by piece, and then all
-queries read. The backward makes the features of a piece again and asks autograd for their gradients alone; those of
-the sums are written out here and in `segments`, and go straight into their place in dq, dk and dv.
+Causal: each piece reads and extends the state S. Otherwise all keys are summed, piece by piece, and then all queries
+read. Values have a last column of ones, so that the sum of a row's weights is one more column of its sums. The backward
+makes the features of a piece again. Gradients of the sums are written out here and in `segments`; those of features
+come from the mechanism where it has written them for a piece, else from autograd, which takes twice as long.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.mask import Mask
 from regard.functional import segments
 from regard.functional.exponential import exp
-from regard.functional.segments import Rows, added, put, token_bytes
+from regard.functional.segments import Rows, add_product, put, token_bytes
 
 Denominator = Callable[
     [Tensor], Tensor
@@ -28,6 +29,20 @@ class Keys(NamedTuple):
     phi: Float[Tensor, "B H S M"]
     log_decay: Float[Tensor, "B H S"] | None = None  # of the sums over earlier keys
     after: Float[Tensor, "B H"] | None = None  # what the features of later keys need to know
+
+
+Gradients = Sequence[Tensor | None]
+
+
+class ByHand(NamedTuple):
+    """The functions of `Features` together with their gradients; what they make may be changed in place by them alone.
+
+    queries(q, *weights) -> phi_q, back, where back(dphi_q), called once and last, gives the gradients of q and of the
+    weights (None for those that need none). keys(before, k, valid, *weights) -> Keys, back.
+    """
+
+    queries: Callable[..., tuple[Tensor, Callable[[Tensor], Gradients]]]
+    keys: Callable[..., tuple[Keys, Callable[[Tensor], Gradients]]]
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,7 @@ class Features:
     keys: Callable[..., Keys]
     floor: float = 0.0
     decays: bool = False
+    by_hand: ByHand | None = None  # without `extra`
 
 
 class How(NamedTuple):
@@ -67,11 +83,11 @@ class PieceByPiece(torch.autograd.Function):
         ctx.steps, states = [], []
         for group in segments.examples(k, how.features.width):
             heads = (group.stop - group.start) * k.shape[1]
-            S = q.new_zeros(heads, how.features.width, v.shape[3], dtype=wide)
-            for step, *state in go(inputs, group, S, S.new_zeros(*S.shape[:2], 1), y, total):
+            S = q.new_zeros(heads, how.features.width, v.shape[3] + 1, dtype=wide)
+            for step, state in go(inputs, group, S, y, total):
                 if how.keep:
                     ctx.steps.append(step)
-                    states += state
+                    states.append(state)
         ctx.how, ctx.count = how, len(weights)
         ctx.save_for_backward(q, k, v, extra, y, total, *weights, *states)
         return y
@@ -80,9 +96,10 @@ class PieceByPiece(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         q, k, v, extra, y, total, *others = ctx.saved_tensors
-        weights, states = others[: ctx.count], others[ctx.count :]
-        inputs = _Inputs(ctx.how, q, k, v, extra, [w.detach().requires_grad_() for w in weights])
-        outputs = _Outputs(ctx.how, y, total, dy)
+        needed = ctx.needs_input_grad[5:]
+        weights = [w.detach().requires_grad_(n) for w, n in zip(others, needed, strict=False)]
+        inputs = _Inputs(ctx.how, q, k, v, extra, weights)
+        outputs = _Outputs.of(ctx.how, y, total, dy)
         gradients = _Gradients(
             torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), None, [None] * ctx.count
         )
@@ -90,53 +107,72 @@ class PieceByPiece(torch.autograd.Function):
             gradients.extra = torch.empty_like(extra)
         back = _causally_back if ctx.how.mask.causal else _at_once_back
         with torch.autocast("cpu", enabled=False):
-            back(
-                inputs,
-                outputs,
-                gradients,
-                list(zip(ctx.steps, states[::2], states[1::2], strict=True)),
-            )
+            back(inputs, outputs, gradients, list(zip(ctx.steps, others[ctx.count :], strict=True)))
         return None, gradients.q, gradients.k, gradients.v, gradients.extra, *gradients.weights
 
 
-def _causally(inputs: "_Inputs", group: slice, S: Tensor, z: Tensor, y: Tensor, total: Tensor):
-    before, pieces = None, Rows(y.shape[2], token_bytes(z))
+# A function for each piece: what it made is let go before the next is made, which then finds its memory in cache.
+
+
+def _causally(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tensor):
+    before, pieces = None, Rows(y.shape[2], token_bytes(S))
     for rows in pieces:
         keys = inputs.keys(group, rows, before)
         if keys.log_decay is not None and segments.moves_far(keys.log_decay[..., 1:].sum(-1).neg()):
             pieces.halve(rows)
             continue
-        yield (group, rows, before), S, z
-        scale = _Scale.of(keys.log_decay)
-        a, e = scale.queries(inputs.queries(group, rows)), scale.keys(keys.phi)
-        found = segments.sums(a, e, inputs.values(group, rows), scale.state(S), scale.state(z))
-        assert found.d is not None and found.z is not None, "sums with z come with d"
-        _divide(inputs.how, found.y, found.d, group, rows, y, total)
-        S, z, before = found.S, found.z, keys.after
+        yield (group, rows, before), S
+        before, S = keys.after, _causal_piece(inputs, group, rows, keys, S, y, total)
+        del keys
+
+
+def _causal_piece(
+    inputs: "_Inputs", group: slice, rows: slice, keys: Keys, S: Tensor, y: Tensor, total: Tensor
+) -> Tensor:
+    scale = _Scale.of(keys.log_decay)
+    a, e, v = inputs.queries(group, rows), keys.phi, scale.values(inputs.values(group, rows))
+    sums, S = segments.sums(a.flatten(0, 1), e.flatten(0, 1), v, scale.state(S))
+    _divide(
+        inputs.how,
+        sums[..., :-1],
+        sums[..., -1:],
+        scale.up,
+        y[group, :, rows],
+        total[group, :, rows],
+    )
+    return S
 
 
 def _causally_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients", steps: list):
-    for (group, rows, before), S, z in reversed(steps):
+    for (group, rows, before), S in reversed(steps):
         if rows.stop == outputs.y.shape[2]:
-            dS, dz = torch.zeros_like(S), torch.zeros_like(z)
-        with torch.enable_grad():
-            piece = inputs.leaves(group, rows, rows)
-            phi_q, keys = piece.queries(), piece.keys(before)
-        scale = _Scale.of(None if keys.log_decay is None else keys.log_decay.detach())
-        a, e = scale.queries(phi_q.detach()), scale.keys(keys.phi.detach())
-        S, z = scale.state(S), scale.state(z)
-        v = inputs.values(group, rows)
-        of_sums = outputs.gradients(group, rows, v.dtype)
-        found = segments.sums_backward(a, e, v, (S, z), of_sums, (dS, dz))
-        assert found.z is not None, "sums with z come with its gradient"
-        made = [(phi_q, scale.queries(found.a)), (keys.phi, scale.keys(found.e))]
-        if keys.log_decay is not None and keys.log_decay.requires_grad:
-            of_state = (found.S * S).sum((1, 2)) + (found.z * z).sum((1, 2))
-            of_keys, of_queries = (found.e * e).sum(-1), (found.a * a).sum(-1)
-            made.append((keys.log_decay, _decay_gradient(of_queries, of_keys, of_state)))
-        piece.put(gradients, made)
-        put(gradients.v, group, rows, found.v)
-        dS, dz = scale.state(found.S), scale.state(found.z)
+            dS = torch.zeros_like(S)
+        dS = _causal_piece_back(inputs, outputs, gradients, (group, rows, before), S, dS)
+
+
+def _causal_piece_back(
+    inputs: "_Inputs",
+    outputs: "_Outputs",
+    gradients: "_Gradients",
+    step: tuple,
+    S: Tensor,
+    dS: Tensor,
+) -> Tensor:
+    group, rows, before = step
+    phi_q, queries_back = inputs.queries_and_back(group, rows)
+    keys, keys_back = inputs.keys_and_back(group, rows, before)
+    scale = _Scale.of(keys.log_decay)
+    a, e, S = phi_q.flatten(0, 1), keys.phi.flatten(0, 1), scale.state(S)
+    v, dy = scale.values(inputs.values(group, rows)), scale.queries(outputs.gradients(group, rows))
+    found = segments.sums_backward(a, e, v, S, dy, dS)
+    of_decay = None
+    if keys.log_decay is not None and inputs.extra is not None:
+        of_keys, of_queries = (found.e * e).sum(-1), (found.a * a).sum(-1)
+        of_decay = _decay_gradient(of_queries, of_keys, (found.S * S).sum((1, 2)))
+    put(gradients.v, group, rows, scale.keys(found.v[..., :-1]))
+    gradients.queries(group, rows, queries_back(found.a.view(phi_q.shape)))
+    gradients.keys(group, rows, keys_back(found.e.view(keys.phi.shape), of_decay))
+    return scale.state(found.S)
 
 
 def _decay_gradient(
@@ -148,59 +184,95 @@ def _decay_gradient(
     return G.flip(1).cumsum(1).flip(1)
 
 
-def _at_once(inputs: "_Inputs", group: slice, S: Tensor, z: Tensor, y: Tensor, total: Tensor):
+def _at_once(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tensor):
     before, floor = None, inputs.how.features.floor
-    for rows in Rows(inputs.k.shape[2], token_bytes(z)):
-        keys = inputs.keys(group, rows, before)
-        scale = _Scale.of(keys.log_decay)
-        e, v = scale.keys(keys.phi), inputs.values(group, rows)
-        S = added(scale.state(S), e.mT, v)
-        z = scale.state(z) + e.sum(1, dtype=z.dtype)[..., None]
-        before = keys.after
+    S, z = S[..., :-1].contiguous(), S[..., -1:].contiguous()
+    for rows in Rows(inputs.k.shape[2], token_bytes(S)):
+        before = _extend(inputs, group, rows, before, S, z)
     if floor:
         one = inputs.present(group)
         S += floor * (one.mT @ segments.cut(inputs.v, group, slice(None)).to(S.dtype))
         z += floor * one.sum(1, keepdim=True)
-    yield (group, None, before), S, z
-    S, z = S.to(y.dtype), z.to(y.dtype)
-    for rows in Rows(y.shape[2], token_bytes(z)):
-        a = inputs.queries(group, rows).flatten(0, 1)
-        _divide(inputs.how, a @ S, a @ z, group, rows, y, total)
+    S = torch.cat([S, z], dim=-1)
+    yield (group, None, before), S
+    S = S.to(y.dtype)
+    for rows in Rows(y.shape[2], token_bytes(S)):
+        _read(inputs, group, rows, S, y[group, :, rows], total[group, :, rows])
+
+
+def _extend(
+    inputs: "_Inputs", group: slice, rows: slice, before: Tensor | None, S: Tensor, z: Tensor
+) -> Tensor | None:
+    """Keys are added to S and z in place. What later keys need to know."""
+    keys = inputs.keys(group, rows, before)
+    scale = _Scale.of(keys.log_decay)
+    if scale.carry is not None:
+        S *= scale.carry
+        z *= scale.carry
+    e = scale.keys(keys.phi.flatten(0, 1))
+    add_product(S, e.mT, inputs.values(group, rows))
+    z += e.sum(1, dtype=z.dtype)[..., None]
+    return keys.after
+
+
+def _read(inputs: "_Inputs", group: slice, rows: slice, S: Tensor, y: Tensor, total: Tensor):
+    a = inputs.queries(group, rows).flatten(0, 1)
+    _divide(inputs.how, a @ S[..., :-1], a @ S[..., -1:], None, y, total)
 
 
 def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients", steps: list):
-    for (group, _, before), S, z in steps:
-        dS, dz = torch.zeros_like(S), torch.zeros_like(z)
-        S, z = S.to(outputs.y.dtype), z.to(outputs.y.dtype)
-        for rows in Rows(outputs.y.shape[2], token_bytes(z)):
-            with torch.enable_grad():
-                piece = inputs.leaves(group, rows, None)
-                phi_q = piece.queries()
-            dy, dd = outputs.gradients(group, rows, S.dtype)
-            a = phi_q.detach().flatten(0, 1)
-            piece.put(gradients, [(phi_q, (dy @ S.mT).addcmul_(dd, z.mT))])
-            dS, dz = added(dS, a.mT, dy), added(dz, a.mT, dd)
-        dS, dz = dS.to(S.dtype), dz.to(z.dtype)
-        for rows in Rows(inputs.k.shape[2], token_bytes(z)):
-            with torch.enable_grad():
-                piece = inputs.leaves(group, None, rows)
-                phi_k = piece.keys(before).phi
-            e = phi_k.detach().flatten(0, 1)
-            if floor := inputs.how.features.floor:
-                e = e + floor * inputs.present(group)[:, rows].to(e.dtype)
-            v = inputs.values(group, rows)
-            piece.put(gradients, [(phi_k, (v @ dS.mT).add_(dz.mT))])
-            put(gradients.v, group, rows, e @ dS)
+    for (group, _, before), S in steps:
+        dS, S = torch.zeros_like(S), S.to(outputs.y.dtype)
+        for rows in Rows(outputs.y.shape[2], token_bytes(S)):
+            _read_back(inputs, outputs, gradients, group, rows, S, dS)
+        dS = dS.to(S.dtype)
+        for rows in Rows(inputs.k.shape[2], token_bytes(S)):
+            _extend_back(inputs, gradients, group, rows, before, dS)
 
 
-def _divide(how: How, sums: Tensor, d: Tensor, group: slice, rows: slice, y: Tensor, total: Tensor):
-    here, of = y[group, :, rows], total[group, :, rows]
-    of.copy_(d.view(of.shape))
-    torch.div(sums.view(here.shape), how.denominator(of), out=here)
+def _read_back(
+    inputs: "_Inputs",
+    outputs: "_Outputs",
+    gradients: "_Gradients",
+    group: slice,
+    rows: slice,
+    S: Tensor,
+    dS: Tensor,
+):
+    phi_q, back = inputs.queries_and_back(group, rows)
+    dy = outputs.gradients(group, rows)
+    add_product(dS, phi_q.flatten(0, 1).mT, dy)
+    gradients.queries(group, rows, back((dy @ S.mT).view(phi_q.shape)))
+
+
+def _extend_back(
+    inputs: "_Inputs",
+    gradients: "_Gradients",
+    group: slice,
+    rows: slice,
+    before: Tensor | None,
+    dS: Tensor,
+):
+    keys, back = inputs.keys_and_back(group, rows, before)
+    of_v, of_one = dS[..., :-1], dS[..., -1:]
+    dv = keys.phi.flatten(0, 1) @ of_v
+    if floor := inputs.how.features.floor:
+        one = inputs.present(group)[:, rows].to(dv.dtype)
+        dv.addcmul_(one, of_v.sum(1, keepdim=True), value=floor)
+    put(gradients.v, group, rows, dv)
+    dphi = (inputs.values(group, rows) @ of_v.mT).add_(of_one.mT)
+    gradients.keys(group, rows, back(dphi.view(keys.phi.shape), None))
+
+
+def _divide(how: How, sums: Tensor, d: Tensor, up: Tensor | None, y: Tensor, total: Tensor):
+    """y = up sums / n(total), total = up d."""
+    total.copy_((d if up is None else d * up).view(total.shape))
+    inverse = how.denominator(total).reciprocal()
+    torch.mul(sums.view(y.shape), inverse if up is None else inverse * up.view(total.shape), out=y)
 
 
 class _Scale(NamedTuple):
-    """Decays of a piece as factors of its features and of the state before it, all as at its end."""
+    """Decays of a piece as factors of its values, of the state before it and of its sums; the state is as at its end."""
 
     up: Float[Tensor, "b t 1"] | None
     down: Float[Tensor, "b t 1"] | None
@@ -214,13 +286,17 @@ class _Scale(NamedTuple):
         end = G[:, -1:]
         return cls(exp(G - end), exp(end - G), exp(end))
 
-    def queries(self, phi: Tensor) -> Float[Tensor, "b t M"]:
-        phi = phi.flatten(0, -3)
-        return phi if self.up is None else phi * self.up.to(phi.dtype)
+    def values(self, v: Float[Tensor, "b t V"]) -> Float[Tensor, "b t V+1"]:
+        """With the column of ones."""
+        scaled = v.new_empty(*v.shape[:2], v.shape[2] + 1)
+        scaled[..., :-1], scaled[..., -1:] = v, 1.0
+        return self.keys(scaled)
 
-    def keys(self, phi: Tensor) -> Float[Tensor, "b t M"]:
-        phi = phi.flatten(0, -3)
-        return phi if self.down is None else phi * self.down.to(phi.dtype)
+    def keys(self, x: Float[Tensor, "b t M"]) -> Float[Tensor, "b t M"]:
+        return x if self.down is None else x * self.down.to(x.dtype)
+
+    def queries(self, x: Float[Tensor, "b t M"]) -> Float[Tensor, "b t M"]:
+        return x if self.up is None else x * self.up.to(x.dtype)
 
     def state(self, S: Tensor) -> Tensor:
         return S if self.carry is None else S * self.carry
@@ -234,26 +310,56 @@ class _Inputs(NamedTuple):
     extra: Float[Tensor, "B H S"] | None
     weights: tuple[Tensor, ...] | list[Tensor]
 
-    def leaves(self, group: slice, of_q: slice | None, of_k: slice | None) -> "_Leaves":
-        q = None if of_q is None else self.q[group, :, of_q].detach().requires_grad_()
-        k = None if of_k is None else self.k[group, :, of_k].detach().requires_grad_()
-        extra = None
-        if self.extra is not None and of_k is not None:
-            extra = self.extra[group, :, of_k].detach().requires_grad_()
-        return _Leaves(self, group, of_q, of_k, q, k, extra)
-
     def queries(self, group: slice, rows: slice) -> Tensor:
-        return self.how.features.queries(self.q[group, :, rows], *self.weights)
+        q, features = self.q[group, :, rows], self.how.features
+        if features.by_hand is not None:
+            return features.by_hand.queries(q, *self.weights)[0]
+        return features.queries(q, *self.weights)
 
     def keys(self, group: slice, rows: slice, before: Tensor | None) -> Keys:
-        extra = None if self.extra is None else self.extra[group, :, rows]
-        return self.keys_of(self.k[group, :, rows], extra, group, rows, before)
-
-    def keys_of(self, k, extra, group: slice, rows: slice, before: Tensor | None) -> Keys:
-        valid = self.how.mask.valid
-        valid = None if valid is None else valid[group, rows]
-        keys = self.how.features.keys(before, k, valid, extra, *self.weights)
+        k, valid, features = self.k[group, :, rows], self.valid(group, rows), self.how.features
+        if features.by_hand is not None:
+            keys, _ = features.by_hand.keys(before, k, valid, *self.weights)
+        else:
+            extra = None if self.extra is None else self.extra[group, :, rows]
+            keys = features.keys(before, k, valid, extra, *self.weights)
         return keys._replace(phi=present(keys.phi, valid))
+
+    def queries_and_back(self, group: slice, rows: slice):
+        """phi_q, and what makes the gradients of q and the weights from its own."""
+        q, features = self.q[group, :, rows], self.how.features
+        if features.by_hand is not None:
+            return features.by_hand.queries(q, *self.weights)
+        q = q.detach().requires_grad_()
+        with torch.enable_grad():
+            phi = features.queries(q, *self.weights)
+        return phi.detach(), lambda dphi: _asked([(phi, dphi)], [q, *self.weights])
+
+    def keys_and_back(self, group: slice, rows: slice, before: Tensor | None):
+        """The keys, and what makes the gradients of k, `extra` and the weights from those of phi and the log-decay."""
+        k, valid, features = self.k[group, :, rows], self.valid(group, rows), self.how.features
+        if features.by_hand is not None:
+            keys, back = features.by_hand.keys(before, k, valid, *self.weights)
+
+            def by_hand(dphi: Tensor, _: None) -> Gradients:
+                dk, *others = back(present(dphi, valid))
+                return dk, None, *others
+
+            return keys._replace(phi=present(keys.phi, valid)), by_hand
+        k = k.detach().requires_grad_()
+        extra = None if self.extra is None else self.extra[group, :, rows].detach().requires_grad_()
+        with torch.enable_grad():
+            made = features.keys(before, k, valid, extra, *self.weights)
+            phi, decay = present(made.phi, valid), made.log_decay
+
+        def by_autograd(dphi: Tensor, of_decay: Tensor | None) -> Gradients:
+            return _asked([(phi, dphi), (decay, of_decay)], [k, extra, *self.weights])
+
+        decay_only = None if decay is None else decay.detach()
+        return made._replace(phi=phi.detach(), log_decay=decay_only), by_autograd
+
+    def valid(self, group: slice, rows: slice) -> Bool[Tensor, "b t"] | None:
+        return None if self.how.mask.valid is None else self.how.mask.valid[group, rows]
 
     def values(self, group: slice, rows: slice) -> Float[Tensor, "b t V"]:
         return segments.cut(self.v, group, rows)
@@ -271,39 +377,13 @@ def present(phi_k: Float[Tensor, "B H S M"], valid: Bool[Tensor, "B S"] | None) 
     return phi_k if valid is None else phi_k * valid[:, None, :, None]
 
 
-class _Leaves(NamedTuple):
-    """A piece of the inputs for which gradients of features are asked."""
-
-    inputs: _Inputs
-    group: slice
-    of_q: slice | None
-    of_k: slice | None
-    q: Tensor | None
-    k: Tensor | None
-    extra: Tensor | None
-
-    def queries(self) -> Tensor:
-        return self.inputs.how.features.queries(self.q, *self.inputs.weights)
-
-    def keys(self, before: Tensor | None) -> Keys:
-        assert self.of_k is not None, "a piece with keys"
-        return self.inputs.keys_of(self.k, self.extra, self.group, self.of_k, before)
-
-    def put(self, gradients: "_Gradients", made: list[tuple[Tensor, Tensor]]) -> None:
-        """Gradients of the leaves, from features and theirs."""
-        leaves = [z for z in (self.q, self.k, self.extra) if z is not None] + list(
-            self.inputs.weights
-        )
-        features = [phi for phi, _ in made]
-        theirs = [d.view(phi.shape).to(phi.dtype) for phi, d in made]
-        found = iter(torch.autograd.grad(features, leaves, theirs, allow_unused=True))
-        for name, rows in (("q", self.of_q), ("k", self.of_k), ("extra", self.of_k)):
-            if getattr(self, name) is not None:
-                getattr(gradients, name)[self.group, :, rows] = next(found)
-        for i, more in enumerate(found):
-            if more is not None:
-                so_far = gradients.weights[i]
-                gradients.weights[i] = more if so_far is None else so_far.add_(more)
+def _asked(made: list[tuple[Tensor | None, Tensor | None]], leaves: Gradients) -> Gradients:
+    """Gradients of the leaves, None where they need none, from those of what was made of them."""
+    given = [(x, d) for x, d in made if x is not None and d is not None and x.requires_grad]
+    asked = [x for x in leaves if x is not None and x.requires_grad]
+    theirs = [d.view(x.shape).to(x.dtype) for x, d in given]
+    found = iter(torch.autograd.grad([x for x, _ in given], asked, theirs, allow_unused=True))
+    return [next(found) if x is not None and x.requires_grad else None for x in leaves]
 
 
 @dataclass
@@ -314,22 +394,47 @@ class _Gradients:
     extra: Tensor | None
     weights: list[Tensor | None]
 
+    def queries(self, group: slice, rows: slice, found: Gradients) -> None:
+        dq, *of_weights = found
+        self._add(self.q[group, :, rows], dq, of_weights)
+
+    def keys(self, group: slice, rows: slice, found: Gradients) -> None:
+        dk, of_extra, *of_weights = found
+        if self.extra is not None:
+            self._add(self.extra[group, :, rows], of_extra, [])
+        self._add(self.k[group, :, rows], dk, of_weights)
+
+    def _add(self, place: Tensor, of_place: Tensor | None, of_weights: Gradients) -> None:
+        assert of_place is not None, "a gradient of every input"
+        place.copy_(of_place)
+        for i, more in enumerate(of_weights):
+            if more is not None:
+                so_far = self.weights[i]
+                self.weights[i] = more if so_far is None else so_far.add_(more)
+
 
 class _Outputs(NamedTuple):
-    how: How
     y: Float[Tensor, "B H T V"]
-    total: Float[Tensor, "B H T 1"]
     dy: Float[Tensor, "B H T V"]
+    inverse: Float[Tensor, "B H T 1"]  # 1 / n(d), where d is the sum of a row's weights
+    slope: Float[Tensor, "B H T 1"]  # -dn / dd
 
-    def gradients(self, group: slice, rows: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Of the sum of values and of the sum of weights."""
-        y, dy = (segments.cut(x, group, rows) for x in (self.y, self.dy))
+    @classmethod
+    def of(cls, how: How, y: Tensor, total: Tensor, dy: Tensor) -> "_Outputs":
         with torch.enable_grad():
-            total = self.total[group, :, rows].detach().requires_grad_()
-            of = self.how.denominator(total)
-        dsum = dy / of.detach().flatten(0, 1).to(dtype)
-        dd = -(dsum * y).sum(-1, keepdim=True)
-        if of.requires_grad:
-            (slope,) = torch.autograd.grad(of, total, torch.ones_like(of))
-            return dsum, dd * slope.flatten(0, 1).to(dtype)
-        return dsum, torch.zeros_like(dd)
+            total = total.detach().requires_grad_()
+            n = how.denominator(total)
+        slope = torch.zeros_like(total)
+        if n.requires_grad:
+            (slope,) = torch.autograd.grad(n, total, torch.full_like(n, -1.0))
+        return cls(y, dy, n.detach().reciprocal(), slope)
+
+    def gradients(self, group: slice, rows: slice) -> Float[Tensor, "b t V+1"]:
+        """Of the sum of values and, in the last column, of the sum of weights."""
+        y, dy, inverse, slope = (segments.cut(x, group, rows) for x in self)
+        both = dy.new_empty(*dy.shape[:2], dy.shape[2] + 1)
+        torch.mul(dy, inverse.to(dy.dtype), out=both[..., :-1])
+        torch.mul(
+            (both[..., :-1] * y).sum(-1, keepdim=True), slope.to(dy.dtype), out=both[..., -1:]
+        )
+        return both

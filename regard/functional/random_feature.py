@@ -13,9 +13,10 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.functional.feature_maps import arc_cosine_features, fourier_features
 from regard.functional.linear import EPS, feature_attention
-from regard.functional.piece_by_piece import Features, Keys
+from regard.functional.piece_by_piece import ByHand, Features, Keys
 
 Kernel = Literal["fourier", "arc_cosine"]
+UNIT_EPS = 1e-6  # the least length by which a token is divided
 
 
 def random_feature_attention(
@@ -38,8 +39,13 @@ def random_feature_attention(
         return Keys(*gated(unit_features(k, w, features), gate))
 
     width = w.shape[1] * (2 if features == "fourier" else 1)
+    by_hand = None if gate is not None or features != "fourier" else UNIT_FOURIER_BY_HAND
     made = Features(
-        width, lambda q, w: unit_features(q, w, features), keys, decays=gate is not None
+        width,
+        lambda q, w: unit_features(q, w, features),
+        keys,
+        decays=gate is not None,
+        by_hand=by_hand,
     )
     return feature_attention(q, k, v, made, w, mask=mask, extra=gate, denominator=signed, impl=impl)
 
@@ -49,7 +55,37 @@ def unit_features(
 ) -> Float[Tensor, "B H T m"]:
     """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens."""
     phi = fourier_features if features == "fourier" else arc_cosine_features
-    return phi(F.normalize(x, dim=-1, eps=1e-6), w)
+    return phi(F.normalize(x, dim=-1, eps=UNIT_EPS), w)
+
+
+def unit_fourier_by_hand(x: Float[Tensor, "b H T K"], w: Float[Tensor, "H M K"]):
+    """Fourier features of x / |x|, and what makes dx and dw of their gradient."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    shrink = norm.clamp_min(UNIT_EPS).reciprocal_()
+    unit = x * shrink
+    wx, M = unit @ w.mT, w.shape[-2]
+    phi = wx.new_empty(*wx.shape[:-1], 2 * M)
+    torch.sin(wx, out=phi[..., :M])
+    torch.cos(wx, out=phi[..., M:])
+    phi *= M**-0.5
+
+    def back(dphi: Tensor):
+        dwx = torch.mul(dphi[..., :M], phi[..., M:], out=wx)
+        dwx.addcmul_(dphi[..., M:], phi[..., :M], value=-1)
+        dw = (dwx.mT @ unit).sum_to_size(w.shape) if w.requires_grad else None
+        dunit = dwx @ w
+        along = (dunit * unit).sum(-1, keepdim=True).mul_(norm >= UNIT_EPS)
+        return dunit.addcmul_(unit, along, value=-1).mul_(shrink), dw
+
+    return phi, back
+
+
+def _keys_by_hand(before: None, k: Tensor, valid: Tensor | None, w: Tensor):
+    phi, back = unit_fourier_by_hand(k, w)
+    return Keys(phi), back
+
+
+UNIT_FOURIER_BY_HAND = ByHand(unit_fourier_by_hand, _keys_by_hand)
 
 
 def gated(

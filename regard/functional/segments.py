@@ -1,6 +1,6 @@
 """Causal sums over a piece of the sequence, forwards and backwards, for kernels that go through it piece by piece.
 
-    y_i = a_i S + sum_{j <= i} (a_i e_j) v_j,   d_i = a_i z + sum_{j <= i} a_i e_j,   S' = S + sum_j e_j v_j^T,   z' = z + sum_j e_j
+    y_i = a_i S + sum_{j <= i} (a_i e_j) v_j,   S' = S + sum_j e_j v_j^T
 
 What a piece needs is made, used while it is in cache, and made again in the backward, which goes from the last piece to
 the first; features of a whole sequence would be fresh memory at every call, which costs more than the sums. Between
@@ -17,10 +17,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 CHUNK = 64  # tokens whose pairs are multiplied out; those before them have been summed
-BYTES = 1 << 19  # of a piece's features: the few tensors alive together stay in cache
-SHORTEST, LONGEST = 128, 256  # tokens in a piece, of a sequence that is long enough
+BYTES = 1 << 20  # of a piece's features: the few tensors alive together stay in cache
+SHORTEST, LONGEST = 128, 512  # tokens in a piece, of a sequence that is long enough
 RANGE = 40.0
-WHOLE = 1024  # tokens up to which features are kept sooner than made again: eight times that without an order
+WHOLE = 512  # tokens up to which a few large products over kept features are better
 
 
 def in_pieces(*inputs: Tensor) -> bool:
@@ -77,7 +77,7 @@ class Rows:
         self._left += [slice(middle, rows.stop), slice(rows.start, middle)]
 
 
-def token_bytes(z: Float[Tensor, "b M *one"]) -> int:
+def token_bytes(z: Float[Tensor, "b M *V"]) -> int:
     """Of the features of one token of all heads of a group."""
     return z.element_size() * z.shape[0] * z.shape[1]
 
@@ -98,33 +98,18 @@ def put(x: Float[Tensor, "B H T K"], group: slice, rows: slice, piece: Tensor) -
     target.copy_(piece.view(target.shape))
 
 
-class Sums(NamedTuple):
-    """What a piece gives, and the state after it. Without z there is no d."""
-
-    y: Float[Tensor, "b t V"]
-    d: Float[Tensor, "b t 1"] | None
-    S: Float[Tensor, "b M V"]
-    z: Float[Tensor, "b M 1"] | None
-
-
 def sums(
     a: Float[Tensor, "b t M"],
     e: Float[Tensor, "b t M"],
     v: Float[Tensor, "b t V"],
     S: Float[Tensor, "b M V"],
-    z: Float[Tensor, "b M 1"] | None = None,
-) -> Sums:
-    """Cost per token: 2 C (M + V) inside chunks of C, half of it above the diagonal, and 4 M V for the state."""
+) -> tuple[Float[Tensor, "b t V"], Float[Tensor, "b M V"]]:
+    """y and S'. Cost per token: 2 C (M + V) inside chunks of C, half of it above the diagonal, and 4 M V for the state."""
     b, t = a.shape[:2]
     a, e, v = (_chunks(x) for x in (a, e, v))
     P = (a @ e.mT).tril_()
     before, S = _states(S, e.mT @ v)
-    y = (P @ v).baddbmm_(a, before.to(a.dtype)).view(b, t, -1)
-    if z is None:
-        return Sums(y, None, S, None)
-    before, z = _states(z, e.sum(1, dtype=z.dtype)[..., None])
-    d = P.sum(-1, keepdim=True, dtype=z.dtype) + a @ before.to(a.dtype)
-    return Sums(y, d.view(b, t, 1), S, z)
+    return (P @ v).baddbmm_(a, before.to(a.dtype)).view(b, t, -1), S
 
 
 class Gradients(NamedTuple):
@@ -132,43 +117,32 @@ class Gradients(NamedTuple):
     e: Float[Tensor, "b t M"]
     v: Float[Tensor, "b t V"]
     S: Float[Tensor, "b M V"]
-    z: Float[Tensor, "b M 1"] | None
 
 
 def sums_backward(
     a: Float[Tensor, "b t M"],
     e: Float[Tensor, "b t M"],
     v: Float[Tensor, "b t V"],
-    before: tuple[Float[Tensor, "b M V"], Float[Tensor, "b M 1"] | None],
-    of_sums: tuple[Float[Tensor, "b t V"], Float[Tensor, "b t 1"] | None],
-    after: tuple[Float[Tensor, "b M V"], Float[Tensor, "b M 1"] | None],
+    S: Float[Tensor, "b M V"],
+    dy: Float[Tensor, "b t V"],
+    dS: Float[Tensor, "b M V"],
 ) -> Gradients:
-    """before: S, z. of_sums: dy, dd. after: dS', dz', from the pieces that follow.
+    """S: the state before. dS: the gradient of the state after, from the pieces that follow.
 
-    With P = tril(a e^T) and its gradient D = tril(dy v^T + dd). What a chunk adds to S its queries add to dS.
+    With P = tril(a e^T) and its gradient D = tril(dy v^T). What a chunk adds to S its queries add to dS.
     """
-    (S, z), (dy, dd), (dS, dz) = before, of_sums, after
     b, t = a.shape[:2]
     a, e, v, dy = (_chunks(x) for x in (a, e, v, dy))
     S = _states(S, e.mT @ v)[0].to(a.dtype)
+    D = (dy @ v.mT).tril_()
+    da = (D @ e).baddbmm_(dy, S.mT)
     behind, dS = _states(dS, a.mT @ dy, backwards=True)
     behind = behind.to(a.dtype)
-    D = dy @ v.mT
-    if dd is not None:
-        dd = _chunks(dd)
-        D += dd
-    D.tril_()
-    da = (D @ e).baddbmm_(dy, S.mT)
     de = (D.mT @ a).baddbmm_(v, behind.mT)
     P = torch.bmm(a, e.mT, out=D).tril_()
     dv = (P.mT @ dy).baddbmm_(e, behind)
-    if z is not None and dd is not None and dz is not None:
-        z = _states(z, e.sum(1, dtype=z.dtype)[..., None])[0].to(a.dtype)
-        behind, dz = _states(dz, (a.mT @ dd).to(dz.dtype), backwards=True)
-        da.addcmul_(dd, z.mT)
-        de += behind.to(a.dtype).mT
     da, de, dv = (x.view(b, t, -1) for x in (da, de, dv))
-    return Gradients(da, de, dv, dS, dz)
+    return Gradients(da, de, dv, dS)
 
 
 def _chunks(x: Float[Tensor, "b t M"]) -> Float[Tensor, "n C M"]:
@@ -189,8 +163,11 @@ def _states(
     return states.flatten(0, 1), S
 
 
-def added(
+def add_product(
     S: Float[Tensor, "b M V"], x: Float[Tensor, "b M t"], y: Float[Tensor, "b t V"]
-) -> Float[Tensor, "b M V"]:
-    """S + x y. A state is kept in float32 at least."""
-    return torch.baddbmm(S, x, y) if S.dtype == x.dtype else S + x @ y
+) -> None:
+    """S += x y. A state is kept in float32 at least."""
+    if S.dtype == x.dtype:
+        S.baddbmm_(x, y)
+    else:
+        S += x @ y
