@@ -1,7 +1,7 @@
 """Orders: who may meet whom, when tokens are sorted by group and only near ones of the sorted order meet.
 
-Each of R rounds lays the tokens out on a line, where a token has one place as a query and one as a key. Query i may meet
-key j where |asks_i - stands_j| <= reach. Groups are laid so far apart that no query reaches another group's keys.
+Each of R rounds lays the tokens out on a line, and query i may meet key j where |place_i + shift - place_j| <= reach.
+Groups are laid so far apart that no query reaches another group's keys.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,8 @@ class Order:
     """The keys that a block of sorted queries may meet lie at most `before` blocks back and `after` blocks on."""
 
     source: Int[Tensor, "B H R T"]  # the token of each rank
-    rank: Int[Tensor, "B H R T"]  # of each token
-    asks: Float[Tensor, "B H R T"]
-    stands: Float[Tensor, "B H R T"]
+    place: Float[Tensor, "B H R T"]  # of each token
+    shift: float
     reach: float
     block: int
     before: int
@@ -31,7 +30,7 @@ class Order:
 
     def meetings(self, rows: slice) -> Int[Tensor, "B H t T"]:
         """How many rounds let each of the queries `rows` meet each key."""
-        asks, stands = self.asks[..., rows, None], self.stands[..., None, :]
+        asks, stands = self.place[..., rows, None] + self.shift, self.place[..., None, :]
         count = torch.zeros((), dtype=torch.long, device=asks.device)
         for r in range(asks.shape[2]):
             count = count + ((asks[:, :, r] - stands[:, :, r]).abs() <= self.reach)
@@ -40,14 +39,13 @@ class Order:
 
 def band(group: Int[Tensor, "B H R T"], width: int, *, include_self: bool = False) -> Order:
     """The last `width` earlier tokens of the query's own group; prefixes of a sequence have the same band."""
-    source, rank, line = _laid_out(group, 1, width)
-    least = 0 if include_self else 1  # <= line_i - line_j <= width
+    source, place = _laid_out(group, 1, width)
+    least = 0 if include_self else 1  # <= place_i - place_j <= width
     block = min(width, ROWS)
     return Order(
         source,
-        rank,
-        asks=line - (width + least) / 2,
-        stands=line,
+        place,
+        shift=-(width + least) / 2,
         reach=(width - least) / 2,
         block=block,
         before=-(-width // block),
@@ -61,12 +59,11 @@ def chunks(
 ) -> Order:
     """Chunks of the sorted order: a query looks at its own, `before` earlier and `after` later ones, never round the ends."""
     gap = max(before, after) + 1 if same_group else 0
-    source, rank, line = _laid_out(group, size, gap)
+    source, place = _laid_out(group, size, gap)
     return Order(
         source,
-        rank,
-        asks=line + (after - before) / 2,  # -after <= line_i - line_j <= before
-        stands=line,
+        place,
+        shift=(after - before) / 2,  # -after <= place_i - place_j <= before
         reach=(before + after) / 2,
         block=size,
         before=before,
@@ -77,18 +74,16 @@ def chunks(
 
 def _laid_out(
     group: Int[Tensor, "B H R T"], size: int, gap: int
-) -> tuple[Tensor, Tensor, Float[Tensor, "B H R T"]]:
-    """Token of each rank, rank of each token, and its place: rank // size, and `gap` more for each group before."""
+) -> tuple[Tensor, Float[Tensor, "B H R T"]]:
+    """Token of each rank, and each token's place: rank // size, and `gap` more for each group before."""
     ordered, source = _sorted(group)
     T = group.shape[-1]
-    place = torch.arange(T, device=group.device)
-    rank = torch.empty_like(source).scatter_(-1, source, place.expand_as(source))
-    line = (place // size).expand_as(source)
+    line = (torch.arange(T, device=group.device) // size).expand_as(source)
     if gap:
         new = ordered[..., 1:] != ordered[..., :-1]
         line = line + gap * F.pad(new, (1, 0)).cumsum(-1)
-    dtype = torch.float32 if T * (gap + 1) < EXACT else torch.float64
-    return source.int(), rank.int(), line.to(dtype).gather(-1, rank)
+    line = line.to(torch.float32 if T * (gap + 1) < EXACT else torch.float64)
+    return source, torch.empty_like(line).scatter_(-1, source, line)
 
 
 def _sorted(group: Int[Tensor, "B H R T"]) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """Softmax attention along sorted orders: tokens are sorted by group, and a query meets the keys of near rank.
 
 Blocks of sorted queries meet slices of sorted keys: time and memory are linear in the length, and nothing of size [T T]
-is stored. Rounds are merged by their row maxima and sums; the backward recomputes weights from the final log-sum-exp.
+is stored. All rounds add to the same sums; the backward recomputes weights from the final log-sum-exp.
 """
 
 import math
@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.exponential import LOG2_E
 from regard.functional.order import Order
-from regard.functional.ordered_blocks import FAR, Plan, Rules
-from regard.functional.rows import rows_of_rounds
+from regard.functional.ordered_blocks import FAR, Part, Plan, Rules
 from regard.functional.softmax import masked_softmax
 
 ROWS = 256  # queries whose weights over all keys are held at once, where global tokens are given
@@ -43,17 +43,17 @@ def ordered_attention(
         order.block,
         order.before,
         order.after,
+        order.shift,
         order.reach,
         exclude_self,
         count_once,
         mask.causal and not order.only_earlier,
     )
-    stands = order.stands
-    if mask.valid is not None:  # absent keys stand where nobody reaches
-        stands = stands.masked_fill(~mask.valid[:, None, None], math.inf)
+    valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
     y = _OrderedAttention.apply(
         *(z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
-        *(z.flatten(0, 1) for z in (order.source, order.rank, order.asks, stands)),
+        *(z.flatten(0, 1) for z in (order.source, order.place)),
+        valid,
         _may_see_itself(v, mask) if exclude_self else None,
         None if mask.pairwise is None else mask.pairwise.expand(*q.shape[:2], -1, -1),
         rules,
@@ -113,101 +113,105 @@ def _all_rows(q, k, v, order: Order, mask: Mask, scale, exclude_self, count_once
 
 
 class _OrderedAttention(torch.autograd.Function):
-    """B and H are one axis N, of which some rows are taken at once: on a CPU one head, whose tensors stay in the cache.
+    """B and H are one axis N. Scores are in base 2, as exp2 is the exponential that is fast for all numbers.
 
-    Scores are in base 2, as exp2 is the exponential that is fast for all numbers.
+    Each part of a round is added to its tokens at once: references of the exponents are one for all rounds.
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, source, rank, asks, stands, alone, pairwise, rules, scale):
-        plan = Plan(source, asks, stands, pairwise, rules)
+    def forward(ctx, q, k, v, source, place, valid, alone, pairwise, rules, scale):
+        plan = Plan(source, place, valid, pairwise, rules)
         wide = torch.promote_types(q.dtype, torch.float32)
-        (N, R, T), n, L = rank.shape, plan.rows, plan.padded
+        (N, T, V), n = v.shape, plan.rows
         y, total = torch.empty_like(v), q.new_empty(N, T, dtype=wide)
-        mixed = v.new_empty(R, n, L, v.shape[2], dtype=wide)
-        top, mass = (v.new_empty(R, n, L, 1, dtype=wide) for _ in range(2))
+        mixed, mass = v.new_empty(n * T, V, dtype=wide), v.new_empty(n * T, dtype=wide)
         for rows in plan.groups():
-            for r in range(R):
-                round_ = plan.round(rows, r)
-                queries, keys, values = round_.queries(q), round_.keys(k), round_.keys(v)
-                mixed_r, top_r, mass_r = (
-                    z[r].view(-1, rules.block, z.shape[3]) for z in (mixed, top, mass)
-                )
-                for some in plan.parts():
-                    scores = round_.scores(queries[some], keys[some], some, scale)
-                    high = scores.amax(-1, keepdim=True)
-                    weights = scores.sub_(high).exp2_()
-                    top_r[some], mass_r[some] = high, weights.sum(-1, keepdim=True)
-                    _product(weights.to(v.dtype), values[some], out=mixed_r[some])
-            at = rank[rows].long()
-            share, total[rows] = _merged(
-                *(z[..., 0].transpose(0, 1).gather(2, at) for z in (top, mass))
-            )
-            merged = rows_of_rounds(mixed, at, share)
+            queries, keys, values = (z[rows].flatten(0, 1) for z in (q, k, v))
+            top = _references(plan, rows, queries, keys, scale)
+            mixed.zero_()
+            mass.zero_()
+            for part in plan.parts(rows):
+                scores = _scores(part, queries, keys, scale)
+                if top is not None:
+                    scores.sub_(part.per_query(top))
+                weights = scores.exp2_()
+                mass.index_add_(0, part.queries, weights.sum(-1).flatten())
+                values_of = part.of_keys(values, "keys")
+                part.add_to_queries(mixed, _product(part, weights.to(v.dtype), values_of))
+            some = mass > 0
+            mixed.div_(torch.where(some, mass, 1)[:, None])
+            lse = mass.log2() if top is None else mass.log2() + top
+            total[rows] = torch.where(some, lse, math.inf).unflatten(0, (n, T))
+            y[rows] = mixed.unflatten(0, (n, T))
             if alone is not None:
-                merged = torch.where(_falls_back(total, alone, rows), v[rows], merged)
-            y[rows] = merged
-        ctx.save_for_backward(q, k, v, y, total, source, rank, asks, stands, alone, pairwise)
+                y[rows] = torch.where(_falls_back(total, alone, rows), v[rows], y[rows])
+        ctx.save_for_backward(q, k, v, y, total, source, place, valid, alone, pairwise)
         ctx.rules, ctx.scale = rules, scale
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        q, k, v, y, total, source, rank, asks, stands, alone, pairwise = ctx.saved_tensors
-        rules, scale, wide = ctx.rules, ctx.scale, total.dtype
-        plan = Plan(source, asks, stands, pairwise, rules)
-        R, n, L = rank.shape[1], plan.rows, plan.padded
+        q, k, v, y, total, source, place, valid, alone, pairwise = ctx.saved_tensors
+        plan, scale, wide = Plan(source, place, valid, pairwise, ctx.rules), ctx.scale, total.dtype
+        n, T = plan.rows, q.shape[1]
         dy = dy.contiguous()
         grads = [torch.empty_like(z) for z in (q, k, v)]
-        ahead, behind = rules.before * rules.block, rules.after * rules.block
-        sums = [
-            z.new_empty(R, n, length, z.shape[2], dtype=wide)
-            for z, length in ((q, L), *((z, ahead + L + behind) for z in (k, v)))
-        ]
+        dq, dk, dv = sums = [z.new_empty(n * T, z.shape[2], dtype=wide) for z in (q, k, v)]
         for rows in plan.groups():
-            delta = (dy[rows] * y[rows]).sum(-1, dtype=wide)
-            for r in range(R):
-                round_ = plan.round(rows, r)
-                queries, keys, values = round_.queries(q), round_.keys(k), round_.keys(v)
-                outer, shift = round_.queries(dy), round_.numbers(delta, 0.0)
-                lse = round_.numbers(total[rows], math.inf)
-                dq, dk, dv = (z[r] for z in sums)
-                dq = dq.view(-1, rules.block, dq.shape[2])
-                for z in (dk, dv):
-                    z.zero_()
-                for some in plan.parts():
-                    scores = round_.scores(queries[some], keys[some], some, scale)
-                    weights = scores.sub_(lse[some]).exp2_()
-                    dscores = (outer[some] @ values[some].transpose(1, 2)).to(wide)
-                    dscores = dscores.sub_(shift[some]).mul_(weights).mul_(scale).to(q.dtype)
-                    weights = weights.to(q.dtype)
-                    _product(dscores, keys[some], out=dq[some])
-                    round_.add(dscores.transpose(1, 2) @ queries[some], some, to=dk)
-                    round_.add(weights.transpose(1, 2) @ outer[some], some, to=dv)
-            at = rank[rows].long()
-            for grad, parts, first in zip(grads, sums, (0, ahead, ahead), strict=True):
-                grad[rows] = rows_of_rounds(parts, at + first)
+            queries, keys, values, outer = (z[rows].flatten(0, 1) for z in (q, k, v, dy))
+            delta = (dy[rows] * y[rows]).sum(-1, dtype=wide).flatten()
+            lse = total[rows].flatten()
+            for z in sums:
+                z.zero_()
+            for part in plan.parts(rows):
+                a, b, o = (
+                    part.of_queries(queries, "queries"),
+                    part.of_keys(keys, "keys"),
+                    part.of_queries(outer, "outer"),
+                )
+                weights = part.scores(a, b, scale).sub_(part.per_query(lse)).exp2_()
+                dscores = _product(
+                    part, o, part.of_keys(values, "values").transpose(1, 2), "dscores"
+                )
+                dscores = dscores.to(wide).sub_(part.per_query(delta)).mul_(weights).to(q.dtype)
+                weights = weights.to(q.dtype)
+                part.add_to_queries(dq, _product(part, dscores, b))
+                part.add_to_keys(dk, _product(part, dscores.transpose(1, 2), a))
+                part.add_to_keys(dv, _product(part, weights.transpose(1, 2), o))
+            for grad, z, factor in zip(grads, sums, (scale, scale, 1), strict=True):
+                grad[rows] = z.mul_(factor).unflatten(0, (n, T))
             if alone is not None:
                 grads[2][rows] += dy[rows] * _falls_back(total, alone, rows)
-        return *grads, *[None] * 8
+        return *grads, *[None] * 7
 
 
-def _product(a: Tensor, b: Tensor, *, out: Tensor) -> None:
-    if a.dtype == out.dtype:
-        out.baddbmm_(a, b, beta=0)
-    else:
-        out.copy_(a @ b)
+def _references(
+    plan: Plan, rows: slice, q: Float[Tensor, "nT K"], k: Float[Tensor, "nT K"], scale: float
+) -> Float[Tensor, "nT"] | None:
+    """What each query's exponents are relative to: their maximum, or nothing where |q| |k| keeps all of them small."""
+    if q.is_meta:
+        return None
+    if not torch.compiler.is_compiling():
+        longest = [float(torch.linalg.vector_norm(z, dim=-1).amax()) for z in (q, k)]
+        exponent = longest[0] * longest[1] * abs(scale) * LOG2_E
+        if exponent < math.log2(torch.finfo(q.dtype).max) / 2:
+            return None
+    top = q.new_full(q.shape[:1], -FAR, dtype=torch.promote_types(q.dtype, torch.float32))
+    for part in plan.parts(rows):
+        highest = _scores(part, q, k, scale).amax(-1).flatten()
+        top.scatter_reduce_(0, part.queries, highest, "amax")
+    return torch.where(top > -FAR / 2, top, 0)
 
 
-def _merged(top: Float[Tensor, "n R T"], mass: Float[Tensor, "n R T"]) -> tuple[Tensor, Tensor]:
-    """Weight of each round's sums, and the log-sum-exp of all: inf where no round has a pair that is allowed."""
-    most = top.amax(1, keepdim=True)
-    share = (top - most).exp2() * (top > -FAR / 2)
-    whole = (share * mass).sum(1, keepdim=True)
-    some = whole > 0
-    lse = torch.where(some, most + whole.log2(), math.inf)
-    return share / torch.where(some, whole, 1), lse[:, 0]
+def _scores(part: Part, q: Float[Tensor, "nT K"], k: Float[Tensor, "nT K"], scale: float) -> Tensor:
+    return part.scores(part.of_queries(q, "queries"), part.of_keys(k, "keys"), scale)
+
+
+def _product(
+    part: Part, a: Float[Tensor, "g i j"], b: Float[Tensor, "g j l"], name: str = "rows"
+) -> Tensor:
+    return part.ready(name, a, a.shape[0], a.shape[1], b.shape[2]).baddbmm_(a, b, beta=0)
 
 
 def _falls_back(total: Float[Tensor, "N T"], alone: Bool[Tensor, "N T"], rows: slice) -> Tensor:

@@ -1,7 +1,6 @@
 """Taking whole rows, and putting them back: far faster than `gather`, which moves single numbers."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -16,20 +15,6 @@ def sums_at(z: Float[Tensor, "n l K"], index: Int[Tensor, "n l"], T: int) -> Flo
     n, K = z.shape[0], z.shape[2]
     sums = z.new_zeros(n * T, K).index_add(0, _flat(index, T), z.flatten(0, 1))
     return sums.unflatten(0, (n, T))
-
-
-def rows_of_rounds(
-    z: Float[Tensor, "R n L K"],
-    at: Int[Tensor, "n R T"],
-    share: Float[Tensor, "n R T"] | None = None,
-) -> Float[Tensor, "n T K"]:
-    """sum_r share[n, r, t] z[r, n, at[n, r, t]], in one pass."""
-    R, n, L, K = z.shape
-    first = torch.arange(R * n, device=z.device).view(R, n).T[..., None] * L
-    bags = (at + first).transpose(1, 2).flatten(0, 1)
-    weights = None if share is None else share.transpose(1, 2).flatten(0, 1)
-    y = F.embedding_bag(bags, z.view(-1, K), mode="sum", per_sample_weights=weights)
-    return y.unflatten(0, (n, -1))
 
 
 def _flat(index: Int[Tensor, "n l"], T: int) -> Int[Tensor, "m"]:
