@@ -1,10 +1,12 @@
-"""The chart of docs/speed.svg and the tables of docs/speed.md, from what benchmarks/peers.py measured.
+"""The chart of docs/speed.svg and the tables of docs/speed.md, from what the programs of benchmarks/ measured.
 
 python benchmarks/peers.py --json > docs/peers.json && python docs/speed.py && make docs
+half.py and decoding.py, with --json too, write docs/half.json and docs/decoding.json.
 """
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ LENGTH = 4096  # of the chart
 PASSES = {"forward": "forward", "train": "forward + backward"}
 
 
-def measured() -> dict[str, Any]:
-    return json.loads(MEASURED.read_text())
+def measured(path: Path = MEASURED) -> dict[str, Any]:
+    return json.loads(path.read_text())
 
 
 def table() -> str:
@@ -55,6 +57,45 @@ def origin(found: dict[str, Any]) -> str:
         f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
         f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
         f"Command: `python benchmarks/{where['command']}`; laws {'checked' if found['checked'] else 'not checked'} in that run."
+    )
+
+
+def half() -> str:
+    """bfloat16 beside float32."""
+    found = measured(FOLDER / "half.json")
+    aims = [row["gain"] >= row["aim"] for row in found["rows"]]
+    return "\n".join(
+        [
+            f"{sum(aims)} of {len(aims)} rows gain as much as the aim; a product of large matrices gains "
+            f"{found['matrix_product_gain']:.1f}. {_where(found)}",
+            "",
+            *_rows(found["rows"], ("pair", "pass", "float32 ms", "bfloat16 ms", "gain", "aim")),
+        ]
+    )
+
+
+def decoding() -> str:
+    """One-token steps."""
+    found = measured(FOLDER / "decoding.json")
+    columns = ("mixer", "context", "state", "step ms", "projections ms", "of projections", "aim")
+    columns += ("grown, of reserved", "transformers' cache ms")
+    return "\n".join([_where(found), "", *_rows(found["rows"], columns)])
+
+
+def _rows(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for row in rows:
+        cells = (_number(x) if isinstance(x, float | None) else x for x in map(row.get, columns))
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _where(found: dict[str, Any]) -> str:
+    where = found["origin"]
+    versions = ", ".join(" ".join(pair) for pair in where["versions"].items())
+    return (
+        f"Commit {where['commit']}; {where['device']}; allocator {where['allocator']}; {versions}. "
+        f"Command: `python benchmarks/{where['command']}`."
     )
 
 

@@ -80,6 +80,8 @@ TABLES = {
     "mechanisms": (ROOT / "README.md", mechanisms),
     "tasks": (ROOT / "README.md", tasks),
     "speed": (ROOT / "docs" / "speed.md", speed.table),
+    "half": (ROOT / "docs" / "speed.md", speed.half),
+    "decoding": (ROOT / "docs" / "speed.md", speed.decoding),
     "sources": (ROOT / "docs" / "data.md", sources),
     "own copies": (ROOT / "docs" / "data.md", own_copies),
 }
