@@ -1,11 +1,10 @@
 """The chart of docs/speed.svg and the tables of docs/speed.md, from what the programs of benchmarks/ measured.
 
-python benchmarks/peers.py --json > docs/peers.json && python docs/speed.py && make docs
+python benchmarks/peers.py --lengths 4096 --json > docs/peers/4096.json && python docs/speed.py && make docs
 half.py and decoding.py, with --json too, write docs/half.json and docs/decoding.json.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,30 +12,31 @@ from typing import Any
 import altair as alt
 
 FOLDER = Path(__file__).parent
-MEASURED, CHART = FOLDER / "peers.json", FOLDER / "speed.svg"
+PEERS, CHART = FOLDER / "peers", FOLDER / "speed.svg"
 LENGTH = 4096  # of the chart
 PASSES = {"forward": "forward", "train": "forward + backward"}
 
 
-def measured(path: Path = MEASURED) -> dict[str, Any]:
+def measured(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
 def table() -> str:
-    """One table for each length: ours and the best peer, in one interleaved run."""
-    found = measured()
-    by_length: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in found["rows"]:
-        by_length[row["length"]].append(row)
-    lines = [origin(found)]
-    for length, rows in sorted(by_length.items()):
-        lines += ["", f"### {length:,} tokens", ""]
+    """A section for each length: ours and the best peer, in one interleaved run."""
+    lines = list[str]()
+    for path in sorted(PEERS.glob("*.json"), key=lambda path: int(path.stem)):
+        found = measured(path)
         lines += [
+            f"### {int(path.stem):,} tokens",
+            "",
+            origin(found),
+            "",
             "| mechanism | pass | ms | peak MiB | best peer | its ms | its peak MiB | ratio | target | share | target | least ms | met |",
             "|---" * 13 + "|",
-            *map(_line, rows),
+            *map(_line, found["rows"]),
+            "",
         ]
-    return "\n".join(lines)
+    return "\n".join(lines[:-1])
 
 
 def origin(found: dict[str, Any]) -> str:
@@ -146,8 +146,8 @@ def chart() -> alt.LayerChart:
             "ratio": row["ratio"],
             "target": row["target_ratio"],
         }
-        for row in measured()["rows"]
-        if row["length"] == LENGTH and row["ratio"] is not None
+        for row in measured(PEERS / f"{LENGTH}.json")["rows"]
+        if row["ratio"] is not None
     ]
     data = alt.Data(values=rows)
     order = list(dict.fromkeys(row["mechanism"] for row in rows))
