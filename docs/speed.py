@@ -39,6 +39,11 @@ def table() -> str:
     return "\n".join(lines[:-1])
 
 
+def caption() -> str:
+    """Of the chart, where it stands without the tables."""
+    return _where(measured(PEERS / f"{LENGTH}.json"))
+
+
 def origin(found: dict[str, Any]) -> str:
     where = found["origin"]
     rates = sorted(row["matrix_rate"] / 1e9 for row in found["rows"])

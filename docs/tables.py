@@ -79,6 +79,7 @@ def _licences(task: type[Task]) -> str:
 TABLES = {
     "mechanisms": (ROOT / "README.md", mechanisms),
     "tasks": (ROOT / "README.md", tasks),
+    "chart": (ROOT / "README.md", speed.caption),
     "speed": (ROOT / "docs" / "speed.md", speed.table),
     "half": (ROOT / "docs" / "speed.md", speed.half),
     "decoding": (ROOT / "docs" / "speed.md", speed.decoding),

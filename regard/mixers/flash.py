@@ -59,7 +59,7 @@ class Flash(Mixer):
         positions=frozenset({"absolute"}),
         approximates="gau",
         time="T C K + T C F + T K F",
-        memory="T F",
+        memory="T F + C^2",
         state="K F + C F + C K",
     )
     variants = {
