@@ -212,7 +212,9 @@ def _sums(case: Case, features: int) -> list[Part]:
     """Features times values, over all tokens, or in chunks where tokens see only earlier ones."""
     T, H, V = case.length, case.num_heads, case.head_dim
     if not case.causal:
-        return [_product(H, features, T, V), _product(H * T // 256, 256, features, V)]
+        return [
+            _product(H * T // 256, *shape) for shape in ((features, 256, V), (256, features, V))
+        ]
 
     def chunks(c: int) -> list[Part]:
         n = H * T // c
@@ -249,7 +251,7 @@ def _performer(pair: Pair, case: Case) -> Iterator[Part]:
 def _linformer(pair: Pair, case: Case) -> Iterator[Part]:
     T, H, K, slots = case.length, case.num_heads, case.head_dim, pair.options(case)["num_slots"]
     yield from _projections(case)
-    yield _product(2 * H, slots, T, K)
+    yield _product(2 * H * T // 256, slots, 256, K)
     yield _whole(H, T, slots, K)
 
 
