@@ -46,12 +46,12 @@ class Part:
         return time.perf_counter() - began
 
 
-def bound(pair: Pair, case: Case) -> list[Part] | None:
-    """The parts of one forward pass, and of its backward; None where no bound is written."""
+def bound(pair: Pair, case: Case, kind: Pass) -> list[Part] | None:
+    """The parts of one pass, the cheapest for it; None where no bound is written."""
     make = BOUNDS.get(pair.mixer)
     if make is None:
         return None
-    parts = list(make(pair, case))
+    parts = list(make(pair, case, kind))
     if pair.door == "layer":
         parts.append(_results(case.length * case.dim, case.length * case.dim))
     else:
@@ -117,8 +117,8 @@ def _whole(heads: int, tokens: int, keys: int, width: int) -> Part:
     return Part((lambda: fused(q, k, v),), (lambda: backward.run("train"),))
 
 
-def _cheapest(kind_of: Iterable[list[Part]]) -> list[Part]:
-    return min(kind_of, key=lambda parts: sum(part.seconds("train") for part in parts))
+def _cheapest(ways: Iterable[list[Part]], kind: Pass) -> list[Part]:
+    return min(ways, key=lambda parts: sum(part.seconds(kind) for part in parts))
 
 
 def _exponentials(count: int) -> Part:
@@ -154,7 +154,7 @@ def _projections(case: Case, count: int = 4) -> list[Part]:
     return [_linear(case.length, case.dim, case.dim) for _ in range(count)]
 
 
-def _pattern(pair: Pair, case: Case) -> list[Part]:
+def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Part]:
     """The tiles of the plan, without masks and merging; heights of 32 and 64 queries."""
     module, inputs = build_ours(pair, case), given(pair, case)
 
@@ -167,7 +167,7 @@ def _pattern(pair: Pair, case: Case) -> list[Part]:
                 sizes[len(batch.tile.rows), keys] += many * batch.repeats
         return [_tiles(count, t, s, case.head_dim) for (t, s), count in sizes.items()]
 
-    return _projections(case, 4 * (pair.door == "layer")) + _cheapest(map(tiles, (32, 64)))
+    return _projections(case, 4 * (pair.door == "layer")) + _cheapest(map(tiles, (32, 64)), kind)
 
 
 def _plan(module: nn.Module, inputs: list[Tensor], rows: int) -> Plan:
@@ -183,7 +183,7 @@ def _plan(module: nn.Module, inputs: list[Tensor], rows: int) -> Plan:
     return plans[0]
 
 
-def _reformer(pair: Pair, case: Case) -> Iterator[Part]:
+def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K = case.length, case.num_heads, case.head_dim
     hashes, chunk = (pair.options(case)[name] for name in ("num_hashes", "chunk_size"))
     if pair.door == "layer":
@@ -194,7 +194,7 @@ def _reformer(pair: Pair, case: Case) -> Iterator[Part]:
     yield _tiles(hashes * H * T // chunk, chunk, chunk * (2 if case.causal else 3), K)
 
 
-def _routing(pair: Pair, case: Case) -> Iterator[Part]:
+def _routing(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K = case.length, case.num_heads, case.head_dim
     clusters, size = (pair.options(case)[name] for name in ("num_clusters", "window_size"))
     yield _product(2 * H * T // 256, 256, K, clusters)
@@ -202,13 +202,13 @@ def _routing(pair: Pair, case: Case) -> Iterator[Part]:
     yield _tiles(H * clusters, size, size, K)
 
 
-def _sinkhorn(pair: Pair, case: Case) -> Iterator[Part]:
+def _sinkhorn(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     size = pair.options(case)["block_size"]
     yield from _projections(case)
     yield _tiles(case.num_heads * case.length // size, size, 2 * size, case.head_dim)
 
 
-def _sums(case: Case, features: int) -> list[Part]:
+def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
     """Features times values, over all tokens, or in chunks where tokens see only earlier ones."""
     T, H, V = case.length, case.num_heads, case.head_dim
     if not case.causal:
@@ -221,41 +221,41 @@ def _sums(case: Case, features: int) -> list[Part]:
         shapes = ((c, features, c), (c, c, V), (features, c, V), (c, features, V))
         return [_product(n, *shape) for shape in shapes]
 
-    return _cheapest(map(chunks, (64, 128)))
+    return _cheapest(map(chunks, (64, 128)), kind)
 
 
-def _linear_attention(pair: Pair, case: Case) -> list[Part]:
+def _linear_attention(pair: Pair, case: Case, kind: Pass) -> list[Part]:
     numbers = 2 * case.length * case.dim
-    return [*_sums(case, case.head_dim), _exponentials(numbers)]
+    return [*_sums(case, case.head_dim, kind), _exponentials(numbers)]
 
 
-def _efficient(pair: Pair, case: Case) -> list[Part]:
-    return [*_projections(case), *_linear_attention(pair, case)]
+def _efficient(pair: Pair, case: Case, kind: Pass) -> list[Part]:
+    return [*_projections(case), *_linear_attention(pair, case, kind)]
 
 
-def _rfa(pair: Pair, case: Case) -> Iterator[Part]:
+def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, M = case.length, case.num_heads, case.head_dim, 64
     yield _product(2 * H * T // 256, 256, K, M)
     yield _waves(2 * T * H * M)
-    yield from _sums(case, 2 * M)
+    yield from _sums(case, 2 * M, kind)
 
 
-def _performer(pair: Pair, case: Case) -> Iterator[Part]:
+def _performer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K = case.length, case.num_heads, case.head_dim
     M = pair.options(case)["num_features"]
     yield _product(2 * H * T // 256, 256, K, M)
     yield _exponentials(2 * T * H * M)
-    yield from _sums(case, M)
+    yield from _sums(case, M, kind)
 
 
-def _linformer(pair: Pair, case: Case) -> Iterator[Part]:
+def _linformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, slots = case.length, case.num_heads, case.head_dim, pair.options(case)["num_slots"]
     yield from _projections(case)
     yield _product(2 * H * T // 256, slots, 256, K)
     yield _whole(H, T, slots, K)
 
 
-def _compressed(pair: Pair, case: Case) -> Iterator[Part]:
+def _compressed(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, factor = case.length, case.num_heads, case.head_dim, pair.options(case)["factor"]
     slots = -(-T // factor)
     yield from _projections(case)
@@ -283,20 +283,20 @@ def _gated(case: Case, pairs: list[Part], hidden: int = 1024, key: int = 128) ->
     return [_linear(T, D, wide), _exponentials(T * wide), *pairs, _linear(T, hidden, D)]
 
 
-def _flash(pair: Pair, case: Case) -> list[Part]:
+def _flash(pair: Pair, case: Case, kind: Pass) -> list[Part]:
     c, hidden, key = pair.options(case)["chunk_size"], 1024, 128
     n = case.length // c
     shapes = ((c, key, c), (c, c, hidden), (key, c, hidden), (c, key, hidden))
     return _gated(case, [_product(n, *shape) for shape in shapes])
 
 
-def _gau(pair: Pair, case: Case) -> list[Part]:
+def _gau(pair: Pair, case: Case, kind: Pass) -> list[Part]:
     T, c, hidden, key = case.length, 256, 1024, 128
     n = T * T // c**2 // (2 if case.causal else 1)
     return _gated(case, [_product(n, c, key, c), _product(n, c, c, hidden)])
 
 
-def _mixed_chunk(pair: Pair, case: Case) -> Iterator[Part]:
+def _mixed_chunk(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, c = case.length, case.num_heads, case.head_dim, 256
     yield from _projections(case)
     yield _tiles(H * T // c, c, c // 2 if case.causal else c, K)
@@ -304,7 +304,7 @@ def _mixed_chunk(pair: Pair, case: Case) -> Iterator[Part]:
     yield _product(H * T // c, c, K, K)
 
 
-BOUNDS: dict[str, Callable[[Pair, Case], Iterable[Part]]] = {
+BOUNDS: dict[str, Callable[[Pair, Case, Pass], Iterable[Part]]] = {
     **dict.fromkeys(PATTERNS, _pattern),
     "reformer": _reformer,
     "routing": _routing,
@@ -315,14 +315,16 @@ BOUNDS: dict[str, Callable[[Pair, Case], Iterable[Part]]] = {
     "performer": _performer,
     "linformer": _linformer,
     "compressed": _compressed,
-    "synthesizer_factorized_random": lambda pair, case: _synthesizer(
+    "synthesizer_factorized_random": lambda pair, case, kind: _synthesizer(
         case, lambda n, t, s: [_product(n, t, 8, s)], 2
     ),
-    "synthesizer_factorized_dense": lambda pair, case: _synthesizer(case, lambda n, t, s: [], 2),
-    "synthesizer_dense": lambda pair, case: _synthesizer(
+    "synthesizer_factorized_dense": lambda pair, case, kind: _synthesizer(
+        case, lambda n, t, s: [], 2
+    ),
+    "synthesizer_dense": lambda pair, case, kind: _synthesizer(
         case, lambda n, t, s: [_product(n, t, case.head_dim, s)], 2
     ),
-    "synthesizer_random": lambda pair, case: _synthesizer(
+    "synthesizer_random": lambda pair, case, kind: _synthesizer(
         case, lambda n, t, s: [_read(torch.randn(case.num_heads, case.length, case.length))], 2
     ),
     "flash": _flash,

@@ -94,7 +94,7 @@ class Contest:
         self.flops, self.projections = forward_cost(ours, given(pair, case))
         self.ours = Entry(ours, pair, case, kind, plan)
         self.product, self.product_times = product, list[float]()
-        self.parts, self.part_times = bound(pair, case), list[float]()
+        self.parts, self.part_times = bound(pair, case, kind), list[float]()
         self.peers: dict[str, Entry] = {}
         self.absent: dict[str, str] = {}
         for peer in pair.peers:

@@ -5,6 +5,7 @@ half.py and decoding.py, with --json too, write docs/half.json and docs/decoding
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,9 @@ def origin(found: dict[str, Any]) -> str:
         if peer["package"] and peer["version"]
     }
     versions |= set(where["versions"].items())
-    rows = [row for row in found["rows"] if row["met"] is not None]
-    met = sum(row["met"] for row in rows)
-    beyond = sum(row["out_of_reach"] and not row["met"] for row in rows)
+    of = Counter(row["met"] for row in found["rows"] if row["met"] is not None)
     return (
-        f"Of {len(rows)} targets {met} are met, {beyond} are out of reach and {len(rows) - met - beyond} are missed. Commit {where['commit']}; {where['device']}, float32; allocator "
+        f"Of {of.total()} targets {of['yes']} are met, {of['out of reach']} are out of reach and {of['no']} are missed. Commit {where['commit']}; {where['device']}, float32; allocator "
         f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
         f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
         f"Command: `python benchmarks/{where['command']}`; laws {'checked' if found['checked'] else 'not checked'} in that run."
@@ -119,15 +118,9 @@ def _line(row: dict[str, Any]) -> str:
         _percent(row["share"]),
         _percent(row["target_share"]),
         _number(row["bound_ms"]),
-        _verdict(row),
+        row["met"] or "-",
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def _verdict(row: dict[str, Any]) -> str:
-    if row["met"] is None:
-        return "-"
-    return "yes" if row["met"] else "out of reach" if row["out_of_reach"] else "no"
 
 
 def _mebibytes(side: dict[str, Any]) -> str:
