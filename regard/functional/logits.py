@@ -69,10 +69,13 @@ class Slab(NamedTuple):
 
 
 class Part(Protocol):
-    """A source's logits for one slab. Made with gradients (of the tensors' shapes, not yet filled), it puts its own there."""
+    """A source's logits for one slab, each query's with a shift added where one is given [g T 1].
+
+    Made with gradients (of the tensors' shapes, not yet filled), it puts its own there.
+    """
 
     def logits(self, rows: slice, cols: slice) -> Float[Tensor, "g t s"]:
-        """log2(e) L in new memory, in float32 at least."""
+        """log2(e) L and the shift, in new memory, in float32 at least."""
         ...
 
     def pull(self, dlogits: Float[Tensor, "g t s"], rows: slice, cols: slice) -> None:
@@ -84,7 +87,14 @@ class Part(Protocol):
         ...
 
 
-Build = Callable[[Slab, Sequence[Tensor], Sequence[Tensor] | None], Part]
+class Build(Protocol):
+    def __call__(
+        self,
+        slab: Slab,
+        tensors: Sequence[Tensor],
+        shift: Float[Tensor, "g T 1"] | None = None,
+        gradients: Sequence[Tensor] | None = None,
+    ) -> Part: ...
 
 
 class Source(ABC):
@@ -146,17 +156,24 @@ class _TablePart:
     """Its gradient is as large as memory allows, and every number of it is written once."""
 
     def __init__(
-        self, slab: Slab, tensors: Sequence[Tensor], gradients: Sequence[Tensor] | None = None
+        self,
+        slab: Slab,
+        tensors: Sequence[Tensor],
+        shift: Float[Tensor, "g T 1"] | None = None,
+        gradients: Sequence[Tensor] | None = None,
     ):
         self.slab, self.table = slab, slab.of(tensors[0])
+        self.shift = None if shift is None else shift.unflatten(0, slab.shape)
         if gradients is not None:
             self.gradient, self.first = slab.of(gradients[0]), slab.first(gradients[0])
             self.reached: dict[int, tuple[slice, int]] = {}  # queries, and where their keys end
 
     def logits(self, rows: slice, cols: slice) -> Float[Tensor, "g t s"]:
         block = self.table[:, :, rows, cols]
-        block = block.to(torch.promote_types(block.dtype, torch.float32)) * LOG2_E
-        return block.expand(*self.slab.shape, -1, -1).flatten(0, 1)
+        block = block.to(torch.promote_types(block.dtype, torch.float32))
+        if self.shift is not None:
+            return torch.add(self.shift[:, :, rows], block, alpha=LOG2_E).flatten(0, 1)
+        return (block * LOG2_E).expand(*self.slab.shape, -1, -1).flatten(0, 1)
 
     def pull(self, dlogits: Float[Tensor, "g t s"], rows: slice, cols: slice) -> None:
         self.reached[rows.start] = rows, cols.stop
@@ -201,12 +218,16 @@ class Product(Source):
 
 
 class _ProductPart:
-    """The bias is one more column of the right factor, which meets a one in the left."""
+    """The bias is one more column of the right factor, which meets a one in the left; the shift one of the left."""
 
     def __init__(
-        self, slab: Slab, tensors: Sequence[Tensor], gradients: Sequence[Tensor] | None = None
+        self,
+        slab: Slab,
+        tensors: Sequence[Tensor],
+        shift: Float[Tensor, "g T 1"] | None = None,
+        gradients: Sequence[Tensor] | None = None,
     ):
-        self.slab, self.gradients = slab, gradients
+        self.slab, self.gradients, self.shift = slab, gradients, shift
         left, self.right = (
             slab.cut(tensors[0][:, :, : slab.T]),
             slab.cut(tensors[1][:, :, : slab.S]),
@@ -216,6 +237,9 @@ class _ProductPart:
             left = F.pad(left, (0, 1), value=1.0)
             columns = torch.cat([columns, slab.cut(tensors[2][:, :, : slab.S])[..., None]], -1)
         self.left = left * LOG2_E
+        if shift is not None and left.dtype == columns.dtype == shift.dtype:  # not a wider one
+            self.left, self.shift = torch.cat([self.left, shift], -1), None
+            columns = F.pad(columns, (0, 1), value=1.0)
         self.columns = columns.transpose(1, 2).contiguous()
         if gradients is not None:
             wide = torch.promote_types(left.dtype, torch.float32)
@@ -225,7 +249,8 @@ class _ProductPart:
             self.dcolumns = torch.zeros_like(self.columns, dtype=wide)
 
     def logits(self, rows: slice, cols: slice) -> Float[Tensor, "g t s"]:
-        return product(self.left[:, rows], self.columns[:, :, cols])
+        logits = product(self.left[:, rows], self.columns[:, :, cols])
+        return logits if self.shift is None else logits.add_(self.shift[:, rows])
 
     def pull(self, dlogits: Float[Tensor, "g t s"], rows: slice, cols: slice) -> None:
         accumulate(self.dleft[:, rows], dlogits, self.right[:, cols])
@@ -233,11 +258,11 @@ class _ProductPart:
 
     def close(self) -> None:
         assert self.gradients is not None
-        dright = self.dcolumns.mul_(LN_2).transpose(1, 2)
+        dright, width = self.dcolumns.mul_(LN_2).transpose(1, 2), self.right.shape[2]
         self.slab.put(self.gradients[0], self.dleft)
-        self.slab.put(self.gradients[1], dright[..., : self.right.shape[2]])
+        self.slab.put(self.gradients[1], dright[..., :width])
         if len(self.gradients) == 3:
-            self.slab.put(self.gradients[2], dright[..., -1])
+            self.slab.put(self.gradients[2], dright[..., width])
 
 
 # ------------------------------------------------------------------ outer products, one for each query
@@ -268,11 +293,15 @@ class Outer(Source):
 
 class _OuterPart:
     def __init__(
-        self, slab: Slab, tensors: Sequence[Tensor], gradients: Sequence[Tensor] | None = None
+        self,
+        slab: Slab,
+        tensors: Sequence[Tensor],
+        shift: Float[Tensor, "g T 1"] | None = None,
+        gradients: Sequence[Tensor] | None = None,
     ):
         left, right = (slab.cut(z) for z in tensors)
         wide = torch.promote_types(left.dtype, torch.float32)
-        self.slab, self.gradients = slab, gradients
+        self.slab, self.gradients, self.shift = slab, gradients, shift
         self.left, self.right = left.to(wide) * LOG2_E, right.to(wide).contiguous()
         if gradients is not None:
             self.dleft, self.dright = torch.zeros_like(self.left), torch.zeros_like(self.right)
@@ -283,8 +312,10 @@ class _OuterPart:
         return slice(cols.start // b, -(-cols.stop // b))
 
     def logits(self, rows: slice, cols: slice) -> Float[Tensor, "g t s"]:
-        left, right = self.left[:, rows, self._first(cols)], self.right[:, rows]
-        return (left[..., None] * right[:, :, None]).flatten(2)[..., : cols.stop - cols.start]
+        left = self.left[:, rows, self._first(cols)][..., None]
+        right = self.right[:, rows][:, :, None]
+        logits = (left * right).flatten(2)[..., : cols.stop - cols.start]
+        return logits if self.shift is None else logits.add_(self.shift[:, rows])
 
     def pull(self, dlogits: Float[Tensor, "g t s"], rows: slice, cols: slice) -> None:
         p, b = self._first(cols), self.right.shape[2]
@@ -348,11 +379,12 @@ class _BlendPart:
         self,
         slab: Slab,
         tensors: Sequence[Tensor],
+        shift: Float[Tensor, "g T 1"] | None = None,
         gradients: Sequence[Tensor] | None = None,
         *,
         kinds: Sequence[tuple[Build, int]],
     ):
-        self.slab, self.gradients = slab, gradients
+        self.slab, self.gradients, self.shift = slab, gradients, shift
         n = len(kinds)
         self.shares = [slab.cut(z) for z in tensors[:n]]
         self.heard = [torch.zeros_like(z) for z in self.shares]  # their gradients
@@ -361,7 +393,7 @@ class _BlendPart:
         for build, count in kinds:
             own = slice(start, start + count)
             theirs = None if gradients is None else gradients[own]
-            self.members.append(build(slab, tensors[own], theirs))
+            self.members.append(build(slab, tensors[own], gradients=theirs))
             start += count
 
     def logits(self, rows: slice, cols: slice) -> Float[Tensor, "g t s"]:
@@ -370,7 +402,7 @@ class _BlendPart:
             part = member.logits(rows, cols).mul_(share)
             total = part if total is None else total.add_(part)
         assert total is not None
-        return total
+        return total if self.shift is None else total.add_(self.shift[:, rows])
 
     def pull(self, dlogits: Float[Tensor, "g t s"], rows: slice, cols: slice) -> None:
         for m, (share, member) in enumerate(zip(self.shares, self.members, strict=True)):

@@ -3,14 +3,16 @@
     y_i = sum_j w_ij v_j,   w_i = softmax over the allowed j of L_ij
 
 Where the logits come from a `Source`, heads and blocks of pairs are gone through one after another, so that a block's
-logits stay in cache while they are made, turned into weights in place, used and forgotten. Rows are merged by their running
-maximum; the backward makes a block again from the log-sum-exp of its rows. Logits that all examples share give weights
+logits stay in cache while they are made, turned into weights in place, used and forgotten. Rows are summed as they are, and
+again below their running maximum only where that leaves the range of numbers; the backward makes a block again from the
+log-sum-exp of its rows. Logits that all examples share give weights
 once for all of them. Cost: 2 T S V operations per head, in the backward twice that, beside the source's own for its logits
 (made twice) and their gradient.
 """
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
@@ -19,11 +21,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.logits import Build, Logits, Slab, Source, accumulate, product
+from regard.functional.logits import Build, Logits, Part, Slab, Source, accumulate, product
 from regard.functional.scores import again_in_backward
 from regard.functional.softmax import masked_softmax
 
 QUERIES, KEYS = 128, 2048  # of a block on a CPU, for each thread: its logits take 1 MiB
+RANGE = 2.0**60  # of a row's sum of exponentials, either way, within which no maximum is needed
 
 
 def synthesizer_attention(
@@ -141,6 +144,60 @@ def _sides(v: Tensor, T: int, grain: int) -> tuple[int, int]:
     return min(T, QUERIES), min(S, keys)
 
 
+class _Sums(NamedTuple):
+    """2^top total and 2^top mixed are the sums over the keys of a row: of 2^logit, and of 2^logit v."""
+
+    total: Float[Tensor, "g t 1"]
+    mixed: Float[Tensor, "g t V"]
+    top: Float[Tensor, "g t 1"]
+
+    @property
+    def in_range(self) -> bool:
+        low, high = torch.aminmax(self.total)
+        return bool((low > 1 / RANGE) & (high < RANGE))
+
+    def below(self, top: Float[Tensor, "g t 1"]) -> "_Sums":
+        """The same with another top; in place."""
+        shrunk = self.top.sub_(top).exp2_()
+        return _Sums(self.total.mul_(shrunk), self.mixed.mul_(shrunk), top)
+
+
+def _sums(
+    part: Part,
+    values: Float[Tensor, "g S V"],
+    hidden: Hidden,
+    slab: Slab,
+    rows: slice,
+    keys: int,
+    *,
+    shifted: bool,
+) -> _Sums:
+    """shifted: whether top is the highest logit of a row, else zero."""
+    g, t, V = values.shape[0], rows.stop - rows.start, values.shape[2]
+    wide = torch.promote_types(values.dtype, torch.float32)
+    lowest = torch.finfo(wide).min / 2 if shifted else 0.0
+    sums = _Sums(
+        total=values.new_zeros(g, t, 1, dtype=wide),
+        mixed=values.new_zeros(g, t, V, dtype=wide),
+        top=values.new_full((g, t, 1), lowest, dtype=wide),
+    )
+    for cols in _steps(0, hidden.seen(rows), keys):
+        logits = hidden.hide(part.logits(rows, cols), slab, rows, cols)
+        if shifted:
+            sums = sums.below(torch.maximum(sums.top, logits.amax(-1, keepdim=True)))
+            logits.sub_(sums.top)
+        weights = logits.exp2_()
+        sums.total.add_(weights.sum(-1, keepdim=True))
+        accumulate(sums.mixed, weights, values[:, cols])
+        del logits, weights
+    return sums
+
+
+def _needs_shift(v: Tensor) -> bool:
+    """Whether rows are summed below their maximum at once: where looking at a sum would wait, or its range is small."""
+    return v.device.type != "cpu" or torch.compiler.is_compiling() or v.dtype == torch.float16
+
+
 class _BlockAttention(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -148,32 +205,22 @@ class _BlockAttention(torch.autograd.Function):
     ) -> Float[Tensor, "B H T V"]:
         B, H, _, V = v.shape
         wide = torch.promote_types(v.dtype, torch.float32)
-        lowest = torch.finfo(wide).min / 2
         y = v.new_empty(B, T, H, V).transpose(1, 2)  # as the layer after it reads it
         lse = v.new_empty(B, H, T, 1, dtype=wide)
         queries, keys = _sides(v, T, grain)
+        shifted = _needs_shift(v)
         for slab in _slabs(v, T, queries * keys):
-            part, values = build(slab, tensors, None), slab.cut(v).contiguous()
-            g = len(values)
+            part, values = build(slab, tensors), slab.cut(v).contiguous()
             for rows in _steps(0, T, queries):
-                t = rows.stop - rows.start
-                top = v.new_full((g, t, 1), lowest, dtype=wide)
-                total, mixed = torch.zeros_like(top), v.new_zeros(g, t, V, dtype=wide)
-                for cols in _steps(0, hidden.seen(rows), keys):
-                    logits = hidden.hide(part.logits(rows, cols), slab, rows, cols)
-                    higher = torch.maximum(top, logits.amax(-1, keepdim=True))
-                    weights = logits.sub_(higher).exp2_()
-                    if cols.start > 0:
-                        shrunk = top.sub_(higher).exp2_()
-                        total.mul_(shrunk)
-                        mixed.mul_(shrunk)
-                    total += weights.sum(-1, keepdim=True)
-                    accumulate(mixed, weights, values[:, cols])
-                    top = higher
-                    del logits, weights
-                total.clamp_min_(1)  # the highest logit adds 1, where there is any
-                slab.put(y[:, :, rows], mixed.div_(total))
-                slab.put(lse[:, :, rows], total.log2_().add_(top))
+                sums = _sums(part, values, hidden, slab, rows, keys, shifted=shifted)
+                if not shifted and not sums.in_range:
+                    shifted = True
+                    sums = _sums(part, values, hidden, slab, rows, keys, shifted=shifted)
+                total = (
+                    sums.total.clamp_min_(1) if shifted else sums.total
+                )  # 1 of the highest, if any
+                slab.put(y[:, :, rows], sums.mixed.div_(total))
+                slab.put(lse[:, :, rows], total.log2_().add_(sums.top))
         ctx.save_for_backward(v, y, lse, *tensors)
         ctx.hidden, ctx.build, ctx.grain = hidden, build, grain
         return y
@@ -189,8 +236,8 @@ class _BlockAttention(torch.autograd.Function):
         gradients = [torch.empty_like(z, dtype=wide) for z in tensors] if moving else None
         queries, keys = _sides(v, T, ctx.grain)
         for slab in _slabs(v, T, queries * keys):
-            part = ctx.build(slab, tensors, gradients)
-            dy_slab, ends = slab.cut(dy), slab.cut(lse)
+            dy_slab, shift = slab.cut(dy), -slab.cut(lse)
+            part = ctx.build(slab, tensors, shift, gradients)
             delta = (dy_slab.to(wide) * slab.cut(y)).sum(-1, keepdim=True)
             left = torch.cat([dy_slab, -delta.to(dy.dtype)], -1)
             values = slab.cut(v)
@@ -199,15 +246,14 @@ class _BlockAttention(torch.autograd.Function):
             dvalues = torch.zeros_like(columns[:, :-1], dtype=wide)
             for rows in _steps(0, T, queries):
                 for cols in _steps(0, hidden.seen(rows), keys):
-                    logits = hidden.hide(part.logits(rows, cols), slab, rows, cols)
-                    weights = logits.sub_(ends[:, rows]).exp2_()
+                    weights = hidden.hide(part.logits(rows, cols), slab, rows, cols).exp2_()
                     dy_t = dy_slab[:, rows].transpose(1, 2)
                     accumulate(dvalues[:, :, cols], dy_t, weights)
                     if moving:
                         dlogits = product(left[:, rows], columns[:, :, cols]).mul_(weights)
                         part.pull(dlogits, rows, cols)
                         del dlogits
-                    del logits, weights
+                    del weights
             slab.put(dv, dvalues.transpose(1, 2))
             if moving:
                 part.close()
