@@ -1,7 +1,7 @@
 """Our mechanisms beside public packages: python benchmarks/peers.py [--only local reformer] [--lengths 1024] [--json]
 
 Same inputs, same width (8 heads of 64, batch 1, float32), CPU. Each length has a process of its own, in which all entries
-are interleaved; figures are medians, under the allocator that is found. The packages are optional: pip install -e
+are interleaved, from 16,384 tokens on one for each mechanism, since together they need more memory than there is; figures are medians, under the allocator that is found. The packages are optional: pip install -e
 '.[peers]' brings the versions that the targets were set with, and for one that is compiled against torch, pip install
 --no-build-isolation pytorch-fast-transformers==0.4.0; absent ones are listed as absent. ratio: the best peer's
 time over ours. share: necessary operations of mixing over its time (channel projections and their time at full rate are
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,7 @@ from regard.cli.printing import print_json, print_table
 from regard.core import RegardError, UnknownNameError
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
+TOGETHER = 8192  # tokens up to which all mechanisms share a process
 SURE = 1.15  # smaller differences are ties on a machine that others use too
 Flag = FlagCreatePairsOff[bool]
 
@@ -62,7 +64,8 @@ def main(
     pairs = [pair for pair in pairs if pair.mixer not in faults]
     rows = []
     for length in lengths:
-        rows += _in_a_process(pairs, length, passes, rounds or _rounds(length), clock)
+        for some in _groups(pairs, length):
+            rows += _in_a_process(some, length, passes, rounds or _rounds(length), clock)
     rows = [row | _judged(row) for row in rows]
     origin = provenance()
     if json_:
@@ -106,6 +109,12 @@ def _faults(mixers: Iterable[str], path: Path) -> dict[str, str]:
 
 def _rounds(length: int) -> int:
     return next((rounds for most, rounds in ROUNDS.items() if length <= most), 3)
+
+
+def _groups(pairs: list[Pair], length: int) -> list[list[Pair]]:
+    if length <= TOGETHER:
+        return [pairs]
+    return [list(some) for _, some in groupby(pairs, key=lambda pair: pair.mixer)]
 
 
 def _in_a_process(
