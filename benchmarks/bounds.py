@@ -1,9 +1,10 @@
 """The least time of a mechanism on this machine: its indispensable operations alone, each measured at its own shape.
 
-Operands are ready and stay in cache, results go to ready memory. Nothing is masked, merged, laid out, checked or
-called through autograd, no gradient is accumulated, and only what a caller keeps is fresh memory. Softmax over tiles
-is one fused call for many of them, the cheapest height of tile taken; its backward is the five products and one
-exponential of each weight. Who wants a shorter time needs other operations than PyTorch's: a target below this one is
+Operands are ready and stay in cache, results go to ready memory. Nothing is merged, laid out, checked or called
+through autograd, no gradient is accumulated, and only what a caller keeps is fresh memory. Softmax over tiles is one
+fused call for many of them, under a mask where the plan has one, the cheapest height of tile taken; its backward is the
+five products, one exponential of each weight and one product of two numbers for its gradient: sums and shifts of rows may be
+columns of the products. What is not stored for lack of [T T] numbers is made again in the backward. Who wants a shorter time needs other operations than PyTorch's: a target below this one is
 out of reach here.
 """
 
@@ -83,7 +84,9 @@ def _product(count: int, rows: int, inner: int, cols: int) -> Part:
     )
 
 
-def _tiles(count: int, rows: int, keys: int, width: int, *, shift: int | None = None) -> Part:
+def _tiles(
+    count: int, rows: int, keys: int, width: int, *, shift: int | None = None, masked: bool = False
+) -> Part:
     """Softmax attention of `count` tiles of `rows` queries and `keys` keys, a tile's keys `shift` behind the last's."""
     most = min(IN_CACHE // (rows * keys), IN_CACHE // (2 * rows * width))
     together = min(count, max(torch.get_num_threads(), most))
@@ -93,14 +96,18 @@ def _tiles(count: int, rows: int, keys: int, width: int, *, shift: int | None = 
     q, y, dq = (torch.randn(together, rows, width) for _ in range(3))
     dk, dv = (torch.empty(together, keys, width) for _ in range(2))
     weights, dweights = (torch.empty(together, rows, keys) for _ in range(2))
+    bias = torch.zeros(rows, keys) if masked else None
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     return Part(
-        (lambda: fused(q[None], k[None], v[None]),),
+        (lambda: fused(q[None], k[None], v[None], attn_mask=bias),),
         (
-            lambda: torch.bmm(q, k.mT, out=weights),
+            (lambda: torch.bmm(q, k.mT, out=weights))
+            if bias is None
+            else (lambda: torch.baddbmm(bias, q, k.mT, out=weights)),
             lambda: torch.exp2(weights, out=dweights),
             lambda: torch.bmm(weights.mT, y, out=dv),
             lambda: torch.bmm(y, v.mT, out=dweights),
+            lambda: dweights.mul_(weights),
             lambda: torch.bmm(dweights, k, out=dq),
             lambda: torch.bmm(dweights.mT, q, out=dk),
         ),
@@ -121,9 +128,38 @@ def _cheapest(ways: Iterable[list[Part]], kind: Pass) -> list[Part]:
     return min(ways, key=lambda parts: sum(part.seconds(kind) for part in parts))
 
 
-def _exponentials(count: int) -> Part:
+def _exponentials(count: int, *, again: bool = False) -> Part:
+    """again: in the backward too."""
     x, y = torch.randn(IN_CACHE), torch.empty(IN_CACHE)
-    return Part((lambda: torch.exp2(x, out=y),), times=-(-count // IN_CACHE))
+    calls: tuple[Call, ...] = (lambda: torch.exp2(x, out=y),)
+    return Part(calls, calls if again else (), times=-(-count // IN_CACHE))
+
+
+def _products_of_numbers(forward: int, backward: int = 0) -> Iterator[Part]:
+    """One pass over so many numbers; not in place, where repeated products would become too small to be fast."""
+    x, y, z = torch.randn(IN_CACHE), torch.randn(IN_CACHE), torch.empty(IN_CACHE)
+    calls: tuple[Call, ...] = (lambda: torch.mul(x, y, out=z),)
+    yield Part(calls, times=-(-forward // IN_CACHE))
+    yield Part((), calls, times=-(-backward // IN_CACHE))
+
+
+def _elu_plus_one(count: int) -> list[Part]:
+    """The cheaper of two ways: elu, and one more; or what lies below zero apart from what lies above."""
+    x, y, z = torch.randn(IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
+    whole: tuple[Call, ...] = (
+        lambda: torch.nn.functional.elu(x),
+        lambda: y.add_(1),
+    )
+    apart: tuple[Call, ...] = (
+        lambda: torch.clamp(x, max=0, out=y),
+        lambda: y.exp_(),
+        lambda: torch.clamp(x, min=0, out=z),
+        lambda: y.add_(z),
+    )
+    times = -(-count // IN_CACHE)
+    # the gradient is a product with a number between 0 and 1
+    back: tuple[Call, ...] = (lambda: torch.mul(x, y, out=z),)
+    return _cheapest([[Part(way, way + back, times)] for way in (whole, apart)], "train")
 
 
 def _waves(count: int) -> Part:
@@ -155,17 +191,21 @@ def _projections(case: Case, count: int = 4) -> list[Part]:
 
 
 def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Part]:
-    """The tiles of the plan, without masks and merging; heights of 32 and 64 queries."""
+    """The tiles of the plan, without merging; heights of 32 and 64 queries."""
     module, inputs = build_ours(pair, case), given(pair, case)
 
     def tiles(rows: int) -> list[Part]:
-        sizes: Counter[tuple[int, int]] = Counter()
+        sizes: Counter[tuple[int, int, bool]] = Counter()
         for heads in _plan(module, inputs, rows):
             many = len(range(case.num_heads)[heads.heads])
             for batch in heads.batches:
                 keys = positions(batch.tile.cols).shape[-1]
-                sizes[len(batch.tile.rows), keys] += many * batch.repeats
-        return [_tiles(count, t, s, case.head_dim) for (t, s), count in sizes.items()]
+                masked = batch.pairs(torch.float32) is not None
+                sizes[len(batch.tile.rows), keys, masked] += many * batch.repeats
+        return [
+            _tiles(count, t, s, case.head_dim, masked=masked)
+            for (t, s, masked), count in sizes.items()
+        ]
 
     return _projections(case, 4 * (pair.door == "layer")) + _cheapest(map(tiles, (32, 64)), kind)
 
@@ -225,12 +265,17 @@ def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
 
 
 def _linear_attention(pair: Pair, case: Case, kind: Pass) -> list[Part]:
-    numbers = 2 * case.length * case.dim
-    return [*_sums(case, case.head_dim, kind), _exponentials(numbers)]
+    numbers = case.length * case.dim
+    return [
+        *_sums(case, case.head_dim, kind),
+        *_elu_plus_one(2 * numbers),
+        *_products_of_numbers(numbers, numbers),  # by the inverse of the sum of weights
+    ]
 
 
 def _efficient(pair: Pair, case: Case, kind: Pass) -> list[Part]:
-    return [*_projections(case), *_linear_attention(pair, case, kind)]
+    numbers = 2 * case.length * case.dim
+    return [*_projections(case), *_sums(case, case.head_dim, kind), _exponentials(numbers)]
 
 
 def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
@@ -238,14 +283,16 @@ def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     yield _product(2 * H * T // 256, 256, K, M)
     yield _waves(2 * T * H * M)
     yield from _sums(case, 2 * M, kind)
+    yield from _products_of_numbers(T * H * K, T * H * (K + 4 * M))  # y; y, sines and cosines
 
 
 def _performer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K = case.length, case.num_heads, case.head_dim
     M = pair.options(case)["num_features"]
     yield _product(2 * H * T // 256, 256, K, M)
-    yield _exponentials(2 * T * H * M)
+    yield _exponentials(2 * T * H * M, again=True)
     yield from _sums(case, M, kind)
+    yield from _products_of_numbers(T * H * K, T * H * (K + 2 * M))  # y; y, exponentials
 
 
 def _linformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
@@ -268,11 +315,15 @@ def _synthesizer(
 ) -> list[Part]:
     """Blocks of 128 x 2,048 pairs: logits, an exponential of each, the product with the values."""
     T, rows, cols = case.length, 128, min(2048, case.length)
-    count = case.num_heads * T * T // (rows * cols)
+    pairs = case.num_heads * T * T
+    count = pairs // (rows * cols)
+    made = logits(count, rows, cols)
     return [
         *_projections(case, projections),
-        *logits(count, rows, cols),
-        _exponentials(case.num_heads * T * T),
+        *made,
+        *(Part((), part.forward, part.times) for part in made),  # made again
+        _exponentials(pairs, again=True),
+        *_products_of_numbers(0, pairs),  # of weights and their gradients
         _product(count, rows, cols, case.head_dim),
     ]
 
