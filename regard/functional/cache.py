@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core.mask import OPEN, Mask
 
 
 def append(
@@ -31,7 +31,8 @@ def place(
     length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
 ) -> Int[Tensor, "B N"]:
     """Positions of the next N tokens of each row; -1 where there is no token."""
-    position = length[:, None] + torch.arange(N, device=length.device)
+    position = length[:, None]
+    position = position if N == 1 else position + torch.arange(N, device=length.device)
     return position if valid is None else torch.where(valid, position, -1)
 
 
@@ -41,10 +42,20 @@ def advance(
     return length + (N if valid is None else valid.sum(1))
 
 
+def same_in_all(rows: Int[Tensor, "B *n"]) -> int | None:
+    """The number that every row holds, where there is one and reading it waits for no device."""
+    if torch.compiler.is_compiling() or rows.device.type != "cpu":
+        return None
+    found = set(rows.flatten().tolist())
+    return found.pop() if len(found) == 1 else None
+
+
 def cached_mask(
     query: Int[Tensor, "B N"], key: Int[Tensor, "B S"], valid: Bool[Tensor, "B N"] | None
 ) -> Mask:
     """Which of the stored keys (with the new ones) the new queries may see; positions as `place` gives them."""
+    if query.shape[1] == 1 and valid is None and same_in_all(query) == key.shape[1] - 1:
+        return OPEN  # no stored place is empty
     if key.shape[1] == query.shape[1]:  # nothing was stored before: an ordinary causal forward
         return Mask(causal=True, valid=valid, compact=True)
     allowed = (key[:, None, :] >= 0) & (key[:, None, :] <= query[:, :, None])

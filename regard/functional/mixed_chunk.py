@@ -19,7 +19,8 @@ from torch import Tensor
 
 from regard.core.compaction import compaction, permute
 from regard.core.errors import OptionError
-from regard.core.mask import Mask
+from regard.core.mask import OPEN, Mask
+from regard.functional.cache import is_ours, same_in_all
 
 Attend = Callable[
     [Tensor, Tensor, Tensor, Mask, Tensor, Tensor], Tensor
@@ -44,6 +45,9 @@ class Share:
     """The factor a of a sum over n tokens: 1 / n, or one over a constant."""
 
     constant: int | None = None
+
+    def of(self, n: int) -> float:
+        return 1 / (max(n, 1) if self.constant is None else self.constant)
 
     def __call__(self, n: Int[Tensor, "*b"], dtype: torch.dtype) -> Float[Tensor, "*b"]:
         if self.constant is None:
@@ -182,12 +186,16 @@ def extend_chunks(
     *,
     valid: Bool[Tensor, "B N"] | None,
     share: Share | None,
+    donate: bool = False,
 ) -> tuple[Float[Tensor, "B H N V"], ChunkState]:
     """The causal form for the next N tokens. q and k: those of `attend`, and those of the sums.
 
     Without `attend` nothing is mixed inside chunks, without `share` nothing between them.
     """
     C = state.k.shape[2]
+    length = same_in_all(state.length) if v.shape[2] == 1 and valid is None else None
+    if length is not None:
+        return _extend_one(attend, state, q, k, v, share, length, donate)
     if valid is None:
         valid = torch.ones(v.shape[0], v.shape[2], dtype=torch.bool, device=v.device)
     parts = []
@@ -204,6 +212,31 @@ def extend_chunks(
         )
         parts.append(y)
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2), state
+
+
+def _extend_one(
+    attend, state: ChunkState, q, k, v, share, length: int, donate: bool
+) -> tuple[Tensor, ChunkState]:
+    """A decoding step of rows that are all in one place of one chunk: that place is written, and nothing is masked."""
+    C = state.k.shape[2]
+    filled, (M, *stores) = length % C, state[:4]
+    if not is_ours(donate, *stores, *k, v):
+        stores = [store.clone() for store in stores]
+    P, near_k, near_v = stores
+    near_k[:, :, filled : filled + 1], near_v[:, :, filled : filled + 1] = k[0], v
+    y = None
+    if share is not None and length >= C:
+        y = (q[1] * share.of(length - filled)) @ M
+    if attend is not None:
+        seen = near_k[:, :, : filled + 1], near_v[:, :, : filled + 1]
+        slot = torch.arange(filled + 1, device=v.device)[None]
+        near = attend(q[0], *seen, OPEN, slot[:, filled:], slot)
+        y = near if y is None else y.add_(near)
+    P.addcmul_(k[1].mT, v)
+    if filled == C - 1:
+        M, P = M + P, torch.zeros_like(P)
+    y = torch.zeros_like(v) if y is None else y
+    return y, ChunkState(M, P, near_k, near_v, state.length + 1)
 
 
 def _extend_piece(attend, state: ChunkState, q, k, v, valid, share) -> tuple[Tensor, ChunkState]:

@@ -40,19 +40,21 @@ def rotate(
     cos, sin = turn.cos().to(wide.dtype), turn.sin().to(wide.dtype)
     if pairing == "half":
         a, b = wide.chunk(2, dim=-1)
-        turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
     else:
         a, b = wide[..., 0::2], wide[..., 1::2]
-        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
-    return turned.to(x.dtype)
+    left, right = (a * cos).addcmul_(b, sin, value=-1), (b * cos).addcmul_(a, sin)
+    if pairing == "half":
+        return torch.cat([left, right], dim=-1).to(x.dtype)
+    return torch.stack([left, right], dim=-1).flatten(-2).to(x.dtype)
 
 
 def angles(
     position: Int[Tensor, "*b T"], K: int, base: float = 10000.0, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*b T k"]:
     """p w_i for each position and each of the K/2 frequencies."""
-    exponent = torch.arange(0, K, 2, device=position.device, dtype=dtype) / K
-    return position.to(dtype)[..., None] * base**-exponent
+    last = 2 / K - 1  # the exponent of the slowest frequency
+    w = torch.logspace(0, last, K // 2, base=base, dtype=dtype, device=position.device)
+    return position[..., None] * w
 
 
 def cos_sin(

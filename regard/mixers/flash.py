@@ -147,7 +147,9 @@ class Flash(Mixer):
     def _extend(self, x, state, valid, donate):
         q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
         share = self.shares[True]
-        mixed, state = extend_chunks(self._attend, state, q, k, v, valid=valid, share=share)
+        mixed, state = extend_chunks(
+            self._attend, state, q, k, v, valid=valid, share=share, donate=donate
+        )
         return self.unit.merge(x, mixed), state
 
     def _observe(self, x, context, mask):

@@ -168,7 +168,9 @@ class MixedChunk(Mixer):
         attend = None if self.parts == "global" else self._attend
         share = None if self.parts == "local" else self.shares[True]
         pairs = (q, q), (k, k)
-        mixed, state = extend_chunks(attend, state, *pairs, v, valid=valid, share=share)
+        mixed, state = extend_chunks(
+            attend, state, *pairs, v, valid=valid, share=share, donate=donate
+        )
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):

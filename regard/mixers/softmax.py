@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.functional.biased import Bias, biased_attention
 from regard.functional.cache import advance, append, cached_mask, place
 from regard.functional.softmax import softmax_attention, softmax_weights
@@ -171,14 +171,16 @@ class Softmax(Mixer):
         position = torch.cat([state.position, new], dim=1)
         n = position.shape[1]
         mask = cached_mask(new, position, valid)
-        exclude_self = self.shared_qk
-        if (
+        exclude_self, seen = self.shared_qk, n
+        if exclude_self and mask is OPEN:  # one token after all others
+            exclude_self, seen = False, max(n - 1, 1)
+        elif (
             mask.pairwise is not None and exclude_self
         ):  # all but the first token have an earlier one to see
             first_or_other = (new == 0)[:, :, None] | (position[:, None, :] != new[:, :, None])
             mask, exclude_self = Mask(pairwise=mask.pairwise & first_or_other[:, None]), False
         bias = self._bias(new, position, q.dtype)
-        mixed = self._attend(q, k[:, :, :n], v[:, :, :n], mask, exclude_self, bias)
+        mixed = self._attend(q, k[:, :, :seen], v[:, :, :seen], mask, exclude_self, bias)
         return self.heads.merge(mixed), State(k, v, position, length)
 
     def _observe(self, x, context, mask):

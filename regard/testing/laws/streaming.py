@@ -19,7 +19,8 @@ def law(subject: Subject) -> None:
     chunkings = CHUNKS if subject.can.streaming == "exact" else CHUNKS[:1]
     _equals_forward(subject, mixer, chunkings)
     _float32(subject, chunkings[-1])
-    _gradients(subject, mixer, chunkings[-1])
+    for chunks in chunkings[1:] or chunkings:
+        _gradients(subject, mixer, chunks)
     for tracked in (True, False):  # a cache may reuse storage where no gradient needs it
         with torch.set_grad_enabled(tracked):
             _input_state_is_a_value(subject, mixer)
@@ -71,7 +72,7 @@ def _float32(subject: Subject, chunks) -> None:
         )
 
 
-def _gradients(subject: Subject, mixer: Mixer, chunks) -> None:
+def _gradients(subject: Subject, mixer: Mixer, chunks: tuple[int, ...]) -> None:
     x = subject.tokens(B, T).requires_grad_()
     leaves = [x, *mixer.parameters()]
     streamed, _ = feed(mixer, x, mixer.initial_state(B), chunks)
@@ -156,6 +157,18 @@ def _ragged(subject: Subject, mixer: Mixer, chunkings) -> None:
                 torch.equal(state.length, valid.sum(1)),
                 f"{name} padding: state.length must count valid tokens",
             )
+        if name == "left" and subject.can.streaming == "exact":
+            _after_ragged(mixer, x, valid, expected)
+
+
+def _after_ragged(mixer: Mixer, x: Tensor, valid: Tensor, expected: Tensor) -> None:
+    """Rows of different lengths go on with one token each, none of which is said to be absent."""
+    for donate in (False, True):
+        with torch.set_grad_enabled(not donate):
+            y, state = feed(mixer, x[:, :6], mixer.initial_state(B), (6,), valid=valid[:, :6])
+            more, _ = feed(mixer, x[:, 6:], state, (1,) * (T - 6), donate=donate)
+        y = torch.cat([y, more], dim=1)
+        require_close(y, expected, 1e-10, "one token at a time after rows of different lengths")
 
 
 def _cross(subject: Subject, mixer: Mixer) -> None:
