@@ -1,6 +1,8 @@
 """Mask: who may take part in the mixing. True means *may take part*, everywhere."""
 
 from dataclasses import dataclass, fields
+from functools import reduce
+from operator import and_
 
 import torch
 from jaxtyping import Bool, Int
@@ -67,20 +69,22 @@ class Mask:
         device = next(
             (t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device
         )
-        keys = torch.arange(S, device=device)[cols]
-        allowed = torch.ones_like(keys, dtype=torch.bool)[None, None, None]
-        allowed = allowed if pattern is None else pattern
-        if self.global_tokens is not None and pattern is not None:
-            seen_by_all = self.global_tokens[:, None, None, cols]
-            allowed = allowed | seen_by_all | self.global_tokens[:, None, rows, None]
+        restrictions = []
+        if pattern is not None:
+            if self.global_tokens is not None:
+                seen_by_all = self.global_tokens[:, None, None, cols]
+                pattern = pattern | seen_by_all | self.global_tokens[:, None, rows, None]
+            restrictions.append(pattern)
         if self.causal:
             last = self.last_key(T, S, device)[:, rows]
-            allowed = allowed & (keys <= last[:, None, :, None])
+            restrictions.append(torch.arange(S, device=device)[cols] <= last[:, None, :, None])
         if self.valid is not None:
-            allowed = allowed & self.valid[:, None, None, cols]
+            restrictions.append(self.valid[:, None, None, cols])
         if self.pairwise is not None:
-            allowed = allowed & self.pairwise[:, :, rows, cols]
-        return allowed
+            restrictions.append(self.pairwise[:, :, rows, cols])
+        if not restrictions:
+            return torch.ones(S, dtype=torch.bool, device=device)[cols][None, None, None]
+        return reduce(and_, restrictions)
 
     def check(self, who: str, B: int, T: int, S: int, num_heads: int | None = None) -> None:
         """Raise ShapeError, naming the field, unless every tensor is boolean and fits."""

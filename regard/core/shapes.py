@@ -75,10 +75,11 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
     """x must be a floating tensor [B, T >= 1, dim]."""
     if not isinstance(x, Tensor):
         raise ShapeError(f"{who}: {name} must be a tensor [B, T, {dim}], got {type(x).__name__}")
-    if x.dim() != 3 or x.shape[-1] != dim:
-        raise ShapeError(f"{who}: {name} must have shape [B, T, {dim}], got {list(x.shape)}")
-    if x.shape[1] < 1:
-        raise ShapeError(f"{who}: {name} must hold at least one token, got {list(x.shape)}")
+    shape = x.shape
+    if len(shape) != 3 or shape[2] != dim:
+        raise ShapeError(f"{who}: {name} must have shape [B, T, {dim}], got {list(shape)}")
+    if shape[1] < 1:
+        raise ShapeError(f"{who}: {name} must hold at least one token, got {list(shape)}")
     if not x.is_floating_point():
         raise ShapeError(
             f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
@@ -99,7 +100,9 @@ def first_parameter(module: nn.Module) -> Tensor | None:
 
 def check_place(who: str, name: str, x: Tensor, weight: Tensor | None) -> None:
     """x must be where the module's weight is, and of its type, if that is a floating one (None: it has no weight)."""
-    if torch.compiler.is_compiling() or weight is None:
+    if weight is None or (weight.device == x.device and weight.dtype == x.dtype):
+        return
+    if torch.compiler.is_compiling():
         return
     if weight.device != x.device:
         raise ShapeError(

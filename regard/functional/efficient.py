@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.functional import segments
+from regard.functional.cache import is_ours
 from regard.functional.exponential import exp, exp_
 from regard.functional.linear import on_one_timeline
 
@@ -78,18 +79,25 @@ def causal_means(
     S: Float[Tensor, "B H K V"] | None = None,
     z: Float[Tensor, "B H K"] | None = None,
     m: Float[Tensor, "B H K"] | None = None,
+    *,
+    donate: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """y [B H T V], and the state after it: S = sum_j exp(k_j - m) v_j, z = sum_j exp(k_j - m), m close to log sum_j exp(k_j)."""
+    """y [B H T V], and the state after it: S = sum_j exp(k_j - m) v_j, z = sum_j exp(k_j - m), m close to log sum_j exp(k_j).
+
+    donate: the state after one token may lie where the state before it lay.
+    """
     if S is None or z is None or m is None:
         S, z, m = no_keys(v, k.shape[-1])
     dtype, T = v.dtype, k.shape[2]
     wide = torch.promote_types(dtype, torch.float32)
     rho, k, v, S, z, m = (a.to(wide) for a in (rho, k, v, S, z, m))
     if T == 1:  # a decoding step: few operations, since each costs more than its numbers
-        top = torch.maximum(m, k[:, :, 0]).detach()
-        e, shrink = (k[:, :, 0] - top).exp(), (m - top).exp()
-        z = z * shrink + e
-        S = (S * shrink[..., None]).addcmul(e[..., None], v)
+        k = k[:, :, 0]
+        top = torch.maximum(m, k).detach()
+        e, shrink = (k - top).exp_(), (m - top).exp_()[..., None]
+        z = torch.addcmul(e, z, shrink[..., 0])
+        S = S.mul_(shrink) if is_ours(donate, S, k, v) else S * shrink
+        S = S.addcmul_(e[..., None], v)
         y = (rho / z[:, :, None]) @ S
         return y.to(dtype), S.to(dtype), z.to(dtype), top.to(dtype)
     C = min(CHUNK, 1 << (T - 1).bit_length())

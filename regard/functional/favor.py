@@ -82,8 +82,11 @@ def query_features(
     kernel = kernel_of(features)
     if kernel is not None:
         return kernel(wx) + KERNEL_EPS
-    half, level, _ = _levels(q, wx)
-    phi = _Exponential.apply(wx, half, level)
+    if torch.is_grad_enabled():
+        half, level, _ = _levels(q, wx)
+        phi = _Exponential.apply(wx, half, level)
+    else:
+        phi = wx.sub_(wx.amax(-1, keepdim=True)).exp_()
     return (phi if causal else phi + EPS).to(q.dtype)
 
 
@@ -117,7 +120,10 @@ def key_features(
             c = top.amax(-1, keepdim=True)
         level = level + (c - top)
         level = level if present is None else level.masked_fill(~present, torch.inf)
-        phi = _Exponential.apply(wx, half, level)
+        if torch.is_grad_enabled():
+            phi = _Exponential.apply(wx, half, level)
+        else:
+            phi = wx.sub_(level[..., None]).exp_()
         phi = phi if causal else phi + EPS
     phi = phi if present is None else phi * present[..., None]
     return phi.to(k.dtype), log_decay, after
@@ -125,7 +131,11 @@ def key_features(
 
 def _projected(x: Tensor, w: Tensor, features: Features) -> Float[Tensor, "B H T M"]:
     """w x of the scaled tokens, in float32 at least where exponentials are to be taken."""
-    wx = (x * x.shape[-1] ** -0.25) @ w.transpose(-1, -2)
+    x = x * x.shape[-1] ** -0.25
+    if x.shape[2] == w.shape[0] == 1:  # one token, and one matrix for all its heads
+        wx = F.linear(x, w[0])
+    else:
+        wx = x @ w.transpose(-1, -2)
     if kernel_of(features) is not None:
         return wx
     wx = wx.to(torch.promote_types(x.dtype, torch.float32))
@@ -207,6 +217,12 @@ def _running_maximum(
 ) -> tuple[Tensor, Tensor]:
     """c_i = max(before, top_0 .. top_i), and what a sum under the previous c has to be multiplied by, in log."""
     none = lowest(top.dtype)
+    if (
+        before is not None and top.shape[2] == 1
+    ):  # one maximum; a state of nothing decays to nothing
+        previous = before.detach().to(top.dtype)[..., None]
+        c = torch.maximum(previous, top)
+        return c, (previous - c).clamp_min_(FORGOTTEN)
     start = top.new_full(top.shape[:2], none) if before is None else before.detach().to(top.dtype)
     c = torch.cat([start[..., None], top.clamp_min(none)], dim=-1).cummax(-1).values
     previous, c = c[..., :-1], c[..., 1:]

@@ -29,15 +29,20 @@ class FeatureMap:
 
 def elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
-    return _EluPlusOne.apply(x) if torch.is_grad_enabled() else elu_plus_one_by_hand(x)[0]
+    return _EluPlusOne.apply(x) if torch.is_grad_enabled() else _elu_plus_one(x)
+
+
+def _elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
+    """exp(min(x, 0)) + max(x, 0), which needs no expm1, the slowest of these."""
+    return x.clamp(LOWEST, 0).exp_().add_(x.clamp(min=0))
 
 
 class _EluPlusOne(torch.autograd.Function):
-    """exp(min(x, 0)) + max(x, 0), which needs no expm1, the slowest of these; its derivative is min(phi, 1)."""
+    """Its derivative is min(phi, 1)."""
 
     @staticmethod
     def forward(ctx, x):
-        phi, _ = elu_plus_one_by_hand(x)
+        phi = _elu_plus_one(x)
         ctx.save_for_backward(phi)
         return phi
 
@@ -49,7 +54,7 @@ class _EluPlusOne(torch.autograd.Function):
 
 def elu_plus_one_by_hand(x: Float[Tensor, "*b K"]):
     """The features, and what makes dx of their gradient."""
-    phi = x.clamp(LOWEST, 0).exp_().add_(x.clamp(min=0))
+    phi = _elu_plus_one(x)
     return phi, lambda dphi: (phi.clamp_(max=1).mul_(dphi),)
 
 
@@ -73,7 +78,12 @@ def fourier_features(
     x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
 ) -> Float[Tensor, "*b T M2"]:
     """[sin(w x), cos(w x)] / sqrt(M): E phi(x) phi(y) = exp(-|x - y|^2 / 2) for w ~ N(0, I) (arXiv 2103.02143)."""
-    return _Circle.apply(x @ w.transpose(-1, -2), w.shape[-2] ** -0.5)
+    circle = _Circle.apply if torch.is_grad_enabled() else _circle
+    return circle(x @ w.transpose(-1, -2), w.shape[-2] ** -0.5)
+
+
+def _circle(x: Float[Tensor, "*b M"], scale: float) -> Float[Tensor, "*b M2"]:
+    return torch.cat([x.sin(), x.cos()], dim=-1).mul_(scale)
 
 
 class _Circle(torch.autograd.Function):
@@ -81,7 +91,7 @@ class _Circle(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, scale):
-        phi = torch.cat([x.sin(), x.cos()], dim=-1).mul_(scale)
+        phi = _circle(x, scale)
         ctx.save_for_backward(phi)
         return phi
 

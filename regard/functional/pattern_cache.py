@@ -1,7 +1,8 @@
 """Streaming over a pattern: the keys that later queries may still ask for, and nothing else.
 
 A pattern of bounded reach keeps its first `sinks` tokens and the last `reach`: a store of one size from the start.
-Without a bound every key is kept.
+Where the store is ours to write over, single tokens are put behind it, until twice its size is full and the ones that
+no query asks for are let go of together. Without a bound every key is kept.
 """
 
 from typing import NamedTuple
@@ -11,12 +12,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import Mask
-from regard.functional.cache import advance, append, place
+from regard.core.mask import OPEN, Mask
+from regard.functional.cache import advance, append, is_ours, place, same_in_all
 from regard.functional.patterns import Pattern
 from regard.functional.softmax import softmax_attention
 
-CHUNK = 128  # tokens that meet the store at once
+CHUNK = 128  # tokens that meet the store at once; single tokens behind a small store
 
 
 class PatternState(NamedTuple):
@@ -56,6 +57,8 @@ def extend_pattern(
     external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
 ) -> tuple[Float[Tensor, "B H N V"], PatternState]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
+    if q.shape[2] <= CHUNK:
+        return _extend(q, k, v, state, pattern, valid, donate, external)
     parts = []
     for start in range(0, q.shape[2], CHUNK):
         new = slice(start, start + CHUNK)
@@ -78,33 +81,52 @@ def _extend(
     donate: bool,
     external: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, PatternState]:
-    N, n = q.shape[2], state.position.shape[1]
+    N, n, reach, sinks = q.shape[2], state.position.shape[1], pattern.reach, pattern.sinks
     new = place(state.length, valid, N)
     length = advance(state.length, valid, N)
     position = torch.cat([state.position, new], dim=1)
-    donate = donate and pattern.reach is None
+    grows = reach is None
+    if reach is not None and N == 1 and valid is None:
+        grows = is_ours(donate, state.k, k, v) and n < sinks + reach + max(sinks + reach, CHUNK)
+    donate = donate and grows
     k, v = append(state.k, k, n, donate), append(state.v, v, n, donate)
-    i, j = new[:, None, :, None], position[:, None, None, :]
-    allowed = pattern.contains(i, j) & (j >= 0) & (j <= i)
-    met_k, met_v = k[:, :, : n + N], v[:, :, : n + N]
+    first = 0 if reach is None or sinks else n - reach  # no query asks for what lies before
+    met_k, met_v = k[:, :, first : n + N], v[:, :, first : n + N]
+    if _sees_all(pattern, state.length, N, valid):
+        mask = OPEN
+    else:
+        i, j = new[:, None, :, None], position[:, None, None, first:]
+        mask = Mask(pairwise=pattern.contains(i, j) & (j >= 0) & (j <= i))
     if external is not None:
         met_k, met_v = (
             torch.cat([external[0], met_k], dim=2),
             torch.cat([external[1], met_v], dim=2),
         )
-        allowed = F.pad(allowed, (external[0].shape[2], 0), value=True)
-    y = softmax_attention(q, met_k, met_v, mask=Mask(pairwise=allowed))
-    if pattern.reach is None:
+        if mask.pairwise is not None:
+            mask = Mask(pairwise=F.pad(mask.pairwise, (external[0].shape[2], 0), value=True))
+    y = softmax_attention(q, met_k, met_v, mask=mask)
+    if grows:
         return y, PatternState(k, v, position, length)
-    if pattern.sinks == 0 and valid is None:  # the last ones: no index is needed
-        return y, PatternState(k[:, :, N:], v[:, :, N:], position[:, N:], length)
-    kept = _kept(pattern.sinks, pattern.reach, state.length, length, n + N)
+    assert reach is not None
+    if sinks == 0 and valid is None:  # the last ones: no index is needed
+        last = slice(n + N - reach, n + N)
+        return y, PatternState(k[:, :, last], v[:, :, last], position[:, last], length)
+    since = state.length - (n - sinks - reach)  # the first of the tokens behind the store
+    kept = _kept(sinks, reach, since, length, n + N)
     position = position.gather(1, kept)
-    slot = torch.arange(n, device=position.device)
-    filled = torch.where(slot < pattern.sinks, slot < length[:, None], position >= pattern.sinks)
+    slot = torch.arange(sinks + reach, device=position.device)
+    filled = torch.where(slot < sinks, slot < length[:, None], position >= sinks)
     return y, PatternState(
         _rows(k, kept), _rows(v, kept), position.masked_fill(~filled, -1), length
     )
+
+
+def _sees_all(pattern: Pattern, before: Int[Tensor, "B"], N: int, valid: Tensor | None) -> bool:
+    """Whether every key within reach is there and is seen by the new token, so that nothing is masked."""
+    if N > 1 or valid is not None or not pattern.solid or pattern.reach is None:
+        return False
+    length = same_in_all(before)
+    return length is not None and length >= pattern.reach
 
 
 def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B C"]) -> Float[Tensor, "B H C K"]:

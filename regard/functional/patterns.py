@@ -72,6 +72,11 @@ class Pattern:
         return 0
 
     @property
+    def solid(self) -> bool:
+        """Whether a query sees every key within `reach` behind it, and none but these before it."""
+        return False
+
+    @property
     def terms(self) -> "tuple[Pattern, ...]":
         return (self,)
 
@@ -100,6 +105,10 @@ class Window(Pattern):
     @property
     def reach(self) -> int:
         return self.before * self.dilation
+
+    @property
+    def solid(self) -> bool:
+        return self.dilation == 1
 
     @property
     def period(self) -> int:

@@ -51,11 +51,18 @@ def random_feature_attention(
 
 
 def unit_features(
-    x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Kernel
+    x: Float[Tensor, "B H T K"],
+    w: Float[Tensor, "h M K"],
+    features: Kernel,
+    sigma: Float[Tensor, "H K"] | None = None,
 ) -> Float[Tensor, "B H T m"]:
-    """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens."""
+    """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens.
+
+    sigma: a factor of the channels of w, which few tokens carry more cheaply.
+    """
     phi = fourier_features if features == "fourier" else arc_cosine_features
-    return phi(F.normalize(x, dim=-1, eps=UNIT_EPS), w)
+    unit = F.normalize(x, dim=-1, eps=UNIT_EPS)
+    return phi(unit if sigma is None else unit * sigma[:, None], w)
 
 
 def unit_fourier_by_hand(x: Float[Tensor, "b H T K"], w: Float[Tensor, "H M K"]):

@@ -39,7 +39,8 @@ def squared_relu_attention(
         kind = q.device.type
         if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             q, k, v = (z.to(torch.get_autocast_dtype(kind)) for z in (q, k, v))
-        return _BlockAttention.apply(q, k, v, mask, divisor)
+        attend = _BlockAttention.apply if torch.is_grad_enabled() else _attended
+        return attend(q, k, v, mask, divisor)
     parts = []
     for rows, seen in _blocks(T, S, mask):
 
@@ -58,21 +59,32 @@ def _blocks(T: int, S: int, mask: Mask) -> Iterator[tuple[slice, int]]:
         yield rows, rows.stop if mask.causal and T == S else S
 
 
-class _BlockAttention(torch.autograd.Function):
+def _attended(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, divisor: float | None
+) -> Float[Tensor, "B H T V"]:
     """One pass over the scores of a block for each thing done to them, all in place: relu, square, forget."""
+    T, S = q.shape[2], k.shape[2]
 
+    def attend(rows: slice, seen: int) -> Tensor:
+        positive = (q[:, :, rows] @ k[:, :, :seen].transpose(-1, -2)).relu_()
+        part = _part(mask, divisor, rows, seen, T, S, q)
+        weights = part.forget(positive.mul_(positive))
+        return (weights @ v[:, :, :seen]).mul_(part.scale)
+
+    if T <= QUERY_BLOCK:
+        return attend(slice(0, T), S)
+    y = q.new_empty(*q.shape[:3], v.shape[3])
+    for rows, seen in _blocks(T, S, mask):
+        y[:, :, rows] = attend(rows, seen)
+    return y
+
+
+class _BlockAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask, divisor):
         ctx.save_for_backward(q, k, v)
         ctx.mask, ctx.divisor = mask, divisor
-        T, S = q.shape[2], k.shape[2]
-        y = q.new_empty(*q.shape[:3], v.shape[3])
-        for rows, seen in _blocks(T, S, mask):
-            positive = (q[:, :, rows] @ k[:, :, :seen].transpose(-1, -2)).relu_()
-            part = _part(mask, divisor, rows, seen, T, S, q)
-            weights = part.forget(positive.mul_(positive))
-            y[:, :, rows] = (weights @ v[:, :, :seen]).mul_(part.scale)
-        return y
+        return _attended(q, k, v, mask, divisor)
 
     @staticmethod
     @once_differentiable
@@ -105,7 +117,7 @@ def _add_product(
 
 class _Part(NamedTuple):
     allowed: Bool[Tensor, "b h t s"] | None  # of the last s keys of a block; None: all are
-    scale: Float[Tensor, "b h t 1"]  # of outputs
+    scale: Float[Tensor, "b h t 1"] | float  # of outputs
 
     def forget(self, weights: Tensor) -> Tensor:
         """In place: zero where a key may not be seen."""
@@ -118,10 +130,9 @@ def _part(
     mask: Mask, divisor: float | None, rows: slice, seen: int, T: int, S: int, like: Tensor
 ) -> _Part:
     free = mask.valid is None and mask.pairwise is None and mask.shift is None
-    count: Tensor | int
     if free and not mask.causal:
-        allowed, count = None, S
-    elif free and T == S:  # only keys beside the queries can be later than one
+        return _Part(None, 1 / (S if divisor is None else divisor))
+    if free and T == S:  # only keys beside the queries can be later than one
         t = rows.stop - rows.start
         allowed = torch.ones(t, t, dtype=torch.bool, device=like.device).tril()[None, None]
         count = torch.arange(rows.start + 1, rows.stop + 1, device=like.device)[None, None, :, None]

@@ -102,7 +102,8 @@ class Efficient(Mixer):
         if isinstance(state, ContextState):
             return self.heads.merge(rho @ state.S), state._replace(length=length)
         k = present_keys(self.heads.keys(x), Mask(valid=valid))
-        y, S, z, m = causal_means(rho, k, self.heads.values(x), state.S, state.z, state.m)
+        v = self.heads.values(x)
+        y, S, z, m = causal_means(rho, k, v, state.S, state.z, state.m, donate=donate)
         return self.heads.merge(y), State(S, z, m, length)
 
     def _observe(self, x, context, mask):

@@ -34,7 +34,6 @@ from regard.functional.mixed_chunk import (
     token_count,
     within_chunks,
 )
-from regard.functional.rotary import rotate
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
@@ -132,9 +131,9 @@ class Flash(Mixer):
     def _parts(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Float[Tensor, "B 1 T F"]]:
-        q, k, far_q, far_k = rotate(self.unit.views(x), position).unbind(1)
-        q, k = self.relative.query(q * self.score_scale, position), self.relative.key(k, position)
-        return (q, far_q[:, None]), (k, far_k[:, None]), self.unit.values(x)
+        views = self.unit.views(x)
+        q, k, far_q, far_k = self.relative.pair(views, position, self.score_scale)
+        return (q, far_q), (k, far_k), self.unit.values(x)
 
     def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
         bias = self.relative.table(query, key)

@@ -151,16 +151,17 @@ class GAU(Mixer):
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         new = place(state.length, valid, x.shape[1])
-        q = self._queries(x, new)
         if isinstance(state, ContextState):
+            q = self._queries(x, new)
             key = torch.arange(state.k.shape[2], device=x.device)[None]
             mask, options = Mask(valid=state.valid), self._options(new, key)
             y = self.unit.merge(
                 x, squared_relu_attention(q, state.k, state.v, mask=mask, **options)
             )
             return y * state.valid.any(1)[:, None, None], state._replace(length=length)
+        q, new_k = self.relative.pair(self.unit.views(x), new, self.score_scale)
         filled = state.position.shape[1]
-        k = append(state.k, self._keys(x, new), filled, donate)
+        k = append(state.k, new_k, filled, donate)
         v = append(state.v, self.unit.values(x), filled, donate)
         position = torch.cat([state.position, new], dim=1)
         n = position.shape[1]

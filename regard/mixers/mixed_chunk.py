@@ -134,7 +134,8 @@ class MixedChunk(Mixer):
         return *self._turned(q, k, position), v
 
     def _turned(self, q, k, position: Int[Tensor, "b T"]) -> tuple[Tensor, Tensor]:
-        return rotate(q, position) / math.sqrt(q.shape[-1]), rotate(k, position)
+        q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
+        return q / math.sqrt(q.shape[-1]), k
 
     def _fits(self, q: Float[Tensor, "B H T K"], mask: Mask) -> bool:
         """Whether it pays to go chunk by chunk, which is written for the default form alone."""

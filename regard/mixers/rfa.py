@@ -140,16 +140,19 @@ class RFA(Mixer):
             self.drawn.copy_(order[: self.num_heads])
 
     def _w(self) -> Float[Tensor, "H M K"]:
+        return self.sigma[:, None] * self._drawn()
+
+    def _drawn(self) -> Float[Tensor, "H M K"]:
         w = self.projection.w
-        if self.drawn is not None:
-            w = w[self.drawn] if self.training else w[: self.num_heads]
-        return self.sigma[:, None] * w
+        if self.drawn is None:
+            return w
+        return w[self.drawn] if self.training else w[: self.num_heads]
 
     def _gate(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T"] | None:
         return None if self.gate is None else rearrange(self.gate(x), "b t h -> b h t")
 
     def _phi(self, x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T M"]:
-        return unit_features(x, self._w(), self.features)
+        return unit_features(x, self._drawn(), self.features, self.sigma)
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
@@ -169,12 +172,13 @@ class RFA(Mixer):
             sums, total = read(self._phi(self.heads.queries(x)), state.S, state.z)
             return self.heads.merge(sums / signed(total)), state._replace(length=length)
         q, k, v = self.heads.split(x)
-        phi_k, log_decay = gated(self._phi(k), self._gate(x))
+        phi_q, phi_k = self._phi(torch.cat([q, k], dim=2)).chunk(2, dim=2)
+        phi_k, log_decay = gated(phi_k, self._gate(x))
         if valid is not None:  # an absent token adds nothing, and nothing is forgotten for it
             phi_k = phi_k * valid[:, None, :, None]
             log_decay = None if log_decay is None else log_decay * valid[:, None, :]
         sums, total, S, z = causal_sums(
-            self._phi(q),
+            phi_q,
             phi_k,
             v,
             state.S,

@@ -89,6 +89,19 @@ class RelativeBias(nn.Module):
     ) -> Float[Tensor, "B 1 S K2"]:
         return self._widened(k, position, 1)
 
+    def pair(
+        self, views: Float[Tensor, "B n T K"], position: Int[Tensor, "b T"], scale: float
+    ) -> list[Float[Tensor, "B 1 T _"]]:
+        """Turned views of tokens, all at once: queries times `scale`, keys, and any others, which get no channels more."""
+        if self.form != "rotary":
+            q, k, *others = rotate(views, position).split(1, dim=1)
+            return [q * scale, k, *others]
+        B, _, T, K = views.shape
+        learned = self.weight[:, None].to(views.dtype).expand(B, 2, T, K)
+        turned = rotate(torch.cat([learned, views], dim=1), position)
+        a, b, q, k, *others = turned.split(1, dim=1)
+        return [torch.cat([q * scale, a], dim=-1), torch.cat([k, b], dim=-1), *others]
+
     def square(self, n: int) -> Float[Tensor, "n n"] | None:
         """b_ij of n tokens in a row, for any place of the first."""
         if self.form is None:

@@ -1,0 +1,48 @@
+"""A window's store that single tokens are put behind, and what is let go of together, beyond the lengths of the laws."""
+
+import pytest
+import torch
+
+from regard.core import Mask
+from regard.functional.pattern import pattern_attention
+from regard.functional.pattern_cache import CHUNK, empty_state, extend_pattern
+from regard.functional.patterns import First, Window
+
+SINGLES = CHUNK + 9  # behind the store there is room for CHUNK
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        Window(3, 3),
+        Window(2, 2, dilation=3),
+        Window(3, 3) | First(2),
+        Window(0, 0) | First(1),
+        Window(0, 0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("begin", [5, 1])
+def test_single_tokens_for_long(pattern, begin):
+    chunks = [begin, *[1] * SINGLES, 4, *[1] * SINGLES]
+    valid = torch.ones(2, sum(chunks), dtype=torch.bool)
+    valid[1, begin + SINGLES + 2 : begin + SINGLES + 4] = False  # the end of the chunk of four
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 2, 2, len(valid[0]), 4, generator=generator, dtype=torch.float64)
+    state, outputs, start = empty_state(q, 2, 2, 4, pattern, None), [], 0
+    most = pattern.sinks + pattern.reach
+    for n in chunks:
+        new = slice(start, start + n)
+        some = valid[:, new] if n == 4 else None
+        y, state = extend_pattern(
+            *(z[:, :, new] for z in (q, k, v)), state, pattern=pattern, valid=some, donate=True
+        )
+        outputs.append(y)
+        start += n
+        assert state.position.shape[1] <= most + CHUNK
+        assert n == 1 or state.position.shape[1] == most
+    streamed = torch.cat(outputs, dim=2)
+    for row in range(2):
+        alone = [z[row, :, valid[row]][None] for z in (q, k, v)]
+        expected = pattern_attention(*alone, pattern=pattern, mask=Mask(causal=True))
+        torch.testing.assert_close(streamed[row, :, valid[row]][None], expected)
