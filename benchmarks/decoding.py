@@ -1,7 +1,8 @@
 """One-token decoding steps: python benchmarks/decoding.py [--only linear softmax] [--contexts 4096 16384] [--json]
 
 Width 512, 8 heads, batch 1, CPU. "projections": the mixer's own channel projections alone, on one token; a state of constant size
-aims at 1.3 times them at any context. "grown": a step when room was not reserved, the copies of doubling spread over the
+aims at 1.3 times them at any context. "least": the operators that no step can do without, alone (least_steps.py). A state
+has taken one single token after the past, which makes room where there was none. "grown": a step when room was not reserved, the copies of doubling spread over the
 steps that they serve; 1.1 times the step with reserved room is the aim. The cache of transformers (concatenating) is
 timed beside softmax where that package is installed.
 """
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 
 import torch
 import tyro
+from least_steps import least_step
 from rounds import medians
 from torch import Tensor, nn
 from tyro.conf import FlagCreatePairsOff
@@ -70,12 +72,16 @@ def _row(name: str, context: int, rounds: int) -> dict[str, Any] | None:
         return None
     past, new = torch.randn(1, context, DIM), torch.randn(1, 1, DIM)
     reserved = mixer.initial_state(1, max_len=room)
-    _, reserved = mixer.extend(past, reserved, donate=True)
+    for part in (past[:, :-1], past[:, -1:]):
+        _, reserved = mixer.extend(part, reserved, donate=True)
     constant = "T" not in (mixer.capabilities.state or "").split()
     calls = {
         "step": _steps(mixer, new, reserved),
         "projections": _projections(mixer, new, reserved),
     }
+    least = least_step(name, new, HEADS, context)
+    if least is not None:
+        calls["least"] = _repeated(least)
     if name == "softmax":
         calls |= _caches(past, new)
     found = {call: ms / STEPS for call, ms in medians(calls, rounds).items()}
@@ -85,6 +91,7 @@ def _row(name: str, context: int, rounds: int) -> dict[str, Any] | None:
         "state": mixer.capabilities.state,
         "step ms": found["step"],
         "projections ms": found["projections"],
+        "least ms": found.get("least"),
         "of projections": found["step"] / found["projections"],
         "aim": CONSTANT_AIM if constant else None,
         "grown, of reserved": None,
@@ -102,6 +109,14 @@ def _steps(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], None]:
         now = state
         for _ in range(STEPS):
             _, now = mixer.extend(new, now, donate=True)
+
+    return run
+
+
+def _repeated(step: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(STEPS):
+            step()
 
     return run
 

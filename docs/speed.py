@@ -88,8 +88,8 @@ def half() -> str:
 def decoding() -> str:
     """One-token steps."""
     found = measured(FOLDER / "decoding.json")
-    columns = ("mixer", "context", "state", "step ms", "projections ms", "of projections", "aim")
-    columns += ("grown, of reserved", "transformers' cache ms")
+    columns = ("mixer", "context", "state", "step ms", "projections ms", "least ms")
+    columns += ("of projections", "aim", "grown, of reserved", "transformers' cache ms")
     return "\n".join([_where(found), "", *_rows(found["rows"], columns)])
 
 
