@@ -202,7 +202,7 @@ class Sinkhorn(Mixer):
             _written(store, new, position, C, donate)
             for store, new in ((state.k, new_k), (state.v, new_v))
         )
-        G = (N - 1) // C + 2  # blocks that N tokens may touch
+        G = (N + C - 2) // C + 1  # blocks that N tokens may touch
         block = state.length[:, None] // C + torch.arange(G, device=x.device)
         summary = self._begun(x, q, state, block)
         S = self._rows(summary, block, k)
