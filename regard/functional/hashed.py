@@ -9,7 +9,7 @@ from regard.functional.largest import first_equal_
 from regard.functional.order import Order, band, chunks
 from regard.functional.ordered import ordered_attention
 
-ROTATED = 1 << 18  # numbers, 1 MiB
+ROTATED = 1 << 19  # numbers, 2 MiB
 
 
 def angular_hash(
@@ -19,15 +19,13 @@ def angular_hash(
 
     Several rotations make independent hashes h_1, h_2, .. that are one: h_1 + n_1 (h_2 + n_2 ..), n_i = 2 columns.
     """
-    R = rotations[0].shape[0]
-    bucket = torch.zeros(*q.shape[:2], R, q.shape[2], dtype=torch.long, device=q.device)
+    bucket = torch.zeros((), dtype=torch.long, device=q.device)
     for rotation in reversed(rotations):
-        n = rotation.shape[-1]
-        found = [
-            torch.stack([_nearest_pole(part, turn) for turn in rotation], dim=2)
-            for part in q.detach().split(_tokens_at_once(q, n), dim=2)
-        ]
-        bucket = bucket * (2 * n) + torch.cat(found, dim=3)
+        R, _, _, n = rotation.shape
+        turns = rotation.permute(1, 2, 0, 3).flatten(2)
+        parts = q.detach().split(_tokens_at_once(q, R * n), dim=2)
+        found = torch.cat([_nearest_poles(part @ turns, R) for part in parts], dim=3)
+        bucket = bucket * (2 * n) + found
     return bucket
 
 
@@ -38,17 +36,15 @@ def _tokens_at_once(q: Float[Tensor, "B H T K"], n: int) -> int:
     return max(64, ROTATED // (q.shape[0] * q.shape[1] * n))
 
 
-def _nearest_pole(
-    q: Float[Tensor, "B H t K"], rotation: Float[Tensor, "H K n"]
-) -> Int[Tensor, "B H t"]:
-    """argmax([q R; -q R]), the first of equals."""
-    rotated = q @ rotation
-    rotated = rotated.to(torch.promote_types(rotated.dtype, torch.float32))
+def _nearest_poles(rotated: Float[Tensor, "B H t Rn"], R: int) -> Int[Tensor, "B H R t"]:
+    """argmax([q R; -q R]), the first of equals. Selections by arithmetic: `where` is far slower."""
+    rotated = rotated.to(torch.promote_types(rotated.dtype, torch.float32)).unflatten(3, (R, -1))
     n = rotated.shape[-1]
-    high, low = rotated.amax(-1, keepdim=True), rotated.amin(-1, keepdim=True)
-    upper = high >= -low
-    index = first_equal_(rotated, torch.where(upper, high, low))
-    return torch.where(upper[..., 0], index, n + index).long()
+    high, low = rotated.amax(-1, keepdim=True), rotated.amin(-1, keepdim=True).neg_()
+    best = torch.maximum(high, low)
+    lower = low.gt_(high)
+    index = first_equal_(rotated, best * (1 - 2 * lower)) + n * lower[..., 0]
+    return index.long().transpose(2, 3)
 
 
 def lsh_order(

@@ -7,6 +7,7 @@ is stored. All rounds add to the same sums; the backward recomputes weights from
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -14,15 +15,16 @@ from torch.autograd.function import once_differentiable
 from regard.core.mask import OPEN, Mask
 from regard.functional.exponential import LOG2_E
 from regard.functional.order import Order
-from regard.functional.ordered_blocks import FAR, Part, Plan, Rules
+from regard.functional.ordered_blocks import FAR, Line, Part, Plan, Rules
 from regard.functional.softmax import masked_softmax
+from regard.functional.unit import norms, through_units, unit, units
 
 ROWS = 256  # queries whose weights over all keys are held at once, where global tokens are given
 
 
 def ordered_attention(
     q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"] | None,
     v: Float[Tensor, "B H T V"],
     *,
     order: Order,
@@ -31,13 +33,14 @@ def ordered_attention(
     exclude_self: bool = False,
     count_once: bool = True,
 ) -> Float[Tensor, "B H T V"]:
-    """softmax(scale q k^T) v over the pairs of the order that the mask allows.
+    """softmax(scale q k^T) v over the pairs of the order that the mask allows. k = None: the queries at unit norm.
 
     exclude_self: a token sees itself only where no round offers it another key. count_once: a pair that several
     rounds offer has weight exp(score) once, and not once for each. Global tokens make every query meet every key.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     if mask.global_tokens is not None:
+        k = unit(q) if k is None else k
         return _all_rows(q, k, v, order, mask, scale, exclude_self, count_once)
     rules = Rules(
         order.block,
@@ -51,7 +54,7 @@ def ordered_attention(
     )
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
     y = _OrderedAttention.apply(
-        *(z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
+        *(None if z is None else z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
         *(z.flatten(0, 1) for z in (order.source, order.place)),
         valid,
         _may_see_itself(v, mask) if exclude_self else None,
@@ -115,36 +118,39 @@ def _all_rows(q, k, v, order: Order, mask: Mask, scale, exclude_self, count_once
 class _OrderedAttention(torch.autograd.Function):
     """B and H are one axis N. Scores are in base 2, as exp2 is the exponential that is fast for all numbers.
 
-    Each part of a round is added to its tokens at once: references of the exponents are one for all rounds.
+    References of the exponents are one for all rounds, whose sums can so be added.
     """
 
     @staticmethod
     def forward(ctx, q, k, v, source, place, valid, alone, pairwise, rules, scale):
-        plan = Plan(source, place, valid, pairwise, rules)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        (N, T, V), n = v.shape, plan.rows
-        y, total = torch.empty_like(v), q.new_empty(N, T, dtype=wide)
-        mixed, mass = v.new_empty(n * T, V, dtype=wide), v.new_empty(n * T, dtype=wide)
-        for rows in plan.groups():
-            queries, keys, values = (z[rows].flatten(0, 1) for z in (q, k, v))
-            top = _references(plan, rows, queries, keys, scale)
-            mixed.zero_()
-            mass.zero_()
-            for part in plan.parts(rows):
-                scores = _scores(part, queries, keys, scale)
-                if top is not None:
-                    scores.sub_(part.per_query(top))
-                weights = scores.exp2_()
-                mass.index_add_(0, part.queries, weights.sum(-1).flatten())
-                values_of = part.of_keys(values, "keys")
-                part.add_to_queries(mixed, _product(part, weights.to(v.dtype), values_of))
+        plan = Plan(source, place, valid, pairwise, rules, v.shape[2])
+        y, total = torch.empty_like(v), q.new_empty(v.shape[:2], dtype=_wide(q))
+        for line in plan.lines():
+            rows = line.rows
+            queries, values = (z[rows].flatten(0, 1) for z in (q, v))
+            keys = units(queries)[0] if k is None else k[rows].flatten(0, 1)
+            queries = queries * (scale * LOG2_E)
+            top = _references(line, queries, keys)
+            scores = _Products(queries, keys, top)
+            sums, masses = line.sums("sums", v, v.shape[2]), line.sums("masses", total, 1)[..., 0]
+            for round_ in line.rounds():
+                for part in round_.parts():
+                    weights = scores.near(part, *scores.blocks(part)).exp2_()
+                    masses[part.blocks] = weights.sum(-1)
+                    values_of = part.of_keys(values, "b")
+                    sums[part.blocks].baddbmm_(weights.to(v.dtype), values_of, beta=0)
+            mixed = line.of_tokens(sums, total.dtype)
+            mass = line.each_of_tokens(masses).sum(1, keepdim=True)
             some = mass > 0
-            mixed.div_(torch.where(some, mass, 1)[:, None])
+            mixed.div_(torch.where(some, mass, 1))
             lse = mass.log2() if top is None else mass.log2() + top
-            total[rows] = torch.where(some, lse, math.inf).unflatten(0, (n, T))
-            y[rows] = mixed.unflatten(0, (n, T))
+            lse = torch.where(some, lse, math.inf)
             if alone is not None:
-                y[rows] = torch.where(_falls_back(total, alone, rows), v[rows], y[rows])
+                # Who sees nothing else sees itself.
+                itself = ~some & alone[rows].flatten()[:, None]
+                mixed.addcmul_(itself.to(mixed.dtype), values)
+            total[rows] = lse.view(-1, total.shape[1])
+            y[rows] = mixed.view(-1, *v.shape[1:]).to(y.dtype)
         ctx.save_for_backward(q, k, v, y, total, source, place, valid, alone, pairwise)
         ctx.rules, ctx.scale = rules, scale
         return y
@@ -153,67 +159,100 @@ class _OrderedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         q, k, v, y, total, source, place, valid, alone, pairwise = ctx.saved_tensors
-        plan, scale, wide = Plan(source, place, valid, pairwise, ctx.rules), ctx.scale, total.dtype
-        n, T = plan.rows, q.shape[1]
-        dy = dy.contiguous()
-        grads = [torch.empty_like(z) for z in (q, k, v)]
-        dq, dk, dv = sums = [z.new_empty(n * T, z.shape[2], dtype=wide) for z in (q, k, v)]
-        for rows in plan.groups():
-            queries, keys, values, outer = (z[rows].flatten(0, 1) for z in (q, k, v, dy))
-            delta = (dy[rows] * y[rows]).sum(-1, dtype=wide).flatten()
-            lse = total[rows].flatten()
-            for z in sums:
-                z.zero_()
-            for part in plan.parts(rows):
-                a, b, o = (
-                    part.of_queries(queries, "queries"),
-                    part.of_keys(keys, "keys"),
-                    part.of_queries(outer, "outer"),
-                )
-                weights = part.scores(a, b, scale).sub_(part.per_query(lse)).exp2_()
-                dscores = _product(
-                    part, o, part.of_keys(values, "values").transpose(1, 2), "dscores"
-                )
-                dscores = dscores.to(wide).sub_(part.per_query(delta)).mul_(weights).to(q.dtype)
-                weights = weights.to(q.dtype)
-                part.add_to_queries(dq, _product(part, dscores, b))
-                part.add_to_keys(dk, _product(part, dscores.transpose(1, 2), a))
-                part.add_to_keys(dv, _product(part, weights.transpose(1, 2), o))
-            for grad, z, factor in zip(grads, sums, (scale, scale, 1), strict=True):
-                grad[rows] = z.mul_(factor).unflatten(0, (n, T))
+        plan = Plan(source, place, valid, pairwise, ctx.rules, v.shape[2])
+        wide, dy = total.dtype, dy.contiguous()
+        grads = [None if z is None else torch.empty_like(z) for z in (q, k, v)]
+        for line in plan.lines():
+            rows = line.rows
+            queries, values, outer = (z[rows].flatten(0, 1) for z in (q, v, dy))
+            keys, norm = units(queries) if k is None else (k[rows].flatten(0, 1), None)
+            lse = total[rows].flatten()[:, None].clamp(max=FAR)
+            delta = (outer * y[rows].flatten(0, 1)).sum(-1, keepdim=True, dtype=wide)
+            scores = _Products(queries * (ctx.scale * LOG2_E), keys, lse)
+            passed = _Products(outer, values, delta, "passed ")
+            sums = [line.sums(n, z, z.shape[2]) for n, z in (("dq", q), ("dk", q), ("dv", v))]
+            sorted_dq, sorted_dk, sorted_dv = sums
+            for round_ in line.rounds():
+                for part in round_.parts():
+                    a, b = scores.blocks(part)
+                    o, x = passed.blocks(part)
+                    weights = scores.near(part, a, b).exp2_()
+                    dscores = passed.all(part, o, x).mul_(weights).to(q.dtype)
+                    sorted_dq[part.blocks].baddbmm_(dscores, b[..., : q.shape[2]], beta=0)
+                    part.add_to_keys(sorted_dk, dscores, a[..., : q.shape[2]])
+                    part.add_to_keys(sorted_dv, weights.to(v.dtype), o[..., : v.shape[2]])
+            dq, dk, dv = (line.of_tokens(z, wide) for z in sums)
+            dq.mul_(ctx.scale)
+            dk.mul_(1 / LOG2_E)  # of queries times scale log2 e
+            if norm is not None:
+                dq.add_(through_units(keys, norm, dk))
             if alone is not None:
-                grads[2][rows] += dy[rows] * _falls_back(total, alone, rows)
+                itself = (total[rows] == math.inf) & alone[rows]
+                dv.addcmul_(itself.flatten()[:, None].to(wide), outer)
+            for grad, z in zip(grads, (dq, dk, dv), strict=True):
+                if grad is not None:
+                    grad[rows] = z.view(-1, *grad.shape[1:]).to(grad.dtype)
         return *grads, *[None] * 7
 
 
+class _Products:
+    """a b^T - less for the blocks of a part: [a, -less] [b, 1]^T, so that no pass over the pairs subtracts.
+
+    Where `less` is of a wider type than a and b it would be rounded as their column, and is subtracted afterwards.
+    """
+
+    def __init__(
+        self,
+        a: Float[Tensor, "nT K"],
+        b: Float[Tensor, "nT K"],
+        less: Float[Tensor, "nT 1"] | None = None,
+        name: str = "",
+    ):
+        self.name, self.less, self.wide = name, None, _wide(a)
+        if less is not None and less.dtype == a.dtype:
+            a, b = torch.cat((a, -less), 1), F.pad(b, (0, 1), value=1)
+        else:
+            self.less = less
+        self.a, self.b = a, b
+
+    def blocks(self, part: Part) -> tuple[Tensor, Tensor]:
+        return part.of_queries(self.a, self.name + "a"), part.of_keys(self.b, self.name + "b")
+
+    def all(
+        self, part: Part, a: Float[Tensor, "g c K"], b: Float[Tensor, "g w K"], name: str = "pairs"
+    ) -> Tensor:
+        out = part.ready(name, a, a.shape[0], a.shape[1], b.shape[1])
+        return self._less(part, out.baddbmm_(a, b.transpose(1, 2), beta=0).to(self.wide))
+
+    def near(self, part: Part, a: Float[Tensor, "g c K"], b: Float[Tensor, "g w K"]) -> Tensor:
+        """Far below all others where a pair is not allowed."""
+        far = part.far()
+        if far.dtype == a.dtype:
+            return self._less(part, far.baddbmm_(a, b.transpose(1, 2), beta=-FAR))
+        return self.all(part, a, b, "far").sub_(far, alpha=FAR)
+
+    def _less(self, part: Part, products: Float[Tensor, "g c w"]) -> Tensor:
+        return products if self.less is None else products.sub_(part.of_queries(self.less, "less"))
+
+
 def _references(
-    plan: Plan, rows: slice, q: Float[Tensor, "nT K"], k: Float[Tensor, "nT K"], scale: float
-) -> Float[Tensor, "nT"] | None:
-    """What each query's exponents are relative to: their maximum, or nothing where |q| |k| keeps all of them small."""
-    if q.is_meta:
+    line: Line, a: Float[Tensor, "nT K"], b: Float[Tensor, "nT K"]
+) -> Float[Tensor, "nT 1"] | None:
+    """What each query's exponents are relative to: their maximum, or nothing where |a| |b| keeps all of them small."""
+    if a.is_meta:
         return None
     if not torch.compiler.is_compiling():
-        longest = [float(torch.linalg.vector_norm(z, dim=-1).amax()) for z in (q, k)]
-        exponent = longest[0] * longest[1] * abs(scale) * LOG2_E
-        if exponent < math.log2(torch.finfo(q.dtype).max) / 2:
+        exponent = math.prod(float(norms(z).amax()) for z in (a, b))
+        if exponent < math.log2(torch.finfo(a.dtype).max) / 2:
             return None
-    top = q.new_full(q.shape[:1], -FAR, dtype=torch.promote_types(q.dtype, torch.float32))
-    for part in plan.parts(rows):
-        highest = _scores(part, q, k, scale).amax(-1).flatten()
-        top.scatter_reduce_(0, part.queries, highest, "amax")
+    scores = _Products(a, b)
+    highest = line.sums("masses", a.new_empty(0, dtype=_wide(a)), 1)[..., 0]
+    for round_ in line.rounds():
+        for part in round_.parts():
+            highest[part.blocks] = scores.near(part, *scores.blocks(part)).amax(-1)
+    top = line.each_of_tokens(highest).amax(1, keepdim=True)
     return torch.where(top > -FAR / 2, top, 0)
 
 
-def _scores(part: Part, q: Float[Tensor, "nT K"], k: Float[Tensor, "nT K"], scale: float) -> Tensor:
-    return part.scores(part.of_queries(q, "queries"), part.of_keys(k, "keys"), scale)
-
-
-def _product(
-    part: Part, a: Float[Tensor, "g i j"], b: Float[Tensor, "g j l"], name: str = "rows"
-) -> Tensor:
-    return part.ready(name, a, a.shape[0], a.shape[1], b.shape[2]).baddbmm_(a, b, beta=0)
-
-
-def _falls_back(total: Float[Tensor, "N T"], alone: Bool[Tensor, "N T"], rows: slice) -> Tensor:
-    """[n T 1]: queries that see themselves, as they see nothing else."""
-    return ((total[rows] == math.inf) & alone[rows])[..., None]
+def _wide(z: Tensor) -> torch.dtype:
+    return torch.promote_types(z.dtype, torch.float32)

@@ -13,11 +13,30 @@ def unit(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     return _Unit.apply(x)
 
 
+def units(x: Float[Tensor, "*b K"]) -> tuple[Float[Tensor, "*b K"], Float[Tensor, "*b 1"]]:
+    """And their norms."""
+    norm = norms(x)
+    return (x / norm.clamp(min=EPS)).contiguous(), norm
+
+
+def norms(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b 1"]:
+    """As `vector_norm`, which takes four times as long on a CPU."""
+    squares = x.square() if x.dtype in (torch.float32, torch.float64) else x.float().square()
+    return squares.sum(-1, keepdim=True).sqrt_().to(x.dtype)
+
+
+def through_units(
+    y: Float[Tensor, "*b K"], norm: Float[Tensor, "*b 1"], dy: Float[Tensor, "*b K"]
+) -> Float[Tensor, "*b K"]:
+    """dx; dy is lost."""
+    along = (y * dy).sum(-1, keepdim=True).mul_(norm >= EPS)
+    return dy.addcmul_(y, along, value=-1).div_(norm.clamp(min=EPS))
+
+
 class _Unit(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).to(x.dtype)
-        y = (x / norm.clamp(min=EPS)).contiguous()
+        y, norm = units(x)
         ctx.save_for_backward(y, norm)
         return y
 
@@ -29,8 +48,6 @@ class _Unit(torch.autograd.Function):
         parts = [z.reshape(-1, z.shape[-1]) for z in (y, norm, dy, dx)]
         near = y.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
         rows = ROWS if near else max(1, parts[0].shape[0])
-        for some in zip(*(z.split(rows) for z in parts), strict=True):
-            y, norm, dy, out = some
-            along = (y * dy).sum(-1, keepdim=True).mul_(norm >= EPS)
-            out.copy_(dy).addcmul_(y, along, value=-1).div_(norm.clamp(min=EPS))
+        for y, norm, dy, out in zip(*(z.split(rows) for z in parts), strict=True):
+            through_units(y, norm, out.copy_(dy))
         return dx

@@ -108,8 +108,8 @@ class Reformer(Mixer):
     def mix(self, x, context, mask):
         q = self.heads.queries(x)
         order, mask = self._order(self._buckets(x, q), mask)
-        k, v = unit(q), self.heads.values(x)
-        y = ordered_attention(q, k, v, order=order, mask=mask, **self._rules)
+        v = self.heads.values(x)
+        y = ordered_attention(q, None, v, order=order, mask=mask, **self._rules)
         return self.heads.merge(y)
 
     @property

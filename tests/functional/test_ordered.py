@@ -59,6 +59,24 @@ def test_scores_whose_exponentials_are_no_numbers(kind):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("scale", [1.0, 3e4])
+@pytest.mark.parametrize("mask", masks(), ids=["open", "padded", "pairs", "causal"])
+def test_without_keys_they_are_the_queries_at_unit_norm(mask, scale):
+    """And where exponents have references of their own."""
+    (q, _, v), group, g = parts()
+    with torch.no_grad():
+        q[0, 1, 7] = 0
+    rules = {"mask": mask, "exclude_self": True, "scale": scale}
+    rules["order"] = chunks(group, 16, same_group=True)
+    y = ordered_attention(q, None, v, **rules)
+    wanted = ordered_weights(q, unit(q), **rules) @ v
+    torch.testing.assert_close(y, wanted, rtol=0, atol=1e-9)
+    for ours, theirs in zip(
+        torch.autograd.grad(y, (q, v), g), torch.autograd.grad(wanted, (q, v), g), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-7)
+
+
 @pytest.mark.parametrize("highest", [7, 1 << 40])
 def test_many_rows_are_sorted_as_one_by_one(highest):
     group = torch.randint(-3, highest, (2, 3, 2, 5000), generator=torch.Generator().manual_seed(0))
