@@ -17,9 +17,10 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.largest import first_equal_
+from regard.functional.members import MemberAttention
 from regard.functional.order import Order, band
 from regard.functional.ordered import ordered_attention
-from regard.functional.rows import rows_at, sums_at
+from regard.functional.rows import rows_at
 from regard.functional.softmax import masked_softmax
 
 
@@ -104,23 +105,15 @@ def member_attention(
 
     A token of no cluster gets zero. exclude_self: a token sees itself only where its cluster offers nothing else.
     """
-    B, H, T = q.shape[:3]
-    q, k, v = _of_members(q, queries), _of_members(k, keys), _of_members(v, keys)
     allowed = _member_pairs(queries, keys, mask, exclude_self)
-    if allowed is None:
-        y = F.scaled_dot_product_attention(q, k, v, scale=scale)
-        some = torch.ones(y.shape[:3], dtype=torch.bool, device=y.device)
-    else:
-        allowed = allowed.flatten(0, 1)
-        some = allowed.any(-1)
-        y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=allowed | ~some[..., None], scale=scale
-        )
-        y = torch.where(some[..., None], y, y.new_zeros(()))
-    index = queries.clamp(min=0).flatten(0, 1).flatten(1)
-    count = sums_at(some.flatten(1)[..., None].to(y.dtype), index, T)
-    y = sums_at(y.flatten(1, 2), index, T) / count.clamp(min=1)
-    return y.unflatten(0, (B, H))
+    sides = (index.clamp(min=0).flatten(0, 1) for index in (queries, keys))
+    y = MemberAttention.apply(
+        *(z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
+        *sides,
+        None if allowed is None else allowed.flatten(0, 1),
+        1 / math.sqrt(q.shape[-1]) if scale is None else scale,
+    )
+    return y.unflatten(0, q.shape[:2])
 
 
 def member_weights(
@@ -139,12 +132,6 @@ def member_weights(
     return member_attention(
         q, k, each, queries, keys, mask=mask, scale=scale, exclude_self=exclude_self
     )
-
-
-def _of_members(z: Float[Tensor, "B H T K"], index: Int[Tensor, "B H N W"]) -> Tensor:
-    """[B H T K] -> [BH N W K]"""
-    index = index.clamp(min=0).flatten(0, 1)
-    return rows_at(z.flatten(0, 1), index.flatten(1)).unflatten(1, index.shape[1:])
 
 
 def _member_pairs(
