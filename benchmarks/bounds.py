@@ -169,11 +169,55 @@ def _waves(count: int) -> Part:
     )
 
 
+def _without_gradient(part: Part) -> Part:
+    return Part(part.forward, times=part.times)
+
+
 def _rows_taken(count: int, of: int, width: int) -> Part:
     """`count` rows of a table of `of` in any order, and their gradients back to where they were."""
     table, out, order = torch.randn(of, width), torch.empty(of, width), torch.randperm(of)
     take: Call = lambda: torch.index_select(table, 0, order, out=out)  # noqa: E731
     return Part((take,), (take,), times=-(-count // of))
+
+
+def _poles(count: int, columns: int) -> Part:
+    """The place of the largest or smallest of each row: `argmax` takes 20 times as long as these passes."""
+    x, places = torch.randn(IN_CACHE // columns, columns), torch.arange(float(columns))
+    best, last = torch.empty(2, x.shape[0], 1)
+    calls: tuple[Call, ...] = (
+        lambda: torch.amax(x, -1, keepdim=True, out=best),
+        lambda: torch.amin(x, -1, keepdim=True, out=last),
+        lambda: x.eq_(best),
+        lambda: x.mul_(places),
+        lambda: torch.amax(x, -1, keepdim=True, out=last),
+    )
+    return Part(calls, times=-(-count // x.shape[0]))
+
+
+def _sorted(rounds: int, tokens: int) -> Part:
+    """Stable, all rounds as one row of 32-bit numbers, which is the fastest sort known."""
+    keys = torch.randint(0, rounds * 128, (rounds * tokens,), dtype=torch.int32)
+    return Part((lambda: torch.sort(keys, stable=True),))
+
+
+def _largest(rows: int, of: int, k: int) -> Part:
+    x = torch.randn(rows, of)
+    return Part((lambda: torch.topk(x, k, dim=-1, sorted=False),))
+
+
+def _norms(count: int, width: int) -> Part:
+    """Layer norms without gain and bias."""
+    x = torch.randn(IN_CACHE // width, width)
+    ops, (_, mean, rstd) = torch.ops.aten, torch.native_layer_norm(x, (width,), None, None, 1e-5)
+    return Part(
+        (lambda: ops.native_layer_norm(x, (width,), None, None, 1e-5),),
+        (
+            lambda: ops.native_layer_norm_backward(
+                x, x, (width,), mean, rstd, None, None, (True, False, False)
+            ),
+        ),
+        times=-(-count // x.shape[0]),
+    )
 
 
 def _read(table: Tensor) -> Part:
@@ -228,16 +272,28 @@ def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     hashes, chunk = (pair.options(case)[name] for name in ("num_hashes", "chunk_size"))
     if pair.door == "layer":
         yield from _projections(case, 3)
-    buckets = T // chunk
-    yield _product(H * T // 256, 256, K, hashes * buckets // 2)
+    columns = (
+        T // chunk
+    )  # two buckets for each chunk, and one column for each pair of opposite buckets
+    yield _without_gradient(_product(H * T // 256, 256, K, hashes * columns))
+    yield _poles(hashes * H * T, columns)
+    yield _sorted(hashes * H, T)
     yield _rows_taken(3 * hashes * H * T, T, K)  # queries, which are the keys; values; results
-    yield _tiles(hashes * H * T // chunk, chunk, chunk * (2 if case.causal else 3), K)
+
+    def tiles(rows: int) -> list[Part]:
+        return [_tiles(hashes * H * T // rows, rows, rows + chunk, K)]
+
+    # Causal, each query sees the `chunk` tokens before it; else its own chunk and the one before.
+    yield from _cheapest(map(tiles, (chunk // 2, chunk) if case.causal else (chunk,)), kind)
 
 
 def _routing(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K = case.length, case.num_heads, case.head_dim
     clusters, size = (pair.options(case)[name] for name in ("num_clusters", "window_size"))
-    yield _product(2 * H * T // 256, 256, K, clusters)
+    yield _norms(2 * H * T, K)  # queries and keys are scored by their direction alone
+    yield _without_gradient(_product(2 * H * T // 256, 256, K, clusters))
+    if not case.causal:
+        yield _largest(2 * H * clusters, T, size)  # who belongs to which cluster
     yield _rows_taken(4 * H * clusters * size, T, K)  # queries, keys, values, results
     yield _tiles(H * clusters, size, size, K)
 
