@@ -272,9 +272,7 @@ def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     hashes, chunk = (pair.options(case)[name] for name in ("num_hashes", "chunk_size"))
     if pair.door == "layer":
         yield from _projections(case, 3)
-    columns = (
-        T // chunk
-    )  # two buckets for each chunk, and one column for each pair of opposite buckets
+    columns = T // chunk  # two buckets for each chunk, one column for two opposite buckets
     yield _without_gradient(_product(H * T // 256, 256, K, hashes * columns))
     yield _poles(hashes * H * T, columns)
     yield _sorted(hashes * H, T)

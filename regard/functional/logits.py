@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -68,6 +68,7 @@ class Slab(NamedTuple):
             mine[:, :, :n] += part
 
 
+@runtime_checkable
 class Part(Protocol):
     """A source's logits for one slab, each query's with a shift added where one is given [g T 1].
 
@@ -87,6 +88,7 @@ class Part(Protocol):
         ...
 
 
+@runtime_checkable
 class Build(Protocol):
     def __call__(
         self,

@@ -14,9 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PAIRS_ON_CPU = (
-    1 << 17
-)  # of a thread, held at once: a tensor of scores is 0.5 MiB, and stays in the cache
+# Of a thread, held at once: a tensor of scores is 0.5 MiB, and stays in the cache.
+PAIRS_ON_CPU = 1 << 17
 PAIRS_ELSEWHERE = 1 << 25
 FAR = 1e30  # a few times that is a float32 still
 
@@ -71,7 +70,8 @@ class Plan:
         self.blocks, self.slices = -(-self.T // self.c), rules.before + 1 + rules.after
         room = PAIRS_ON_CPU * torch.get_num_threads() if self.near else PAIRS_ELSEWHERE
         self.at_once = max(1, room // (self.c**2 * self.slices))
-        self.rows_at_once = max(1, min(self.at_once // self.blocks, room // (R * self.T * width)))
+        few = room // (4 * R * self.T * width)  # whose sums of all rounds are no more than the pairs
+        self.rows_at_once = max(1, min(self.at_once // self.blocks, few))
         source, place = source.transpose(0, 1), place.transpose(0, 1)
         self.asks = (place + rules.shift).contiguous()
         self.stands = place.contiguous() if valid is None else place.masked_fill(~valid, math.inf)
