@@ -70,7 +70,7 @@ class Plan:
         self.blocks, self.slices = -(-self.T // self.c), rules.before + 1 + rules.after
         room = PAIRS_ON_CPU * torch.get_num_threads() if self.near else PAIRS_ELSEWHERE
         self.at_once = max(1, room // (self.c**2 * self.slices))
-        few = room // (4 * R * self.T * width)  # whose sums of all rounds are no more than the pairs
+        few = room // (4 * R * self.T * width)  # their sums are a fourth of the pairs at most
         self.rows_at_once = max(1, min(self.at_once // self.blocks, few))
         source, place = source.transpose(0, 1), place.transpose(0, 1)
         self.asks = (place + rules.shift).contiguous()
