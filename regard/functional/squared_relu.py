@@ -18,6 +18,7 @@ from regard.functional.mixed_chunk import add_product
 from regard.functional.scores import again_in_backward
 
 QUERY_BLOCK = 256  # queries whose weights are held at once
+KEY_BLOCK = 256  # keys, in the backward
 
 
 def squared_relu_attention(
@@ -89,30 +90,57 @@ class _BlockAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        """With p = relu(scores) and g the gradient of a weight: d scores = 2 p g."""
+        """With p = relu(scores) and g the gradient of a weight: d scores = 2 p g.
+
+        Some keys at a time, whose gradients are one product over all queries; those of queries, far narrower than
+        values, are summed. Half of the division is in q, and half in what is summed.
+        """
         q, k, v = ctx.saved_tensors
-        T, S = q.shape[2], k.shape[2]
+        T, S, mask = q.shape[2], k.shape[2], ctx.mask
+        root = _scale(mask, ctx.divisor, T, S, q).sqrt()
+        q = q * root
         wide = torch.promote_types(q.dtype, torch.float32)
-        dq = torch.empty_like(q)
-        dk, dv = (torch.zeros(z.shape, dtype=wide, device=z.device) for z in (k, v))
-        for rows, seen in _blocks(T, S, ctx.mask):
-            part = _part(ctx.mask, ctx.divisor, rows, seen, T, S, q)
-            q_t, k_t, v_t = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
-            dy_t = dy[:, :, rows] * part.scale
-            positive = part.forget((q_t @ k_t.transpose(-1, -2)).relu_())
-            dscores = (dy_t @ v_t.transpose(-1, -2)).mul_(positive).mul_(2)
-            dq[:, :, rows] = dscores @ k_t
-            _add_product(dk, dscores, q_t)
-            _add_product(dv, positive.mul_(positive), dy_t)
-        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None
+        dq = torch.zeros(q.shape, dtype=wide, device=q.device)
+        dk, dv = torch.empty_like(k), torch.empty_like(v)
+        for start in range(0, S, KEY_BLOCK):
+            cols = slice(start, min(start + KEY_BLOCK, S))
+            rows = slice(start if mask.causal and T == S else 0, T)
+            q_t, dy_t, k_s, v_s = q[:, :, rows], dy[:, :, rows], k[:, :, cols], v[:, :, cols]
+            positive = _forget(q_t @ k_s.transpose(-1, -2), mask, rows, cols, T, S).relu_()
+            dscores = (dy_t @ v_s.transpose(-1, -2)).mul_(positive).mul_(2)
+            add_product(
+                *(z.flatten(0, 1) for z in (dq[:, :, rows], dscores.transpose(-1, -2), k_s))
+            )
+            dk[:, :, cols] = dscores.transpose(-1, -2) @ q_t
+            dv[:, :, cols] = positive.mul_(positive).transpose(-1, -2) @ dy_t
+        return dq.to(q.dtype) * root, dk, dv, None, None
 
 
-def _add_product(
-    total: Float[Tensor, "B H S N"], weights: Float[Tensor, "B H t s"], x: Float[Tensor, "B H t N"]
-) -> None:
-    """The first s rows of total += weights^T x, without a tensor of the product."""
-    first = total.flatten(0, 1)[:, : weights.shape[-1]]
-    add_product(first, weights.flatten(0, 1), x.flatten(0, 1))
+def _scale(
+    mask: Mask, divisor: float | None, T: int, S: int, like: Tensor
+) -> Float[Tensor, "b h T 1"]:
+    """1 / the divisor of every query."""
+    each = []
+    for rows, seen in _blocks(T, S, mask):
+        scale = _part(mask, divisor, rows, seen, T, S, like).scale
+        scale = torch.as_tensor(scale, dtype=like.dtype, device=like.device)
+        if scale.dim() == 0:
+            return scale.expand(1, 1, T, 1)
+        each.append(scale.expand(-1, -1, rows.stop - rows.start, -1))
+    return torch.cat(each, dim=2)
+
+
+def _forget(
+    scores: Float[Tensor, "B H t s"], mask: Mask, rows: slice, cols: slice, T: int, S: int
+) -> Float[Tensor, "B H t s"]:
+    """In place: zero where a key may not be seen."""
+    if mask.valid is None and mask.pairwise is None and mask.shift is None:
+        if not mask.causal:
+            return scores
+        if T == S:  # only queries beside the keys can be earlier than one
+            scores[:, :, : scores.shape[3]].tril_()
+            return scores
+    return scores.mul_(mask.dense(T, S, device=scores.device, rows=rows, cols=cols))
 
 
 class _Part(NamedTuple):

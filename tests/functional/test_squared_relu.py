@@ -25,6 +25,7 @@ MASKS = {
 def test_blocks_equal_the_whole(case, divisor, monkeypatch):
     mask, keys = MASKS[case]
     monkeypatch.setattr(squared_relu, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(squared_relu, "KEY_BLOCK", 3)
     generator = torch.Generator().manual_seed(1)
     q, k, v = (
         torch.randn(2, 1, n, d, dtype=torch.float64, generator=generator).requires_grad_()
