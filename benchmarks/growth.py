@@ -16,14 +16,14 @@ import torch
 import tyro
 from memory import peak_growth
 from ours import build_ours, given
-from pairs import PAIRS, Case, Pair, Pass
+from pairs import PAIRS, Case, Pair, Pass, chosen
 from torch import Tensor, nn
 from tyro.conf import FlagCreatePairsOff
 
 import regard
 from regard.arena.provenance import provenance
 from regard.cli.printing import print_json, print_table
-from regard.core import RegardError, UnknownNameError
+from regard.core import RegardError
 
 
 def main(
@@ -40,12 +40,8 @@ def main(
         passes: a forward pass, a forward and backward pass
         json_: print data instead of a table
     """
-    known = list(dict.fromkeys(pair.mixer for pair in PAIRS))
-    for name in only:
-        if name not in known:
-            raise UnknownNameError("mechanism of the table", name, known)
-    chosen = [pair for pair in PAIRS if (pair.mixer in only if only else _is_linear(pair))]
-    rows = [_row(pair, kind, lengths) for pair in chosen for kind in passes]
+    some = [pair for pair in chosen(only) if only or _is_linear(pair)]
+    rows = [_row(pair, kind, lengths) for pair in some for kind in passes]
     if json_:
         print_json({"rows": rows, "origin": asdict(provenance())})
         return 0

@@ -16,7 +16,7 @@ import torch
 import tyro
 from bounds import bound
 from ours import build_ours
-from pairs import PAIRS, Case, Pair, Pass
+from pairs import Case, Pair, Pass, chosen
 from rounds import medians
 from torch import nn
 from tyro.conf import FlagCreatePairsOff
@@ -24,7 +24,7 @@ from tyro.conf import FlagCreatePairsOff
 from regard.arena.matrix_product import MatrixProduct
 from regard.arena.provenance import provenance
 from regard.cli.printing import print_json, print_table
-from regard.core import RegardError, UnknownNameError
+from regard.core import RegardError
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -45,15 +45,11 @@ def main(
         rounds: of every entry
         json_: print data instead of a table
     """
-    known = list(dict.fromkeys(pair.mixer for pair in PAIRS))
-    for name in only:
-        if name not in known:
-            raise UnknownNameError("mechanism of the table", name, known)
     rows = [
         _row(pair, kind, length, rounds)
-        for pair in PAIRS
+        for pair in chosen(only)
         for kind in passes
-        if (not only or pair.mixer in only) and length <= pair.most.get(kind, length)
+        if length <= pair.most.get(kind, length)
     ]
     products = {name: MatrixProduct("cpu", dtype) for name, dtype in TYPES.items()}
     product = medians({name: of.sample for name, of in products.items()}, rounds)

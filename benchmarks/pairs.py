@@ -12,6 +12,8 @@ from typing import Any, Literal
 import peer_layers as layers
 from torch import nn
 
+from regard.core import UnknownNameError
+
 Door = Literal["core", "layer"]
 Pass = Literal["forward", "train"]
 
@@ -432,3 +434,12 @@ PAIRS: tuple[Pair, ...] = (
         peers=(Peer(name="transformers FNet", package="transformers", build=layers.hf_fnet),),
     ),
 )
+
+
+def chosen(only: tuple[str, ...]) -> list[Pair]:
+    """The pairs of these mechanisms, or all; UnknownNameError for a name that is none."""
+    known = list(dict.fromkeys(pair.mixer for pair in PAIRS))
+    for name in only:
+        if name not in known:
+            raise UnknownNameError("mechanism of the table", name, known)
+    return [pair for pair in PAIRS if not only or pair.mixer in only]

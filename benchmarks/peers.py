@@ -1,7 +1,7 @@
 """Our mechanisms beside public packages: python benchmarks/peers.py [--only local reformer] [--lengths 1024] [--json]
 
 Same inputs, same width (8 heads of 64, batch 1, float32), CPU. Each length has a process of its own, in which all entries
-are interleaved, from 16,384 tokens on one for each mechanism, since together they need more memory than there is; figures are medians, under the allocator that is found. The packages are optional: pip install -e
+are interleaved, above 8,192 tokens one for each mechanism, since together they need more memory than there is; figures are medians, under the allocator that is found. The packages are optional: pip install -e
 '.[peers]' brings the versions that the targets were set with, and for one that is compiled against torch, pip install
 --no-build-isolation pytorch-fast-transformers==0.4.0; absent ones are listed as absent. ratio: the best peer's
 time over ours. share: necessary operations of mixing over its time (channel projections and their time at full rate are
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from pairs import PAIRS, Pair, Pass
+from pairs import Pair, Pass, chosen
 from tyro.conf import FlagCreatePairsOff
 
 from regard.arena.choice import Choice
@@ -29,7 +29,7 @@ from regard.arena.laws import verdict
 from regard.arena.ledger import Ledger
 from regard.arena.provenance import provenance
 from regard.cli.printing import print_json, print_table
-from regard.core import RegardError, UnknownNameError
+from regard.core import RegardError
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
 TOGETHER = 8192  # tokens up to which all mechanisms share a process
@@ -59,7 +59,7 @@ def main(
         ledger: where the verdicts on the laws are kept
         json_: print data instead of tables
     """
-    pairs = _chosen(only)
+    pairs = chosen(only)
     faults = {} if unchecked else _faults({pair.mixer for pair in pairs}, ledger)
     pairs = [pair for pair in pairs if pair.mixer not in faults]
     rows = []
@@ -88,14 +88,6 @@ def main(
         f"{clock} clock; {origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}"
     )
     return 0
-
-
-def _chosen(only: tuple[str, ...]) -> list[Pair]:
-    known = list(dict.fromkeys(pair.mixer for pair in PAIRS))
-    for name in only:
-        if name not in known:
-            raise UnknownNameError("mechanism of the table", name, known)
-    return [pair for pair in PAIRS if not only or pair.mixer in only]
 
 
 def _faults(mixers: Iterable[str], path: Path) -> dict[str, str]:

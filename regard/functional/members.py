@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.ordered_blocks import PAIRS_ELSEWHERE, Ready, rows_of
+from regard.functional.ordered_blocks import PAIRS_ELSEWHERE, Ready, rows_of, wide_type
+from regard.functional.rows import flat
 
 PAIRS_ON_CPU = 1 << 17  # of a thread, in a tensor of weights: 0.5 MiB
 
@@ -86,11 +87,11 @@ def _gradients(
     for *part, meet in zip(*(z.split(size) for z in (a, b, c, o, *sums)), biases, strict=True):
         x, y, z, g, dx, dy, dz = part
         shape = x.shape[0], x.shape[1], y.shape[1]
-        scores = ready("scores", x, *shape).baddbmm_(x, y.mT, beta=0, alpha=scale).to(_wide(x))
+        scores = ready("scores", x, *shape).baddbmm_(x, y.mT, beta=0, alpha=scale).to(wide_type(x))
         if meet is not None:
             scores.masked_fill_(~meet, -math.inf)
         weights = scores.softmax(-1)
-        dweights = ready("dweights", g, *shape).baddbmm_(g, z.mT, beta=0).to(_wide(x))
+        dweights = ready("dweights", g, *shape).baddbmm_(g, z.mT, beta=0).to(wide_type(x))
         dscores = torch.ops.aten._softmax_backward_data(dweights, weights, -1, weights.dtype)
         dscores = dscores.mul_(scale).to(x.dtype)
         dx.baddbmm_(dscores, y, beta=0)
@@ -125,21 +126,13 @@ def _clusters(a: Float[Tensor, "m w K"], b: Float[Tensor, "m W K"]) -> int:
     return max(1, room // (a.shape[1] * b.shape[1]))
 
 
-def _wide(z: Tensor) -> torch.dtype:
-    return torch.promote_types(z.dtype, torch.float32)
-
-
 def _at(z: Float[Tensor, "m T K"], index: Int[Tensor, "m N w"], ready: Ready, name: str) -> Tensor:
     """[m N w K]"""
-    found = rows_of(ready, z.flatten(0, 1), _flat(index, z.shape[1]), name)
+    found = rows_of(ready, z.flatten(0, 1), flat(index, z.shape[1]), name)
     return found.view(*index.shape, z.shape[2])
 
 
 def _put(to: Float[Tensor, "m T K"], index: Int[Tensor, "m N w"], z: Tensor) -> None:
     """The transpose of `_at`."""
     to.zero_()
-    to.view(-1, to.shape[2]).index_add_(0, _flat(index, to.shape[1]), z.reshape(-1, to.shape[2]))
-
-
-def _flat(index: Int[Tensor, "m N w"], T: int) -> Int[Tensor, "mNw"]:
-    return (torch.arange(index.shape[0], device=index.device)[:, None, None] * T + index).flatten()
+    to.view(-1, to.shape[2]).index_add_(0, flat(index, to.shape[1]), z.reshape(-1, to.shape[2]))

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.mask import OPEN, Mask
 from regard.functional.exponential import LOG2_E
 from regard.functional.order import Order
-from regard.functional.ordered_blocks import FAR, Line, Part, Plan, Rules
+from regard.functional.ordered_blocks import FAR, Line, Part, Plan, Rules, wide_type
 from regard.functional.softmax import masked_softmax
 from regard.functional.unit import norms, through_units, unit, units
 
@@ -124,7 +124,7 @@ class _OrderedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, source, place, valid, alone, pairwise, rules, scale):
         plan = Plan(source, place, valid, pairwise, rules, v.shape[2])
-        y, total = torch.empty_like(v), q.new_empty(v.shape[:2], dtype=_wide(q))
+        y, total = torch.empty_like(v), q.new_empty(v.shape[:2], dtype=wide_type(q))
         for line in plan.lines():
             rows = line.rows
             queries, values = (z[rows].flatten(0, 1) for z in (q, v))
@@ -208,7 +208,7 @@ class _Products:
         less: Float[Tensor, "nT 1"] | None = None,
         name: str = "",
     ):
-        self.name, self.less, self.wide = name, None, _wide(a)
+        self.name, self.less, self.wide = name, None, wide_type(a)
         if less is not None and less.dtype == a.dtype:
             a, b = torch.cat((a, -less), 1), F.pad(b, (0, 1), value=1)
         else:
@@ -246,13 +246,9 @@ def _references(
         if exponent < math.log2(torch.finfo(a.dtype).max) / 2:
             return None
     scores = _Products(a, b)
-    highest = line.sums("masses", a.new_empty(0, dtype=_wide(a)), 1)[..., 0]
+    highest = line.sums("masses", a.new_empty(0, dtype=wide_type(a)), 1)[..., 0]
     for round_ in line.rounds():
         for part in round_.parts():
             highest[part.blocks] = scores.near(part, *scores.blocks(part)).amax(-1)
     top = line.each_of_tokens(highest).amax(1, keepdim=True)
     return torch.where(top > -FAR / 2, top, 0)
-
-
-def _wide(z: Tensor) -> torch.dtype:
-    return torch.promote_types(z.dtype, torch.float32)

@@ -217,3 +217,7 @@ def rows_of(ready: Ready, z: Float[Tensor, "n K"], index: Int[Tensor, "m"], name
     if not ready.near:
         return z.index_select(0, index)
     return torch.index_select(z, 0, index, out=ready(name, z, index.shape[0], z.shape[1]))
+
+
+def wide_type(z: Tensor) -> torch.dtype:
+    return torch.promote_types(z.dtype, torch.float32)
