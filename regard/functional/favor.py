@@ -10,7 +10,6 @@ all features. Maxima take no gradient.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 import torch
@@ -45,7 +44,7 @@ def favor_attention(
     """Attention from random features with projection `w`, one for all heads or one for each. impl: see `implementation`."""
 
     def queries(q: Tensor, w: Tensor) -> Tensor:
-        return query_features(q, w, features, causal=mask.causal)
+        return query_features(q, w, features, causal=True)  # `floor` is added to the sums
 
     def keys(before: Tensor | None, k: Tensor, valid: Tensor | None, extra: None, w: Tensor):
         return Keys(*key_features(k, w, features, causal=True, valid=valid, before=before))
@@ -55,7 +54,7 @@ def favor_attention(
     floor = EPS if exponential and not mask.causal else 0.0
     by_hand = None
     if features == "positive":
-        by_hand = attention.ByHand(partial(_queries_by_hand, causal=mask.causal), _keys_by_hand)
+        by_hand = attention.ByHand(_queries_by_hand, _keys_by_hand)
     made = attention.Features(width, queries, keys, floor, decays=exponential, by_hand=by_hand)
     return feature_attention(q, k, v, made, w, mask=mask, denominator=floored, impl=impl)
 
@@ -192,9 +191,9 @@ def _exponential_by_hand(
     return phi, back
 
 
-def _queries_by_hand(q: Tensor, w: Tensor, *, causal: bool):
+def _queries_by_hand(q: Tensor, w: Tensor):
     phi, back = _exponential_by_hand(q, w, lambda half, peak: peak)
-    return (phi if causal else phi + EPS).to(q.dtype), back
+    return phi.to(q.dtype), back
 
 
 def _keys_by_hand(before: Tensor | None, k: Tensor, valid: Tensor | None, w: Tensor):

@@ -128,7 +128,9 @@ def feature_attention(
     else:
         if log_decay is not None:
             phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
-        phi_k = present(phi_k + features.floor if features.floor else phi_k, mask.valid)
+        if features.floor:
+            phi_q, phi_k = phi_q + features.floor, phi_k + features.floor
+        phi_k = present(phi_k, mask.valid)
         sums, total = read(phi_q, *summed(phi_k, v))
     return (sums / denominator(total))[:, :, -T:]
 

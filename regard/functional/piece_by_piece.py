@@ -51,7 +51,8 @@ class Features:
 
     queries(q, *weights) -> phi_q.  keys(before, k, valid, extra, *weights) -> Keys of some tokens, where `before` is the
     `after` of the tokens before them, None at the start. The functions may hold no other tensor that needs a gradient.
-    Where order does not matter, a decay means that all keys are taken as after the last, and `floor` is added to phi_k.
+    Where order does not matter, a decay means that all keys are taken as after the last, and `floor` is added to phi of
+    queries and keys, which is one more row of their sums.
     `decays`: whether keys come with a decay.
     """
 
@@ -195,9 +196,10 @@ def _at_once(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tenso
         z += floor * one.sum(1, keepdim=True)
     S = torch.cat([S, z], dim=-1)
     yield (group, None, before), S
+    least = floor * S.sum(1, keepdim=True) if floor else None
     S = S.to(y.dtype)
     for rows in Rows(y.shape[2], token_bytes(S)):
-        _read(inputs, group, rows, S, y[group, :, rows], total[group, :, rows])
+        _read(inputs, group, rows, S, least, y[group, :, rows], total[group, :, rows])
 
 
 def _extend(
@@ -215,17 +217,31 @@ def _extend(
     return keys.after
 
 
-def _read(inputs: "_Inputs", group: slice, rows: slice, S: Tensor, y: Tensor, total: Tensor):
+def _read(
+    inputs: "_Inputs",
+    group: slice,
+    rows: slice,
+    S: Tensor,
+    least: Float[Tensor, "b 1 V+1"] | None,
+    y: Tensor,
+    total: Tensor,
+):
+    """least: what `floor` in every feature of a query reads."""
     a = inputs.queries(group, rows).flatten(0, 1)
-    _divide(inputs.how, a @ S[..., :-1], a @ S[..., -1:], None, y, total)
+    sums, d = a @ S[..., :-1], a @ S[..., -1:]
+    if least is not None:
+        sums += least[..., :-1]
+        d += least[..., -1:]
+    _divide(inputs.how, sums, d, None, y, total)
 
 
 def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients", steps: list):
     for (group, _, before), S in steps:
         dS, S = torch.zeros_like(S), S.to(outputs.y.dtype)
+        all_dy = torch.zeros_like(dS[:, :1])
         for rows in Rows(outputs.y.shape[2], token_bytes(S)):
-            _read_back(inputs, outputs, gradients, group, rows, S, dS)
-        dS = dS.to(S.dtype)
+            all_dy += _read_back(inputs, outputs, gradients, group, rows, S, dS)
+        dS = dS.add_(all_dy, alpha=inputs.how.features.floor).to(S.dtype)
         for rows in Rows(inputs.k.shape[2], token_bytes(S)):
             _extend_back(inputs, gradients, group, rows, before, dS)
 
@@ -238,11 +254,13 @@ def _read_back(
     rows: slice,
     S: Tensor,
     dS: Tensor,
-):
+) -> Float[Tensor, "b 1 V+1"]:
+    """The sum of dy, which is what `floor` in every feature of a query adds to each row of dS."""
     phi_q, back = inputs.queries_and_back(group, rows)
     dy = outputs.gradients(group, rows)
     add_product(dS, phi_q.flatten(0, 1).mT, dy)
     gradients.queries(group, rows, back((dy @ S.mT).view(phi_q.shape)))
+    return dy.sum(1, keepdim=True, dtype=dS.dtype)
 
 
 def _extend_back(

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 CHUNK = 64  # tokens whose pairs are multiplied out; those before them have been summed
-BYTES = 1 << 20  # of a piece's features: the few tensors alive together stay in cache
-SHORTEST, LONGEST = 128, 512  # tokens in a piece, of a sequence that is long enough
+BYTES = 1 << 20  # of a piece's features for each thread: the few tensors alive together stay in cache
+SHORTEST, LONGEST = 128, 512  # tokens in a piece for each thread, of a sequence that is long enough
 RANGE = 40.0
 WHOLE = 512  # tokens up to which a few large products over kept features are better
 
@@ -48,7 +48,7 @@ def examples(like: Float[Tensor, "B H T K"], width: int) -> Iterator[slice]:
     """Groups of examples whose pieces are small; mostly one is enough."""
     B, H, T = like.shape[:3]
     token = like.element_size() * H * max(1, width)
-    group = max(1, BYTES // (token * min(SHORTEST, T)))
+    group = max(1, BYTES * torch.get_num_threads() // (token * min(SHORTEST, T)))
     return (slice(b, min(b + group, B)) for b in range(0, B, group))
 
 
@@ -59,8 +59,8 @@ class Rows:
     """
 
     def __init__(self, T: int, token_bytes: int = 0):
-        size = SHORTEST
-        while size < LONGEST and 2 * size * token_bytes <= BYTES:
+        size, threads = SHORTEST, torch.get_num_threads()
+        while size < LONGEST * threads and 2 * size * token_bytes <= BYTES * threads:
             size *= 2
         size = max(CHUNK, size // CHUNK * CHUNK)
         whole = T // CHUNK * CHUNK
