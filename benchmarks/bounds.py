@@ -1,17 +1,21 @@
 """The least time of a mechanism on this machine: its indispensable operations alone, each measured at its own shape.
 
-Operands are ready and stay in cache, results go to ready memory. Nothing is merged, laid out, checked or called
-through autograd, no gradient is accumulated, and only what a caller keeps is fresh memory. Softmax over tiles is one
-fused call for many of them, under a mask where the plan has one, the cheapest height of tile taken; its backward is the
-five products, one exponential of each weight and one product of two numbers for its gradient: sums and shifts of rows may be
-columns of the products. What is not stored for lack of [T T] numbers is made again in the backward. Who wants a shorter time needs other operations than PyTorch's: a target below this one is
-out of reach here.
+What the caller or a projection gives lies in memory and is read from there once a pass; what a step makes of it stays in
+cache, results go to ready memory, and only what a caller keeps is fresh. Nothing is merged, laid out, checked or called
+through autograd, and no gradient is accumulated. Softmax over tiles is one fused call for many of them, under a mask where
+the plan has one, the cheapest height of tile taken; its backward is the five products, one exponential of each weight, one
+product of two numbers for its gradient, and dy y of each row: other sums and shifts of rows may be columns of the products.
+What is not stored for lack of [T T] numbers is made again in the backward. Who wants a shorter time needs other operations
+than PyTorch's: a target below this one is out of reach here.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle
 from unittest import mock
 
 import torch
@@ -24,6 +28,7 @@ from regard.functional.tiles import Plan, positions
 
 Call = Callable[[], object]
 IN_CACHE = 1 << 18  # numbers of a part's largest tensor
+KEY = 128  # channels of a gated unit's queries and keys
 PATTERNS = ("local", "strided", "global", "head_mix", "longformer", "bigbird")
 
 
@@ -36,9 +41,15 @@ class Part:
     times: int = 1
 
     def run(self, kind: Pass) -> None:
-        for call in self.forward + (self.backward if kind == "train" else ()):
+        for calls in (self.forward, self.backward if kind == "train" else ()):
             for _ in range(self.times):
-                call()
+                for call in calls:
+                    call()
+
+    @property
+    def again(self) -> "Part":
+        """What the backward makes again, since it was not kept."""
+        return Part((), self.forward, self.times)
 
     def seconds(self, kind: Pass) -> float:
         self.run(kind)
@@ -69,58 +80,112 @@ def _linear(tokens: int, wide: int, out: int) -> Part:
     )
 
 
-def _product(count: int, rows: int, inner: int, cols: int) -> Part:
-    """`count` products [rows inner] x [inner cols], as many in one call as fit in the cache."""
+@cache
+def _memory(name: str, numbers: int, dtype: torch.dtype) -> Tensor:
+    """Numbers that are too many for the cache; of one name, those of all bounds."""
+    return torch.randn(numbers, dtype=dtype)
+
+
+def _pieces(name: str, times: int, *shape: int) -> Callable[[], Tensor]:
+    """One piece of what lies in memory after the other."""
+    pieces = cycle(
+        _memory(name, times * math.prod(shape), torch.get_default_dtype())
+        .view(times, *shape)
+        .unbind()
+    )
+    return lambda: next(pieces)
+
+
+def _product(count: int, rows: int, inner: int, cols: int, *, far: str = "") -> Part:
+    """`count` products [rows inner] x [inner cols], as many in one call as fit in the cache.
+
+    far: which of a, b and, in the backward, c (a b) lie in memory.
+    """
     most = IN_CACHE // max(rows * inner, inner * cols, rows * cols)
     together = min(count, max(torch.get_num_threads(), most))
+    times = -(-count // together)
+    shapes = {"a": (rows, inner), "b": (inner, cols), "c": (rows, cols)}
     a, b, c = (
-        torch.randn(together, *shape) for shape in ((rows, inner), (inner, cols), (rows, cols))
+        _pieces(name, times if name in far else 1, together, *shape)
+        for name, shape in shapes.items()
     )
-    da, db = torch.empty_like(a), torch.empty_like(b)
-    return Part(
-        (lambda: torch.bmm(a, b, out=c),),
-        (lambda: torch.bmm(c, b.mT, out=da), lambda: torch.bmm(a.mT, c, out=db)),
-        times=-(-count // together),
-    )
+    y, da, db = (torch.empty(together, *shapes[name]) for name in "cab")
+
+    def backward() -> None:
+        left, right, dy = a(), b(), c()
+        torch.bmm(dy, right.mT, out=da)
+        torch.bmm(left.mT, dy, out=db)
+
+    return Part((lambda: torch.bmm(a(), b(), out=y),), (backward,), times)
 
 
 def _tiles(
-    count: int, rows: int, keys: int, width: int, *, shift: int | None = None, masked: bool = False
+    count: int,
+    rows: int,
+    keys: int,
+    width: int,
+    *,
+    shift: int | None = None,
+    masked: bool = False,
+    far: bool = True,
 ) -> Part:
-    """Softmax attention of `count` tiles of `rows` queries and `keys` keys, a tile's keys `shift` behind the last's."""
+    """Softmax attention of `count` tiles of `rows` queries and `keys` keys, a tile's keys `shift` behind the last's.
+
+    far: all of it lies in memory; else an operation before has just brought it.
+    """
     most = min(IN_CACHE // (rows * keys), IN_CACHE // (2 * rows * width))
     together = min(count, max(torch.get_num_threads(), most))
+    times = -(-count // together)
     shift = rows if shift is None else shift
-    line = torch.randn((together - 1) * shift + keys, width)
-    k, v = (line.as_strided((together, keys, width), (shift * width, width, 1)) for _ in "kv")
-    q, y, dq = (torch.randn(together, rows, width) for _ in range(3))
-    dk, dv = (torch.empty(together, keys, width) for _ in range(2))
-    weights, dweights = (torch.empty(together, rows, keys) for _ in range(2))
+    places = times if far else 1
+    q, y, dy = (_pieces(name, places, together, rows, width) for name in ("q", "y", "dy"))
+    k, v = (_windows(name, places, together, keys, width, shift) for name in "kv")
     bias = torch.zeros(rows, keys) if masked else None
+    dq, by_row = torch.empty(together, rows, width), torch.empty(together, rows)
+    dk, dv = (torch.empty(together, keys, width) for _ in "kv")
+    weights, d_weights = (torch.empty(together, rows, keys) for _ in range(2))
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+    def backward() -> None:
+        q_t, k_t, v_t, dy_t = q(), k(), v(), dy()
+        torch.sum(torch.mul(y(), dy_t, out=dq), -1, out=by_row)
+        if bias is None:
+            torch.bmm(q_t, k_t.mT, out=weights)
+        else:
+            torch.baddbmm(bias, q_t, k_t.mT, out=weights)
+        torch.exp2(weights, out=weights)
+        torch.bmm(weights.mT, dy_t, out=dv)
+        torch.bmm(dy_t, v_t.mT, out=d_weights)
+        torch.mul(d_weights, weights, out=d_weights)
+        torch.bmm(d_weights, k_t, out=dq)
+        torch.bmm(d_weights.mT, q_t, out=dk)
+
     return Part(
-        (lambda: fused(q[None], k[None], v[None], attn_mask=bias),),
-        (
-            (lambda: torch.bmm(q, k.mT, out=weights))
-            if bias is None
-            else (lambda: torch.baddbmm(bias, q, k.mT, out=weights)),
-            lambda: torch.exp2(weights, out=dweights),
-            lambda: torch.bmm(weights.mT, y, out=dv),
-            lambda: torch.bmm(y, v.mT, out=dweights),
-            lambda: dweights.mul_(weights),
-            lambda: torch.bmm(dweights, k, out=dq),
-            lambda: torch.bmm(dweights.mT, q, out=dk),
-        ),
-        times=-(-count // together),
+        (lambda: fused(q()[None], k()[None], v()[None], attn_mask=bias),), (backward,), times
     )
+
+
+def _windows(
+    name: str, places: int, together: int, keys: int, width: int, shift: int
+) -> Callable[[], Tensor]:
+    """Of a line of keys or values, those of so many tiles at a time."""
+    line = _memory(name, (places * together * shift + keys) * width, torch.get_default_dtype())
+    shape, strides = (together, keys, width), (shift * width, width, 1)
+    step = together * shift * width
+    pieces = cycle(line.as_strided(shape, strides, i * step) for i in range(places))
+    return lambda: next(pieces)
 
 
 def _whole(heads: int, tokens: int, keys: int, width: int) -> Part:
     """Softmax attention of every query of a head over the same keys."""
     q, k, v = (torch.randn(1, heads, length, width) for length in (tokens, keys, keys))
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    tiles = _tiles(heads * tokens // 128, 128, keys, width, shift=0)
-    backward = Part((), tiles.backward, tiles.times)
+
+    def tiles(rows: int) -> list[Part]:
+        part = _tiles(heads * tokens // rows, rows, keys, width, shift=0)
+        return [Part((), part.backward, part.times)]
+
+    (backward,) = _cheapest(map(tiles, (64, 128, 256)), "train")
     return Part((lambda: fused(q, k, v),), (lambda: backward.run("train"),))
 
 
@@ -128,11 +193,24 @@ def _cheapest(ways: Iterable[list[Part]], kind: Pass) -> list[Part]:
     return min(ways, key=lambda parts: sum(part.seconds(kind) for part in parts))
 
 
-def _exponentials(count: int, *, again: bool = False) -> Part:
-    """again: in the backward too."""
-    x, y = torch.randn(IN_CACHE), torch.empty(IN_CACHE)
-    calls: tuple[Call, ...] = (lambda: torch.exp2(x, out=y),)
-    return Part(calls, calls if again else (), times=-(-count // IN_CACHE))
+def _exponentials(count: int, *, again: bool = False, far: bool = False) -> Part:
+    """again: in the backward too. far: of numbers in memory."""
+    times = -(-count // IN_CACHE)
+    x, y = _pieces("x", times if far else 1, IN_CACHE), torch.empty(IN_CACHE)
+    calls: tuple[Call, ...] = (lambda: torch.exp2(x(), out=y),)
+    return Part(calls, calls if again else (), times)
+
+
+def _silus(count: int) -> Part:
+    """Of what projections left in memory."""
+    times = -(-count // IN_CACHE)
+    x, y, dx = _pieces("x", times, IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
+    ops = torch.ops.aten
+    return Part(
+        (lambda: ops.silu.out(x(), out=y),),
+        (lambda: ops.silu_backward.grad_input(y, x(), grad_input=dx),),
+        times,
+    )
 
 
 def _products_of_numbers(forward: int, backward: int = 0) -> Iterator[Part]:
@@ -145,21 +223,23 @@ def _products_of_numbers(forward: int, backward: int = 0) -> Iterator[Part]:
 
 def _elu_plus_one(count: int) -> list[Part]:
     """The cheaper of two ways: elu, and one more; or what lies below zero apart from what lies above."""
-    x, y, z = torch.randn(IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
-    whole: tuple[Call, ...] = (
-        lambda: torch.nn.functional.elu(x),
-        lambda: y.add_(1),
-    )
-    apart: tuple[Call, ...] = (
-        lambda: torch.clamp(x, max=0, out=y),
-        lambda: y.exp_(),
-        lambda: torch.clamp(x, min=0, out=z),
-        lambda: y.add_(z),
-    )
     times = -(-count // IN_CACHE)
+    x, y, z = _pieces("x", times, IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
+
+    def whole() -> None:
+        torch.ops.aten.elu.out(x(), out=y)
+        y.add_(1)
+
+    def apart() -> None:
+        x_t = x()
+        torch.clamp(x_t, max=0, out=y)
+        y.exp_()
+        torch.clamp(x_t, min=0, out=z)
+        y.add_(z)
+
     # the gradient is a product with a number between 0 and 1
-    back: tuple[Call, ...] = (lambda: torch.mul(x, y, out=z),)
-    return _cheapest([[Part(way, way + back, times)] for way in (whole, apart)], "train")
+    back: Call = lambda: torch.mul(y, y, out=z)  # noqa: E731
+    return _cheapest([[Part((way,), (way, back), times)] for way in (whole, apart)], "train")
 
 
 def _waves(count: int) -> Part:
@@ -246,10 +326,11 @@ def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Part]:
                 keys = positions(batch.tile.cols).shape[-1]
                 masked = batch.pairs(torch.float32) is not None
                 sizes[len(batch.tile.rows), keys, masked] += many * batch.repeats
-        return [
-            _tiles(count, t, s, case.head_dim, masked=masked)
-            for (t, s, masked), count in sizes.items()
-        ]
+        parts, left = [], case.num_heads * case.length  # queries that no tile has brought yet
+        for (t, s, masked), count in sorted(sizes.items(), key=lambda of: -of[1] * of[0][0]):
+            parts.append(_tiles(count, t, s, case.head_dim, masked=masked, far=left > 0))
+            left -= count * t
+        return parts
 
     return _projections(case, 4 * (pair.door == "layer")) + _cheapest(map(tiles, (32, 64)), kind)
 
@@ -273,13 +354,13 @@ def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     if pair.door == "layer":
         yield from _projections(case, 3)
     columns = T // chunk  # two buckets for each chunk, one column for two opposite buckets
-    yield _without_gradient(_product(H * T // 256, 256, K, hashes * columns))
+    yield _without_gradient(_product(H * T // 256, 256, K, hashes * columns, far="a"))
     yield _poles(hashes * H * T, columns)
     yield _sorted(hashes * H, T)
     yield _rows_taken(3 * hashes * H * T, T, K)  # queries, which are the keys; values; results
 
     def tiles(rows: int) -> list[Part]:
-        return [_tiles(hashes * H * T // rows, rows, rows + chunk, K)]
+        return [_tiles(hashes * H * T // rows, rows, rows + chunk, K, far=False)]
 
     # Causal, each query sees the `chunk` tokens before it; else its own chunk and the one before.
     yield from _cheapest(map(tiles, (chunk // 2, chunk) if case.causal else (chunk,)), kind)
@@ -289,11 +370,11 @@ def _routing(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K = case.length, case.num_heads, case.head_dim
     clusters, size = (pair.options(case)[name] for name in ("num_clusters", "window_size"))
     yield _norms(2 * H * T, K)  # queries and keys are scored by their direction alone
-    yield _without_gradient(_product(2 * H * T // 256, 256, K, clusters))
+    yield _without_gradient(_product(2 * H * T // 256, 256, K, clusters, far="a"))
     if not case.causal:
         yield _largest(2 * H * clusters, T, size)  # who belongs to which cluster
     yield _rows_taken(4 * H * clusters * size, T, K)  # queries, keys, values, results
-    yield _tiles(H * clusters, size, size, K)
+    yield _tiles(H * clusters, size, size, K, far=False)
 
 
 def _sinkhorn(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
@@ -307,13 +388,18 @@ def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
     T, H, V = case.length, case.num_heads, case.head_dim
     if not case.causal:
         return [
-            _product(H * T // 256, *shape) for shape in ((features, 256, V), (256, features, V))
+            _product(H * T // 256, features, 256, V, far="b"),
+            _product(H * T // 256, 256, features, V, far="c"),
         ]
 
     def chunks(c: int) -> list[Part]:
         n = H * T // c
-        shapes = ((c, features, c), (c, c, V), (features, c, V), (c, features, V))
-        return [_product(n, *shape) for shape in shapes]
+        return [
+            _product(n, c, features, c),
+            _product(n, c, c, V, far="bc"),
+            _product(n, features, c, V),
+            _product(n, c, features, V),
+        ]
 
     return _cheapest(map(chunks, (64, 128)), kind)
 
@@ -329,12 +415,13 @@ def _linear_attention(pair: Pair, case: Case, kind: Pass) -> list[Part]:
 
 def _efficient(pair: Pair, case: Case, kind: Pass) -> list[Part]:
     numbers = 2 * case.length * case.dim
-    return [*_projections(case), *_sums(case, case.head_dim, kind), _exponentials(numbers)]
+    exponentials = _exponentials(numbers, far=True)
+    return [*_projections(case), *_sums(case, case.head_dim, kind), exponentials]
 
 
 def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, M = case.length, case.num_heads, case.head_dim, 64
-    yield _product(2 * H * T // 256, 256, K, M)
+    yield _product(2 * H * T // 256, 256, K, M, far="a")
     yield _waves(2 * T * H * M)
     yield from _sums(case, 2 * M, kind)
     yield from _products_of_numbers(T * H * K, T * H * (K + 4 * M))  # y; y, sines and cosines
@@ -343,7 +430,7 @@ def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
 def _performer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K = case.length, case.num_heads, case.head_dim
     M = pair.options(case)["num_features"]
-    yield _product(2 * H * T // 256, 256, K, M)
+    yield _product(2 * H * T // 256, 256, K, M, far="a")
     yield _exponentials(2 * T * H * M, again=True)
     yield from _sums(case, M, kind)
     yield from _products_of_numbers(T * H * K, T * H * (K + 2 * M))  # y; y, exponentials
@@ -352,7 +439,7 @@ def _performer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
 def _linformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, slots = case.length, case.num_heads, case.head_dim, pair.options(case)["num_slots"]
     yield from _projections(case)
-    yield _product(2 * H * T // 256, slots, 256, K)
+    yield _product(2 * H * T // 256, slots, 256, K, far="b")
     yield _whole(H, T, slots, K)
 
 
@@ -360,7 +447,7 @@ def _compressed(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, factor = case.length, case.num_heads, case.head_dim, pair.options(case)["factor"]
     slots = -(-T // factor)
     yield from _projections(case)
-    yield _product(2 * H, slots, factor * K, K)
+    yield _product(2 * H, slots, factor * K, K, far="a")
     yield _whole(H, T, slots // 2 if case.causal else slots, K)
 
 
@@ -375,37 +462,58 @@ def _synthesizer(
     return [
         *_projections(case, projections),
         *made,
-        *(Part((), part.forward, part.times) for part in made),  # made again
+        *(part.again for part in made),
         _exponentials(pairs, again=True),
         *_products_of_numbers(0, pairs),  # of weights and their gradients
         _product(count, rows, cols, case.head_dim),
     ]
 
 
-def _gated(case: Case, pairs: list[Part], hidden: int = 1024, key: int = 128) -> list[Part]:
+def _gated(case: Case, pairs: list[Part], views: int, hidden: int = 1024) -> list[Part]:
+    """Projections and their silus, views of the shared one scaled and turned (three passes), the gate."""
     T, D = case.length, case.dim
-    wide = 2 * hidden + key
-    return [_linear(T, D, wide), _exponentials(T * wide), *pairs, _linear(T, hidden, D)]
+    numbers = views * T * KEY
+    return [
+        _linear(T, D, 2 * hidden + KEY),
+        _silus(T * (2 * hidden + KEY)),
+        *_products_of_numbers(3 * numbers, 4 * numbers),
+        *pairs,
+        *_products_of_numbers(T * hidden, 2 * T * hidden),
+        _linear(T, hidden, D),
+    ]
+
+
+def _squared_relu(
+    count: int, rows: int, cols: int, hidden: int, *, again: bool = False
+) -> list[Part]:
+    """Blocks of pairs: scores, relu, square, the product with the values. again: all but this in the backward too."""
+    scores, pairs = _product(count, rows, KEY, cols), count * rows * cols
+    return [
+        scores,
+        *([scores.again] if again else []),
+        *_products_of_numbers(2 * pairs, (3 if again else 1) * pairs),
+        _product(count, rows, cols, hidden, far="bc"),
+    ]
 
 
 def _flash(pair: Pair, case: Case, kind: Pass) -> list[Part]:
-    c, hidden, key = pair.options(case)["chunk_size"], 1024, 128
+    c, hidden = pair.options(case)["chunk_size"], 1024
     n = case.length // c
-    shapes = ((c, key, c), (c, c, hidden), (key, c, hidden), (c, key, hidden))
-    return _gated(case, [_product(n, *shape) for shape in shapes])
+    sums = [_product(n, KEY, c, hidden), _product(n, c, KEY, hidden)]
+    return _gated(case, [*_squared_relu(n, c, c, hidden), *sums], views=4)
 
 
 def _gau(pair: Pair, case: Case, kind: Pass) -> list[Part]:
-    T, c, hidden, key = case.length, 256, 1024, 128
+    T, c, hidden = case.length, 256, 1024
     n = T * T // c**2 // (2 if case.causal else 1)
-    return _gated(case, [_product(n, c, key, c), _product(n, c, c, hidden)])
+    return _gated(case, _squared_relu(n, c, c, hidden, again=True), views=2)
 
 
 def _mixed_chunk(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     T, H, K, c = case.length, case.num_heads, case.head_dim, 256
     yield from _projections(case)
     yield _tiles(H * T // c, c, c // 2 if case.causal else c, K)
-    yield _product(H * T // c, K, c, K)
+    yield _product(H * T // c, K, c, K)  # what the tiles have just read
     yield _product(H * T // c, c, K, K)
 
 

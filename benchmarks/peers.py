@@ -7,7 +7,7 @@ are interleaved, above 8,192 tokens one for each mechanism, since together they 
 time over ours. share: necessary operations of mixing over its time (channel projections and their time at full rate are
 taken out, a training step counts as three forward passes), of the matrix-product rate measured in the same rounds.
 least ms: the indispensable operations alone, the fastest of the same rounds (`bounds.py`): a target that allows less,
-and by more than noise, is out of reach.
+and by more than noise, is out of reach, and one that differs from it by noise alone is at the limit.
 """
 
 import json
@@ -160,9 +160,9 @@ def _verdict(targets: list[bool], least: float | None, allowed: list[float]) -> 
         return None
     if all(targets):
         return "yes"
-    return (
-        "out of reach" if least is not None and least > SURE * min(allowed, default=least) else "no"
-    )
+    if least is None or not allowed or least * SURE < min(allowed):
+        return "no"
+    return "out of reach" if least > SURE * min(allowed) else "at the limit"
 
 
 def _allowed(row: dict[str, Any], best: dict[str, Any] | None) -> Iterator[float]:
