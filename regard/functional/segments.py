@@ -17,7 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 CHUNK = 64  # tokens whose pairs are multiplied out; those before them have been summed
-BYTES = 1 << 20  # of a piece's features for each thread: the few tensors alive together stay in cache
+BYTES = (
+    1 << 20
+)  # of a piece's features for each thread: the few tensors alive together stay in cache
 SHORTEST, LONGEST = 128, 512  # tokens in a piece for each thread, of a sequence that is long enough
 RANGE = 40.0
 WHOLE = 512  # tokens up to which a few large products over kept features are better

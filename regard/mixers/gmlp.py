@@ -93,7 +93,7 @@ class GMLP(Mixer):
     def mix(self, x, context, mask):
         T = x.shape[1]
         z1, z2 = self._halves(x)
-        gate = spatial_mixing(self._first(T)[None], z2, mask=mask) + self.bias[:T, None]
+        gate = spatial_mixing(self._first(T)[None], z2, bias=self.bias[None, :T], mask=mask)
         if self.qkv is not None:
             q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
             gate = gate + self._tiny(q, k, v, mask)
@@ -116,8 +116,8 @@ class GMLP(Mixer):
         return self.weight[query, key]
 
     def _halves(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor]:
-        z1, z2 = F.gelu(self.widen(x)).chunk(2, dim=-1)
-        return z1, self.norm(z2)
+        h1, h2 = self.widen(x).chunk(2, dim=-1)
+        return F.gelu(h1), self.norm(F.gelu(h2))  # apart: no further tensor of [B T F]
 
     def _tiny(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         assert self.tiny_out is not None
@@ -143,8 +143,8 @@ class GMLP(Mixer):
         mask = cached_mask(new, position, valid)
         w = self._weights(new.clamp_min(0), position.clamp_min(0))
         width = z1.shape[-1]
-        gate = spatial_mixing(w, seen[:, 0, :, :width], mask=mask)
-        gate = gate + self.bias[new.clamp_min(0)][..., None]
+        bias = self.bias[new.clamp_min(0)]
+        gate = spatial_mixing(w, seen[:, 0, :, :width], bias=bias, mask=mask)
         if self.qkv is not None:
             k, v = seen[..., width:].chunk(2, dim=-1)
             gate = gate + self._tiny(q, k, v, mask)
