@@ -57,7 +57,7 @@ class _SoftmaxChunks(torch.autograd.Function):
             for place in walk:
                 q_t, k_t, v_t = chunks.queries(place), chunks.keys(place), v[place]
                 near, logs = fused(q_t[None], k_t[None], v_t[None], 0.0, rule.causal, scale=1.0)
-                far = torch.bmm(q_t * chunks.share(place), M)
+                far = torch.bmm(q_t * chunks.share(place), M.to(q_t.dtype))
                 torch.add(near[0], far, out=y[place])
                 kept += [near, logs, M.clone() if rule.causal else M] if keep else []
                 if rule.causal:
@@ -85,13 +85,14 @@ class _SoftmaxChunks(torch.autograd.Function):
                 found = fused_backward(dy_t[None], *qkv, near, logs, 0.0, causal, scale=1.0)
                 dq_t, dk_t, dv_t = (d[0] for d in found)
                 a = chunks.share(place)
-                dq_t.addcmul_(torch.bmm(dy_t, M.mT), a)
-                dk_t += torch.bmm(v_t, dM.mT)
-                torch.add(dv_t, torch.bmm(k_t, dM), out=dv[place])
+                behind = dM.to(v_t.dtype)
+                dq_t.addcmul_(torch.bmm(dy_t, M.to(dy_t.dtype).mT), a)
+                dk_t += torch.bmm(v_t, behind.mT)
+                torch.add(dv_t, torch.bmm(k_t, behind), out=dv[place])
                 if causal:
                     add_product(dM, q_t.mul_(a), dy_t)
-                chunks.turn_back(dq_t.mul_(ctx.rule.scale), place, dq)
-                chunks.turn_back(dk_t, place, dk)
+                chunks.turn_back(dq_t.mul_(ctx.rule.scale), place, dq[place])
+                chunks.turn_back(dk_t, place, dk[place])
         return dq, dk, dv, None
 
 
@@ -105,7 +106,8 @@ class _Chunks:
             [(example, everyone, slice(t, min(t + C, length))) for t in range(0, length, C)]
             for example, length in enumerate(rule.lengths)
         ]
-        self.cos, self.sin = cos_sin(q.shape[2], q.shape[3], q.device, q.dtype)
+        self.wide = torch.promote_types(q.dtype, torch.float32)
+        self.cos, self.sin = cos_sin(q.shape[2], q.shape[3], q.device, self.wide)
 
     def clear(self, *outputs: Float[Tensor, "B H T K"]) -> None:
         for output in outputs:
@@ -114,19 +116,23 @@ class _Chunks:
 
     def no_sum(self) -> Float[Tensor, "H K K"]:
         _, H, _, K = self.q.shape
-        return self.q.new_zeros(H, K, K)
+        return self.q.new_zeros(H, K, K, dtype=self.wide)
 
     def queries(self, place: Place) -> Float[Tensor, "H t K"]:
-        return self._turned(self.q, place).mul_(self.rule.scale)
+        return self._turned(self.q, place).mul_(self.rule.scale).to(self.q.dtype)
 
     def keys(self, place: Place) -> Float[Tensor, "H t K"]:
-        return self._turned(self.k, place)
+        return self._turned(self.k, place).to(self.k.dtype)
 
     def _turned(self, x: Float[Tensor, "B H T K"], place: Place) -> Float[Tensor, "H t K"]:
-        return turned(x[place], self.cos[place[2]], self.sin[place[2]])
+        return turned(x[place].to(self.wide), self.cos[place[2]], self.sin[place[2]])
 
-    def turn_back(self, x: Float[Tensor, "H t K"], place: Place, out: Float[Tensor, "B H T K"]):
-        turned(x, self.cos[place[2]], -self.sin[place[2]], out=out[place])
+    def turn_back(self, x: Float[Tensor, "H t K"], place: Place, out: Float[Tensor, "H t K"]):
+        angles = self.cos[place[2]], -self.sin[place[2]]
+        if out.dtype == self.wide:
+            turned(x, *angles, out=out)
+        else:
+            out.copy_(turned(x.to(self.wide), *angles))
 
     def share(self, place: Place) -> Float[Tensor, "t 1"]:
         return self.rule.a[place[0], place[2], None]

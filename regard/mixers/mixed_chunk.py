@@ -142,8 +142,7 @@ class MixedChunk(Mixer):
         near = q.device.type == "cpu" or (q.device.type == "meta" and mask.valid is None)
         default = self.local_fn == "softmax" and self.parts == "both"
         several = self.chunk_size in CHUNKS and q.shape[2] > self.chunk_size
-        exact = q.dtype in (torch.float32, torch.float64)
-        return near and default and several and exact and not torch.compiler.is_compiling()
+        return near and default and several and not torch.compiler.is_compiling()
 
     def _rule(self, q: Float[Tensor, "B H T K"], mask: Mask) -> Rule:
         B, _, T, K = q.shape
