@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.core import Capabilities, Mixer, No
 from regard.core.shapes import check_positive
+from regard.functional.spatial import spatial_mixing
 
 
 class MLPMixer(Mixer):
@@ -41,5 +42,6 @@ class MLPMixer(Mixer):
 
     def mix(self, x, context, mask):
         T = x.shape[1]
-        hidden = F.gelu(self.gather.weight[:, :T] @ x + self.gather.bias[:, None])
-        return self.spread.weight[:T] @ hidden + self.spread.bias[:T, None]
+        gather, spread = self.gather, self.spread
+        hidden = F.gelu(spatial_mixing(gather.weight[None, :, :T], x, bias=gather.bias[None]))
+        return spatial_mixing(spread.weight[None, :T], hidden, bias=spread.bias[None, :T])
