@@ -16,8 +16,11 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.softmax import masked_softmax
+from regard.functional.sorted_heads import Meeting, SortedHeads
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
+
+LARGE = 1 << 12  # numbers in a head's keys; smaller heads are faster together
 
 Join = Literal["joint", "separate"]
 
@@ -76,7 +79,13 @@ def sinkhorn_attention(
         y = attend(q.flatten(2, 3), keys, values, seen, scale)
         return y[:, :, :T]
     own, shared = block_pairs(block_size, q.shape[2], valid, mask.causal, q.device)
-    y = block_attention(q, k, v, sorting, own, shared, join=join, scale=scale)
+    near = q.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
+    if near and join == "joint" and T * q.shape[-1] >= LARGE:
+        scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+        meetings = _meetings(own, shared, q.shape[2])
+        y = SortedHeads.apply(q, k, v, sorting.to(q.dtype), meetings, scale)
+    else:
+        y = block_attention(q, k, v, sorting, own, shared, join=join, scale=scale)
     return y.flatten(2, 3)[:, :, :T]
 
 
@@ -192,6 +201,14 @@ def attend(q, k, v, allowed: Tensor | None, scale: float | None) -> Tensor:
 
 def _per_block(pairs: Tensor | None, B: int, G: int) -> Bool[Tensor, "n 1 c C"] | None:
     return None if pairs is None else pairs.expand(B, G, -1, -1).flatten(0, 1)[:, None]
+
+
+def _meetings(own: Tensor | None, shared: Tensor | None, N: int) -> list[Meeting]:
+    """Blocks whose queries see alike; with an order, the first has no sorted block, and all others are alike."""
+    if own is None or shared is None or own.shape[1] > 1:
+        return [Meeting(slice(0, N), _beside(shared, own))]
+    both = ((slice(0, 1), shared[:, :1]), (slice(1, N), shared[:, 1:2]))
+    return [Meeting(blocks, _beside(some, own)) for blocks, some in both if some.shape[1]]
 
 
 def _beside(shared: Tensor | None, own: Tensor | None) -> Tensor | None:

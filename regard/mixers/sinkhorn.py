@@ -143,7 +143,7 @@ class Sinkhorn(Mixer):
             q,
             k,
             v,
-            sorting=self._sorting(x, q, k, mask),
+            sorting=self._sorting(x, mask),
             block_size=self.block_size,
             mask=mask,
             join=self.join,
@@ -153,20 +153,21 @@ class Sinkhorn(Mixer):
             y = y + softmax_attention(q, k, v, mask=mask)
         return self.heads.merge(y)
 
-    def _sorting(self, x: Tensor, q: Tensor, k: Tensor, mask: Mask) -> Float[Tensor, "B H N N"]:
+    def _sorting(self, x: Tensor, mask: Mask) -> Float[Tensor, "B H N N"]:
         C = self.block_size
         rest = -x.shape[1] % C
         N = (x.shape[1] + rest) // C
         present = None if mask.valid is None else F.pad(mask.valid, (0, rest))
         present = None if present is None else present.unflatten(1, (N, C))
         if self.sort_net is None:
-            k_blocks, size = _summed(k, C), self._sizes(x, present, N)
-            q_blocks = q[:, :, ::C] if mask.causal else _summed(q, C) / size
-            logits = block_scores(q_blocks, k_blocks / size)
+            mean = _summed(x, C) / self._sizes(
+                x, present, N
+            )  # of blocks: [N D], where q and k are [T D]
+            q_blocks = self.heads.queries(x[:, ::C] if mask.causal else mean)
+            logits = block_scores(q_blocks, self.heads.keys(mean))
         else:
-            summary = F.pad(x, (0, 0, 0, rest)).unflatten(1, (N, C))
-            whole = summary.sum(2)
-            summary = whole.cumsum(1) - whole + summary[:, :, 0] if mask.causal else whole
+            whole = _summed(x, C)
+            summary = whole.cumsum(1) - whole + x[:, ::C] if mask.causal else whole
             logits = self.sort_net(summary, N)
         logits = self._noisy(logits)
         if mask.causal:
@@ -174,13 +175,13 @@ class Sinkhorn(Mixer):
         some = None if present is None else present.any(2)
         return balance(logits, some, num_iterations=self.num_iterations)
 
-    def _sizes(self, x: Tensor, present: Tensor | None, N: int) -> Float[Tensor, "b 1 N 1"]:
+    def _sizes(self, x: Tensor, present: Tensor | None, N: int) -> Float[Tensor, "b N 1"]:
         """Tokens of each block, at least 1."""
         if present is not None:
-            return present.sum(2).clamp(min=1).to(x.dtype)[:, None, :, None]
+            return present.sum(2).clamp(min=1).to(x.dtype)[..., None]
         place = torch.arange(N, device=x.device) * self.block_size
         size = (x.shape[1] - place).clamp(max=self.block_size)
-        return size.to(x.dtype)[None, None, :, None]
+        return size.to(x.dtype)[None, :, None]
 
     def _noisy(self, logits: Tensor) -> Tensor:
         noise = gumbel(logits) if self.training else 0.0
@@ -252,7 +253,7 @@ class Sinkhorn(Mixer):
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x)
         T, C = x.shape[1], self.block_size
-        S = self._sorting(x, q, k, mask)
+        S = self._sorting(x, mask)
         (q_blocks, k_blocks), valid = in_blocks(q, k, block_size=C, mask=mask)
         if self.sort_cut is not None:
             S = S[:, :, : self.sort_cut].to(q.dtype)
@@ -270,9 +271,10 @@ class Sinkhorn(Mixer):
         return Observation(q, k, v, weights, weights @ v)
 
 
-def _summed(z: Float[Tensor, "B H T K"], block_size: int) -> Float[Tensor, "B H N K"]:
-    z = F.pad(z, (0, 0, 0, -z.shape[2] % block_size))
-    return z.unflatten(2, (-1, block_size)).sum(3)
+def _summed(z: Float[Tensor, "*B T K"], block_size: int) -> Float[Tensor, "*B N K"]:
+    rest = -z.shape[-2] % block_size
+    z = F.pad(z, (0, 0, 0, rest)) if rest else z
+    return z.unflatten(-2, (-1, block_size)).sum(-2)
 
 
 def _spread(index: Int[Tensor, "B l"], like: Float[Tensor, "B H T K"]) -> Int[Tensor, "B H l K"]:

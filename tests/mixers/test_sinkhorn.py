@@ -3,7 +3,7 @@ import torch
 
 from regard import Mask, OptionError, build
 from regard.functional import sinkhorn_attention, softmax_attention
-from regard.functional.sorted import balance
+from regard.functional.sorted import balance, block_attention, block_pairs, in_blocks
 
 
 def parts(T=12):
@@ -60,6 +60,28 @@ def test_sorting_by_a_permutation_is_attention_to_two_blocks(join):
             softmax_attention(q, k, v, mask=Mask(pairwise=m[None, None])) for m in (own, other)
         )
     torch.testing.assert_close(y, wanted)
+
+
+@pytest.mark.parametrize("kind", ["open", "causal", "padded", "empty"])
+def test_head_by_head_is_what_all_blocks_at_once_are(kind, monkeypatch):
+    """Outputs and gradients, the sorting's too, with runs of a single block in the backward."""
+    monkeypatch.setattr("regard.functional.sorted.LARGE", 0)
+    monkeypatch.setattr("regard.functional.sorted_heads.WEIGHTS", 1)
+    length = torch.tensor([12, 0 if kind == "empty" else 7])
+    valid = None if kind in ("open", "causal") else torch.arange(12) < length[:, None]
+    mask = Mask(causal=kind == "causal", valid=valid)
+    S = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1)).double().softmax(-1)
+    given = [z.requires_grad_() for z in (*parts(), S)]
+    q, k, v, S = given
+    y = sinkhorn_attention(q, k, v, sorting=S, block_size=3, mask=mask)
+    blocks, present = in_blocks(q, k, v, block_size=3, mask=mask)
+    pairs = block_pairs(3, 4, present, mask.causal, q.device)
+    whole = block_attention(*blocks, S, *pairs).flatten(2, 3)
+    torch.testing.assert_close(y, whole)
+    dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(2)).double()
+    both = (torch.autograd.grad(z, given, dy) for z in (y, whole))
+    for ours, theirs in zip(*both, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_sort_cut_of_all_blocks_sorted_by_a_permutation_is_full_attention():
