@@ -1,19 +1,22 @@
 """Dense attention in each cluster of tokens, and the mean over a token's clusters; gradients by hand, weights not kept.
 
-On a CPU the clusters of one row, batch x heads, are fetched, computed and put back before the next row's, and their
-weights come in parts that stay in the cache: nothing of the size of all members is fresh memory.
+On a CPU a few clusters at a time are fetched, normed, computed and added to where their tokens are, all in the cache:
+nothing of the size of all members, routes or weights is fresh memory.
 """
 
 import math
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.functional.exponential import LOG2_E
 from regard.functional.ordered_blocks import PAIRS_ELSEWHERE, Ready, rows_of, wide_type
-from regard.functional.rows import flat
+from regard.functional.routes import Routes, through_routes
+from regard.functional.rows import flat, heads_of, near
 
 PAIRS_ON_CPU = 1 << 17  # of a thread, in a tensor of weights: 0.5 MiB
 
@@ -22,117 +25,158 @@ class MemberAttention(torch.autograd.Function):
     """softmax(scale q k^T) v over the members of each cluster, of which `allowed` pairs meet.
 
     A token's output is the mean over the clusters that have it as a query and offer it a key; zero where none does.
+    Where routes of q and k are given, scores are made of them. Kept for the backward: the log-sum-exp of each member.
     """
 
     @staticmethod
     def forward(
         ctx,
-        q: Float[Tensor, "n T K"],
-        k: Float[Tensor, "n S K"],
-        v: Float[Tensor, "n S V"],
-        queries: Int[Tensor, "n N w"],
-        keys: Int[Tensor, "n N W"],
-        allowed: Bool[Tensor, "n N w W"] | None,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        v: Float[Tensor, "B H S V"],
+        queries: Int[Tensor, "B H N w"],
+        keys: Int[Tensor, "B H N W"],
+        allowed: Bool[Tensor, "B H N w W"] | None,
         scale: float,
-    ) -> Float[Tensor, "n T V"]:
-        y = v.new_empty(*q.shape[:2], v.shape[2])
-        some = None if allowed is None else allowed.any(-1)
-        share = _share(queries, some, q)
-        ready = Ready(_near(q))
-        for i in _rows(q):
-            a = _at(q[i], queries[i], ready, "a")
-            b, c = _at(k[i], keys[i], ready, "b"), _at(v[i], keys[i], ready, "c")
-            bias = None if allowed is None or some is None else allowed[i] | ~some[i][..., None]
-            out = F.scaled_dot_product_attention(a, b, c, attn_mask=bias, scale=scale)
-            _put(y[i], queries[i], out if some is None else out * some[i][..., None])
-            y[i] *= share[i]
-        ctx.save_for_backward(q, k, v, queries, keys, allowed, some, share)
+        routes_q: Float[Tensor, "B H T K"] | None,
+        rstd_q: Float[Tensor, "B H T 1"] | None,
+        routes_k: Float[Tensor, "B H S K"] | None,
+        rstd_k: Float[Tensor, "B H S 1"] | None,
+    ) -> Float[Tensor, "B H T V"]:
+        share, ready = _share(queries, allowed, q), Ready(near(q))
+        y = v.new_empty(*q.shape[:3], v.shape[3])
+        lse = v.new_empty(*queries.shape, 1, dtype=wide_type(v))
+        a_of = q if routes_q is None else routes_q.to(v.dtype)
+        b_of = k if routes_k is None else routes_k.to(v.dtype)
+        for heads in heads_of(q):
+            sides = [_tokens(z, heads) for z in (a_of, b_of, v, share)]
+            to, each_lse = _tokens(y, heads).zero_(), lse[heads].flatten(0, 2)
+            for part in _parts(queries, keys, allowed, (q.shape[2], k.shape[2]), heads, ready):
+                a, b, c, s = part.fetch(*sides)
+                scores = part.scores(a, b, scale)
+                top = scores.amax(-1, keepdim=True)
+                weights = scores.sub_(top).exp2_()
+                total = weights.sum(-1, keepdim=True)
+                mixed = part.product("mixed", weights.to(c.dtype), c).mul_(s.div_(total))
+                to.index_add_(0, part.asks, mixed.flatten(0, 1))
+                each_lse[part.clusters] = total.log2_().add_(top)
+        ctx.save_for_backward(a_of, b_of, v, queries, keys, allowed, share, lse, rstd_q, rstd_k)
         ctx.scale = scale
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        q, k, v, queries, keys, allowed, some, share = ctx.saved_tensors
-        grads = [torch.empty_like(z) for z in (q, k, v)]
-        ready = Ready(_near(q))
-        for i in _rows(q):
-            a = _at(q[i], queries[i], ready, "a")
-            b, c = _at(k[i], keys[i], ready, "b"), _at(v[i], keys[i], ready, "c")
-            o = _at(dy[i] * share[i], queries[i], ready, "o")
-            bias = None
-            if some is not None:
-                o *= some[i][..., None]
-                bias = (allowed[i] | ~some[i][..., None]).flatten(0, 1)
-            a, b, c, o = (z.flatten(0, 1) for z in (a, b, c, o))
-            sums = _gradients(a, b, c, o, bias, ctx.scale, ready)
-            for grad, index, z in zip(grads, (queries, keys, keys), sums, strict=True):
-                _put(grad[i], index[i], z)
-        return *grads, None, None, None, None
+        a_of, b_of, v, queries, keys, allowed, share, lse, rstd_q, rstd_k = ctx.saved_tensors
+        grads, ready = [z.new_empty(z.shape) for z in (a_of, b_of, v)], Ready(near(v))
+        lengths = a_of.shape[2], b_of.shape[2]
+        for heads in heads_of(a_of):
+            sides, outer = [_tokens(z, heads) for z in (a_of, b_of, v, share)], _tokens(dy, heads)
+            dq, dk, dv = (_tokens(z, heads).zero_() for z in grads)
+            each_lse = lse[heads].flatten(0, 2)
+            to_q, to_k = (None if z is None else _tokens(z, heads) for z in (rstd_q, rstd_k))
+            for part in _parts(queries, keys, allowed, lengths, heads, ready):
+                a, b, c, s = part.fetch(*sides)
+                o = part.of_queries(outer, "o").mul_(s)
+                weights = part.scores(a, b, ctx.scale).sub_(each_lse[part.clusters]).exp2_()
+                dweights = part.product("dweights", o, c.mT).to(weights.dtype)
+                dc = part.product("product", weights.to(o.dtype).mT, o)
+                dv.index_add_(0, part.offers, dc.flatten(0, 1))
+                dscores = torch.ops.aten._softmax_backward_data(
+                    dweights, weights, -1, weights.dtype
+                ).to(a.dtype)
+                db = part.product("product", dscores.mT, a, ctx.scale)
+                if to_k is not None:
+                    db = through_routes(Routes(b, part.of_keys(to_k, "rstd")), db)
+                dk.index_add_(0, part.offers, db.flatten(0, 1))
+                da = part.product("product", dscores, b, ctx.scale)
+                if to_q is not None:
+                    da = through_routes(Routes(a, part.of_queries(to_q, "rstd")), da)
+                dq.index_add_(0, part.asks, da.flatten(0, 1))
+        return *grads, *[None] * 8
 
 
-def _gradients(
-    a: Float[Tensor, "m w K"],
-    b: Float[Tensor, "m W K"],
-    c: Float[Tensor, "m W V"],
-    o: Float[Tensor, "m w V"],
-    bias: Bool[Tensor, "m w W"] | None,
-    scale: float,
-    ready: Ready,
-) -> list[Tensor]:
-    """Of softmax(scale a b^T) c by a, b and c, from o by the result, some clusters at a time."""
-    sums = [ready("d" + name, z, *z.shape) for name, z in (("a", a), ("b", b), ("c", c))]
-    size = _clusters(a, b)
-    biases = bias.split(size) if bias is not None else [None] * len(a.split(size))
-    for *part, meet in zip(*(z.split(size) for z in (a, b, c, o, *sums)), biases, strict=True):
-        x, y, z, g, dx, dy, dz = part
-        shape = x.shape[0], x.shape[1], y.shape[1]
-        scores = ready("scores", x, *shape).baddbmm_(x, y.mT, beta=0, alpha=scale).to(wide_type(x))
-        if meet is not None:
-            scores.masked_fill_(~meet, -math.inf)
-        weights = scores.softmax(-1)
-        dweights = ready("dweights", g, *shape).baddbmm_(g, z.mT, beta=0).to(wide_type(x))
-        dscores = torch.ops.aten._softmax_backward_data(dweights, weights, -1, weights.dtype)
-        dscores = dscores.mul_(scale).to(x.dtype)
-        dx.baddbmm_(dscores, y, beta=0)
-        dy.baddbmm_(dscores.mT, x, beta=0)
-        dz.baddbmm_(weights.to(g.dtype).mT, g, beta=0)
-    return sums
+def _tokens(z: Float[Tensor, "B H T K"], heads: tuple[slice, slice]) -> Float[Tensor, "mT K"]:
+    """Of some examples and heads, m in number, on one line."""
+    return z[heads].flatten(0, 2).contiguous()
 
 
 def _share(
-    queries: Int[Tensor, "n N w"], some: Bool[Tensor, "n N w"] | None, like: Float[Tensor, "n T K"]
-) -> Float[Tensor, "n T 1"]:
+    queries: Int[Tensor, "B H N w"],
+    allowed: Bool[Tensor, "B H N w W"] | None,
+    like: Float[Tensor, "B H T K"],
+) -> Float[Tensor, "B H T 1"]:
     """1 / the number of clusters that give each token something."""
-    index = queries.flatten(1)
-    each = like.new_ones(()).expand(index.shape) if some is None else some.flatten(1).to(like.dtype)
-    count = like.new_zeros(like.shape[:2]).scatter_add_(1, index, each)
+    index = queries.flatten(2)
+    each = like.new_ones(()).expand(index.shape)
+    if allowed is not None:
+        each = allowed.any(-1).flatten(2).to(like.dtype)
+    count = like.new_zeros(like.shape[:3]).scatter_add_(2, index, each)
     return count.clamp_(min=1).reciprocal_()[..., None]
 
 
-def _near(z: Tensor) -> bool:
-    return z.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
+class _Part(NamedTuple):
+    """Clusters n and their members, as tokens on a line."""
+
+    clusters: slice
+    asks: Int[Tensor, "nw"]
+    offers: Int[Tensor, "nW"]
+    allowed: Bool[Tensor, "n w W"] | None
+    w: int
+    W: int
+    ready: Ready
+
+    def of_queries(self, z: Float[Tensor, "mT K"], name: str) -> Float[Tensor, "n w K"]:
+        return rows_of(self.ready, z, self.asks, name).view(-1, self.w, z.shape[1])
+
+    def of_keys(self, z: Float[Tensor, "mT K"], name: str) -> Float[Tensor, "n W K"]:
+        return rows_of(self.ready, z, self.offers, name).view(-1, self.W, z.shape[1])
+
+    def product(self, name: str, a: Tensor, b: Tensor, scale: float = 1.0) -> Tensor:
+        out = self.ready(name, a, a.shape[0], a.shape[1], b.shape[2])
+        return out.baddbmm_(a, b, beta=0, alpha=scale)
+
+    def fetch(self, q: Tensor, k: Tensor, v: Tensor, share: Tensor) -> tuple[Tensor, ...]:
+        """share: zero for a query that is offered nothing."""
+        s = self.of_queries(share, "share")
+        if self.allowed is not None:
+            s *= self.allowed.any(-1, keepdim=True)
+        return self.of_queries(q, "a"), self.of_keys(k, "b"), self.of_keys(v, "c"), s
+
+    def scores(self, a: Tensor, b: Tensor, scale: float) -> Float[Tensor, "n w W"]:
+        """In base 2, and in float32 at least: rounded to bfloat16, a score of 10 is off by 2 %."""
+        wide = wide_type(a)
+        scores = self.product("scores", a.to(wide), b.to(wide).mT, scale * LOG2_E)
+        if self.allowed is None:
+            return scores
+        meet = self.allowed | ~self.allowed.any(-1, keepdim=True)
+        return scores.masked_fill_(~meet, -math.inf)
 
 
-def _rows(z: Float[Tensor, "n T K"]) -> list[slice]:
-    if not _near(z):
-        return [slice(None)]
-    return [slice(i, i + 1) for i in range(z.shape[0])]
-
-
-def _clusters(a: Float[Tensor, "m w K"], b: Float[Tensor, "m W K"]) -> int:
-    """At once."""
-    room = PAIRS_ON_CPU * torch.get_num_threads() if _near(a) else PAIRS_ELSEWHERE
-    return max(1, room // (a.shape[1] * b.shape[1]))
-
-
-def _at(z: Float[Tensor, "m T K"], index: Int[Tensor, "m N w"], ready: Ready, name: str) -> Tensor:
-    """[m N w K]"""
-    found = rows_of(ready, z.flatten(0, 1), flat(index, z.shape[1]), name)
-    return found.view(*index.shape, z.shape[2])
-
-
-def _put(to: Float[Tensor, "m T K"], index: Int[Tensor, "m N w"], z: Tensor) -> None:
-    """The transpose of `_at`."""
-    to.zero_()
-    to.view(-1, to.shape[2]).index_add_(0, flat(index, to.shape[1]), z.reshape(-1, to.shape[2]))
+def _parts(
+    queries: Int[Tensor, "B H N w"],
+    keys: Int[Tensor, "B H N W"],
+    allowed: Bool[Tensor, "B H N w W"] | None,
+    lengths: tuple[int, int],
+    heads: tuple[slice, slice],
+    ready: Ready,
+) -> Iterator[_Part]:
+    w, W = queries.shape[3], keys.shape[3]
+    room = PAIRS_ON_CPU * torch.get_num_threads() if near(queries) else PAIRS_ELSEWHERE
+    size = max(1, room // (w * W))
+    asks, offers = (
+        flat(index[heads].flatten(0, 1), T).view(-1, index.shape[3])
+        for index, T in zip((queries, keys), lengths, strict=True)
+    )
+    meet = None if allowed is None else allowed[heads].flatten(0, 2)
+    for n in range(0, asks.shape[0], size):
+        some = slice(n, n + size)
+        yield _Part(
+            some,
+            asks[some].flatten(),
+            offers[some].flatten(),
+            None if meet is None else meet[some],
+            w,
+            W,
+            ready,
+        )

@@ -9,36 +9,80 @@ Three ways of choosing keys, for three requests:
 """
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.largest import first_equal_
+from regard.functional.largest import first_equal_, largest
 from regard.functional.members import MemberAttention
 from regard.functional.order import Order, band
 from regard.functional.ordered import ordered_attention
-from regard.functional.rows import rows_at
+from regard.functional.routes import Routes, route, routes_of
+from regard.functional.rows import heads_of, rows_at
 from regard.functional.softmax import masked_softmax
 
 
-def route(z: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
-    """Layer norm without gain and bias: onto the sphere of radius sqrt(K)."""
-    return F.layer_norm(z, z.shape[-1:])
-
-
 def nearest(
-    routes: Float[Tensor, "B H T K"], centroids: Float[Tensor, "H N K"], mask: Mask = OPEN
+    routes: Float[Tensor, "B H T K"], centroids: Float[Tensor, "H N K"]
 ) -> Int[Tensor, "B H T"]:
-    """The cluster of each token; absent tokens (of the axis that `mask.valid` speaks of) have one of their own, N."""
-    product = routes.detach() @ centroids.transpose(-1, -2)
-    product = product.to(torch.promote_types(product.dtype, torch.float32))
-    cluster = first_equal_(product, product.amax(-1, keepdim=True)).long()
-    if mask.valid is None:
-        return cluster
-    return torch.where(mask.valid[:, None], cluster, centroids.shape[1])
+    """The cluster of each token."""
+    return _highest_(routes @ centroids.transpose(-1, -2))
+
+
+def _highest_(affinity: Float[Tensor, "*b T N"]) -> Int[Tensor, "*b T"]:
+    affinity = affinity.to(torch.promote_types(affinity.dtype, torch.float32))
+    return first_equal_(affinity, affinity.amax(-1, keepdim=True)).long()
+
+
+class Census(NamedTuple):
+    """Sums of routes and their number, each with its nearest centroid."""
+
+    sums: Float[Tensor, "H N K"]
+    counts: Float[Tensor, "H N"]
+
+    def add(
+        self, heads: slice, routes: Float[Tensor, "b h T K"], cluster: Int[Tensor, "b h T"]
+    ) -> None:
+        """Cluster N is not counted."""
+        sums, counts = self.sums[heads], self.counts[heads]
+        h, N, K = sums.shape
+        head = torch.arange(h, device=cluster.device)[:, None]
+        place = (cluster + (N + 1) * head).flatten()
+        more = sums.new_zeros(h * (N + 1), K)
+        more.index_add_(0, place, routes.flatten(0, 2).to(more.dtype))
+        sums += more.view(h, N + 1, K)[:, :N]
+        each = counts.new_ones(()).expand(place.shape)
+        counts += counts.new_zeros(h * (N + 1)).scatter_add_(0, place, each).view(h, -1)[:, :N]
+
+
+def clusters(
+    sides: Sequence[Float[Tensor, "B H T K"]],
+    centroids: Float[Tensor, "H N K"],
+    mask: Mask = OPEN,
+    census: Census | None = None,
+) -> Int[Tensor, "B H T"]:
+    """Nearest to the sum of each token's routes; absent ones (of the axis that `mask.valid` speaks of) have cluster N."""
+    cluster = sides[0].new_empty(sides[0].shape[:3], dtype=torch.long)
+    for examples, heads in heads_of(sides[0]):
+        routes, mu = [z[examples, heads] for z in sides], centroids[heads]
+        valid = None if mask.valid is None else mask.valid[examples, None]
+        cluster[examples, heads] = _present(nearest(sum(routes[1:], routes[0]), mu), mu, valid)
+        if census is not None:
+            for side in routes:
+                census.add(heads, side, _present(nearest(side, mu), mu, valid))
+    return cluster
+
+
+def _present(
+    cluster: Int[Tensor, "b h T"],
+    centroids: Float[Tensor, "h N K"],
+    valid: Bool[Tensor, "b 1 T"] | None,
+) -> Int[Tensor, "b h T"]:
+    return cluster if valid is None else torch.where(valid, cluster, centroids.shape[1])
 
 
 def members(
@@ -46,13 +90,25 @@ def members(
     centroids: Float[Tensor, "H N K"],
     window_size: int,
     mask: Mask = OPEN,
+    census: Census | None = None,
 ) -> Int[Tensor, "B H N W"]:
     """The `window_size` tokens nearest to each centroid; -1 where there are fewer."""
-    affinity = centroids @ routes.detach().transpose(-1, -2)
-    if mask.valid is not None:
-        affinity = affinity.masked_fill(~mask.valid[:, None, None], -math.inf)
-    best, index = affinity.topk(min(window_size, routes.shape[2]), dim=-1, sorted=False)
-    return index if mask.valid is None else index.masked_fill(best == -math.inf, -1)
+    size = min(window_size, routes.shape[2])
+    index = centroids.new_empty(*routes.shape[:2], centroids.shape[1], size, dtype=torch.long)
+    for examples, heads in heads_of(routes):
+        some, mu = routes[examples, heads], centroids[heads]
+        affinity = mu @ some.transpose(-1, -2)
+        valid = None if mask.valid is None else mask.valid[examples, None]
+        if valid is not None:
+            affinity = affinity.masked_fill(~valid[..., None, :], -math.inf)
+        found = largest(affinity, size)
+        if valid is not None:
+            found = found.masked_fill(affinity.gather(-1, found) == -math.inf, -1)
+        index[examples, heads] = found
+        if census is not None:
+            cluster = _highest_(affinity.transpose(-1, -2))
+            census.add(heads, some, _present(cluster, mu, valid))
+    return index
 
 
 def routed_attention(
@@ -66,19 +122,20 @@ def routed_attention(
     scale: float | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Attention of the routes of q and k inside clusters; T != S is cross attention, as `regard.mixers.routing` has it."""
-    q, k = route(q), route(k)
+    routes = routes_of(q), routes_of(k)
+    a, b = (side.value for side in routes)
     if q.shape[2] == k.shape[2]:
         if mask.causal:
-            order = cluster_band(nearest(q + k, centroids, mask), window_size)
-            return ordered_attention(q, k, v, order=order, mask=mask, scale=scale)
-        sides = (members(z, centroids, window_size, mask) for z in (q, k))
-        return member_attention(q, k, v, *sides, mask=mask, scale=scale)
-    cluster = nearest(q, centroids)
+            order = cluster_band(clusters((a, b), centroids, mask), window_size)
+            return ordered_attention(route(q), route(k), v, order=order, mask=mask, scale=scale)
+        sides = (members(side, centroids, window_size, mask) for side in (a, b))
+        return member_attention(q, k, v, *sides, routes=routes, mask=mask, scale=scale)
+    cluster = clusters((a,), centroids)
     if mask.causal:
-        index = last_of_cluster(cluster, nearest(k, centroids, mask), window_size, mask)
+        index = last_of_cluster(cluster, clusters((b,), centroids, mask), window_size, mask)
     else:
-        index = members_of(cluster, members(k, centroids, window_size, mask))
-    return list_attention(q, k, v, index, mask=mask, scale=scale)
+        index = members_of(cluster, members(b, centroids, window_size, mask))
+    return list_attention(route(q), route(k), v, index, mask=mask, scale=scale)
 
 
 def cluster_band(
@@ -100,20 +157,23 @@ def member_attention(
     mask: Mask = OPEN,
     scale: float | None = None,
     exclude_self: bool = False,
+    routes: tuple[Routes, Routes] | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Dense attention in each cluster; a token's output is the mean over the clusters that have it and offer it a key.
 
     A token of no cluster gets zero. exclude_self: a token sees itself only where its cluster offers nothing else.
+    routes: of q and k, if these are what the scores are made of.
     """
     allowed = _member_pairs(queries, keys, mask, exclude_self)
-    sides = (index.clamp(min=0).flatten(0, 1) for index in (queries, keys))
-    y = MemberAttention.apply(
-        *(z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
-        *sides,
-        None if allowed is None else allowed.flatten(0, 1),
+    made = [None] * 4 if routes is None else [z.view_as(z) for side in routes for z in side]
+    return MemberAttention.apply(
+        # Views, as torch.compile takes no tensor twice.
+        *(z.to(v.dtype).view_as(z) for z in (q, k, v)),
+        *(index.clamp(min=0) for index in (queries, keys)),
+        allowed,
         1 / math.sqrt(q.shape[-1]) if scale is None else scale,
+        *made,
     )
-    return y.unflatten(0, q.shape[:2])
 
 
 def member_weights(

@@ -31,7 +31,9 @@ from regard.functional.cache import advance
 from regard.functional.ordered import ordered_attention, ordered_weights
 from regard.functional.ordered_cache import empty_rings, extend_rings
 from regard.functional.routed import (
+    Census,
     cluster_band,
+    clusters,
     last_of_cluster,
     list_attention,
     list_weights,
@@ -40,8 +42,8 @@ from regard.functional.routed import (
     members,
     members_of,
     nearest,
-    route,
 )
+from regard.functional.routes import Routes, route, routes_of
 from regard.functional.unit import unit
 from regard.nn.centroids import Centroids
 from regard.nn.full_precision import in_full_precision
@@ -122,10 +124,11 @@ class Routing(Mixer):
     def mix(self, x, context, mask):
         q, k, v = self._split(x, context)
         routes = self._routes(q, k)
-        plan = self._plan_of(x, context, routes, mask)
-        y = self._attend(*self._content(q, k, routes), v, plan, mask, context is not None)
-        if self.training:
-            y = self._count(y, routes, mask, context is not None)
+        census = self.centroids.census() if self.training else None
+        plan = self._plan_of(x, context, routes, mask, census)
+        y = self._attend(q, k, v, routes, plan, mask, context is not None)
+        if census is not None:
+            y = self.centroids.tally(y, census)
         return self.heads.merge(y)
 
     def commitment_loss(
@@ -162,42 +165,47 @@ class Routing(Mixer):
         source = x if context is None else context
         return q, q if self.shared_qk else self.heads.keys(source), self.heads.values(source)
 
-    def _routes(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        routes = route(q)
-        return routes, routes if self.shared_qk else route(k)
+    def _routes(self, q: Tensor, k: Tensor) -> tuple[Routes, Routes]:
+        routes = routes_of(q)
+        return routes, routes if self.shared_qk else routes_of(k)
 
     def _plan_of(
-        self, x, context, routes: tuple[Tensor, Tensor], mask: Mask
+        self,
+        x,
+        context,
+        routes: tuple[Routes, Routes],
+        mask: Mask,
+        census: Census | None = None,
     ) -> dict[str, Int[Tensor, "..."]]:
-        """Who belongs to which cluster, for the kind of request."""
+        """Who belongs to which cluster, for the kind of request; the census counts every token once."""
         mu, W = self.centroids.value, self.window_size
         source = x if context is None else context
 
         def of_queries(decide):
-            return self._decided(decide, routes[0], self._query_routes, x)
+            return self._decided(decide, routes[0].value, self._query_routes, x)
 
         def of_keys(decide):
-            return self._decided(decide, routes[1], self._key_routes, source)
+            return self._decided(decide, routes[1].value, self._key_routes, source)
 
         if context is not None:
-            plan = {"query_clusters": of_queries(lambda q: nearest(q, mu))}
+            plan = {"query_clusters": of_queries(lambda q: clusters((q,), mu, census=census))}
             if mask.causal:
-                return plan | {"key_clusters": of_keys(lambda k: nearest(k, mu, mask))}
-            return plan | {"key_members": of_keys(lambda k: members(k, mu, W, mask))}
+                found = of_keys(lambda k: clusters((k,), mu, mask, census))
+                return plan | {"key_clusters": found}
+            return plan | {"key_members": of_keys(lambda k: members(k, mu, W, mask, census))}
         if mask.causal:
+            sides = (routes[0].value,) if self.shared_qk else tuple(z.value for z in routes)
             both = self._decided(
-                lambda both: nearest(both, mu, mask),
-                routes[0].detach() + routes[1].detach(),
-                lambda x: self._query_routes(x) + self._key_routes(x),
-                x,
+                lambda sides: clusters(sides, mu, mask, census), sides, self._side_routes, x
             )
             return {"clusters": both}
-        mine = of_queries(lambda q: members(q, mu, W, mask))
+        mine = of_queries(lambda q: members(q, mu, W, mask, census))
         if self.shared_qk:
             return {"query_members": mine, "key_members": mine}
-        return {"query_members": mine, "key_members": of_keys(lambda k: members(k, mu, W, mask))}
+        theirs = of_keys(lambda k: members(k, mu, W, mask, census))
+        return {"query_members": mine, "key_members": theirs}
 
-    def _decided(self, decide, routes: Tensor, project, x: Tensor) -> Int[Tensor, "..."]:
+    def _decided(self, decide, routes, project, x: Tensor) -> Int[Tensor, "..."]:
         dtype = self.heads.query.weight.dtype
         return in_full_precision(decide, routes, project=project, x=x, dtype=dtype)
 
@@ -205,27 +213,35 @@ class Routing(Mixer):
         return route(self.heads.queries(x))
 
     def _key_routes(self, x: Tensor) -> Tensor:
-        return route(self.heads.queries(x) if self.shared_qk else self.heads.keys(x))
+        return route(self.heads.keys(x))
 
-    def _attend(self, q, k, v, plan, mask: Mask, is_cross: bool) -> Tensor:
+    def _side_routes(self, x: Tensor) -> tuple[Tensor, ...]:
+        mine = self._query_routes(x)
+        return (mine,) if self.shared_qk else (mine, self._key_routes(x))
+
+    def _attend(
+        self, q, k, v, routes: tuple[Routes, Routes], plan, mask: Mask, is_cross: bool
+    ) -> Tensor:
+        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
+        if not is_cross and not mask.causal:
+            if self.attend_raw:
+                q, k = self._content(q, k)
+            else:
+                rules["routes"] = routes
+            sides = plan["query_members"], plan["key_members"]
+            return member_attention(q, k, v, *sides, mask=self._published(mask), **rules)
+        q, k = self._content(q, k)
         if is_cross:
             index = self._lists(plan, mask)
             return list_attention(q, k, v, index, mask=mask, scale=self.scale)
-        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
-        if mask.causal:
-            return ordered_attention(
-                q, k, v, order=self._band(plan["clusters"]), mask=mask, **rules
-            )
-        sides = plan["query_members"], plan["key_members"]
-        return member_attention(q, k, v, *sides, mask=self._published(mask), **rules)
+        return ordered_attention(q, k, v, order=self._band(plan["clusters"]), mask=mask, **rules)
 
-    def _content(
-        self, q: Tensor, k: Tensor, routes: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def _content(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """What the scores are made of."""
-        if not self.attend_raw:
-            return routes
-        return q, unit(k) if self.shared_qk else k
+        if self.attend_raw:
+            return q, unit(k) if self.shared_qk else k
+        routes = route(q)
+        return routes, routes if self.shared_qk else route(k)
 
     def _band(self, clusters: Tensor):
         return cluster_band(clusters, self.window_size, include_self=self.allow_self)
@@ -238,16 +254,6 @@ class Routing(Mixer):
 
     def _published(self, mask: Mask) -> Mask:
         return replace(mask, causal=True) if self.published_causal else mask
-
-    def _count(self, y, routes: tuple[Tensor, Tensor], mask: Mask, is_cross: bool) -> Tensor:
-        """Queries and keys, each with its nearest centroid, for the next update."""
-        sides = [(routes[0], OPEN if is_cross else mask)]
-        if not self.shared_qk:
-            sides.append((routes[1], mask))
-        for side, present in sides:
-            side = side.detach()
-            y = self.centroids.tally(y, side, nearest(side, self.centroids.value, present))
-        return y
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
@@ -270,20 +276,18 @@ class Routing(Mixer):
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
-            q = self.heads.queries(x)
-            routes = self._routes(q, state.k)
+            q, mu = self.heads.queries(x), self.centroids.value
             nearby = self._decided(
-                lambda q: nearest(q, self.centroids.value), routes[0], self._query_routes, x
+                lambda q: clusters((q,), mu), routes_of(q).value, self._query_routes, x
             )
-            plan = {"query_clusters": nearby, "key_members": state.members}
-            y = self._attend(*self._content(q, state.k, routes), state.v, plan, OPEN, True)
+            index = members_of(nearby, state.members)
+            y = list_attention(*self._content(q, state.k), state.v, index, scale=self.scale)
             return self.heads.merge(y), state._replace(length=length)
         q, k, v = self._split(x, None)
         mask = Mask(causal=True, valid=valid, compact=True)
-        routes = self._routes(q, k)
-        group = self._plan_of(x, None, routes, mask)["clusters"][:, :, None]
+        group = self._plan_of(x, None, self._routes(q, k), mask)["clusters"][:, :, None]
         y, after = extend_rings(
-            *self._content(q, k, routes),
+            *self._content(q, k),
             v,
             group,
             state,
@@ -295,9 +299,8 @@ class Routing(Mixer):
 
     def _observe(self, x, context, mask):
         q, k, v = self._split(x, context)
-        routes = self._routes(q, k)
-        plan = self._plan_of(x, context, routes, mask)
-        q, k = self._content(q, k, routes)
+        plan = self._plan_of(x, context, self._routes(q, k), mask)
+        q, k = self._content(q, k)
         rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
         if context is not None:
             weights = list_weights(q, k, self._lists(plan, mask), mask=mask, scale=self.scale)

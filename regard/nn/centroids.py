@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.functional.routed import Census
 from regard.nn.seeded import normal
 
 EPS = 1e-5
@@ -41,19 +41,12 @@ class Centroids(nn.Module):
         self.register_buffer("counts", torch.ones(num_heads, num_clusters))
         self.staged = torch.zeros_like(start), torch.zeros(num_heads, num_clusters)
 
-    def tally(
-        self, y: Tensor, routes: Float[Tensor, "B H T K"], cluster: Int[Tensor, "B H T"]
-    ) -> Tensor:
-        """y itself; once its gradient has passed, the routes are part of the next update. Cluster N: not counted."""
-        N = self.value.shape[1]
-        with torch.no_grad():
-            routes = routes.to(self.sums.dtype)
-            clusters = torch.arange(N, device=cluster.device)
-            one_hot = (cluster[..., None] == clusters).to(routes.dtype)
-            with torch.autocast(routes.device.type, enabled=False):
-                sums = (one_hot.transpose(-1, -2) @ routes).sum(0)
-            counts = one_hot.sum((0, 2))
-        return _Tally.apply(y, sums, counts, *self.staged)
+    def census(self) -> Census:
+        return Census(torch.zeros_like(self.sums), torch.zeros_like(self.counts))
+
+    def tally(self, y: Tensor, census: Census) -> Tensor:
+        """y itself; once its gradient has passed, the census is part of the next update."""
+        return _Tally.apply(y, *census, *self.staged)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
         """What is staged moves along; as a buffer it would be saved, and overwritten by the first process's.

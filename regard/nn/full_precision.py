@@ -1,16 +1,19 @@
 """Decisions in the parameters' own precision: autocast must not move a token from one bucket or cluster to another."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+Projected = TypeVar("Projected")
+
 
 def in_full_precision(
-    decide: Callable[[Tensor], Tensor],
-    projected: Tensor,
+    decide: Callable[[Projected], Tensor],
+    projected: Projected,
     *,
-    project: Callable[[Tensor], Tensor],
+    project: Callable[[Tensor], Projected],
     x: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:

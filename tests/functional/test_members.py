@@ -6,6 +6,7 @@ import torch
 from regard import Mask
 from regard.functional import members
 from regard.functional.routed import member_attention
+from regard.functional.routes import route, routes_of
 
 B, H, T, N, W = 2, 2, 40, 3, 9
 
@@ -27,7 +28,7 @@ def one_by_one(q, k, v, queries, keys, scale, pairwise):
 
 
 @pytest.mark.parametrize("room", [1, members.PAIRS_ON_CPU])
-@pytest.mark.parametrize("kind", ["all", "fewer", "pairs"])
+@pytest.mark.parametrize("kind", ["all", "fewer", "pairs", "routes"])
 def test_members_meet_inside_their_clusters(kind, room, monkeypatch):
     """Clusters that overlap, lack members, or hold queries that may see none of its keys; outputs and gradients."""
     monkeypatch.setattr(members, "PAIRS_ON_CPU", room)
@@ -38,14 +39,18 @@ def test_members_meet_inside_their_clusters(kind, room, monkeypatch):
     leaves = [z.requires_grad_() for z in (q, k, v)]
     sides = [torch.rand(B, H, N, T, generator=generator).argsort(-1)[..., :W].clone() for _ in "qk"]
     mask, pairwise = Mask(), None
-    if kind != "all":
+    if kind in ("fewer", "pairs"):
         pairwise = torch.rand(B, 1, T, T, generator=generator) < (0.2 if kind == "pairs" else 2)
         mask = Mask(pairwise=pairwise)
         for side in sides:
             side[:, 1, 0, 4:] = -1
     scale = 1 / math.sqrt(4)
-    y = member_attention(*leaves, *sides, mask=mask)
-    wanted = one_by_one(*leaves, *sides, scale, pairwise)
+    if kind == "routes":
+        y = member_attention(*leaves, *sides, routes=(routes_of(q), routes_of(k)), mask=mask)
+        wanted = one_by_one(route(q), route(k), v, *sides, scale, pairwise)
+    else:
+        y = member_attention(*leaves, *sides, mask=mask)
+        wanted = one_by_one(*leaves, *sides, scale, pairwise)
     torch.testing.assert_close(y, wanted, rtol=0, atol=1e-12)
     for ours, theirs in zip(
         torch.autograd.grad(y, leaves, g), torch.autograd.grad(wanted, leaves, g), strict=True
