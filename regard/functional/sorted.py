@@ -6,6 +6,7 @@ Query block g attends to the sorted block K'_g and to its own block K_g.
 """
 
 import math
+from functools import partial
 from typing import Literal
 
 import torch
@@ -82,8 +83,9 @@ def sinkhorn_attention(
     near = q.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
     if near and join == "joint" and T * q.shape[-1] >= LARGE:
         scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-        meetings = _meetings(own, shared, q.shape[2])
-        y = SortedHeads.apply(q, k, v, sorting.to(q.dtype), meetings, scale)
+        blocks = own, shared, q.shape[2]
+        ways = _parts(*blocks), partial(_meetings, *blocks)
+        y = SortedHeads.apply(q, k, v, sorting.to(q.dtype), *ways, scale)
     else:
         y = block_attention(q, k, v, sorting, own, shared, join=join, scale=scale)
     return y.flatten(2, 3)[:, :, :T]
@@ -209,6 +211,15 @@ def _meetings(own: Tensor | None, shared: Tensor | None, N: int) -> list[Meeting
         return [Meeting(slice(0, N), _beside(shared, own))]
     both = ((slice(0, 1), shared[:, :1]), (slice(1, N), shared[:, 1:2]))
     return [Meeting(blocks, _beside(some, own)) for blocks, some in both if some.shape[1]]
+
+
+def _parts(own: Tensor | None, shared: Tensor | None, N: int) -> list[Meeting]:
+    """As `_meetings`; with an order, what is sorted is met apart, and needs no bias of [C 2C] beside that of [C C]."""
+    if own is None or shared is None or own.shape[1] > 1:
+        return _meetings(own, shared, N)
+    sorted_keys, own_keys = slice(0, 1), slice(1, 2)
+    parts = [Meeting(slice(0, N), own, own_keys), Meeting(slice(1, N), None, sorted_keys)]
+    return parts if N > 1 else parts[:1]
 
 
 def _beside(shared: Tensor | None, own: Tensor | None) -> Tensor | None:

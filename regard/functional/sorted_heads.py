@@ -5,7 +5,7 @@ so that one softmax runs over both. Gradients of a block's 2 C keys wait there t
 S^T, to the blocks that were mixed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.functional.exponential import LOG2_E
-from regard.functional.tiles import Pairs, attend
+from regard.functional.tiles import Pairs, attend, merge
 
 WEIGHTS = 1 << 19  # in a run of blocks: fewer and larger products are better for two threads
 
@@ -24,6 +24,7 @@ class Meeting(NamedTuple):
 
     blocks: slice
     allowed: Bool[Tensor, "#B #n #C D"] | None
+    sides: slice = slice(0, 2)  # sorted, own
 
     def pairs(self, example: int, dtype: torch.dtype) -> Pairs | None:
         """[n 1 C D]"""
@@ -43,21 +44,26 @@ class SortedHeads(torch.autograd.Function):
         k: Float[Tensor, "B H N C K"],
         v: Float[Tensor, "B H N C V"],
         sorting: Float[Tensor, "B H N N"],
-        meetings: list[Meeting],
+        parts: list[Meeting],
+        meetings: Callable[[], list[Meeting]],
         scale: float,
     ) -> Float[Tensor, "B H N C V"]:
+        """parts: of one softmax, merged by their sums, the first of every block. meetings: the same pairs, each row once."""
         wide = torch.promote_types(q.dtype, torch.float32)
         y, total = torch.empty_like(v), q.new_empty(q.shape[:4], dtype=wide)
         keys, values = _both(k), _both(v)
         for b in range(q.shape[0]):
-            pairs = [(m.blocks, m.pairs(b, q.dtype)) for m in meetings]
+            pairs = [part.pairs(b, q.dtype) for part in parts]
             for h in range(q.shape[1]):
                 _fill(keys, sorting[b, h], k[b, h])
                 _fill(values, sorting[b, h], v[b, h])
-                for some, meet in pairs:
-                    near_k, near_v = (z[some].flatten(1, 2)[:, None] for z in (keys, values))
-                    part, lse = attend(q[b, h, some, None], near_k, near_v, meet, scale)
-                    y[b, h, some], total[b, h, some] = part[:, 0], lse[:, 0]
+                for part, meet in zip(parts, pairs, strict=True):
+                    some = b, h, part.blocks
+                    near = (
+                        z[part.blocks, part.sides].flatten(1, 2)[:, None] for z in (keys, values)
+                    )
+                    found, lse = attend(q[some][:, None], *near, meet, scale)
+                    merge(y[some], total[some], found[:, 0], lse[:, 0], first=part is parts[0])
         ctx.save_for_backward(q, k, v, sorting, total)
         ctx.meetings, ctx.scale = meetings, scale
         return y
@@ -70,7 +76,7 @@ class SortedHeads(torch.autograd.Function):
         total = total.masked_fill(total == -torch.inf, 0).mul_(LOG2_E)
         keys, values, dkeys, dvalues = _both(k), _both(v), _both(k), _both(v)
         for b in range(q.shape[0]):
-            pairs = [(m.blocks, m.pairs(b, total.dtype)) for m in ctx.meetings]
+            pairs = [(m.blocks, m.pairs(b, total.dtype)) for m in ctx.meetings()]
             for h in range(q.shape[1]):
                 S = sorting[b, h]
                 _fill(keys, S, k[b, h])
@@ -88,7 +94,7 @@ class SortedHeads(torch.autograd.Function):
                     to_sorted, to_own = dz.flatten(2).unbind(1)
                     to_own.addmm_(S.mT, to_sorted)
                     of[b, h] = dz[:, 1]
-        return dq, dk, dv, dsorting, None, None
+        return dq, dk, dv, dsorting, None, None, None
 
 
 def _both(z: Float[Tensor, "B H N C K"]) -> Float[Tensor, "N 2 C K"]:

@@ -114,7 +114,7 @@ class _TileAttention(torch.autograd.Function):
                     part, lse = attend(
                         piece.rows(q), piece.keys(keys), piece.keys(values), here, scale
                     )
-                    _merge(piece.rows(y), piece.rows(total), part, lse, first=tile.part == 0)
+                    merge(piece.rows(y), piece.rows(total), part, lse, first=tile.part == 0)
         y = y.to(q.dtype)
         ctx.save_for_backward(q, k, v, front_k, front_v, y, total)
         ctx.back, ctx.scale = back, scale
@@ -168,7 +168,7 @@ def _beside(
     return q.new_empty(B, H, T, width, dtype=dtype)
 
 
-def _merge(y: Tensor, total: Tensor, part: Tensor, lse: Tensor, *, first: bool) -> None:
+def merge(y: Tensor, total: Tensor, part: Tensor, lse: Tensor, *, first: bool) -> None:
     """Into y and total: the softmax over the keys of both. `part` is used up."""
     if first:
         y.copy_(part)
