@@ -24,7 +24,8 @@ def projected_attention(
 
     slots: those that take part (default: all).
     """
-    return softmax_attention(q, E @ _clear(k, valid), F @ _clear(v, valid), mask=Mask(valid=slots))
+    k, v = _slots(E, _clear(k, valid)), _slots(F, _clear(v, valid))
+    return softmax_attention(q, k, v, mask=Mask(valid=slots))
 
 
 def projected_weights(
@@ -55,6 +56,14 @@ def segment_means(
     member = segment[:, None, :] == torch.arange(M, device=count.device)[:, None]
     member = (member & (place < count[:, None])[:, None, :])[:, None].to(dtype)
     return member / member.sum(-1, keepdim=True).clamp_min(1)
+
+
+def _slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H M K"]:
+    """E z. A matrix that all heads share meets them side by side: one product, and one gradient for it, not H."""
+    if E.shape[1] > 1:
+        return E @ z
+    together = E[:, 0] @ z.transpose(1, 2).flatten(2)
+    return together.unflatten(2, (z.shape[1], -1)).transpose(1, 2)
 
 
 def _clear(z: Float[Tensor, "B H S K"], valid: Bool[Tensor, "B S"] | None) -> Tensor:

@@ -20,6 +20,9 @@ Keys = range | tuple[range, ...] | Int[Tensor, "H s"]
 
 ROOM_ON_CPU = 1 << 17  # numbers of an output that a core keeps in its cache
 WEIGHTS_ON_CPU = 1 << 18  # weights of a run that two cores keep, and two tensors of their size
+ALONE_ON_CPU = (
+    1 << 19
+)  # weights of a tile without a batch, of some heads: all heads at once are fresh memory
 ROOM_ELSEWHERE = 1 << 26
 
 
@@ -302,13 +305,16 @@ def _pieces(
 def _pieces_of_a_head(batch: Batch, heads: slice, q: Float[Tensor, "B H T K"]) -> Iterator[_Piece]:
     """Runs whose weights fit in the cache, head by head, so that their tiles are equally far apart in memory."""
     tile, count = batch.tile, batch.repeats
-    if count == 1:
-        yield _One(heads, tile)
-        return
     pairs = len(tile.rows) * _width(tile.cols)
-    n = max(1, (WEIGHTS_ON_CPU if q.device.type in ("cpu", "meta") else ROOM_ELSEWHERE) // pairs)
+    every = range(heads.start, heads.stop, heads.step or 1)
+    on_cpu = q.device.type in ("cpu", "meta")
+    if count == 1:
+        many = max(1, (ALONE_ON_CPU if on_cpu else ROOM_ELSEWHERE) // (q.shape[0] * pairs))
+        yield from (_One(_slice(every[h : h + many]), tile) for h in range(0, len(every), many))
+        return
+    n = max(1, (WEIGHTS_ON_CPU if on_cpu else ROOM_ELSEWHERE) // pairs)
     for b in range(q.shape[0]):
-        for h in range(heads.start, heads.stop, heads.step or 1):
+        for h in every:
             for first in range(0, count, n):
                 yield _Run(b, slice(h, h + 1, 1), batch, range(first, min(first + n, count)))
 

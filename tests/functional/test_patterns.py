@@ -100,6 +100,7 @@ def test_batches_of_any_size_and_layout_equal_the_dense_softmax(
 ):
     monkeypatch.setattr(tiles, "ROOM_ON_CPU", room)
     monkeypatch.setattr(tiles, "WEIGHTS_ON_CPU", room)
+    monkeypatch.setattr(tiles, "ALONE_ON_CPU", 300 * room)
     torch.manual_seed(0)
     T = 31
     shape = (1, T, H, K) if heads_side_by_side else (1, H, T, K)
