@@ -16,6 +16,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.exponential import LOG2_E
 from regard.functional.order import Order
 from regard.functional.ordered_blocks import FAR, Line, Part, Plan, Rules, wide_type
+from regard.functional.routes import Routes, route, through_routes
 from regard.functional.softmax import masked_softmax
 from regard.functional.unit import norms, through_units, unit, units
 
@@ -28,12 +29,14 @@ def ordered_attention(
     v: Float[Tensor, "B H T V"],
     *,
     order: Order,
+    routes: tuple[Routes, Routes] | None = None,
     mask: Mask = OPEN,
     scale: float | None = None,
     exclude_self: bool = False,
     count_once: bool = True,
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the pairs of the order that the mask allows. k = None: the queries at unit norm.
+    routes: of q and k, if these are what the scores are made of.
 
     exclude_self: a token sees itself only where no round offers it another key. count_once: a pair that several
     rounds offer has weight exp(score) once, and not once for each. Global tokens make every query meet every key.
@@ -41,6 +44,8 @@ def ordered_attention(
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     if mask.global_tokens is not None:
         k = unit(q) if k is None else k
+        if routes is not None:
+            q, k = route(q), route(k)
         return _all_rows(q, k, v, order, mask, scale, exclude_self, count_once)
     rules = Rules(
         order.block,
@@ -53,8 +58,12 @@ def ordered_attention(
         mask.causal and not order.only_earlier,
     )
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
+    made = [None] * 4 if routes is None else [z for side in routes for z in side]
     y = _OrderedAttention.apply(
-        *(None if z is None else z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
+        *(
+            None if z is None else z.to(v.dtype).flatten(0, 1).contiguous()
+            for z in (q, k, v, *made)
+        ),
         *(z.flatten(0, 1) for z in (order.source, order.place)),
         valid,
         _may_see_itself(v, mask) if exclude_self else None,
@@ -116,13 +125,30 @@ def _all_rows(q, k, v, order: Order, mask: Mask, scale, exclude_self, count_once
 
 
 class _OrderedAttention(torch.autograd.Function):
-    """B and H are one axis N. Scores are in base 2, as exp2 is the exponential that is fast for all numbers.
+    """B and H are one axis N. Where routes are given, q and k are only what the gradients are of. Scores are in base 2, as exp2 is the exponential that is fast for all numbers.
 
     References of the exponents are one for all rounds, whose sums can so be added.
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, source, place, valid, alone, pairwise, rules, scale):
+    def forward(
+        ctx,
+        q,
+        k,
+        v,
+        routes_q,
+        rstd_q,
+        routes_k,
+        rstd_k,
+        source,
+        place,
+        valid,
+        alone,
+        pairwise,
+        rules,
+        scale,
+    ):
+        q, k = (q, k) if routes_q is None else (routes_q, routes_k)
         plan = Plan(source, place, valid, pairwise, rules, v.shape[2])
         y, total = torch.empty_like(v), q.new_empty(v.shape[:2], dtype=wide_type(q))
         for line in plan.lines():
@@ -151,14 +177,16 @@ class _OrderedAttention(torch.autograd.Function):
                 mixed.addcmul_(itself.to(mixed.dtype), values)
             total[rows] = lse.view(-1, total.shape[1])
             y[rows] = mixed.view(-1, *v.shape[1:]).to(y.dtype)
-        ctx.save_for_backward(q, k, v, y, total, source, place, valid, alone, pairwise)
+        ctx.save_for_backward(
+            q, k, v, y, total, source, place, valid, alone, pairwise, rstd_q, rstd_k
+        )
         ctx.rules, ctx.scale = rules, scale
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        q, k, v, y, total, source, place, valid, alone, pairwise = ctx.saved_tensors
+        q, k, v, y, total, source, place, valid, alone, pairwise, *rstds = ctx.saved_tensors
         plan = Plan(source, place, valid, pairwise, ctx.rules, v.shape[2])
         wide, dy = total.dtype, dy.contiguous()
         grads = [None if z is None else torch.empty_like(z) for z in (q, k, v)]
@@ -186,13 +214,18 @@ class _OrderedAttention(torch.autograd.Function):
             dk.mul_(1 / LOG2_E)  # of queries times scale log2 e
             if norm is not None:
                 dq.add_(through_units(keys, norm, dk))
+            if rstds[0] is not None:
+                dq, dk = (
+                    through_routes(Routes(r.to(wide), z[rows].flatten(0, 1)), d)
+                    for r, z, d in zip((queries, keys), rstds, (dq, dk), strict=True)
+                )
             if alone is not None:
                 itself = (total[rows] == math.inf) & alone[rows]
                 dv.addcmul_(itself.flatten()[:, None].to(wide), outer)
             for grad, z in zip(grads, (dq, dk, dv), strict=True):
                 if grad is not None:
                     grad[rows] = z.view(-1, *grad.shape[1:]).to(grad.dtype)
-        return *grads, *[None] * 7
+        return *grads, *[None] * 11
 
 
 class _Products:

@@ -70,10 +70,13 @@ def clusters(
     for examples, heads in heads_of(sides[0]):
         routes, mu = [z[examples, heads] for z in sides], centroids[heads]
         valid = None if mask.valid is None else mask.valid[examples, None]
-        cluster[examples, heads] = _present(nearest(sum(routes[1:], routes[0]), mu), mu, valid)
+        affinities = [side @ mu.transpose(-1, -2) for side in routes]
+        cluster[examples, heads] = _present(
+            _highest_(sum(affinities[1:], affinities[0].clone())), mu, valid
+        )
         if census is not None:
-            for side in routes:
-                census.add(heads, side, _present(nearest(side, mu), mu, valid))
+            for side, affinity in zip(routes, affinities, strict=True):
+                census.add(heads, side, _present(_highest_(affinity), mu, valid))
     return cluster
 
 
@@ -127,7 +130,7 @@ def routed_attention(
     if q.shape[2] == k.shape[2]:
         if mask.causal:
             order = cluster_band(clusters((a, b), centroids, mask), window_size)
-            return ordered_attention(route(q), route(k), v, order=order, mask=mask, scale=scale)
+            return ordered_attention(q, k, v, order=order, routes=routes, mask=mask, scale=scale)
         sides = (members(side, centroids, window_size, mask) for side in (a, b))
         return member_attention(q, k, v, *sides, routes=routes, mask=mask, scale=scale)
     cluster = clusters((a,), centroids)

@@ -222,19 +222,20 @@ class Routing(Mixer):
     def _attend(
         self, q, k, v, routes: tuple[Routes, Routes], plan, mask: Mask, is_cross: bool
     ) -> Tensor:
-        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
-        if not is_cross and not mask.causal:
-            if self.attend_raw:
-                q, k = self._content(q, k)
-            else:
-                rules["routes"] = routes
-            sides = plan["query_members"], plan["key_members"]
-            return member_attention(q, k, v, *sides, mask=self._published(mask), **rules)
-        q, k = self._content(q, k)
         if is_cross:
             index = self._lists(plan, mask)
-            return list_attention(q, k, v, index, mask=mask, scale=self.scale)
-        return ordered_attention(q, k, v, order=self._band(plan["clusters"]), mask=mask, **rules)
+            return list_attention(*self._content(q, k), v, index, mask=mask, scale=self.scale)
+        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
+        if self.attend_raw:
+            q, k = self._content(q, k)
+        else:
+            rules["routes"] = routes
+        if mask.causal:
+            return ordered_attention(
+                q, k, v, order=self._band(plan["clusters"]), mask=mask, **rules
+            )
+        sides = plan["query_members"], plan["key_members"]
+        return member_attention(q, k, v, *sides, mask=self._published(mask), **rules)
 
     def _content(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """What the scores are made of."""
