@@ -1,7 +1,7 @@
 """Dense attention in each cluster of tokens, and the mean over a token's clusters; gradients by hand, weights not kept.
 
-On a CPU a few clusters at a time are fetched, normed, computed and added to where their tokens are, all in the cache:
-nothing of the size of all members, routes or weights is fresh memory.
+On a CPU a few clusters at a time are fetched, computed and added to where their tokens are, all in the cache: nothing of
+the size of all members, weights or gradients of routes is fresh memory.
 """
 
 import math
