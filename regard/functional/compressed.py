@@ -5,6 +5,7 @@ a slot that is complete at its own position, and an optional first slot that all
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.softmax import softmax_attention
+from regard.functional.tiles import Batch, HeadPlan, Pairs, Tile, tile_attention
 
 QUERY_BLOCK = 512  # queries whose mask is held at once
+TILE = 256  # queries of a tile on a CPU: a head's weights, and their gradients, stay near
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 
@@ -52,7 +55,7 @@ def compressed_attention(
         if taken is not None:
             k, v = (torch.where(taken[:, None, :, None], z, z.new_zeros(())) for z in (k, v))
             taken = F.pad(taken, (0, -S % factor)).unflatten(1, (-1, factor)).any(-1)
-        k, v = (F.pad(z, (0, 0, 0, -S % factor)) for z in (k, v))
+        k, v = (_filled(z, factor) for z in (k, v))
         return softmax_attention(q, compress_k(k), compress_v(v), mask=Mask(valid=taken))
     last = mask.last_key(T, S, q.device)
     offset = S - T if mask.shift is None else None
@@ -64,8 +67,16 @@ def complete(
     z: Float[Tensor, "B H S K"], factor: int, compress: Compress
 ) -> Float[Tensor, "B H C K"]:
     """The slots of all complete groups."""
-    S = z.shape[2] // factor * factor
-    return compress(z[:, :, :S]) if S else z[:, :, :0]
+    C = (
+        z.shape[2] // factor
+    )  # the last group is dropped afterwards: a slice of z has a gradient full of zeros
+    return compress(_filled(z, factor))[:, :, :C] if C else z[:, :, :0]
+
+
+def _filled(z: Float[Tensor, "B H S K"], factor: int) -> Float[Tensor, "B H S2 K"]:
+    """The last group completed with zeros, in one copy: `pad` writes zeros everywhere first."""
+    B, H, S, K = z.shape
+    return torch.cat([z, z.new_zeros(B, H, -S % factor, K)], dim=2) if S % factor else z
 
 
 def slot_attention(
@@ -88,22 +99,43 @@ def slot_attention(
         k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
     if k.shape[2] == 0:
         return q.new_zeros(*q.shape[:3], v.shape[3])
-    parts = []
-    for start in range(0, T, QUERY_BLOCK):
-        stop = min(start + QUERY_BLOCK, T)
-        seen = k.shape[2]
-        if offset is not None:
-            seen = min(max(lead + (stop + offset - late) // factor, 1), seen)
-        at = last[:, start:stop]
+
+    def seen(rows: range) -> int:
+        """Slots that any of these queries may see."""
+        if offset is None:
+            return k.shape[2]
+        return min(max(lead + (rows.stop + offset - late) // factor, 1), k.shape[2])
+
+    def allowed(rows: range) -> Bool[Tensor, "b 1 t s"]:
+        at = last[:, rows.start : rows.stop]
         count = torch.where(at < 0, 0, lead + (at + 1 - int(late)) // factor)
-        allowed = torch.arange(seen, device=q.device) < count[:, None, :, None]
-        here = slice(0, seen)
-        parts.append(
-            softmax_attention(
-                q[:, :, start:stop], k[:, :, here], v[:, :, here], mask=Mask(pairwise=allowed)
-            )
-        )
+        return torch.arange(seen(rows), device=q.device) < count[:, None, :, None]
+
+    near = q.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
+    if near and T > QUERY_BLOCK:
+        batches = [
+            Batch(Tile(rows, range(seen(rows))), partial(_pairs, allowed, rows))
+            for rows in _blocks(T, TILE)
+        ]
+        plan = [HeadPlan(slice(0, q.shape[1], 1), batches, whole=True)]
+        k, v = k.to(q.dtype), v.to(q.dtype)  # autocast leaves learned slots as they are
+        return tile_attention(q, k, v, plan=plan, back=lambda: plan)
+    parts = []
+    for rows in _blocks(T, QUERY_BLOCK):
+        here, mask = slice(0, seen(rows)), Mask(pairwise=allowed(rows))
+        block = q[:, :, rows.start : rows.stop]
+        parts.append(softmax_attention(block, k[:, :, here], v[:, :, here], mask=mask))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+
+def _blocks(T: int, size: int) -> list[range]:
+    return [range(start, min(start + size, T)) for start in range(0, T, size)]
+
+
+def _pairs(
+    allowed: Callable[[range], Bool[Tensor, "b 1 t s"]], rows: range, dtype: torch.dtype
+) -> Pairs:
+    return Pairs.of(allowed(rows), dtype)
 
 
 def write(

@@ -126,11 +126,18 @@ class Compressed(Mixer):
     def _compress_v(self, v: Float[Tensor, "B H S V"]) -> Float[Tensor, "B H C V"]:
         return self._convolve(self.key_conv if self.value_conv is None else self.value_conv, v)
 
-    def _convolve(self, conv: nn.Conv1d, z: Tensor) -> Tensor:
-        slots = conv(rearrange(z, "b h s k -> b (h k) s"))
-        return rearrange(
-            slots, "b (h k) c -> b h c k", h=self.num_heads
-        ).contiguous()  # as fused kernels want it
+    def _convolve(self, conv: nn.Conv1d, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
+        """As a product over the tokens of a slot and their channels: a convolution wants the channels first."""
+        s, H = self.factor, self.num_heads
+        assert conv.bias is not None
+        if conv.groups == 1:
+            tokens = z.transpose(1, 2).reshape(z.shape[0], -1, s * self.dim)
+            weight = rearrange(conv.weight, "o i s -> o (s i)")
+            slots = nn.functional.linear(tokens, weight, conv.bias)
+            return slots.unflatten(2, (H, -1)).transpose(1, 2).contiguous()
+        weight = rearrange(conv.weight, "(h o) i s -> h (s i) o", h=H)
+        slots = z.unflatten(2, (-1, s)).flatten(3) @ weight
+        return slots + conv.bias.unflatten(0, (H, 1, -1))
 
     def _first(self, k: Float[Tensor, "B H f K"], v: Float[Tensor, "B H f V"]) -> First | None:
         if self.first_slot == "token0":
