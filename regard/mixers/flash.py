@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
 from regard.functional.cache import place
-from regard.functional.gated_chunks import LONGEST_CHUNK, Rule, gated_chunks, step_length
+from regard.functional.gated_chunks import LONGEST_CHUNK, Rule, block_length, gated_chunks
 from regard.functional.mixed_chunk import (
     ChunkState,
     LinNorm,
@@ -124,7 +124,7 @@ class Flash(Mixer):
         c = 1 / seen.to(x.dtype) if self.divisor is None else torch.full_like(a, 1 / self.divisor)
         rule = Rule(C, mask.causal, self.score_scale, c, a, valid)
         learned = unit.offset_scale.gamma, unit.offset_scale.beta
-        b = self.relative.square(step_length(C, T))
+        b = self.relative.square(block_length(C, T))
         mixed = gated_chunks(unit.gate(x), unit.value(x), unit.shared(x), *learned, b, rule)
         return unit.out(mixed)
 

@@ -1,5 +1,7 @@
 """FLASH step by step, and written by hand backwards, is FLASH of whole tensors."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ FORMS = {
 }
 SHAPES = {
     "a chunk in a step": (256, 600),
+    "steps of two blocks": (64, 1100),
     "chunks longer than a step": (300, 650),
     "chunks in a step, which they do not fill": (60, 500),
     "one step": (32, 100),
@@ -20,6 +23,16 @@ SHAPES = {
 }
 
 
+@pytest.fixture(params=[1, 2], ids="threads {}".format)
+def threads(request) -> Iterator[int]:
+    """Without an order, that many blocks are computed at once."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -27,7 +40,7 @@ SHAPES = {
 def test_steps_equal_the_whole(form, shape, causal, padded, monkeypatch):
     chunk_size, T = SHAPES[shape]
     torch.manual_seed(0)
-    mixer = flash.Flash(6, chunk_size=chunk_size, key_dim=4, max_len=700, **FORMS[form]).double()
+    mixer = flash.Flash(6, chunk_size=chunk_size, key_dim=4, max_len=1100, **FORMS[form]).double()
     x = torch.randn(3, T, 6, dtype=torch.float64, requires_grad=True)
     valid = torch.arange(T) < torch.tensor([[T], [T // 3], [1]]) if padded else None
     gradient = torch.randn_like(x)
