@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -164,7 +164,7 @@ class _Steps:
     def no_sum(self) -> Float[Tensor, "1 K F"]:
         return self.p.new_zeros(1, self.z.shape[2], self.p.shape[2], dtype=self.wide)
 
-    def cut(self, x: Float[Tensor, "B T K"], place: Place) -> Float[Tensor, "e t K"]:
+    def cut(self, x: Shaped[Tensor, "B T K"], place: Place) -> Shaped[Tensor, "e t K"]:
         """The blocks of a step; a view where x is contiguous."""
         some = x[place]
         return some.reshape(-1, min(self.block, some.shape[1]), x.shape[2])

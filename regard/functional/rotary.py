@@ -68,8 +68,8 @@ def cos_sin(
 
 def turned(
     x: Float[Tensor, "*n t K"],
-    cos: Float[Tensor, "t k"],
-    sin: Float[Tensor, "t k"],
+    cos: Float[Tensor, "*#n t k"],
+    sin: Float[Tensor, "*#n t k"],
     out: Float[Tensor, "*n t K"] | None = None,
 ) -> Float[Tensor, "*n t K"]:
     """x turned in halves, without tensors of the products and without a gradient; back with -sin."""
