@@ -31,7 +31,7 @@ def routes_of(z: Float[Tensor, "*b K"]) -> Routes:
 def through_routes(routes: Routes, d: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     """The gradient of the tokens from that of their routes, rstd (d - mean d - r mean(d r))."""
     r, rstd = routes
-    mean, one, only = torch.zeros_like(rstd), torch.ones_like(rstd), [True, False, False]
+    mean, one, only = r.new_zeros(rstd.shape), r.new_ones(rstd.shape), [True, False, False]
     backward = torch.ops.aten.native_layer_norm_backward
     dz = backward(d, r, r.shape[-1:], mean, one, None, None, only)[0]
     return dz.mul_(rstd.to(dz.dtype))
