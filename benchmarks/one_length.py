@@ -19,7 +19,7 @@ import torch
 from bounds import bound
 from memory import peak_growth
 from ours import build_ours, forward_cost, given
-from pairs import PAIRS, Case, Pair, Pass, Peer
+from pairs import PAIRS, TOO_LONG, Case, Pair, Pass, Peer
 from torch import nn
 
 from regard.arena.matrix_product import MatrixProduct
@@ -168,7 +168,7 @@ def _absence(peer: Peer, case: Case, kind: Pass) -> str | None:
     if _version(peer.package) is None:
         return "not installed"
     if case.length > peer.most.get(kind, case.length):
-        return "not run at this length: its time or memory is out of bounds"
+        return TOO_LONG
     return None
 
 

@@ -16,6 +16,7 @@ from regard.core import UnknownNameError
 
 Door = Literal["core", "layer"]
 Pass = Literal["forward", "train"]
+TOO_LONG = "not run at this length: its time or memory is out of bounds"
 
 
 @dataclass(frozen=True, kw_only=True)

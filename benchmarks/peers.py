@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from pairs import Pair, Pass, chosen
+from pairs import TOO_LONG, Pair, Pass, chosen
 from tyro.conf import FlagCreatePairsOff
 
 from regard.arena.choice import Choice
@@ -137,12 +137,16 @@ def _judged(row: dict[str, Any]) -> dict[str, Any]:
     present = [peer for peer in row["peers"] if peer["absent"] is None]
     best = min(present, key=lambda peer: peer["ms"], default=None)
     ratio = best and best["ms"] / row["ours"]["ms"]
+    alone = all(peer["absent"] == TOO_LONG for peer in row["peers"])  # nothing to be ahead of
     rate, seconds = row["matrix_rate"], 1e-3 * row["ours"]["ms"]
     mixing = seconds - row["projection_flops"] / rate
     share = (row["flops"] - row["projection_flops"]) / mixing / rate if mixing > 0 else None
     verdicts = [
         found is not None and found >= wanted
-        for found, wanted in ((ratio, row["target_ratio"]), (share, row["target_share"]))
+        for found, wanted in (
+            (ratio, None if alone else row["target_ratio"]),
+            (share, row["target_share"]),
+        )
         if wanted is not None
     ]
     allowed = list(_allowed(row, best))
