@@ -59,10 +59,10 @@ class SortedHeads(torch.autograd.Function):
                 _fill(values, sorting[b, h], v[b, h])
                 for part, meet in zip(parts, pairs, strict=True):
                     some = b, h, part.blocks
-                    near = (
+                    near_k, near_v = (
                         z[part.blocks, part.sides].flatten(1, 2)[:, None] for z in (keys, values)
                     )
-                    found, lse = attend(q[some][:, None], *near, meet, scale)
+                    found, lse = attend(q[some][:, None], near_k, near_v, meet, scale)
                     merge(y[some], total[some], found[:, 0], lse[:, 0], first=part is parts[0])
         ctx.save_for_backward(q, k, v, sorting, total)
         ctx.meetings, ctx.scale = meetings, scale
