@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.rows import near
 from regard.functional.softmax import softmax_attention
 from regard.functional.tiles import Batch, HeadPlan, Pairs, Tile, tile_attention
 
@@ -67,9 +68,8 @@ def complete(
     z: Float[Tensor, "B H S K"], factor: int, compress: Compress
 ) -> Float[Tensor, "B H C K"]:
     """The slots of all complete groups."""
-    C = (
-        z.shape[2] // factor
-    )  # the last group is dropped afterwards: a slice of z has a gradient full of zeros
+    C = z.shape[2] // factor
+    # The last group is dropped afterwards: a slice of z has a gradient full of zeros.
     return compress(_filled(z, factor))[:, :, :C] if C else z[:, :, :0]
 
 
@@ -111,8 +111,7 @@ def slot_attention(
         count = torch.where(at < 0, 0, lead + (at + 1 - int(late)) // factor)
         return torch.arange(seen(rows), device=q.device) < count[:, None, :, None]
 
-    near = q.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
-    if near and T > QUERY_BLOCK:
+    if near(q) and T > QUERY_BLOCK:
         batches = [
             Batch(Tile(rows, range(seen(rows))), partial(_pairs, allowed, rows))
             for rows in _blocks(T, TILE)

@@ -240,7 +240,7 @@ def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients
         dS, S = torch.zeros_like(S), S.to(outputs.y.dtype)
         all_dy = torch.zeros_like(dS[:, :1])
         for rows in Rows(outputs.y.shape[2], token_bytes(S)):
-            all_dy += _read_back(inputs, outputs, gradients, group, rows, S, dS)
+            _read_back(inputs, outputs, gradients, group, rows, S, dS, all_dy)
         dS = dS.add_(all_dy, alpha=inputs.how.features.floor).to(S.dtype)
         for rows in Rows(inputs.k.shape[2], token_bytes(S)):
             _extend_back(inputs, gradients, group, rows, before, dS)
@@ -254,13 +254,15 @@ def _read_back(
     rows: slice,
     S: Tensor,
     dS: Tensor,
-) -> Float[Tensor, "b 1 V+1"]:
-    """The sum of dy, which is what `floor` in every feature of a query adds to each row of dS."""
+    all_dy: Float[Tensor, "b 1 V+1"],
+):
+    """all_dy: what `floor` in every feature of a query adds to each row of dS, over the floor."""
     phi_q, back = inputs.queries_and_back(group, rows)
     dy = outputs.gradients(group, rows)
     add_product(dS, phi_q.flatten(0, 1).mT, dy)
     gradients.queries(group, rows, back((dy @ S.mT).view(phi_q.shape)))
-    return dy.sum(1, keepdim=True, dtype=dS.dtype)
+    if inputs.how.features.floor:
+        all_dy += dy.sum(1, keepdim=True, dtype=dS.dtype)
 
 
 def _extend_back(

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.rows import near
 from regard.functional.softmax import masked_softmax
 from regard.functional.sorted_heads import Meeting, SortedHeads
 
@@ -80,8 +81,7 @@ def sinkhorn_attention(
         y = attend(q.flatten(2, 3), keys, values, seen, scale)
         return y[:, :, :T]
     own, shared = block_pairs(block_size, q.shape[2], valid, mask.causal, q.device)
-    near = q.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
-    if near and join == "joint" and T * q.shape[-1] >= LARGE:
+    if near(q) and join == "joint" and T * q.shape[-1] >= LARGE:
         scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
         blocks = own, shared, q.shape[2]
         ways = _parts(*blocks), partial(_meetings, *blocks)
