@@ -8,6 +8,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.largest import first_equal_
 from regard.functional.order import Order, band, chunks
 from regard.functional.ordered import ordered_attention
+from regard.functional.rows import near
 
 ROTATED = 1 << 19  # numbers, 2 MiB
 
@@ -31,7 +32,7 @@ def angular_hash(
 
 def _tokens_at_once(q: Float[Tensor, "B H T K"], n: int) -> int:
     """So many that what is rotated stays in the cache."""
-    if q.device.type not in ("cpu", "meta") or torch.compiler.is_compiling():
+    if not near(q):
         return q.shape[2]
     return max(64, ROTATED // (q.shape[0] * q.shape[1] * n))
 

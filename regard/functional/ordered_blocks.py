@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.functional.rows import near
+
 # Of a thread, held at once: a tensor of scores is 0.5 MiB, and stays in the cache.
 PAIRS_ON_CPU = 1 << 17
 PAIRS_ELSEWHERE = 1 << 25
@@ -64,7 +66,7 @@ class Plan:
         width: int,
     ):
         self.N, R, self.T = source.shape
-        self.near = source.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
+        self.near = near(source)
         self.ready, self.rules, self.pairwise = Ready(self.near), rules, pairwise
         self.c, self.ahead = rules.block, rules.before * rules.block
         self.blocks, self.slices = -(-self.T // self.c), rules.before + 1 + rules.after

@@ -5,6 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.functional.rows import near
+
 EPS = 1e-12  # the least norm that is divided by
 ROWS = 2048  # vectors at once, on a CPU
 
@@ -46,8 +48,7 @@ class _Unit(torch.autograd.Function):
         y, norm = ctx.saved_tensors
         dx = torch.empty_like(y)
         parts = [z.reshape(-1, z.shape[-1]) for z in (y, norm, dy, dx)]
-        near = y.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
-        rows = ROWS if near else max(1, parts[0].shape[0])
+        rows = ROWS if near(y) else max(1, parts[0].shape[0])
         for y, norm, dy, out in zip(*(z.split(rows) for z in parts), strict=True):
             through_units(y, norm, out.copy_(dy))
         return dx

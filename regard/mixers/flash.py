@@ -34,6 +34,7 @@ from regard.functional.mixed_chunk import (
     token_count,
     within_chunks,
 )
+from regard.functional.rows import near
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
@@ -101,8 +102,7 @@ class Flash(Mixer):
         self.divisor = 1.0 if scale == "paper" else None
 
     def mix(self, x, context, mask):
-        near = x.device.type in ("cpu", "meta") and not torch.compiler.is_compiling()
-        if near and x.numel() and self.chunk_size <= LONGEST_CHUNK:
+        if near(x) and x.numel() and self.chunk_size <= LONGEST_CHUNK:
             return self._mix_by_steps(x, mask)
         q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
         options = {"chunk_size": self.chunk_size, "mask": mask}
