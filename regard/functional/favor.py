@@ -172,14 +172,13 @@ class _Exponential(torch.autograd.Function):
 def _exponential_by_hand(
     x: Float[Tensor, "b H T K"],
     w: Float[Tensor, "h M K"],
-    level_of: Callable[[Tensor, Tensor], Tensor],
+    level_of: Callable[[Tensor], Tensor],
 ):
-    """exp(w x - level) in the place of w x, and what makes dx and dw of their gradient; level_of(|x|^2 / 2, max w x)."""
+    """exp(w x - level) in the place of w x, and what makes dx and dw of their gradient; level_of(max w x)."""
     root = x.shape[-1] ** -0.25
     scaled = w * root
     phi = (x @ scaled.mT).to(torch.promote_types(x.dtype, torch.float32))
-    half = x.to(phi.dtype).square().sum(-1).mul_(root * root / 2)
-    phi.sub_(level_of(half, phi.amax(-1))[..., None]).exp_()
+    phi.sub_(level_of(phi.amax(-1))[..., None]).exp_()
 
     def back(dphi: Tensor):
         dwx = phi.mul_(dphi)
@@ -192,14 +191,15 @@ def _exponential_by_hand(
 
 
 def _queries_by_hand(q: Tensor, w: Tensor):
-    phi, back = _exponential_by_hand(q, w, lambda half, peak: peak)
+    phi, back = _exponential_by_hand(q, w, lambda peak: peak)
     return phi.to(q.dtype), back
 
 
 def _keys_by_hand(before: Tensor | None, k: Tensor, valid: Tensor | None, w: Tensor):
     found: list[Tensor] = []
 
-    def level(half: Tensor, peak: Tensor) -> Tensor:
+    def level(peak: Tensor) -> Tensor:
+        half = k.to(peak.dtype).square().sum(-1).mul_(k.shape[-1] ** -0.5 / 2)
         top, present = peak - half, None if valid is None else valid[:, None, :]
         top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
         c, log_decay = _running_maximum(top, before)

@@ -219,8 +219,19 @@ class Product(Source):
         return _ProductPart
 
 
+def with_bias(
+    left: Float[Tensor, "*b T F"],
+    right: Float[Tensor, "*c S F"],
+    bias: Float[Tensor, "*c S"] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The bias as one more column of the right factor, which meets a one in the left."""
+    if bias is None:
+        return left, right
+    return F.pad(left, (0, 1), value=1.0), torch.cat([right, bias[..., None]], -1)
+
+
 class _ProductPart:
-    """The bias is one more column of the right factor, which meets a one in the left; the shift one of the left."""
+    """Its bias is one more column of the right factor, its shift one of the left."""
 
     def __init__(
         self,
@@ -230,14 +241,10 @@ class _ProductPart:
         gradients: Sequence[Tensor] | None = None,
     ):
         self.slab, self.gradients, self.shift = slab, gradients, shift
-        left, self.right = (
-            slab.cut(tensors[0][:, :, : slab.T]),
-            slab.cut(tensors[1][:, :, : slab.S]),
-        )
-        columns = self.right
-        if len(tensors) == 3:
-            left = F.pad(left, (0, 1), value=1.0)
-            columns = torch.cat([columns, slab.cut(tensors[2][:, :, : slab.S])[..., None]], -1)
+        given, *others = tensors
+        left = slab.cut(given[:, :, : slab.T])
+        self.right, *bias = (slab.cut(z[:, :, : slab.S]) for z in others)
+        left, columns = with_bias(left, self.right, *bias)
         self.left = left * LOG2_E
         if shift is not None and left.dtype == columns.dtype == shift.dtype:  # not a wider one
             self.left, self.shift = torch.cat([self.left, shift], -1), None

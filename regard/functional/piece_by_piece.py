@@ -211,9 +211,12 @@ def _extend(
     if scale.carry is not None:
         S *= scale.carry
         z *= scale.carry
-    e = scale.keys(keys.phi.flatten(0, 1))
-    add_product(S, e.mT, inputs.values(group, rows))
-    z += e.sum(1, dtype=z.dtype)[..., None]
+    e, v = keys.phi.flatten(0, 1), inputs.values(group, rows)
+    add_product(S, e.mT, scale.keys(v))
+    if scale.down is None:
+        z += e.sum(1, dtype=z.dtype)[..., None]
+    else:
+        add_product(z, e.mT, scale.down.to(e.dtype))
     return keys.after
 
 

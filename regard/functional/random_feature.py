@@ -65,8 +65,10 @@ def unit_features(
     return phi(unit if sigma is None else unit * sigma[:, None], w)
 
 
-def unit_fourier_by_hand(x: Float[Tensor, "b H T K"], w: Float[Tensor, "H M K"]):
-    """Fourier features of x / |x|, and what makes dx and dw of their gradient."""
+def unit_fourier_by_hand(
+    x: Float[Tensor, "b H T K"], w: Float[Tensor, "H M K"], scale: float = 1.0
+):
+    """Fourier features of x / |x|, times scale sqrt(M), and what makes dx and dw of their gradient."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     shrink = norm.clamp_min(UNIT_EPS).reciprocal_()
     unit = x * shrink
@@ -74,7 +76,8 @@ def unit_fourier_by_hand(x: Float[Tensor, "b H T K"], w: Float[Tensor, "H M K"])
     phi = wx.new_empty(*wx.shape[:-1], 2 * M)
     torch.sin(wx, out=phi[..., :M])
     torch.cos(wx, out=phi[..., M:])
-    phi *= M**-0.5
+    if scale != 1.0:
+        phi *= scale
 
     def back(dphi: Tensor):
         dwx = torch.mul(dphi[..., :M], phi[..., M:], out=wx)
@@ -88,7 +91,8 @@ def unit_fourier_by_hand(x: Float[Tensor, "b H T K"], w: Float[Tensor, "H M K"])
 
 
 def _keys_by_hand(before: None, k: Tensor, valid: Tensor | None, w: Tensor):
-    phi, back = unit_fourier_by_hand(k, w)
+    """Those of queries are left as they are: one factor serves both."""
+    phi, back = unit_fourier_by_hand(k, w, 1 / w.shape[-2])
     return Keys(phi), back
 
 

@@ -2,11 +2,11 @@
 
     y_i = sum_j w_ij v_j,   w_i = softmax over the allowed j of L_ij
 
-Where the logits come from a `Source`, heads and blocks of pairs are gone through one after another, so that a block's
-logits stay in cache while they are made, turned into weights in place, used and forgotten. Rows are summed as they are, and
+Logits that are products of wide factors are the scores of dot-product attention, and go through the fused kernel. Where
+they come from another `Source`, heads and blocks of pairs are gone through one after another, so that a block's logits
+stay in cache while they are made, turned into weights in place, used and forgotten. Rows are summed as they are, and
 again below their running maximum only where that leaves the range of numbers; the backward makes a block again from the
-log-sum-exp of its rows. Logits that all examples share give weights
-once for all of them. Cost: 2 T S V operations per head, in the backward twice that, beside the source's own for its logits
+log-sum-exp of its rows. Logits that all examples share give weights once for all of them. Cost: 2 T S V operations per head, in the backward twice that, beside the source's own for its logits
 (made twice) and their gradient.
 """
 
@@ -15,15 +15,26 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.logits import Build, Logits, Part, Slab, Source, accumulate, product
+from regard.functional.logits import (
+    Build,
+    Logits,
+    Part,
+    Product,
+    Slab,
+    Source,
+    accumulate,
+    product,
+    with_bias,
+)
 from regard.functional.scores import again_in_backward
-from regard.functional.softmax import masked_softmax
+from regard.functional.softmax import masked_softmax, softmax_attention
 
 QUERIES, KEYS = 128, 2048  # of a block on a CPU, for each thread: its logits take 1 MiB
 RANGE = 2.0**60  # of a row's sum of exponentials, either way, within which no maximum is needed
@@ -43,13 +54,37 @@ def synthesizer_attention(
     kind = v.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         v = v.to(torch.get_autocast_dtype(kind))
-    hidden = Hidden(mask, T, v.shape[2])
     B = v.shape[0]
+    if isinstance(logits, Product) and _are_scores(logits, v):
+        return _as_scores(logits, v, T, mask)
+    hidden = Hidden(mask, T, v.shape[2])
     if hidden.examples > 1 or any(z.shape[0] > 1 for z in tensors):
         return _BlockAttention.apply(v, T, hidden, logits.build, logits.grain, *tensors)
     together = rearrange(v, "b h s v -> 1 h s (b v)")
     y = _BlockAttention.apply(together, T, hidden, logits.build, logits.grain, *tensors)
     return rearrange(y, "1 h t (b v) -> b h t v", b=B)
+
+
+def _are_scores(logits: Product, v: Float[Tensor, "B H S V"]) -> bool:
+    """Whether the fused kernel is better: it makes weights for each example, and its factors are as wide as values."""
+    own = any(z.shape[0] == v.shape[0] for z in logits.tensors)
+    is_cheap = (
+        v.device.type != "cpu" or v.dtype.itemsize < 4
+    )  # a product of more columns than there are
+    return own and (is_cheap or 2 * logits.left.shape[3] >= v.shape[3])
+
+
+def _as_scores(
+    logits: Product, v: Float[Tensor, "B H S V"], T: int, mask: Mask
+) -> Float[Tensor, "B H T V"]:
+    """Queries and keys are the factors. The fused kernel wants one width for all three, and zeros change nothing."""
+    B, H, S, V = v.shape
+    left, right = with_bias(*(z[:, :, :n] for z, n in zip(logits.tensors, (T, S, S), strict=False)))
+    width = max(left.shape[3], V)
+    q, k = (
+        F.pad(z.to(v.dtype), (0, width - z.shape[3])).expand(B, H, -1, -1) for z in (left, right)
+    )
+    return softmax_attention(q, k, F.pad(v, (0, width - V)), mask=mask, scale=1.0)[..., :V]
 
 
 def synthesizer_weights(
