@@ -156,10 +156,13 @@ def require(condition: Any, what: str) -> None:
         raise LawError(what)
 
 
-def gradients(y: Tensor, leaves: list[Tensor], seed: int = 5) -> list[Tensor]:
-    """Gradients of a fixed random projection of y; zero where a leaf takes no part."""
+def gradients(
+    y: Tensor, leaves: list[Tensor], seed: int = 5, *, like: torch.dtype | None = None
+) -> list[Tensor]:
+    """Gradients of a fixed random projection of y, in numbers of y's type or `like`; zero where a leaf takes no part."""
     generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64).to(y.dtype)
+    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64)
+    weight = weight.to(like or y.dtype).to(y.dtype)
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
     found = torch.autograd.grad((y * weight).sum(), leaves, allow_unused=True)

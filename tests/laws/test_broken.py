@@ -128,6 +128,14 @@ class RoundsToBfloat16(Softmax):
         return y.bfloat16().float() if y.dtype == torch.float32 else y
 
 
+class RoundsGradientsToBfloat16(Softmax):
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        if y.requires_grad and y.dtype == torch.float32:
+            y.register_hook(lambda dy: dy.bfloat16().float())
+        return y
+
+
 class MapWithoutMask(Softmax):
     def _observe(self, x, context, mask):
         return super()._observe(x, context, replace(mask, causal=False))
@@ -231,13 +239,15 @@ BROKEN = [
     ("complexity", ClaimsASumWithoutItsFastestTerm),
     ("refusals", RefusesSilently),
     ("reference", RoundsToBfloat16),
+    ("reference", RoundsGradientsToBfloat16),
     ("causality", LooksAheadInTraining),
     ("sensitivity", ForgetsGlobalTokens),
     ("streaming", AlwaysDonates),
     ("streaming", ClaimsToGrow),
 ]
 WORDS = {
-    RoundsToBfloat16: "float32",
+    RoundsToBfloat16: "float32: output",
+    RoundsGradientsToBfloat16: "float32: gradient",
     LooksAheadInTraining: "in training",
     ForgetsGlobalTokens: "global",
     AlwaysDonates: "without donate",
