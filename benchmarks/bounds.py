@@ -1,8 +1,8 @@
 """The least time of a mechanism on this machine: its indispensable operations alone, each measured at its own shape.
 
 What the caller or a projection gives lies in memory and is read from there once a pass; what a step makes of it stays in
-cache, results go to ready memory, and only what a caller keeps is fresh. Nothing is merged, laid out, checked or called
-through autograd, and no gradient is accumulated. Softmax over tiles is one fused call for many of them, under a mask where
+cache, results go to ready memory, and only what a caller keeps is fresh. Nothing is laid out, checked or called through
+autograd; what tiles or chunks share is added once. Softmax over tiles is one fused call for many of them, under a mask where
 the plan has one, the cheapest height of tile taken; its backward is the five products, one exponential of each weight, one
 product of two numbers for its gradient, and dy y of each row: other sums and shifts of rows may be columns of the products.
 What is not stored for lack of [T T] numbers is made again in the backward. Who wants a shorter time needs other operations
@@ -274,6 +274,26 @@ def _poles(count: int, columns: int) -> Part:
     return Part(calls, times=-(-count // x.shape[0]))
 
 
+def _nearest(count: int, columns: int) -> Part:
+    """The place of the largest of each row, in the same way."""
+    x, places = torch.randn(IN_CACHE // columns, columns), torch.arange(float(columns))
+    best = torch.empty(x.shape[0], 1)
+    calls: tuple[Call, ...] = (
+        lambda: torch.amax(x, -1, keepdim=True, out=best),
+        lambda: x.eq_(best),
+        lambda: x.mul_(places),
+        lambda: torch.amax(x, -1, keepdim=True, out=best),
+    )
+    return Part(calls, times=-(-count // x.shape[0]))
+
+
+def _sums_by_cluster(count: int, clusters: int, width: int) -> Part:
+    rows = min(count, IN_CACHE // width)
+    x, sums = torch.randn(rows, width), torch.zeros(clusters, width)
+    place = torch.randint(0, clusters, (rows,))
+    return Part((lambda: sums.index_add_(0, place, x),), times=-(-count // rows))
+
+
 def _sorted(rounds: int, tokens: int) -> Part:
     """Stable, all rounds as one row of 32-bit numbers, which is the fastest sort known."""
     keys = torch.randint(0, rounds * 128, (rounds * tokens,), dtype=torch.int32)
@@ -329,6 +349,8 @@ def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Part]:
         parts, left = [], case.num_heads * case.length  # queries that no tile has brought yet
         for (t, s, masked), count in sorted(sizes.items(), key=lambda of: -of[1] * of[0][0]):
             parts.append(_tiles(count, t, s, case.head_dim, masked=masked, far=left > 0))
+            # keys that tiles share, or queries if tiles are of keys: gradients of one of the two are added
+            parts += _products_of_numbers(0, count * max(0, s - t) * case.head_dim)
             left -= count * t
         return parts
 
@@ -358,6 +380,9 @@ def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     yield _poles(hashes * H * T, columns)
     yield _sorted(hashes * H, T)
     yield _rows_taken(3 * hashes * H * T, T, K)  # queries, which are the keys; values; results
+    # keys are made unit vectors; results of all rounds are weighted and added
+    numbers = H * T * K
+    yield from _products_of_numbers(numbers + hashes * numbers, 2 * numbers + hashes * numbers)
 
     def tiles(rows: int) -> list[Part]:
         return [_tiles(hashes * H * T // rows, rows, rows + chunk, K, far=False)]
@@ -371,34 +396,62 @@ def _routing(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     clusters, size = (pair.options(case)[name] for name in ("num_clusters", "window_size"))
     yield _norms(2 * H * T, K)  # queries and keys are scored by their direction alone
     yield _without_gradient(_product(2 * H * T // 256, 256, K, clusters, far="a"))
+    if kind == "train":
+        yield _sums_by_cluster(2 * H * T, clusters, K)  # centroids follow the tokens
     if not case.causal:
         yield _largest(2 * H * clusters, T, size)  # who belongs to which cluster
-    yield _rows_taken(4 * H * clusters * size, T, K)  # queries, keys, values, results
-    yield _tiles(H * clusters, size, size, K, far=False)
+        yield _rows_taken(4 * H * clusters * size, T, K)  # queries, keys, values, results
+        yield _tiles(H * clusters, size, size, K, far=False)
+        return
+    yield _nearest(H * T, clusters)
+    yield _sorted(H, T)
+    yield _rows_taken(4 * H * T, T, K)
+
+    def tiles(rows: int) -> list[Part]:
+        """Each query sees the `size` tokens of its cluster before it."""
+        return [_tiles(H * T // rows, rows, rows + size, K, far=False)]
+
+    yield from _cheapest(map(tiles, (size // 4, size // 2, size)), kind)
 
 
 def _sinkhorn(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
-    size = pair.options(case)["block_size"]
+    T, H, K, size = case.length, case.num_heads, case.head_dim, pair.options(case)["block_size"]
     yield from _projections(case)
-    yield _tiles(case.num_heads * case.length // size, size, 2 * size, case.head_dim)
+    yield _product(2 * H, T // size, T // size, size * K, far="b")  # sorted keys and values
+    yield _tiles(H * T // size, size, 2 * size, K)
 
 
-def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
-    """Features times values, over all tokens, or in chunks where tokens see only earlier ones."""
+def _sums(case: Case, features: int, kind: Pass, *, totals: bool = True) -> list[Part]:
+    """Features times values, over all tokens, or in chunks where tokens see only earlier ones.
+
+    totals: of a row's weights, by which it is divided: one more column of the values, or apart, whichever is cheaper.
+    """
     T, H, V = case.length, case.num_heads, case.head_dim
+
+    def beside(count: int, rows: int, inner: int, *, far: str = "") -> list[Part]:
+        """A product with the values, or with sums of such."""
+        plain = [_product(count, rows, inner, V, far=far)]
+        if not totals:
+            return plain
+        one_more = [_product(count, rows, inner, V + 1, far=far)]
+        return _cheapest([one_more, [*plain, _product(count, rows, inner, 1)]], kind)
+
     if not case.causal:
         return [
-            _product(H * T // 256, features, 256, V, far="b"),
-            _product(H * T // 256, 256, features, V, far="c"),
+            *beside(H * T // 256, features, 256, far="b"),
+            *beside(H * T // 256, 256, features, far="c"),
         ]
 
     def chunks(c: int) -> list[Part]:
         n = H * T // c
+        pairs, states = n * c * c, n * features * (V + totals)
         return [
             _product(n, c, features, c),
-            _product(n, c, c, V, far="bc"),
-            _product(n, features, c, V),
-            _product(n, c, features, V),
+            *_products_of_numbers(pairs, 2 * pairs),  # those of later keys are taken out
+            *beside(n, c, c, far="bc"),
+            *beside(n, features, c),
+            *_products_of_numbers(states, 2 * states),  # running sums, forwards and backwards
+            *beside(n, c, features),
         ]
 
     return _cheapest(map(chunks, (64, 128)), kind)
@@ -465,7 +518,7 @@ def _synthesizer(
         *(part.again for part in made),
         _exponentials(pairs, again=True),
         *_products_of_numbers(0, pairs),  # of weights and their gradients
-        _product(count, rows, cols, case.head_dim),
+        _product(count, rows, cols, case.head_dim + 1),  # and the sum of a row's weights
     ]
 
 
@@ -499,7 +552,12 @@ def _squared_relu(
 def _flash(pair: Pair, case: Case, kind: Pass) -> list[Part]:
     c, hidden = pair.options(case)["chunk_size"], 1024
     n = case.length // c
-    sums = [_product(n, KEY, c, hidden), _product(n, c, KEY, hidden)]
+    states = n * KEY * hidden * case.causal  # running sums
+    sums = [
+        _product(n, KEY, c, hidden),
+        *_products_of_numbers(states, 2 * states),
+        _product(n, c, KEY, hidden),
+    ]
     return _gated(case, [*_squared_relu(n, c, c, hidden), *sums], views=4)
 
 

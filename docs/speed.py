@@ -57,7 +57,7 @@ def origin(found: dict[str, Any]) -> str:
     versions |= set(where["versions"].items())
     of = Counter(row["met"] for row in found["rows"] if row["met"] is not None)
     return (
-        f"Of {of.total()} targets {of['yes']} are met, {of['at the limit']} are at the limit, {of['out of reach']} are out of reach and {of['no']} are missed. Commit {where['commit']}; {where['device']}, float32; allocator "
+        f"Of {of.total()} targets {of['yes']} are met, {of['a tie']} are ties, {of['at the limit']} are at the limit, {of['out of reach']} are out of reach and {of['no']} are missed. Commit {where['commit']}; {where['device']}, float32; allocator "
         f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
         f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
         f"Command: `python benchmarks/{where['command']}`; laws {'checked' if found['checked'] else 'not checked'} in that run."
