@@ -277,13 +277,13 @@ def _extend_back(
     dS: Tensor,
 ):
     keys, back = inputs.keys_and_back(group, rows, before)
-    of_v, of_one = dS[..., :-1], dS[..., -1:]
+    of_v = dS[..., :-1]
     dv = keys.phi.flatten(0, 1) @ of_v
     if floor := inputs.how.features.floor:
         one = inputs.present(group)[:, rows].to(dv.dtype)
         dv.addcmul_(one, of_v.sum(1, keepdim=True), value=floor)
     put(gradients.v, group, rows, dv)
-    dphi = (inputs.values(group, rows) @ of_v.mT).add_(of_one.mT)
+    dphi = _with_ones(inputs.values(group, rows)) @ dS.mT
     gradients.keys(group, rows, back(dphi.view(keys.phi.shape), None))
 
 
@@ -311,9 +311,7 @@ class _Scale(NamedTuple):
 
     def values(self, v: Float[Tensor, "b t V"]) -> Float[Tensor, "b t V+1"]:
         """With the column of ones."""
-        scaled = v.new_empty(*v.shape[:2], v.shape[2] + 1)
-        scaled[..., :-1], scaled[..., -1:] = v, 1.0
-        return self.keys(scaled)
+        return self.keys(_with_ones(v))
 
     def keys(self, x: Float[Tensor, "b t M"]) -> Float[Tensor, "b t M"]:
         return x if self.down is None else x * self.down.to(x.dtype)
@@ -323,6 +321,12 @@ class _Scale(NamedTuple):
 
     def state(self, S: Tensor) -> Tensor:
         return S if self.carry is None else S * self.carry
+
+
+def _with_ones(v: Float[Tensor, "b t V"]) -> Float[Tensor, "b t V+1"]:
+    more = v.new_empty(*v.shape[:2], v.shape[2] + 1)
+    more[..., :-1], more[..., -1:] = v, 1.0
+    return more
 
 
 class _Inputs(NamedTuple):
