@@ -149,7 +149,7 @@ class Contest:
             "matrix_rate": rate,
             "flops": times * self.flops,
             "projection_flops": times * self.projections,
-            "bound_ms": 1e3 * min(self.part_times) if self.part_times else None,
+            "bound_ms": 1e3 * statistics.median(self.part_times) if self.part_times else None,
             "target_ratio": ratio.get(self.case.length) if hasattr(ratio, "get") else ratio,
             "target_share": target.share,
         }

@@ -6,7 +6,7 @@ are interleaved, above 8,192 tokens one for each mechanism, since together they 
 --no-build-isolation pytorch-fast-transformers==0.4.0; absent ones are listed as absent. ratio: the best peer's
 time over ours. share: necessary operations of mixing over its time (channel projections and their time at full rate are
 taken out, a training step counts as three forward passes), of the matrix-product rate measured in the same rounds.
-least ms: the indispensable operations alone, the fastest of the same rounds (`bounds.py`): a target that allows less,
+least ms: the indispensable operations alone, the median of the same rounds (`bounds.py`): a target that allows less,
 and by more than noise, is out of reach, and one that differs from it by noise alone is at the limit. A target that is missed
 by no more than noise is a tie.
 """
