@@ -2,7 +2,7 @@
 
 What the caller or a projection gives lies in memory and is read from there once a pass; what a step makes of it stays in
 cache, results go to ready memory, and only what a caller keeps is fresh. Nothing is laid out, checked or called through
-autograd; what tiles or chunks share is added once. Softmax over tiles is one fused call for many of them, under a mask where
+autograd; running sums and gradients that tiles share are added by the products that make them. Softmax over tiles is one fused call for many of them, under a mask where
 the plan has one, the cheapest height of tile taken; its backward is the five products, one exponential of each weight, one
 product of two numbers for its gradient, and dy y of each row: other sums and shifts of rows may be columns of the products.
 What is not stored for lack of [T T] numbers is made again in the backward. Who wants a shorter time needs other operations
@@ -253,6 +253,13 @@ def _without_gradient(part: Part) -> Part:
     return Part(part.forward, times=part.times)
 
 
+def _row_sums(count: int, rows: int, cols: int) -> Part:
+    """Forward alone: in the backward they are a column of what is there."""
+    together = max(torch.get_num_threads(), IN_CACHE // (rows * cols))
+    x, y = torch.randn(together, rows, cols), torch.empty(together, rows)
+    return Part((lambda: torch.sum(x, -1, out=y),), times=-(-count // together))
+
+
 def _rows_taken(count: int, of: int, width: int) -> Part:
     """`count` rows of a table of `of` in any order, and their gradients back to where they were."""
     table, out, order = torch.randn(of, width), torch.empty(of, width), torch.randperm(of)
@@ -349,8 +356,6 @@ def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Part]:
         parts, left = [], case.num_heads * case.length  # queries that no tile has brought yet
         for (t, s, masked), count in sorted(sizes.items(), key=lambda of: -of[1] * of[0][0]):
             parts.append(_tiles(count, t, s, case.head_dim, masked=masked, far=left > 0))
-            # keys that tiles share, or queries if tiles are of keys: gradients of one of the two are added
-            parts += _products_of_numbers(0, count * max(0, s - t) * case.head_dim)
             left -= count * t
         return parts
 
@@ -421,20 +426,17 @@ def _sinkhorn(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     yield _tiles(H * T // size, size, 2 * size, K)
 
 
-def _sums(case: Case, features: int, kind: Pass, *, totals: bool = True) -> list[Part]:
+def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
     """Features times values, over all tokens, or in chunks where tokens see only earlier ones.
 
-    totals: of a row's weights, by which it is divided: one more column of the values, or apart, whichever is cheaper.
+    Totals of a row's weights, by which it is divided, are one more column of the values, or apart, whichever is cheaper.
     """
     T, H, V = case.length, case.num_heads, case.head_dim
 
     def beside(count: int, rows: int, inner: int, *, far: str = "") -> list[Part]:
         """A product with the values, or with sums of such."""
-        plain = [_product(count, rows, inner, V, far=far)]
-        if not totals:
-            return plain
-        one_more = [_product(count, rows, inner, V + 1, far=far)]
-        return _cheapest([one_more, [*plain, _product(count, rows, inner, 1)]], kind)
+        apart = [_product(count, rows, inner, V, far=far), _product(count, rows, inner, 1)]
+        return _cheapest([[_product(count, rows, inner, V + 1, far=far)], apart], kind)
 
     if not case.causal:
         return [
@@ -444,13 +446,11 @@ def _sums(case: Case, features: int, kind: Pass, *, totals: bool = True) -> list
 
     def chunks(c: int) -> list[Part]:
         n = H * T // c
-        pairs, states = n * c * c, n * features * (V + totals)
         return [
             _product(n, c, features, c),
-            *_products_of_numbers(pairs, 2 * pairs),  # those of later keys are taken out
+            *_products_of_numbers(n * c * c, n * c * c),  # those of later keys are taken out
             *beside(n, c, c, far="bc"),
             *beside(n, features, c),
-            *_products_of_numbers(states, 2 * states),  # running sums, forwards and backwards
             *beside(n, c, features),
         ]
 
@@ -512,14 +512,26 @@ def _synthesizer(
     pairs = case.num_heads * T * T
     count = pairs // (rows * cols)
     made = logits(count, rows, cols)
+    read = _product(count, rows, cols, case.head_dim)
+    ways = [[read, _row_sums(count, rows, cols)]]
+    more = _without_gradient(_product(count, rows, cols, case.head_dim + 1))
+    ways += [[more, Part((), read.backward, read.times)]]
     return [
         *_projections(case, projections),
         *made,
         *(part.again for part in made),
         _exponentials(pairs, again=True),
         *_products_of_numbers(0, pairs),  # of weights and their gradients
-        _product(count, rows, cols, case.head_dim + 1),  # and the sum of a row's weights
+        *_cheapest(ways, "forward"),
     ]
+
+
+def _synthesizer_dense(pair: Pair, case: Case, kind: Pass) -> list[Part]:
+    """In blocks, or as dot-product attention."""
+    T, K = case.length, case.head_dim
+    blocks = _synthesizer(case, lambda n, t, s: [_product(n, t, K, s)], 2)
+    fused = [*_projections(case, 2), _whole(case.num_heads, T, T, K)]
+    return _cheapest([blocks, fused], kind)
 
 
 def _gated(case: Case, pairs: list[Part], views: int, hidden: int = 1024) -> list[Part]:
@@ -552,12 +564,7 @@ def _squared_relu(
 def _flash(pair: Pair, case: Case, kind: Pass) -> list[Part]:
     c, hidden = pair.options(case)["chunk_size"], 1024
     n = case.length // c
-    states = n * KEY * hidden * case.causal  # running sums
-    sums = [
-        _product(n, KEY, c, hidden),
-        *_products_of_numbers(states, 2 * states),
-        _product(n, c, KEY, hidden),
-    ]
+    sums = [_product(n, KEY, c, hidden), _product(n, c, KEY, hidden)]
     return _gated(case, [*_squared_relu(n, c, c, hidden), *sums], views=4)
 
 
@@ -592,9 +599,7 @@ BOUNDS: dict[str, Callable[[Pair, Case, Pass], Iterable[Part]]] = {
     "synthesizer_factorized_dense": lambda pair, case, kind: _synthesizer(
         case, lambda n, t, s: [], 2
     ),
-    "synthesizer_dense": lambda pair, case, kind: _synthesizer(
-        case, lambda n, t, s: [_product(n, t, case.head_dim, s)], 2
-    ),
+    "synthesizer_dense": _synthesizer_dense,
     "synthesizer_random": lambda pair, case, kind: _synthesizer(
         case, lambda n, t, s: [_read(torch.randn(case.num_heads, case.length, case.length))], 2
     ),

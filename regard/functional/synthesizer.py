@@ -17,10 +17,11 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.functional.logits import (
     Build,
@@ -37,6 +38,7 @@ from regard.functional.scores import again_in_backward
 from regard.functional.softmax import masked_softmax, softmax_attention
 
 QUERIES, KEYS = 128, 2048  # of a block on a CPU, for each thread: its logits take 1 MiB
+GRAIN = 8  # columns, of which the fused kernels of other devices want multiples
 RANGE = 2.0**60  # of a row's sum of exponentials, either way, within which no maximum is needed
 
 
@@ -66,11 +68,12 @@ def synthesizer_attention(
 
 
 def _are_scores(logits: Product, v: Float[Tensor, "B H S V"]) -> bool:
-    """Whether the fused kernel is better: it makes weights for each example, and its factors are as wide as values."""
+    """Whether the fused kernel is better: it makes weights for each example, and wants factors as wide as values.
+
+    Where products cost little beside the rest (not float32 on a CPU), narrow factors may as well be made wider.
+    """
     own = any(z.shape[0] == v.shape[0] for z in logits.tensors)
-    is_cheap = (
-        v.device.type != "cpu" or v.dtype.itemsize < 4
-    )  # a product of more columns than there are
+    is_cheap = v.device.type != "cpu" or v.dtype.itemsize < 4
     return own and (is_cheap or 2 * logits.left.shape[3] >= v.shape[3])
 
 
@@ -79,12 +82,21 @@ def _as_scores(
 ) -> Float[Tensor, "B H T V"]:
     """Queries and keys are the factors. The fused kernel wants one width for all three, and zeros change nothing."""
     B, H, S, V = v.shape
-    left, right = with_bias(*(z[:, :, :n] for z, n in zip(logits.tensors, (T, S, S), strict=False)))
-    width = max(left.shape[3], V)
-    q, k = (
-        F.pad(z.to(v.dtype), (0, width - z.shape[3])).expand(B, H, -1, -1) for z in (left, right)
+    given = zip(logits.tensors, (T, S, S), strict=False)
+    left, right = with_bias(
+        *(_first(z, n).to(v.dtype).expand(B, H, *z[0, 0, :n].shape) for z, n in given)
     )
-    return softmax_attention(q, k, F.pad(v, (0, width - V)), mask=mask, scale=1.0)[..., :V]
+    width = max(left.shape[3], V)
+    width += 0 if v.device.type == "cpu" else -width % GRAIN
+    q, k, values = (F.pad(z, (0, width - z.shape[3])) for z in (left, right, v))
+    return softmax_attention(q, k, values, mask=mask, scale=1.0)[..., :V]
+
+
+def _first(z: Shaped[Tensor, "b H N *F"], n: int) -> Shaped[Tensor, "b H n *F"]:
+    """Of a factor that reaches so far; the fused kernel does not look."""
+    if z.shape[2] < n:
+        raise ShapeError(f"logits for {z.shape[2]} positions meet {n} tokens")
+    return z[:, :, :n]
 
 
 def synthesizer_weights(

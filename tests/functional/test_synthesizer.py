@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard import Mask
+from regard.core import ShapeError
 from regard.core.counting import count
 from regard.functional import synthesizer
 from regard.functional.logits import Blend, Outer, Product, Table
@@ -110,6 +111,21 @@ def test_a_shared_table_gives_weights_once_for_all_examples():
     assert [slab.examples for slab in calls] == [slice(0, 1)] * len(calls)
     flops = [count(lambda v=v: synthesizer_attention(table, v, T=T)).flops for v in values.values()]
     assert flops == [2 * n * H * T * T * V for n in (1, 4)]
+
+
+@pytest.mark.parametrize("left, right", [(T - 1, T), (T, T - 1)])
+def test_factors_that_do_not_reach_all_tokens_are_refused(left, right):
+    short = Product(draw(B, H, left, V), draw(1, H, right, V))
+    with pytest.raises(ShapeError, match=f"{T - 1} positions meet {T} tokens"):
+        synthesizer_attention(short, draw(B, H, T, V), T=T)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, H), (B, 1)])
+def test_a_bias_may_be_shared_where_its_factor_is_not(shape):
+    product = Product(draw(B, H, T, V), draw(1, H, T, V, seed=1), draw(*shape, T, seed=2))
+    v = draw(B, H, T, V, seed=3)
+    whole = synthesizer_weights(product, T, T) @ v
+    torch.testing.assert_close(synthesizer_attention(product, v, T=T), whole)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -136,6 +136,16 @@ class RoundsGradientsToBfloat16(Softmax):
         return y
 
 
+class LosesItsGradientsInABadDraw(Softmax):
+    """In one of the three draws of the law."""
+
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        if y.requires_grad and y.dtype == torch.float32 and x.detach()[0, 0, 0] < 0:
+            y.register_hook(lambda dy: dy * torch.nan)
+        return y
+
+
 class MapWithoutMask(Softmax):
     def _observe(self, x, context, mask):
         return super()._observe(x, context, replace(mask, causal=False))
@@ -240,6 +250,7 @@ BROKEN = [
     ("refusals", RefusesSilently),
     ("reference", RoundsToBfloat16),
     ("reference", RoundsGradientsToBfloat16),
+    ("reference", LosesItsGradientsInABadDraw),
     ("causality", LooksAheadInTraining),
     ("sensitivity", ForgetsGlobalTokens),
     ("streaming", AlwaysDonates),
@@ -248,6 +259,7 @@ BROKEN = [
 WORDS = {
     RoundsToBfloat16: "float32: output",
     RoundsGradientsToBfloat16: "float32: gradient",
+    LosesItsGradientsInABadDraw: "float32: gradient of x: error inf",
     LooksAheadInTraining: "in training",
     ForgetsGlobalTokens: "global",
     AlwaysDonates: "without donate",
