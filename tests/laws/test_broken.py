@@ -287,6 +287,15 @@ def test_poison_is_caught_when_the_door_does_not_clear(monkeypatch):
         check_mixer(lambda: make(Outsider), "poison")
 
 
+def test_an_oracle_that_gives_no_number_allows_no_error():
+    def oracle(params, options, x, **request):
+        y, weights = regard.reference.softmax(params, options, x, **request)
+        return y * torch.nan if x.dtype == torch.bfloat16 else y, weights
+
+    with pytest.raises(LawError, match="bfloat16: output: error .* allowed inf"):
+        check_mixer(lambda: make(Softmax), "reference", oracle=oracle)
+
+
 def test_every_law_was_seen_to_fail():
     assert {law for law, _ in BROKEN} | {"poison"} == set(LAWS)
 

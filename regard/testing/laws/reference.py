@@ -68,7 +68,7 @@ def _low_precision(subject: Subject, dtype: torch.dtype) -> None:
             is_output = name == OUTPUT
             error = max(ours) if is_output or torch.inf in ours else median(ours)
             allowed = 2 * max(naive) + ULPS * eps * (max(size) if is_output else steepest)
-            if error == torch.inf or not error <= allowed:
+            if not error <= allowed < torch.inf:  # an oracle that gives no number allows none
                 raise LawError(
                     f"{request.label} in {dtype}: {name}: error {error:.2e}, allowed {allowed:.2e}"
                 )
