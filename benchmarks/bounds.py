@@ -2,8 +2,8 @@
 
 What the caller or a projection gives lies in memory and is read from there once a pass; what a step makes of it stays in
 cache, results go to ready memory, and only what a caller keeps is fresh. Nothing is laid out, checked or called through
-autograd; running sums and gradients that tiles share are added by the products that make them. Softmax over tiles is one fused call for many of them, under a mask where
-the plan has one, the cheapest height of tile taken; its backward is the five products, one exponential of each weight, one
+autograd; running sums and gradients that tiles share are added by the products that make them. Softmax over tiles is one
+fused call for many of them, under a mask where the plan has one, the cheapest height of tile taken; its backward is the five products, one exponential of each weight, one
 product of two numbers for its gradient, and dy y of each row: other sums and shifts of rows may be columns of the products.
 What is not stored for lack of [T T] numbers is made again in the backward. Who wants a shorter time needs other operations
 than PyTorch's: a target below this one is out of reach here.
@@ -267,29 +267,17 @@ def _rows_taken(count: int, of: int, width: int) -> Part:
     return Part((take,), (take,), times=-(-count // of))
 
 
-def _poles(count: int, columns: int) -> Part:
-    """The place of the largest or smallest of each row: `argmax` takes 20 times as long as these passes."""
+def _nearest(count: int, columns: int, *, poles: bool = False) -> Part:
+    """The place of the largest of each row, or smallest: `argmax` takes 20 times as long as these passes."""
     x, places = torch.randn(IN_CACHE // columns, columns), torch.arange(float(columns))
     best, last = torch.empty(2, x.shape[0], 1)
+    smallest: tuple[Call, ...] = (lambda: torch.amin(x, -1, keepdim=True, out=last),)
     calls: tuple[Call, ...] = (
         lambda: torch.amax(x, -1, keepdim=True, out=best),
-        lambda: torch.amin(x, -1, keepdim=True, out=last),
+        *(smallest if poles else ()),
         lambda: x.eq_(best),
         lambda: x.mul_(places),
         lambda: torch.amax(x, -1, keepdim=True, out=last),
-    )
-    return Part(calls, times=-(-count // x.shape[0]))
-
-
-def _nearest(count: int, columns: int) -> Part:
-    """The place of the largest of each row, in the same way."""
-    x, places = torch.randn(IN_CACHE // columns, columns), torch.arange(float(columns))
-    best = torch.empty(x.shape[0], 1)
-    calls: tuple[Call, ...] = (
-        lambda: torch.amax(x, -1, keepdim=True, out=best),
-        lambda: x.eq_(best),
-        lambda: x.mul_(places),
-        lambda: torch.amax(x, -1, keepdim=True, out=best),
     )
     return Part(calls, times=-(-count // x.shape[0]))
 
@@ -382,7 +370,7 @@ def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
         yield from _projections(case, 3)
     columns = T // chunk  # two buckets for each chunk, one column for two opposite buckets
     yield _without_gradient(_product(H * T // 256, 256, K, hashes * columns, far="a"))
-    yield _poles(hashes * H * T, columns)
+    yield _nearest(hashes * H * T, columns, poles=True)
     yield _sorted(hashes * H, T)
     yield _rows_taken(3 * hashes * H * T, T, K)  # queries, which are the keys; values; results
     # keys are made unit vectors; results of all rounds are weighted and added

@@ -2,12 +2,12 @@
 
     y_i = sum_j w_ij v_j,   w_i = softmax over the allowed j of L_ij
 
-Logits that are products of wide factors are the scores of dot-product attention, and go through the fused kernel. Where
-they come from another `Source`, heads and blocks of pairs are gone through one after another, so that a block's logits
+Logits that are products of factors may be taken as the scores of dot-product attention, and then go through the fused
+kernel, as wide as values or factors are. Where they come from another `Source`, heads and blocks of pairs are gone through one after another, so that a block's logits
 stay in cache while they are made, turned into weights in place, used and forgotten. Rows are summed as they are, and
 again below their running maximum only where that leaves the range of numbers; the backward makes a block again from the
-log-sum-exp of its rows. Logits that all examples share give weights once for all of them. Cost: 2 T S V operations per head, in the backward twice that, beside the source's own for its logits
-(made twice) and their gradient.
+log-sum-exp of its rows. Logits that all examples share give weights once for all of them. Cost: 2 T S V operations per head, in the backward
+twice that, beside the source's own for its logits (made twice) and their gradient.
 """
 
 import math
