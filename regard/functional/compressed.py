@@ -61,7 +61,10 @@ def compressed_attention(
     last = mask.last_key(T, S, q.device)
     offset = S - T if mask.shift is None else None
     k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
-    return slot_attention(q, k, v, last, factor=factor, first=first, offset=offset)
+    if first is None:
+        return slot_attention(q, k, v, last, factor=factor, offset=offset)
+    k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+    return slot_attention(q, k, v, last, factor=factor, lead=1, late=first.late, offset=offset)
 
 
 def complete(
@@ -86,17 +89,15 @@ def slot_attention(
     last: Int[Tensor, "b T"],
     *,
     factor: int,
-    first: First | None = None,
+    lead: int = 0,
+    late: bool = False,
     offset: int | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
 
-    offset: says that last[:, i] is i + offset, so that slots beyond a block of queries need not be looked at.
+    lead: 1 where the first slot is one that all see, 0 where there is none. late: see `First`. offset: says that last[:, i] is i + offset, so that slots beyond a block of queries need not be looked at.
     """
-    T, lead = q.shape[2], 0 if first is None else 1
-    late = first is not None and first.late
-    if first is not None:
-        k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+    T = q.shape[2]
     if k.shape[2] == 0:
         return q.new_zeros(*q.shape[:3], v.shape[3])
 
@@ -147,8 +148,6 @@ def write(
 ) -> Float[Tensor, "B H C2 K"]:
     """`new` at these columns of `store`, each row at its own, where they exist; `room`: columns needed."""
     C, n = store.shape[2], new.shape[2]
-    if n == 0:
-        return store
     room = max(room, n)  # so that the columns of a row are distinct modulo the room
     if C < room:
         store = F.pad(store, (0, 0, 0, (2 * room if donate else room) - C))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance, place
+from regard.functional.cache import advance, append, place, same_in_all
 from regard.functional.compressed import First, compressed_attention, slot_attention, write
 from regard.functional.softmax import softmax_attention
 from regard.nn.heads import Heads
@@ -31,12 +31,12 @@ FirstSlot = Literal["token0", "null", "none"]
 
 
 class State(NamedTuple):
-    k: Float[Tensor, "B H C K"]  # slots; length // factor of the C are filled
+    k: Float[
+        Tensor, "B H C K"
+    ]  # the first slot, if any, from the first token on, then length // factor slots
     v: Float[Tensor, "B H C V"]
     rest_k: Float[Tensor, "B H s K"]  # factor - 1; length % factor of them wait for their slot
     rest_v: Float[Tensor, "B H s V"]
-    first_k: Float[Tensor, "B H f K"]  # of token 0; f = 0 where it is not kept
-    first_v: Float[Tensor, "B H f V"]
     length: Int[Tensor, "B"]
 
 
@@ -92,7 +92,8 @@ class Compressed(Mixer):
                 f"compressed: first_slot must be one of {get_args(FirstSlot)}, got {first_slot!r}"
             )
         self.num_heads, self.factor, self.first_slot = num_heads, factor, first_slot
-        self.delay = factor if first_slot == "token0" else factor - 1
+        self._lead, self._late = int(first_slot != "none"), first_slot == "token0"
+        self.delay = factor if self._late else factor - 1
         self.heads = Heads(dim, num_heads)
         groups = num_heads if grouped else 1
         self.key_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
@@ -140,7 +141,7 @@ class Compressed(Mixer):
         return slots + conv.bias.unflatten(0, (H, 1, -1))
 
     def _first(self, k: Float[Tensor, "B H f K"], v: Float[Tensor, "B H f V"]) -> First | None:
-        if self.first_slot == "token0":
+        if self._late:
             return First(k, v, late=True)
         if self.null is None:
             return None
@@ -165,11 +166,8 @@ class Compressed(Mixer):
         def store(n: int) -> Tensor:
             return weight.new_zeros(batch_size, self.num_heads, n, self.heads.head_dim)
 
-        room, kept = (max_len or 0) // self.factor, int(self.first_slot == "token0")
-        rest = self.factor - 1
-        return State(
-            store(room), store(room), store(rest), store(rest), store(kept), store(kept), length
-        )
+        room, rest = self._lead + (max_len or 0) // self.factor, self.factor - 1
+        return State(store(room), store(room), store(rest), store(rest), length)
 
     def _extend(self, x, state, valid, donate):
         N, s = x.shape[1], self.factor
@@ -180,31 +178,62 @@ class Compressed(Mixer):
             )
             return self.heads.merge(mixed), state._replace(length=length)
         q, new_k, new_v = self.heads.split(x)
-        begun = (state.length == 0)[:, None, None, None]
-        first_k = torch.where(begun, new_k[:, :, : state.first_k.shape[2]], state.first_k)
-        first_v = torch.where(begun, new_v[:, :, : state.first_v.shape[2]], state.first_v)
+        at = same_in_all(state.length) if N == 1 and valid is None else None
+        if at is not None:
+            mixed, state = self._one_more(q, new_k, new_v, state, at, donate)
+            return self.heads.merge(mixed), state._replace(length=length)
+        first = self._first(new_k[:, :, :1], new_v[:, :, :1])
         new_k = self._one_after_another(state.rest_k, new_k, state.length)
         new_v = self._one_after_another(state.rest_v, new_v, state.length)
         filled, now = state.length // s, length // s
         slot = torch.arange(new_k.shape[2] // s, device=x.device)
         exists = slot < (now - filled)[:, None]
-        at, room = filled[:, None] + slot, int(now.max())
+        column = self._lead + filled[:, None] + slot
+        room = self._lead + int(now.max())
         k, v = state.k, state.v
+        if first is not None:
+            begins = (state.length == 0)[:, None]
+            front = torch.zeros_like(begins, dtype=torch.long)
+            k = write(k, first.k, front, begins, room, donate)
+            v = write(v, first.v, front, begins, room, donate)
         if len(slot):
             usable = len(slot) * s
-            k = write(k, self._compress_k(new_k[:, :, :usable]), at, exists, room, donate)
-            v = write(v, self._compress_v(new_v[:, :, :usable]), at, exists, room, donate)
+            k = write(k, self._compress_k(new_k[:, :, :usable]), column, exists, room, donate)
+            v = write(v, self._compress_v(new_v[:, :, :usable]), column, exists, room, donate)
         mixed = slot_attention(
             q,
             k[:, :, :room],
             v[:, :, :room],
             place(state.length, valid, N),
             factor=s,
-            first=self._first(first_k, first_v),
+            lead=self._lead,
+            late=self._late,
         )
         used = (now - filled) * s
         rest_k, rest_v = (_from(z, used, s - 1) for z in (new_k, new_v))
-        return self.heads.merge(mixed), State(k, v, rest_k, rest_v, first_k, first_v, length)
+        return self.heads.merge(mixed), State(k, v, rest_k, rest_v, length)
+
+    def _one_more(
+        self, q: Tensor, new_k: Tensor, new_v: Tensor, state: State, at: int, donate: bool
+    ) -> tuple[Float[Tensor, "B H 1 V"], State]:
+        """A token at place `at` of every row: few operations, no mask, and no copy of what is stored."""
+        k, v, first = state.k, state.v, self._first(new_k, new_v)
+        if first is not None and at == 0:
+            k, v = append(k, first.k, 0, donate), append(v, first.v, 0, donate)
+        column, waiting = self._lead + at // self.factor, at % self.factor
+        rest_k, rest_v = (
+            torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], dim=2)
+            for rest, new in ((state.rest_k, new_k), (state.rest_v, new_v))
+        )
+        if (
+            waiting == self.factor - 1
+        ):  # there is one token more than waits, and the slot is complete
+            k = append(k, self._compress_k(rest_k), column, donate)
+            v = append(v, self._compress_v(rest_v), column, donate)
+            rest_k, rest_v = rest_k[:, :, :waiting], rest_v[:, :, :waiting]
+        seen = self._lead + (at + 1 - int(self._late)) // self.factor
+        y = softmax_attention(q, k[:, :, :seen], v[:, :, :seen]) if seen else torch.zeros_like(q)
+        return y, state._replace(k=k, v=v, rest_k=rest_k, rest_v=rest_v)
 
     def _one_after_another(
         self,

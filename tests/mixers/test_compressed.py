@@ -78,13 +78,13 @@ def test_the_state_grows_by_one_slot_for_every_few_tokens():
     state = mixer.initial_state(2)
     for token in tokens(13).split(1, dim=1):
         _, state = mixer.extend(token, state)
-    assert state.k.shape[2] == 4 and state.rest_k.shape[2] == 2
+    assert state.k.shape[2] == 1 + 4 and state.rest_k.shape[2] == 2  # token 0, and 13 // 3
     with torch.no_grad():
         state = mixer.initial_state(2, max_len=30)
         place = state.k.data_ptr()
         for token in tokens(13).split(1, dim=1):
             _, state = mixer.extend(token, state, donate=True)
-    assert state.k.data_ptr() == place and state.k.shape[2] == 10
+    assert state.k.data_ptr() == place and state.k.shape[2] == 1 + 10
 
 
 class Forgets(Compressed):
