@@ -146,13 +146,28 @@ def block_attention(
     own: Bool[Tensor, "#B #G #C C"] | None,
     shared: Bool[Tensor, "#B #G 1 C"] | None,
     *,
-    blocks: tuple[Tensor, Tensor] | None = None,
     join: Join = "joint",
     scale: float | None = None,
 ) -> Float[Tensor, "B H G C V"]:
-    """`blocks`: keys and values [B H N C K] that are mixed, where these are not k and v themselves."""
+    """Queries of a block see what `sorting` mixes for it, and their own block."""
+    shown = mixed(sorting, k), mixed(sorting, v)
+    return beside_sorted(q, k, v, *shown, own, shared, join=join, scale=scale)
+
+
+def beside_sorted(
+    q: Float[Tensor, "B H G C K"],
+    k: Float[Tensor, "B H G C K"],
+    v: Float[Tensor, "B H G C V"],
+    sorted_k: Float[Tensor, "B H G C K"],
+    sorted_v: Float[Tensor, "B H G C V"],
+    own: Bool[Tensor, "#B #G #C C"] | None,
+    shared: Bool[Tensor, "#B #G 1 C"] | None,
+    *,
+    join: Join,
+    scale: float | None = None,
+) -> Float[Tensor, "B H G C V"]:
+    """The same from blocks that are mixed already."""
     B, G = q.shape[0], q.shape[2]
-    sorted_k, sorted_v = (mixed(sorting, z) for z in blocks or (k, v))
     own, shared = (_per_block(pairs, B, G) for pairs in (own, shared))
     q, k, v, sorted_k, sorted_v = (
         rearrange(z, "b h g c k -> (b g) h c k") for z in (q, k, v, sorted_k, sorted_v)

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance
+from regard.functional.cache import advance, is_ours, same_in_all
 from regard.functional.softmax import masked_softmax, softmax_attention, softmax_weights
 from regard.functional.sorted import (
     Join,
     balance,
-    block_attention,
+    beside_sorted,
     block_pairs,
     block_weights,
     cut_keys,
@@ -48,6 +48,8 @@ class State(NamedTuple):
     v: Float[Tensor, "B H S V"]
     total: Float[Tensor, "B D"]  # of all tokens
     summary: Float[Tensor, "B D"]  # of the block that has begun
+    near_k: Float[Tensor, "B H 2C K"]  # what is sorted for that block, and behind it its own
+    near_v: Float[Tensor, "B H 2C V"]
     length: Int[Tensor, "B"]
 
 
@@ -193,11 +195,16 @@ class Sinkhorn(Mixer):
         store = weight.new_zeros(batch_size, self.num_heads, room, self.heads.head_dim)
         total = weight.new_zeros(batch_size, self.dim)
         length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        return State(store, store.clone(), total, total.clone(), length)
+        near = weight.new_zeros(batch_size, self.num_heads, 2 * C, self.heads.head_dim)
+        return State(store, store.clone(), total, total.clone(), near, near.clone(), length)
 
     def _extend(self, x, state, valid, donate):
         C, N = self.block_size, x.shape[1]
         q, new_k, new_v = self.heads.split(x)
+        at = same_in_all(state.length) if N == 1 and valid is None else None
+        if at is not None:
+            y, state = self._one_more(x, q, new_k, new_v, state, at, donate)
+            return self.heads.merge(y), state
         position = state.length[:, None] + torch.arange(N, device=x.device)
         k, v = (
             _written(store, new, position, C, donate)
@@ -213,10 +220,10 @@ class Sinkhorn(Mixer):
         place = block[..., None] * C + torch.arange(C, device=x.device)
         place = place.flatten(1).clamp(max=k.shape[2] - 1)
         own_k, own_v = (z.gather(2, _spread(place, z)).unflatten(2, (G, C)) for z in (k, v))
-        stored = tuple(z.unflatten(2, (-1, C))[:, :, : S.shape[3]] for z in (k, v))
+        shown = self._mixed(S, k), self._mixed(S, v)
         own, _ = block_pairs(C, G, None, True, x.device)
         shared = (block > 0)[:, :, None, None].expand(-1, -1, -1, C)
-        y = block_attention(q_blocks, own_k, own_v, S, own, shared, blocks=stored, join=self.join)
+        y = beside_sorted(q_blocks, own_k, own_v, *shown, own, shared, join=self.join)
         y = y.flatten(2, 3).gather(2, _spread(offset, y.flatten(2, 3)))
         if self.mixture:
             key = torch.arange(k.shape[2], device=x.device)
@@ -225,8 +232,56 @@ class Sinkhorn(Mixer):
             )
         length = advance(state.length, valid, N)
         current = ((length - 1) // C - block[:, 0]).clamp(min=0)
-        summary = summary.gather(1, current[:, None, None].expand(-1, 1, self.dim))[:, 0]
-        return self.heads.merge(y), State(k, v, state.total + x.sum(1), summary, length)
+        row = torch.arange(x.shape[0], device=x.device)
+        near_k, near_v = (
+            torch.cat([z[row, :, current], own[row, :, current]], dim=2)
+            for z, own in zip(shown, (own_k, own_v), strict=True)
+        )
+        total, summary = state.total + x.sum(1), summary[row, current]
+        return self.heads.merge(y), State(k, v, total, summary, near_k, near_v, length)
+
+    def _one_more(
+        self,
+        x: Tensor,
+        q: Tensor,
+        new_k: Tensor,
+        new_v: Tensor,
+        state: State,
+        at: int,
+        donate: bool,
+    ) -> tuple[Float[Tensor, "B H 1 V"], State]:
+        """A token at place `at` of every row. What its block sees sorted was mixed for the block's first token."""
+        C, where, summary = self.block_size, state.length[:, None], state.summary
+        k, v = (
+            _written(store, new, where, C, donate)
+            for store, new in ((state.k, new_k), (state.v, new_v))
+        )
+        near = state.near_k, state.near_v
+        if not is_ours(donate, *near, new_k, new_v):
+            near = near[0].clone(), near[1].clone()
+        if at % C == 0:
+            block = where // C
+            begun = self._begun(x, q, state, block)
+            S, summary = self._rows(begun, block, k), begun[:, 0]
+            for z, store in zip(near, (k, v), strict=True):
+                z[:, :, :C] = self._mixed(S, store)[:, :, 0]
+        end = C + at % C + 1
+        for z, new in zip(near, (new_k, new_v), strict=True):
+            z[:, :, end - 1 : end] = new
+        seen = [slice(C, end)]
+        if at >= C:
+            seen = [slice(0, end)] if self.join == "joint" else [slice(0, C), *seen]
+        parts = [softmax_attention(q, near[0][:, :, some], near[1][:, :, some]) for some in seen]
+        if self.mixture:
+            parts.append(softmax_attention(q, k[:, :, : at + 1], v[:, :, : at + 1]))
+        y = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+        total = state.total + x[:, 0]
+        return y, State(k, v, total, summary, *near, state.length + 1)
+
+    def _mixed(
+        self, S: Float[Tensor, "B H G N"], store: Float[Tensor, "B H T K"]
+    ) -> Float[Tensor, "B H G C K"]:
+        return mixed(S, store.unflatten(2, (-1, self.block_size))[:, :, : S.shape[3]])
 
     def _begun(self, x, q, state: State, block: Int[Tensor, "B G"]) -> Float[Tensor, "B G D"]:
         """What the sorting network sees of each block, known from its first token on."""
