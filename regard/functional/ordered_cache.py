@@ -8,10 +8,12 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.softmax import masked_softmax
+from regard.core.mask import Mask
+from regard.functional.softmax import masked_softmax, softmax_attention
 
 CHUNK = 32  # tokens that meet the rings at once
 
@@ -61,6 +63,9 @@ def extend_rings(
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     donate = donate and not (torch.is_grad_enabled() and (k.requires_grad or state.k.requires_grad))
+    rules = scale, exclude_self, count_once, donate
+    if q.shape[2] == 1:
+        return _one_more(q, k, v, group, state, *rules)
     size, parts = min(CHUNK, state.k.shape[4]), []
     for start in range(0, q.shape[2], size):
         new = slice(start, start + size)
@@ -70,10 +75,7 @@ def extend_rings(
             v[:, :, new],
             group[..., new],
             state,
-            scale,
-            exclude_self,
-            count_once,
-            donate,
+            *rules,
         )
         parts.append(y)
     return torch.cat(parts, dim=2), state
@@ -92,16 +94,8 @@ def _extend(q, k, v, group, state: RingState, scale, exclude_self, count_once, d
     stored = last - (last - slot) % W  # which of the group's tokens a slot holds; below 0: none yet
     in_ring = (stored >= 0) & (place[..., None] - stored <= W)
     in_chunk = same & (place[..., :, None] - place[..., None, :] <= W)
-    if count_once:
-        code = _rings_of(state.code, group)
-        there, at = code % G, code // G
-        for r in range(1, R):
-            for earlier in range(r):
-                mine = group[:, :, earlier, :, None], place[:, :, earlier, :, None]
-                met = (there[:, :, r, ..., earlier] == mine[0]) & (
-                    mine[1] - at[:, :, r, ..., earlier] <= W
-                )
-                in_ring[:, :, r] &= ~met
+    if count_once and R > 1:
+        in_ring &= ~_met_before(_rings_of(state.code, group), group, place, G, W)
     count = in_chunk.sum(2)
     if not exclude_self:
         count = count + torch.eye(n, dtype=count.dtype, device=q.device)
@@ -120,22 +114,63 @@ def _extend(q, k, v, group, state: RingState, scale, exclude_self, count_once, d
     if exclude_self:
         y = torch.where(allowed.any(-1, keepdim=True), y, v)
 
+    return y, _after(state, k, v, group, place, donate)
+
+
+def _one_more(q, k, v, group, state: RingState, scale, exclude_self, count_once, donate):
+    """The same for one token, which meets no other of its call."""
+    G, W = state.k.shape[3:5]
+    place = state.had.gather(3, group)
+    allowed = torch.arange(W, device=q.device) < place[..., None]
+    if count_once and group.shape[2] > 1:
+        allowed &= ~_met_before(_rings_of(state.code, group), group, place, G, W)
+    allowed = allowed.flatten(2)[:, :, None]
+    keys, values = (_rings_of(z, group).flatten(2, 4) for z in (state.k, state.v))
+    if not exclude_self:
+        keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+        allowed = F.pad(allowed, (0, 1), value=True)
+    y = softmax_attention(q, keys, values, mask=Mask(pairwise=allowed), scale=scale)
+    if exclude_self:
+        y = torch.where(allowed.any(-1, keepdim=True), y, v)
+    return y, _after(state, k, v, group, place, donate)
+
+
+def _after(state: RingState, k, v, group, place, donate) -> RingState:
+    """The new tokens in their rings."""
+    G, W, R = state.k.shape[3], state.k.shape[4], group.shape[2]
     index = group * W + place % W
     codes = (place * G + group).transpose(2, 3)[:, :, None].expand(-1, -1, R, -1, -1)
-    after = RingState(
+    return RingState(
         _stored(state.k, k[:, :, None].expand(-1, -1, R, -1, -1), index, donate),
         _stored(state.v, v[:, :, None].expand(-1, -1, R, -1, -1), index, donate),
         _stored(state.code, codes, index, donate),
         state.had.scatter_add(3, group, torch.ones_like(group)),
         state.length,
     )
-    return y, after
+
+
+def _met_before(
+    code: Int[Tensor, "B H R N W R"],
+    group: Int[Tensor, "B H R N"],
+    place: Int[Tensor, "B H R N"],
+    G: int,
+    W: int,
+) -> Bool[Tensor, "B H R N W"]:
+    """Which tokens of a round's ring an earlier round shows too. code: of these tokens."""
+    group, place = (z.transpose(2, 3)[:, :, None, :, None] for z in (group, place))
+    of_group = code - group
+    shown = (of_group % G == 0) & (of_group >= (place - W) * G)
+    earlier = torch.ones(code.shape[2], code.shape[5], dtype=torch.bool, device=code.device)
+    return (shown & earlier.tril_(-1)[:, None, None]).any(-1)
 
 
 def _rings_of(store: Tensor, group: Int[Tensor, "B H R N"]) -> Tensor:
-    """[B H R G W K] -> [B H R N W K]: the ring of each token's group."""
-    index = group[..., None, None].expand(*group.shape, *store.shape[4:])
-    return store.gather(3, index)
+    """[B H R G W K] -> [B H R N W K]: the ring of each token's group, row by row."""
+    B, H, R, G = store.shape[:4]
+    first = torch.arange(0, B * H * R * G, G, device=store.device)
+    index = group.flatten(0, 2) + first[:, None]
+    rows = store.flatten(4).flatten(0, 3).index_select(0, index.flatten())
+    return rows.view(*group.shape, *store.shape[4:])
 
 
 def _stored(store: Tensor, new: Tensor, index: Int[Tensor, "B H R N"], donate: bool) -> Tensor:
