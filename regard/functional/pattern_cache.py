@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.functional.cache import advance, append, is_ours, place, same_in_all
 from regard.functional.patterns import Pattern
+from regard.functional.rows import rows_at
 from regard.functional.softmax import softmax_attention
 
 CHUNK = 128  # tokens that meet the store at once; single tokens behind a small store
@@ -97,6 +98,8 @@ def _extend(
     else:
         i, j = new[:, None, :, None], position[:, None, None, first:]
         mask = Mask(pairwise=pattern.contains(i, j) & (j >= 0) & (j <= i))
+        if reach is None and N == 1 and mask.pairwise is not None and _is_here(k):
+            met_k, met_v, mask = _met_by_one(k, v, mask.pairwise[:, :, 0])
     if external is not None:
         met_k, met_v = (
             torch.cat([external[0], met_k], dim=2),
@@ -127,6 +130,27 @@ def _sees_all(pattern: Pattern, before: Int[Tensor, "B"], N: int, valid: Tensor 
         return False
     length = same_in_all(before)
     return length is not None and length >= pattern.reach
+
+
+def _is_here(z: Tensor) -> bool:
+    """Whether reading a number waits for no device."""
+    return z.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _met_by_one(
+    k: Float[Tensor, "B H C K"], v: Float[Tensor, "B H C V"], seen: Bool[Tensor, "#B #H n"]
+) -> tuple[Tensor, Tensor, Mask]:
+    """Of n stored keys those that a single query sees, each head its own; where these are most of them, all."""
+    n, count = seen.shape[2], seen.cumsum(2)
+    most = int(count[..., -1].max())
+    if 2 * most > n:
+        return k[:, :, :n], v[:, :, :n], Mask(pairwise=seen[:, :, None])
+    nth = torch.arange(1, most + 1, device=k.device).expand(*count.shape[:2], most).contiguous()
+    index = torch.searchsorted(count, nth)
+    there = index < n  # not where a head sees fewer
+    index = index.clamp(max=n - 1).expand(*k.shape[:2], most).flatten(0, 1)
+    found = (rows_at(z.flatten(0, 1), index).unflatten(0, z.shape[:2]) for z in (k, v))
+    return *found, OPEN if there.all() else Mask(pairwise=there[:, :, None])
 
 
 def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B C"]) -> Float[Tensor, "B H C K"]:
