@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.softmax import QUERY_BLOCK, allowed_pairs
+from regard.functional.softmax import QUERY_BLOCK, allowed_pairs, is_grouped
 
 Bias = Callable[[slice, slice], Tensor]  # queries, keys -> [b H t s]
 
@@ -95,6 +95,6 @@ def _block(q, k, v, *, rows, cols, mask, bias, scale, exclude_self, window, drop
         attn_mask=bias(rows, cols).masked_fill(~(allowed | ~some), -torch.inf),
         scale=scale,
         dropout_p=dropout,
-        enable_gqa=k.shape[1] != q.shape[1],
+        enable_gqa=is_grouped(q, k),
     )
     return torch.where(some, y, y.new_zeros(()))
