@@ -15,10 +15,9 @@ from typing import Annotated, Any
 import torch
 import tyro
 from bounds import bound
-from ours import build_ours
+from ours import calling
 from pairs import Case, Pair, Pass, chosen
 from rounds import medians
-from torch import nn
 from tyro.conf import FlagCreatePairsOff
 
 from regard.arena.matrix_product import MatrixProduct
@@ -66,7 +65,7 @@ def main(
 
 def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
     case = Case(length=length, causal=pair.causal)
-    calls = {name: _call(pair, case, kind, dtype) for name, dtype in TYPES.items()}
+    calls = {name: calling(pair, case, kind, dtype) for name, dtype in TYPES.items()}
     least = {f"least {name}": _least(pair, case, kind, dtype) for name, dtype in TYPES.items()}
     found = medians(calls | {name: call for name, call in least.items() if call}, rounds)
     few = found.get("least float32")
@@ -94,29 +93,6 @@ def _least(pair: Pair, case: Case, kind: Pass, dtype: torch.dtype) -> Callable[[
             part.run(kind)
 
     return call if parts else None
-
-
-def _call(pair: Pair, case: Case, kind: Pass, dtype: torch.dtype) -> Callable[[], None]:
-    torch.manual_seed(0)
-    module: nn.Module = build_ours(pair, case).to(dtype).train(kind == "train")
-    shape = (case.batch, case.length, case.dim)
-    if pair.door == "core":
-        shape = (case.batch, case.num_heads, case.length, case.head_dim)
-    number = 1 if pair.door == "layer" else 3
-    inputs = [torch.randn(shape).to(dtype).requires_grad_() for _ in range(number)]
-    leaves = [*inputs, *module.parameters()]
-
-    def train() -> None:
-        out = module(*inputs)
-        out.backward(torch.ones_like(out))
-        for leaf in leaves:
-            leaf.grad = None
-
-    @torch.no_grad()
-    def forward() -> None:
-        module(*inputs)
-
-    return train if kind == "train" else forward
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Our side of a pair: the mixer as it is, and at the door "core" without its projections."""
 
+from collections.abc import Callable
+
 import torch
-from pairs import Case, Pair
+from pairs import Case, Pair, Pass
 from torch import Tensor, nn
 
 import regard
@@ -86,3 +88,25 @@ def forward_cost(module: nn.Module, inputs: list[Tensor]) -> tuple[int, int]:
     for hook in hooks:
         hook.remove()
     return flops, projections
+
+
+def calling(
+    pair: Pair, case: Case, kind: Pass, dtype: torch.dtype = torch.float32
+) -> Callable[[], None]:
+    """One pass of our side, whose gradients are let go of."""
+    torch.manual_seed(0)
+    module = build_ours(pair, case).to(dtype).train(kind == "train")
+    inputs = [x.detach().to(dtype).requires_grad_() for x in given(pair, case)]
+    leaves = [*inputs, *module.parameters()]
+
+    def train() -> None:
+        out = module(*inputs)
+        out.backward(torch.ones_like(out))
+        for leaf in leaves:
+            leaf.grad = None
+
+    @torch.no_grad()
+    def forward() -> None:
+        module(*inputs)
+
+    return train if kind == "train" else forward

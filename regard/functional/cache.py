@@ -42,9 +42,14 @@ def advance(
     return length + (N if valid is None else valid.sum(1))
 
 
+def can_be_read(z: Tensor) -> bool:
+    """Whether reading its numbers waits for no device, and steps may depend on them."""
+    return z.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def same_in_all(rows: Int[Tensor, "B *n"]) -> int | None:
     """The number that every row holds, where there is one and reading it waits for no device."""
-    if torch.compiler.is_compiling() or rows.device.type != "cpu":
+    if not can_be_read(rows):
         return None
     found = set(rows.flatten().tolist())
     return found.pop() if len(found) == 1 else None

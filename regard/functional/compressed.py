@@ -29,9 +29,7 @@ class First(NamedTuple):
 
     k: Float[Tensor, "B H 1 K"]
     v: Float[Tensor, "B H 1 V"]
-    late: (
-        bool  # the others wait for the token after their last: the first slot has shown their first
-    )
+    late: bool  # the others come a token after their last: the first slot has shown their first
 
 
 def compressed_attention(
@@ -64,7 +62,9 @@ def compressed_attention(
     if first is None:
         return slot_attention(q, k, v, last, factor=factor, offset=offset)
     k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
-    return slot_attention(q, k, v, last, factor=factor, lead=1, late=first.late, offset=offset)
+    return slot_attention(
+        q, k, v, last, factor=factor, has_first=True, late=first.late, offset=offset
+    )
 
 
 def complete(
@@ -89,15 +89,15 @@ def slot_attention(
     last: Int[Tensor, "b T"],
     *,
     factor: int,
-    lead: int = 0,
+    has_first: bool = False,
     late: bool = False,
     offset: int | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
 
-    lead: 1 where the first slot is one that all see, 0 where there is none. late: see `First`. offset: says that last[:, i] is i + offset, so that slots beyond a block of queries need not be looked at.
+    has_first: k and v begin with a slot that all see; late: see `First`. offset: says that last[:, i] is i + offset, so that slots beyond a block of queries need not be looked at.
     """
-    T = q.shape[2]
+    T, lead = q.shape[2], int(has_first)
     if k.shape[2] == 0:
         return q.new_zeros(*q.shape[:3], v.shape[3])
 

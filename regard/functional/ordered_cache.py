@@ -63,9 +63,14 @@ def extend_rings(
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     donate = donate and not (torch.is_grad_enabled() and (k.requires_grad or state.k.requires_grad))
-    rules = scale, exclude_self, count_once, donate
+    how = {
+        "scale": scale,
+        "exclude_self": exclude_self,
+        "count_once": count_once,
+        "donate": donate,
+    }
     if q.shape[2] == 1:
-        return _one_more(q, k, v, group, state, *rules)
+        return _one_more(q, k, v, group, state, **how)
     size, parts = min(CHUNK, state.k.shape[4]), []
     for start in range(0, q.shape[2], size):
         new = slice(start, start + size)
@@ -75,13 +80,13 @@ def extend_rings(
             v[:, :, new],
             group[..., new],
             state,
-            *rules,
+            **how,
         )
         parts.append(y)
     return torch.cat(parts, dim=2), state
 
 
-def _extend(q, k, v, group, state: RingState, scale, exclude_self, count_once, donate):
+def _extend(q, k, v, group, state: RingState, *, scale, exclude_self, count_once, donate):
     G, W = state.k.shape[3:5]
     n, R = q.shape[2], group.shape[2]
     before = torch.ones(n, n, dtype=torch.bool, device=q.device).tril(-1)
@@ -117,7 +122,7 @@ def _extend(q, k, v, group, state: RingState, scale, exclude_self, count_once, d
     return y, _after(state, k, v, group, place, donate)
 
 
-def _one_more(q, k, v, group, state: RingState, scale, exclude_self, count_once, donate):
+def _one_more(q, k, v, group, state: RingState, *, scale, exclude_self, count_once, donate):
     """The same for one token, which meets no other of its call."""
     G, W = state.k.shape[3:5]
     place = state.had.gather(3, group)
@@ -158,8 +163,8 @@ def _met_before(
 ) -> Bool[Tensor, "B H R N W"]:
     """Which tokens of a round's ring an earlier round shows too. code: of these tokens."""
     group, place = (z.transpose(2, 3)[:, :, None, :, None] for z in (group, place))
-    of_group = code - group
-    shown = (of_group % G == 0) & (of_group >= (place - W) * G)
+    apart = code - group  # a multiple of G in one group: the stored token's place there, times G
+    shown = (apart % G == 0) & (apart >= (place - W) * G)
     earlier = torch.ones(code.shape[2], code.shape[5], dtype=torch.bool, device=code.device)
     return (shown & earlier.tril_(-1)[:, None, None]).any(-1)
 

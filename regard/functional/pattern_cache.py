@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.cache import advance, append, is_ours, place, same_in_all
+from regard.functional.cache import advance, append, can_be_read, is_ours, place, same_in_all
 from regard.functional.patterns import Pattern
 from regard.functional.rows import rows_at
 from regard.functional.softmax import softmax_attention
@@ -97,9 +97,10 @@ def _extend(
         mask = OPEN
     else:
         i, j = new[:, None, :, None], position[:, None, None, first:]
-        mask = Mask(pairwise=pattern.contains(i, j) & (j >= 0) & (j <= i))
-        if reach is None and N == 1 and mask.pairwise is not None and _is_here(k):
-            met_k, met_v, mask = _met_by_one(k, v, mask.pairwise[:, :, 0])
+        seen = pattern.contains(i, j) & (j >= 0) & (j <= i)
+        mask = Mask(pairwise=seen)
+        if reach is None and N == 1 and seen.numel() and can_be_read(k):
+            met_k, met_v, mask = _met_by_one(k, v, seen[:, :, 0])
     if external is not None:
         met_k, met_v = (
             torch.cat([external[0], met_k], dim=2),
@@ -130,11 +131,6 @@ def _sees_all(pattern: Pattern, before: Int[Tensor, "B"], N: int, valid: Tensor 
         return False
     length = same_in_all(before)
     return length is not None and length >= pattern.reach
-
-
-def _is_here(z: Tensor) -> bool:
-    """Whether reading a number waits for no device."""
-    return z.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _met_by_one(

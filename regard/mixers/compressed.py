@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance, append, place, same_in_all
+from regard.functional.cache import advance, append, is_ours, place, same_in_all
 from regard.functional.compressed import First, compressed_attention, slot_attention, write
 from regard.functional.softmax import softmax_attention
 from regard.nn.heads import Heads
@@ -196,17 +196,17 @@ class Compressed(Mixer):
             front = torch.zeros_like(begins, dtype=torch.long)
             k = write(k, first.k, front, begins, room, donate)
             v = write(v, first.v, front, begins, room, donate)
-        if len(slot):
-            usable = len(slot) * s
-            k = write(k, self._compress_k(new_k[:, :, :usable]), column, exists, room, donate)
-            v = write(v, self._compress_v(new_v[:, :, :usable]), column, exists, room, donate)
+            donate = True  # what was written just now is nobody else's
+        usable = len(slot) * s
+        k = write(k, self._compress_k(new_k[:, :, :usable]), column, exists, room, donate)
+        v = write(v, self._compress_v(new_v[:, :, :usable]), column, exists, room, donate)
         mixed = slot_attention(
             q,
             k[:, :, :room],
             v[:, :, :room],
             place(state.length, valid, N),
             factor=s,
-            lead=self._lead,
+            has_first=self._lead > 0,
             late=self._late,
         )
         used = (now - filled) * s
@@ -231,6 +231,8 @@ class Compressed(Mixer):
             k = append(k, self._compress_k(rest_k), column, donate)
             v = append(v, self._compress_v(rest_v), column, donate)
             rest_k, rest_v = rest_k[:, :, :waiting], rest_v[:, :, :waiting]
+        elif not is_ours(donate, k, v):  # whoever keeps the state before may write behind its slots
+            k, v = k[:, :, :column], v[:, :, :column]
         seen = self._lead + (at + 1 - int(self._late)) // self.factor
         y = softmax_attention(q, k[:, :, :seen], v[:, :, :seen]) if seen else torch.zeros_like(q)
         return y, state._replace(k=k, v=v, rest_k=rest_k, rest_v=rest_v)

@@ -48,8 +48,8 @@ class State(NamedTuple):
     v: Float[Tensor, "B H S V"]
     total: Float[Tensor, "B D"]  # of all tokens
     summary: Float[Tensor, "B D"]  # of the block that has begun
-    near_k: Float[Tensor, "B H 2C K"]  # what is sorted for that block, and behind it its own
-    near_v: Float[Tensor, "B H 2C V"]
+    met_k: Float[Tensor, "B H 2C K"]  # by that block: what is sorted for it, then its own
+    met_v: Float[Tensor, "B H 2C V"]
     length: Int[Tensor, "B"]
 
 
@@ -195,8 +195,8 @@ class Sinkhorn(Mixer):
         store = weight.new_zeros(batch_size, self.num_heads, room, self.heads.head_dim)
         total = weight.new_zeros(batch_size, self.dim)
         length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        near = weight.new_zeros(batch_size, self.num_heads, 2 * C, self.heads.head_dim)
-        return State(store, store.clone(), total, total.clone(), near, near.clone(), length)
+        met = weight.new_zeros(batch_size, self.num_heads, 2 * C, self.heads.head_dim)
+        return State(store, store.clone(), total, total.clone(), met, met.clone(), length)
 
     def _extend(self, x, state, valid, donate):
         C, N = self.block_size, x.shape[1]
@@ -220,7 +220,7 @@ class Sinkhorn(Mixer):
         place = block[..., None] * C + torch.arange(C, device=x.device)
         place = place.flatten(1).clamp(max=k.shape[2] - 1)
         own_k, own_v = (z.gather(2, _spread(place, z)).unflatten(2, (G, C)) for z in (k, v))
-        shown = self._mixed(S, k), self._mixed(S, v)
+        shown = self._sorted(S, k), self._sorted(S, v)
         own, _ = block_pairs(C, G, None, True, x.device)
         shared = (block > 0)[:, :, None, None].expand(-1, -1, -1, C)
         y = beside_sorted(q_blocks, own_k, own_v, *shown, own, shared, join=self.join)
@@ -233,12 +233,12 @@ class Sinkhorn(Mixer):
         length = advance(state.length, valid, N)
         current = ((length - 1) // C - block[:, 0]).clamp(min=0)
         row = torch.arange(x.shape[0], device=x.device)
-        near_k, near_v = (
-            torch.cat([z[row, :, current], own[row, :, current]], dim=2)
-            for z, own in zip(shown, (own_k, own_v), strict=True)
+        met_k, met_v = (
+            torch.cat([z[row, :, current] for z in both], dim=2)
+            for both in zip(shown, (own_k, own_v), strict=True)
         )
         total, summary = state.total + x.sum(1), summary[row, current]
-        return self.heads.merge(y), State(k, v, total, summary, near_k, near_v, length)
+        return self.heads.merge(y), State(k, v, total, summary, met_k, met_v, length)
 
     def _one_more(
         self,
@@ -256,29 +256,29 @@ class Sinkhorn(Mixer):
             _written(store, new, where, C, donate)
             for store, new in ((state.k, new_k), (state.v, new_v))
         )
-        near = state.near_k, state.near_v
-        if not is_ours(donate, *near, new_k, new_v):
-            near = near[0].clone(), near[1].clone()
+        met = state.met_k, state.met_v
+        if not is_ours(donate, *met, q, new_k, new_v):
+            met = met[0].clone(), met[1].clone()
         if at % C == 0:
             block = where // C
             begun = self._begun(x, q, state, block)
             S, summary = self._rows(begun, block, k), begun[:, 0]
-            for z, store in zip(near, (k, v), strict=True):
-                z[:, :, :C] = self._mixed(S, store)[:, :, 0]
+            for z, store in zip(met, (k, v), strict=True):
+                z[:, :, :C] = self._sorted(S, store)[:, :, 0]
         end = C + at % C + 1
-        for z, new in zip(near, (new_k, new_v), strict=True):
+        for z, new in zip(met, (new_k, new_v), strict=True):
             z[:, :, end - 1 : end] = new
         seen = [slice(C, end)]
         if at >= C:
             seen = [slice(0, end)] if self.join == "joint" else [slice(0, C), *seen]
-        parts = [softmax_attention(q, near[0][:, :, some], near[1][:, :, some]) for some in seen]
+        parts = [softmax_attention(q, met[0][:, :, some], met[1][:, :, some]) for some in seen]
         if self.mixture:
             parts.append(softmax_attention(q, k[:, :, : at + 1], v[:, :, : at + 1]))
         y = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
         total = state.total + x[:, 0]
-        return y, State(k, v, total, summary, *near, state.length + 1)
+        return y, State(k, v, total, summary, *met, state.length + 1)
 
-    def _mixed(
+    def _sorted(
         self, S: Float[Tensor, "B H G N"], store: Float[Tensor, "B H T K"]
     ) -> Float[Tensor, "B H G C K"]:
         return mixed(S, store.unflatten(2, (-1, self.block_size))[:, :, : S.shape[3]])

@@ -24,6 +24,7 @@ def law(subject: Subject) -> None:
     for tracked in (True, False):  # a cache may reuse storage where no gradient needs it
         with torch.set_grad_enabled(tracked):
             _input_state_is_a_value(subject, mixer)
+    _branches(subject, mixer)
     _state_size(subject, mixer)
     if subject.can.padding:
         _ragged(subject, mixer, chunkings)
@@ -91,6 +92,32 @@ def _input_state_is_a_value(subject: Subject, mixer: Mixer) -> None:
     require(
         torch.equal(state.length, torch.full((B,), 5)), "state.length must count the tokens so far"
     )
+
+
+@torch.no_grad()
+def _branches(subject: Subject, mixer: Mixer) -> None:
+    """Two continuations of one state that was not donated stay apart when each gives its own storage away."""
+    x, other = subject.tokens(B, T), subject.tokens(B, T).flip(1)
+    for begin in (1, 5, 6):
+        _, state = feed(
+            mixer, x[:, :begin], mixer.initial_state(B, max_len=T), (begin,), donate=True
+        )
+        ends = [z[:, begin:] for z in (x, other)]
+        states = [mixer.extend(end[:, :1], state)[1] for end in ends]
+        outputs = [[], []]
+        for i in range(1, T - begin):
+            for branch, end in enumerate(ends):
+                y, states[branch] = mixer.extend(end[:, i : i + 1], states[branch], donate=True)
+                outputs[branch].append(y)
+        for end, found in zip(ends, outputs, strict=True):
+            _, alone = feed(mixer, x[:, :begin], mixer.initial_state(B), (begin,))
+            expected, _ = feed(mixer, end, alone, (1,) * end.shape[1])
+            require_close(
+                torch.cat(found, dim=1),
+                expected[:, 1:],
+                1e-10,
+                f"two branches after {begin} tokens",
+            )
 
 
 def _reordered(subject: Subject, mixer: Mixer) -> None:

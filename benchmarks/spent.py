@@ -1,0 +1,132 @@
+"""Where the time of a pass goes: python benchmarks/spent.py [--only rfa linear] [--length 4096] [--json]
+
+Our side of the table of peers, float32. products: matrix products and fused attention; passes: operators that go over numbers; moved:
+copies, gathers, sorts and fills; all three by PyTorch's profiler, in the call that took least. the rest: what the pass takes
+without the profiler less these three, that is calls, views, Python and the engine of autograd. Where products, passes and moved
+numbers alone take what a target allows, only fewer operators could meet it, not faster calls.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import tyro
+from ours import calling
+from pairs import Case, Pair, Pass, chosen
+from rounds import medians
+from torch.profiler import ProfilerActivity, profile
+from tyro.conf import FlagCreatePairsOff
+
+from regard.arena.provenance import provenance
+from regard.cli.printing import print_json, print_table
+from regard.core import RegardError
+
+PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"}
+FUSED = "_scaled_dot_product"
+MOVED = {
+    *("copy", "cat", "stack", "fill", "zero", "clone", "constant_pad_nd", "roll", "flip"),
+    *("index", "index_select", "index_put", "index_add", "index_copy", "gather", "scatter"),
+    *("scatter_add", "sort", "topk", "embedding", "embedding_dense_backward", "tril", "triu"),
+}
+NOTHING = {  # no number is read or written
+    *(
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "as_strided",
+        "slice",
+        "select",
+        "narrow",
+    ),
+    *("transpose", "t", "permute", "expand", "expand_as", "squeeze", "unsqueeze", "flatten"),
+    *("unflatten", "unbind", "split", "split_with_sizes", "chunk", "detach", "alias", "to"),
+    *(
+        "_to_copy",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "resize",
+        "matmul",
+        "linear",
+    ),
+    *("einsum", "contiguous", "item", "_local_scalar_dense", "is_nonzero", "lift_fresh", "set"),
+    *("scaled_dot_product_attention", "result_type", "view_as", "movedim", "swapaxes", "mT"),
+}
+
+
+def main(
+    only: tuple[str, ...] = (),
+    length: int = 4096,
+    passes: tuple[Pass, ...] = ("forward", "train"),
+    rounds: int = 5,
+    json_: Annotated[FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
+) -> int:
+    """Take a pass apart by kind of operator.
+
+    Args:
+        only: names of mechanisms; all of the table by default
+        length: tokens
+        passes: a forward pass, a forward and backward pass
+        rounds: calls with the profiler, and without
+        json_: print data instead of a table
+    """
+    rows = [
+        _row(pair, kind, length, rounds)
+        for pair in chosen(only)
+        for kind in passes
+        if length <= pair.most.get(kind, length)
+    ]
+    if json_:
+        print_json({"rows": rows, "origin": asdict(provenance())})
+        return 0
+    print_table(rows)
+    origin = provenance()
+    print(f"{origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}")
+    return 0
+
+
+def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
+    call = calling(pair, Case(length=length, causal=pair.causal), kind)
+    whole = medians({"pass": call}, rounds)["pass"]
+    spent = min((_spent(call) for _ in range(rounds)), key=Counter.total)
+    return {
+        "pair": pair.name,
+        "pass": kind,
+        "ms": whole,
+        **{f"{name} ms": spent[name] for name in ("products", "passes", "moved")},
+        "the rest ms": max(0.0, whole - spent.total()),
+    }
+
+
+def _spent(call: Callable[[], None]) -> Counter[str]:
+    """Milliseconds of operators, by their kind."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        call()
+    found = Counter[str]()
+    for event in profiler.key_averages():
+        kind = _kind(event.key)
+        if kind is not None:
+            found[kind] += 1e-3 * event.self_cpu_time_total
+    return found
+
+
+def _kind(name: str) -> str | None:
+    namespace, _, operator = name.partition("::")
+    operator = operator.removesuffix("_")
+    if namespace != "aten" or operator in NOTHING:
+        return None
+    if operator in PRODUCTS or operator.startswith(FUSED):
+        return "products"
+    return "moved" if operator in MOVED else "passes"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(tyro.cli(main))
+    except RegardError as error:
+        print(f"spent: {error}", file=sys.stderr)
+        sys.exit(2)
