@@ -8,6 +8,7 @@ from torch import nn
 
 import regard
 from regard import Mixer, No, Observation
+from regard.mixers.compressed import Compressed
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.mixers.softmax import Softmax
@@ -106,6 +107,15 @@ class AlwaysDonates(Softmax):
 
 class ClaimsToGrow(Linear):
     capabilities = replace(Linear.capabilities, state="T D")
+
+
+class LendsItsStore(Compressed):
+    """As long as nothing is written, whoever continues has the same room."""
+
+    def _one_more(self, q, new_k, new_v, state, at, donate):
+        y, after = super()._one_more(q, new_k, new_v, state, at, donate)
+        is_written = at == 0 or (at + 1) % self.factor == 0
+        return y, after if is_written else after._replace(k=state.k, v=state.v)
 
 
 class LooksAheadInTraining(Softmax):
@@ -255,6 +265,7 @@ BROKEN = [
     ("sensitivity", ForgetsGlobalTokens),
     ("streaming", AlwaysDonates),
     ("streaming", ClaimsToGrow),
+    ("streaming", LendsItsStore),
 ]
 WORDS = {
     RoundsToBfloat16: "float32: output",
@@ -264,6 +275,7 @@ WORDS = {
     ForgetsGlobalTokens: "global",
     AlwaysDonates: "without donate",
     ClaimsToGrow: "declared to grow",
+    LendsItsStore: "two branches",
 }
 """What the error says, where a law has several parts."""
 
