@@ -1,4 +1,4 @@
-"""Where the time of a pass goes: python benchmarks/spent.py [--only rfa linear] [--length 4096] [--json]
+"""Where the time of a pass goes: python benchmarks/spent.py [--only rfa linear] [--lengths 4096] [--json]
 
 Our side of the table of peers, float32. products: matrix products and fused attention; passes: operators that go over numbers; moved:
 copies, gathers, sorts and fills; all three by PyTorch's profiler, in the call that took least. the rest: what the pass takes
@@ -60,7 +60,7 @@ NOTHING = {  # no number is read or written
 
 def main(
     only: tuple[str, ...] = (),
-    length: int = 4096,
+    lengths: tuple[int, ...] = (1024, 4096, 16384),
     passes: tuple[Pass, ...] = ("forward", "train"),
     rounds: int = 5,
     json_: Annotated[FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
@@ -69,13 +69,14 @@ def main(
 
     Args:
         only: names of mechanisms; all of the table by default
-        length: tokens
+        lengths: tokens
         passes: a forward pass, a forward and backward pass
         rounds: calls with the profiler, and without
         json_: print data instead of a table
     """
     rows = [
         _row(pair, kind, length, rounds)
+        for length in lengths
         for pair in chosen(only)
         for kind in passes
         if length <= pair.most.get(kind, length)
@@ -94,6 +95,7 @@ def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
     whole = medians({"pass": call}, rounds)["pass"]
     spent = min((_spent(call) for _ in range(rounds)), key=Counter.total)
     return {
+        "tokens": length,
         "pair": pair.name,
         "pass": kind,
         "ms": whole,
