@@ -3,7 +3,8 @@
 Our side of the table of peers, float32. products: matrix products and fused attention; passes: operators that go over numbers; moved:
 copies, gathers, sorts and fills; all three by PyTorch's profiler, in the call that took least. the rest: what the pass takes
 without the profiler less these three, that is calls, views, Python and the engine of autograd. Where products, passes and moved
-numbers alone take what a target allows, only fewer operators could meet it, not faster calls.
+numbers alone take what a target allows, only fewer operators could meet it, not faster calls. KINETO_LOG_LEVEL=5 in the environment
+keeps the profiler quiet.
 """
 
 import sys

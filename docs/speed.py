@@ -1,7 +1,7 @@
 """The chart of docs/speed.svg and the tables of docs/speed.md, from what the programs of benchmarks/ measured.
 
 python benchmarks/peers.py --lengths 4096 --json > docs/peers/4096.json && python docs/speed.py && make docs
-half.py, decoding.py and growth.py, with --json too, write docs/half.json, docs/decoding.json and docs/growth.json.
+half.py, decoding.py, growth.py and spent.py, with --json too, write docs/half.json, docs/decoding.json, docs/growth.json and docs/spent.json.
 """
 
 import json
@@ -91,6 +91,12 @@ def decoding() -> str:
     columns = ("mixer", "context", "state", "step ms", "projections ms", "least ms")
     columns += ("of projections", "aim", "grown, of reserved", "transformers' cache ms")
     return "\n".join([_where(found), "", *_rows(found["rows"], columns)])
+
+
+def spent() -> str:
+    """A pass by kind of operator."""
+    found = measured(FOLDER / "spent.json")
+    return "\n".join([_where(found), "", *_rows(found["rows"], tuple(found["rows"][0]))])
 
 
 def growth() -> str:

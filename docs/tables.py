@@ -83,6 +83,7 @@ TABLES = {
     "speed": (ROOT / "docs" / "speed.md", speed.table),
     "half": (ROOT / "docs" / "speed.md", speed.half),
     "decoding": (ROOT / "docs" / "speed.md", speed.decoding),
+    "spent": (ROOT / "docs" / "speed.md", speed.spent),
     "growth": (ROOT / "docs" / "speed.md", speed.growth),
     "sources": (ROOT / "docs" / "data.md", sources),
     "own copies": (ROOT / "docs" / "data.md", own_copies),
