@@ -104,7 +104,7 @@ def _branches(subject: Subject, mixer: Mixer) -> None:
         )
         ends = [z[:, begin:] for z in (x, other)]
         states = [mixer.extend(end[:, :1], state)[1] for end in ends]
-        outputs = [[], []]
+        outputs: list[list[Tensor]] = [[], []]
         for i in range(1, T - begin):
             for branch, end in enumerate(ends):
                 y, states[branch] = mixer.extend(end[:, i : i + 1], states[branch], donate=True)
