@@ -9,20 +9,17 @@ timed beside softmax where that package is installed.
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import torch
 import tyro
 from least_steps import least_step
+from program import run, show
 from rounds import medians
 from torch import Tensor, nn
 from tyro.conf import FlagCreatePairsOff
 
 import regard
-from regard.arena.provenance import provenance
-from regard.cli.printing import print_json, print_table
-from regard.core import RegardError
 
 DIM, HEADS, STEPS = 512, 8, 8
 MOST = 4 * 2**30  # bytes of parameters
@@ -46,13 +43,7 @@ def main(
     """
     mixers = [regard.MIXERS[name].name for name in only or regard.MIXERS.names()]
     rows = [row for context in contexts for name in mixers if (row := _row(name, context, rounds))]
-    if json_:
-        print_json({"rows": rows, "origin": asdict(provenance())})
-        return 0
-    print_table(rows)
-    origin = provenance()
-    print(f"{origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}")
-    return 0
+    return show(rows, as_json=json_)
 
 
 def _row(name: str, context: int, rounds: int) -> dict[str, Any] | None:
@@ -182,8 +173,4 @@ def _caches(past: Tensor, new: Tensor) -> dict[str, Callable[[], None]]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(tyro.cli(main))
-    except RegardError as error:
-        print(f"decoding: {error}", file=sys.stderr)
-        sys.exit(2)
+    run(main)

@@ -9,7 +9,6 @@ import math
 import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import torch
@@ -17,12 +16,11 @@ import tyro
 from memory import peak_growth
 from ours import build_ours, given
 from pairs import PAIRS, Case, Pair, Pass, chosen
+from program import run, show
 from torch import Tensor, nn
 from tyro.conf import FlagCreatePairsOff
 
 import regard
-from regard.arena.provenance import provenance
-from regard.cli.printing import print_json, print_table
 from regard.core import RegardError
 
 
@@ -42,13 +40,7 @@ def main(
     """
     some = [pair for pair in chosen(only) if only or _is_linear(pair)]
     rows = [_row(pair, kind, lengths) for pair in some for kind in passes]
-    if json_:
-        print_json({"rows": rows, "origin": asdict(provenance())})
-        return 0
-    print_table(rows)
-    origin = provenance()
-    print(f"{origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}")
-    return 0
+    return show(rows, as_json=json_)
 
 
 def _is_linear(pair: Pair) -> bool:
@@ -95,8 +87,4 @@ def _step(module: nn.Module, inputs: list[Tensor], kind: Pass) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(tyro.cli(main))
-    except RegardError as error:
-        print(f"growth: {error}", file=sys.stderr)
-        sys.exit(2)
+    run(main)

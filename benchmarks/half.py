@@ -2,28 +2,24 @@
 
 Each mechanism of the table of peers at its width, forward pass and training step, both types interleaved in one run. On
 a CPU with bfloat16 matrix units at least twice the speed is the aim where matrix products dominate; without such units
-there is nothing to gain, and the line under the table says what the matrix product itself gains here. "least gains": the
+there is nothing to gain, and the line above the table says what the matrix product itself gains here. "least gains": the
 same of the operations that no form can do without, alone and at their own shapes (`bounds.py`): small products,
 exponentials and gathered rows gain less than large products, and where those gain less than the aim it is out of reach.
 """
 
-import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import torch
 import tyro
 from bounds import bound
 from ours import calling
-from pairs import Case, Pair, Pass, chosen
+from pairs import Case, Pair, Pass, feasible
+from program import run, show
 from rounds import medians
 from tyro.conf import FlagCreatePairsOff
 
 from regard.arena.matrix_product import MatrixProduct
-from regard.arena.provenance import provenance
-from regard.cli.printing import print_json, print_table
-from regard.core import RegardError
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -44,23 +40,13 @@ def main(
         rounds: of every entry
         json_: print data instead of a table
     """
-    rows = [
-        _row(pair, kind, length, rounds)
-        for pair in chosen(only)
-        for kind in passes
-        if length <= pair.most.get(kind, length)
-    ]
+    rows = [_row(pair, kind, length, rounds) for pair, kind in feasible(only, passes, length)]
     products = {name: MatrixProduct("cpu", dtype) for name, dtype in TYPES.items()}
     product = medians({name: of.sample for name, of in products.items()}, rounds)
     gain = product["float32"] / product["bfloat16"]
-    if json_:
-        print_json({"rows": rows, "matrix_product_gain": gain, "origin": asdict(provenance())})
-        return 0
-    print_table(rows)
-    origin = provenance()
-    print(f"a matrix product gains {gain:.1f}; {origin.device}; allocator {origin.allocator}")
-    print(f"{origin.versions}; {origin.commit}")
-    return 0
+    if not json_:
+        print(f"a matrix product gains {gain:.1f}")
+    return show(rows, as_json=json_, matrix_product_gain=gain)
 
 
 def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
@@ -96,8 +82,4 @@ def _least(pair: Pair, case: Case, kind: Pass, dtype: torch.dtype) -> Callable[[
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(tyro.cli(main))
-    except RegardError as error:
-        print(f"half: {error}", file=sys.stderr)
-        sys.exit(2)
+    run(main)

@@ -5,7 +5,7 @@ x [B T D] comes in and each side does its own projections. Targets are those of 
 the least ratio to the best peer's time, and the least share of the machine's matrix-product rate.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -444,3 +444,11 @@ def chosen(only: tuple[str, ...]) -> list[Pair]:
         if name not in known:
             raise UnknownNameError("mechanism of the table", name, known)
     return [pair for pair in PAIRS if not only or pair.mixer in only]
+
+
+def feasible(
+    only: tuple[str, ...], passes: tuple[Pass, ...], length: int
+) -> Iterator[tuple[Pair, Pass]]:
+    """The chosen pairs in these passes, but for those that take too much at this length."""
+    for pair in chosen(only):
+        yield from ((pair, kind) for kind in passes if length <= pair.most.get(kind, length))

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from pairs import TOO_LONG, Pair, Pass, chosen
+from program import run
 from tyro.conf import FlagCreatePairsOff
 
 from regard.arena.choice import Choice
@@ -235,8 +236,4 @@ def _print_end(rows: list[dict[str, Any]], faults: dict[str, str], unchecked: bo
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(tyro.cli(main))
-    except RegardError as error:
-        print(f"peers: {error}", file=sys.stderr)
-        sys.exit(2)
+    run(main)

@@ -7,22 +7,17 @@ numbers alone take what a target allows, only fewer operators could meet it, not
 keeps the profiler quiet.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import tyro
 from ours import calling
-from pairs import Case, Pair, Pass, chosen
+from pairs import Case, Pair, Pass, feasible
+from program import run, show
 from rounds import medians
 from torch.profiler import ProfilerActivity, profile
 from tyro.conf import FlagCreatePairsOff
-
-from regard.arena.provenance import provenance
-from regard.cli.printing import print_json, print_table
-from regard.core import RegardError
 
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"}
 FUSED = "_scaled_dot_product"
@@ -78,17 +73,9 @@ def main(
     rows = [
         _row(pair, kind, length, rounds)
         for length in lengths
-        for pair in chosen(only)
-        for kind in passes
-        if length <= pair.most.get(kind, length)
+        for pair, kind in feasible(only, passes, length)
     ]
-    if json_:
-        print_json({"rows": rows, "origin": asdict(provenance())})
-        return 0
-    print_table(rows)
-    origin = provenance()
-    print(f"{origin.device}; allocator {origin.allocator}; {origin.versions}; {origin.commit}")
-    return 0
+    return show(rows, as_json=json_)
 
 
 def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
@@ -128,8 +115,4 @@ def _kind(name: str) -> str | None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(tyro.cli(main))
-    except RegardError as error:
-        print(f"spent: {error}", file=sys.stderr)
-        sys.exit(2)
+    run(main)

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.core.compaction import permute
 from regard.core.mask import OPEN, Mask
 from regard.functional import fla, segments
-from regard.functional.cache import is_ours
+from regard.functional.cache import can_be_read, is_ours
 from regard.functional.exponential import exp
 from regard.functional.feature_maps import (
     FEATURE_MAPS,
@@ -200,8 +200,7 @@ def _after_one(
 
 def _is_zero(log_decay: Tensor) -> bool:
     """Whether a stabiliser has not moved, as after most tokens, where asking waits for no device."""
-    near = log_decay.device.type == "cpu" and not torch.compiler.is_compiling()
-    return near and not log_decay.requires_grad and not log_decay.any()
+    return can_be_read(log_decay) and not log_decay.requires_grad and not log_decay.any()
 
 
 def _eager_sums(

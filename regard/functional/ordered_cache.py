@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
+from regard.functional.cache import is_ours
 from regard.functional.softmax import masked_softmax, softmax_attention
 
 CHUNK = 32  # tokens that meet the rings at once
@@ -62,12 +63,11 @@ def extend_rings(
     exclude_self: a token sees itself only where no round offers it an earlier one; otherwise it always sees itself.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    donate = donate and not (torch.is_grad_enabled() and (k.requires_grad or state.k.requires_grad))
     how = {
         "scale": scale,
         "exclude_self": exclude_self,
         "count_once": count_once,
-        "donate": donate,
+        "donate": is_ours(donate, k, state.k),
     }
     if q.shape[2] == 1:
         return _one_more(q, k, v, group, state, **how)

@@ -8,7 +8,8 @@ A summary is the sum of a block's tokens. Causal: the sum of all tokens up to th
 queries may share, and S_g a softmax over earlier blocks: Sinkhorn's columns would divide by what later blocks want.
 
 Cost: T C K per head for blocks of C = `block_size`, and T^2 K / C for the mixing. The default C = 2 sqrt(max_len) keeps the
-second below a quarter of the first; a smaller C does not, and the instance says so. State: all keys and values.
+second below a quarter of the first; a smaller C does not, and the instance says so. State: all keys and values, and what the
+block that has begun meets.
 
 Options: `join="separate"` adds two softmaxes (a public benchmark's form; the paper's formula can be read so) where the
 default has one over both blocks. `sort_cut` = n: all queries see the first n sorted blocks and nothing else.
