@@ -23,8 +23,8 @@ from ours import build_ours, given
 from pairs import Case, Pair, Pass
 from torch import Tensor, nn
 
-from regard.functional import pattern
-from regard.functional.tiles import Plan, positions
+from regard.functional.sparse import attention as pattern
+from regard.functional.sparse.tiles import Plan, positions
 
 Call = Callable[[], object]
 IN_CACHE = 1 << 18  # numbers of a part's largest tensor

@@ -19,7 +19,7 @@ from program import run, show
 from rounds import medians
 from tyro.conf import FlagCreatePairsOff
 
-from regard.arena.matrix_product import MatrixProduct
+from regard.lab.arena.matrix_product import MatrixProduct
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

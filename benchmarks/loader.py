@@ -12,13 +12,13 @@ from itertools import islice
 
 import torch
 
-from regard.arena.choice import Choice
-from regard.arena.suite import QUICK, Contest
-from regard.arena.trial import model_config
 from regard.cli.printing import print_table
-from regard.tasks import Splits
-from regard.train.batches import Batches, Shares, loaded
-from regard.train.optimizer import make_optimizer
+from regard.lab.arena.choice import Choice
+from regard.lab.arena.suite import QUICK, Contest
+from regard.lab.arena.trial import model_config
+from regard.lab.tasks import Splits
+from regard.lab.train.batches import Batches, Shares, loaded
+from regard.lab.train.optimizer import make_optimizer
 
 
 def loading(contest: Contest, splits: Splits, workers: int, seconds: float) -> float:

@@ -22,7 +22,7 @@ from ours import build_ours, forward_cost, given
 from pairs import PAIRS, TOO_LONG, Case, Pair, Pass, Peer
 from torch import nn
 
-from regard.arena.matrix_product import MatrixProduct
+from regard.lab.arena.matrix_product import MatrixProduct
 
 PATIENCE = 3.0  # seconds that one entry may take in all rounds together, two calls at least
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}

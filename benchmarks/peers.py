@@ -26,12 +26,12 @@ from pairs import TOO_LONG, Pair, Pass, chosen
 from program import run
 from tyro.conf import FlagCreatePairsOff
 
-from regard.arena.choice import Choice
-from regard.arena.laws import verdict
-from regard.arena.ledger import Ledger
-from regard.arena.provenance import provenance
 from regard.cli.printing import print_json, print_table
 from regard.core import RegardError
+from regard.lab.arena.choice import Choice
+from regard.lab.arena.laws import verdict
+from regard.lab.arena.ledger import Ledger
+from regard.lab.arena.provenance import provenance
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
 TOGETHER = 8192  # tokens up to which all mechanisms share a process

@@ -8,9 +8,9 @@ from typing import Any
 
 import tyro
 
-from regard.arena.provenance import provenance
 from regard.cli.printing import print_json, print_table
 from regard.core import RegardError
+from regard.lab.arena.provenance import provenance
 
 
 def run(main: Callable[..., int]) -> None:

@@ -1,7 +1,7 @@
 """The tables of docs/data.md, from the catalogues of sources and of formats."""
 
-from regard.data.own import OWN
-from regard.data.sources import SOURCES
+from regard.lab.data.own import OWN
+from regard.lab.data.sources import SOURCES
 
 
 def sources() -> str:

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from regard.arena.provenance import provenance
-from regard.recipes import RECIPES, Run, start
-from regard.tasks import Splits
-from regard.tasks.text_pairs import BITS, TextPairs
-from regard.train.batches import in_order
-from regard.train.transfer import take_weights
+from regard.lab.arena.provenance import provenance
+from regard.lab.recipes import RECIPES, Run, start
+from regard.lab.tasks import Splits
+from regard.lab.tasks.text_pairs import BITS, TextPairs
+from regard.lab.train.batches import in_order
+from regard.lab.train.transfer import take_weights
 
 RESULTS = Path(__file__).parent / "recipes.json"
 

@@ -22,10 +22,18 @@ from regard.mixers import MIXERS, build
 
 __version__ = "0.1.0"
 
-_LATER = {"reference", "testing", "models", "tasks", "train", "arena"}  # imported when first used
+_PARTS = {
+    "reference",
+    "nn",
+    "positions",
+    "pools",
+    "models",
+    "testing",
+    "lab",
+}  # imported when first used
 _CATALOGS = {
     "MODELS": "models",
-    "TASKS": "tasks",
+    "TASKS": "lab.tasks",
     "POOLS": "pools",
     "POSITIONS": "positions",
     "FEED_FORWARDS": "nn",
@@ -34,7 +42,7 @@ _CATALOGS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
+    if name in _PARTS:
         return importlib.import_module(f"regard.{name}")
     if name in _CATALOGS:
         return getattr(importlib.import_module(f"regard.{_CATALOGS[name]}"), name)

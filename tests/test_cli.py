@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import regard
-from regard.arena import laws
 from regard.cli import COMMANDS, main
 from regard.cli.doctor import REQUIRED
+from regard.lab.arena import laws
 from regard.testing import LawError
 
 
@@ -39,7 +39,7 @@ def test_help_names_every_command_and_loads_little():
         "import sys; from regard.cli import main; main(['--help']);"
         "print('LOADED', *[m for m in sys.modules if m.split('.')[0] in"
         " {'accelerate', 'altair', 'sklearn', 'tensorboard', 'torchmetrics'}"
-        " or m.startswith(('regard.models', 'regard.train', 'regard.arena'))])"
+        " or m.startswith(('regard.models', 'regard.lab.train', 'regard.lab.arena'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     text, _, slow = done.stdout.partition("LOADED")
@@ -199,8 +199,8 @@ def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
 
 def test_arena_and_report_share_the_ledger(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    from regard.arena import suite as suites
     from regard.core import Catalog
+    from regard.lab.arena import suite as suites
 
     race = suites.Race(lengths=(16,), passes=("decode",), dim=16, num_heads=2, seconds=0.01)
     tiny = suites.Suite(name="tiny", about="a test", mixers=("linear",), race=race)

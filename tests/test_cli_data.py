@@ -7,9 +7,9 @@ import pytest
 
 from regard.cli import main
 from regard.core import Catalog
-from regard.data.own import OWN
-from regard.data.sources import SOURCES
-from tests.data.sources.packages import client, package, source, tgz
+from regard.lab.data.own import OWN
+from regard.lab.data.sources import SOURCES
+from tests.lab.data.sources.packages import client, package, source, tgz
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def toys(monkeypatch, tmp_path):
         for name in ("one", "two")
     ]
     catalog = Catalog("source", tuple(made))
-    monkeypatch.setattr("regard.data.sources.SOURCES", catalog)
+    monkeypatch.setattr("regard.lab.data.sources.SOURCES", catalog)
     (tmp_path / "shelf").mkdir()
     client(tmp_path / "bin", "npm", f'cp {tmp_path}/shelf/"${{2%@*}}" packed.tgz')
     return tmp_path / "shelf"

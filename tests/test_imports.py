@@ -11,6 +11,7 @@ import regard
 
 PACKAGE = Path(regard.__file__).parent
 
+LIBRARY = ("core", "functional", "reference", "nn", "positions", "mixers", "pools", "models")
 MAY_IMPORT = {
     "core": set(),
     "reference": set(),
@@ -20,18 +21,34 @@ MAY_IMPORT = {
     "mixers": {"core", "functional", "nn", "positions"},
     "pools": {"core", "functional", "nn", "positions"},
     "models": {"core", "functional", "nn", "positions", "mixers", "pools"},
-    "data": {"core"},
-    "tasks": {"core", "data"},
-    "train": {"core", "tasks"},
-    "arena": {"core", "functional", "models", "mixers", "tasks", "train", "testing"},
     "testing": {"core", "reference", "mixers"},
-    "estimator": {"core", "data", "models", "tasks", "train"},
-    "explore": {"core", "models"},
-    "hf": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
+    "lab": {*LIBRARY, "testing"},
 }
-"""Part -> the parts that it may import; cli and recipes may import anything."""
+"""Part of the package -> the parts that it may import; the front may import anything."""
 
-FRONT = {"cli", "__main__", "recipes"}
+LAB_MAY_IMPORT = {
+    "data": set(),
+    "tasks": {"data"},
+    "train": {"tasks"},
+    "recipes": {"data", "tasks", "train"},
+    "arena": {"data", "tasks", "train", "recipes"},
+    "tables": {"data", "tasks", "train"},
+}
+"""The same inside `lab`."""
+
+FUNCTIONAL_MAY_IMPORT = {
+    "shared": set(),
+    "positions": {"shared"},
+    "softmax": {"shared", "positions"},
+    "sparse": {"shared", "positions", "softmax"},
+    **dict.fromkeys(
+        ("low_rank", "clustered", "sinkhorn", "linear", "synthetic", "gated"),
+        {"shared", "positions", "softmax", "sparse"},
+    ),
+}
+"""The same inside `functional`: families import what lies below them, and not each other."""
+
+FRONT = {"cli", "__main__"}
 SLOW = (
     "accelerate",
     "altair",
@@ -48,7 +65,7 @@ SLOW = (
 INSIDE_CORE = {"torch", "jaxtyping"}
 
 
-def files(part: str) -> list[Path]:
+def files(part: str | Path) -> list[Path]:
     folder = PACKAGE / part
     return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
 
@@ -66,44 +83,57 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def parts_imported(path: Path) -> set[str]:
-    """A name of the package itself, such as `regard.build`, counts as the highest part that `import regard` loads."""
+def parts_imported(path: Path, package: str = "regard") -> set[str]:
+    """The parts of the package that a file imports; a name of the package itself, such as `regard.build`, counts as
+    the highest part that `import regard` loads."""
+    depth = package.count(".") + 1
     names = [[*name.split("."), ""] for name in imports(path)]
-    parts = {name[1] for name in names if name[0] == "regard"}
-    return {part if part in own_parts() else "mixers" for part in parts}
+    parts = {name[depth] for name in names if name[:depth] == package.split(".")}
+    if depth == 1:
+        return {part if part in parts_of("") else "mixers" for part in parts}
+    return parts & set(parts_of("/".join(package.split(".")[1:])))
 
 
-def own_parts() -> list[str]:
+def parts_of(folder: str) -> list[str]:
     entries = (
-        p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+        p.stem
+        for p in (PACKAGE / folder).iterdir()
+        if p.suffix == ".py" or (p / "__init__.py").exists()
     )
     return sorted(set(entries) - {"__init__"})
 
 
-def test_every_part_has_its_place():
-    assert set(own_parts()) <= set(MAY_IMPORT) | FRONT
+@pytest.mark.parametrize(
+    "package, allowed",
+    [
+        ("", {**MAY_IMPORT, **dict.fromkeys(FRONT, set())}),
+        ("lab", LAB_MAY_IMPORT),
+        ("functional", FUNCTIONAL_MAY_IMPORT),
+    ],
+)
+def test_every_part_has_its_place(package, allowed):
+    assert set(parts_of(package)) <= set(allowed)
 
 
-@pytest.mark.parametrize("part", [part for part in own_parts() if part in MAY_IMPORT])
-def test_imports_run_one_way(part):
-    for path in files(part):
-        wrong = parts_imported(path) - MAY_IMPORT[part] - {part}
+@pytest.mark.parametrize(
+    "package, part, allowed",
+    [("", part, may) for part, may in MAY_IMPORT.items()]
+    + [("lab", part, may) for part, may in LAB_MAY_IMPORT.items()]
+    + [("functional", part, may) for part, may in FUNCTIONAL_MAY_IMPORT.items()],
+)
+def test_imports_run_one_way(package, part, allowed):
+    name = ".".join(filter(None, ("regard", package)))
+    for path in files(Path(package) / part):
+        wrong = parts_imported(path, name) - allowed - {part}
         assert not wrong, f"{path.relative_to(PACKAGE)} imports {sorted(wrong)}"
 
 
 def test_nothing_imports_the_front():
-    for part in set(own_parts()) - FRONT:
+    for part in set(parts_of("")) - FRONT:
         for path in files(part):
             assert not parts_imported(path) & FRONT, (
                 f"{path.relative_to(PACKAGE)} imports the front"
             )
-
-
-def test_recipes_are_imported_by_the_front_alone():
-    inside = PACKAGE / "recipes"
-    for path in PACKAGE.rglob("*.py"):
-        if inside not in path.parents and "recipes" in parts_imported(path):
-            assert path.relative_to(PACKAGE).parts[0] in FRONT
 
 
 def test_oracles_import_torch_alone():
@@ -133,7 +163,7 @@ def test_import_regard_is_light():
     ).stdout.split()
     assert "regard.mixers" in found
     assert not [name for name in SLOW if name in found]
-    later = {"models", "tasks", "train", "arena", "recipes", "cli", "reference", "testing"}
+    later = {"models", "lab", "cli", "reference", "testing"}
     assert not [
         name
         for name in found

@@ -78,9 +78,9 @@ class Arena:
     json: Json = False
 
     def run(self) -> int:
-        from regard.arena.ledger import Ledger
-        from regard.arena.run import run_suite
-        from regard.arena.suite import SUITES
+        from regard.lab.arena.ledger import Ledger
+        from regard.lab.arena.run import run_suite
+        from regard.lab.arena.suite import SUITES
 
         suite = SUITES[self.suite]
         outcome = run_suite(suite, Ledger(self.ledger), self.folder, progress=not self.json)
@@ -105,8 +105,8 @@ class Report:
     json: Json = False
 
     def run(self) -> int:
-        from regard.arena.ledger import Ledger
-        from regard.arena.report import picture, plain, terminal, write_page
+        from regard.lab.arena.ledger import Ledger
+        from regard.lab.arena.report import picture, plain, terminal, write_page
 
         if not self.ledger.exists():
             raise OptionError(
@@ -184,7 +184,7 @@ def run() -> None:
 
 def _train(name: str, args: list[str]) -> int:
     from regard.cli.arguments import parse
-    from regard.recipes import RECIPES, Run, start
+    from regard.lab.recipes import RECIPES, Run, start
 
     recipe = RECIPES[name]()
 

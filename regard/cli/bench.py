@@ -13,9 +13,9 @@ from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
 
 if TYPE_CHECKING:
-    from regard.arena.choice import Choice
-    from regard.arena.results import Timed
-    from regard.arena.speed import Setting
+    from regard.lab.arena.choice import Choice
+    from regard.lab.arena.results import Timed
+    from regard.lab.arena.speed import Setting
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 Flag = FlagCreatePairsOff[bool]
@@ -56,7 +56,7 @@ class Bench:
     json: Json = False
 
     def run(self) -> int:
-        from regard.arena.speed import measure, obstacle
+        from regard.lab.arena.speed import measure, obstacle
 
         for device in self.devices:
             _check_device(device)
@@ -79,7 +79,7 @@ class Bench:
             {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
         ]
         if self.plot is not None and timed:
-            from regard.arena.report.timings import draw_timings
+            from regard.lab.arena.report.timings import draw_timings
 
             draw_timings(timed, self.plot)
         if self.json:
@@ -92,7 +92,7 @@ class Bench:
         return 0
 
     def _settings(self) -> "list[Setting]":
-        from regard.arena.speed import STREAMING, Setting
+        from regard.lab.arena.speed import STREAMING, Setting
 
         return [
             Setting(
@@ -152,8 +152,8 @@ def _origin(row: "Timed") -> str:
 
 def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
     """Each mixer with those of the options that it has."""
-    from regard.arena.choice import Choice
     from regard.cli.arguments import option
+    from regard.lab.arena.choice import Choice
     from regard.mixers import MIXERS
 
     classes = [MIXERS[name] for name in names or MIXERS.names()]
@@ -175,8 +175,8 @@ def _faults(choices: "list[Choice]", path: Path) -> dict[str, str]:
     """Mixer -> the law that it breaks, for those that break one."""
     from rich.console import Console
 
-    from regard.arena.laws import verdict
-    from regard.arena.ledger import Ledger
+    from regard.lab.arena.laws import verdict
+    from regard.lab.arena.ledger import Ledger
 
     with Ledger(path) as ledger, Console(stderr=True).status("laws") as status:
         faults = {}

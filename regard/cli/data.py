@@ -11,8 +11,8 @@ from regard.cli.printing import print_json, print_table
 from regard.core import MissingDataError, OptionError, StoredDataError
 
 if TYPE_CHECKING:
-    from regard.data.sources import Source
-    from regard.data.sources.source import Channel
+    from regard.lab.data.sources import Source
+    from regard.lab.data.sources.source import Channel
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 Flag = FlagCreatePairsOff[bool]
@@ -25,8 +25,8 @@ class DataLs:
     json: Json = False
 
     def run(self) -> int:
-        from regard.data.own import OWN
-        from regard.data.sources import LICENCES, SOURCES
+        from regard.lab.data.own import OWN
+        from regard.lab.data.sources import LICENCES, SOURCES
 
         rows = [_row(source) for source in SOURCES]
         own = [{"name": form.name, "what": form.about, "path": form.layout} for form in OWN]
@@ -58,7 +58,7 @@ class DataGet:
     """take the package files from this folder, whatever their names, instead of from a registry"""
 
     def run(self) -> int:
-        from regard.data.sources import SOURCES, cache_folder, check_licence, get, missing
+        from regard.lab.data.sources import SOURCES, cache_folder, check_licence, get, missing
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
@@ -129,7 +129,7 @@ def _say(line: str) -> None:
 
 
 def _row(source: "Source") -> dict[str, Any]:
-    from regard.data.sources import missing
+    from regard.lab.data.sources import missing
 
     return {
         "name": source.name,
@@ -141,7 +141,7 @@ def _row(source: "Source") -> dict[str, Any]:
 
 
 def _show_own(name: str, path: Path) -> dict[str, Any]:
-    from regard.data.own import OWN
+    from regard.lab.data.own import OWN
 
     form = OWN[name]
     sizes = form.sizes(path.expanduser())
@@ -149,8 +149,8 @@ def _show_own(name: str, path: Path) -> dict[str, Any]:
 
 
 def _show_source(name: str) -> dict[str, Any]:
-    from regard.data.own import OWN
-    from regard.data.sources import SOURCES, archive, missing
+    from regard.lab.data.own import OWN
+    from regard.lab.data.sources import SOURCES, archive, missing
 
     if name in OWN:
         raise OptionError(f"{name} is read from your own copy: add --path PATH, {OWN[name].layout}")

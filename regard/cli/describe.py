@@ -14,12 +14,12 @@ SOURCES = {
     "pools": ("regard.pools", "POOLS"),
     "scores": ("regard.nn", "SCORES"),
     "models": ("regard.models", "MODELS"),
-    "tasks": ("regard.tasks", "TASKS"),
+    "tasks": ("regard.lab.tasks", "TASKS"),
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
-    "suites": ("regard.arena.suite", "SUITES"),
-    "recipes": ("regard.recipes", "RECIPES"),
-    "sources": ("regard.data.sources", "SOURCES"),
+    "suites": ("regard.lab.arena.suite", "SUITES"),
+    "recipes": ("regard.lab.recipes", "RECIPES"),
+    "sources": ("regard.lab.data.sources", "SOURCES"),
 }
 """Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
 

@@ -41,7 +41,7 @@ def _machine() -> list[dict[str, str]]:
     import torch
 
     from regard import __version__
-    from regard.arena.provenance import describe
+    from regard.lab.arena.provenance import describe
 
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -80,7 +80,7 @@ def _implementations() -> list[dict[str, str]]:
     """What `impl="auto"` takes here, family by family."""
     import torch
 
-    from regard.functional.implementation import IMPLEMENTATIONS
+    from regard.functional.shared.implementation import IMPLEMENTATIONS
 
     here = {"cuda"} if torch.cuda.is_available() else {"cpu"}
     rows = []
@@ -114,7 +114,7 @@ def _packages() -> list[dict[str, str]]:
 
 
 def _environment() -> list[dict[str, str]]:
-    from regard.arena.allocator import VARIABLES
+    from regard.lab.arena.allocator import VARIABLES
 
     settings = [_row(name, os.environ.get(name, "not set")) for name in THREADS]
     retained = "changes timings by up to 6 times; figures are quoted without it"

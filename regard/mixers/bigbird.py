@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_positive
-from regard.functional.pattern import pattern_attention, pattern_weights
-from regard.functional.pattern_cache import empty_state, extend_pattern
-from regard.functional.patterns import Block, First, Pattern, Scattered, Span, draw_blocks
+from regard.functional.sparse.attention import pattern_attention, pattern_weights
+from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.sparse.patterns import Block, First, Pattern, Scattered, Span, draw_blocks
 from regard.nn.heads import Heads
 
 

@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 from regard.core import Mixer, OptionError, UnknownNameError
-from regard.functional.implementation import check_impl
+from regard.functional.shared.implementation import check_impl
 
 
 def build(
@@ -19,7 +19,7 @@ def build(
     """A mixer of this name or class.
 
     `dim`, `num_heads`, `max_len` and `impl` are facts of the stack: offered to every mixer, and taken by those that
-    need them. `impl` says who computes ("auto", "eager", "flex", "fla"; see `regard.functional.implementation`) and never changes
+    need them. `impl` says who computes ("auto", "eager", "flex", "fla"; see `regard.functional.shared.implementation`) and never changes
     the meaning. `options` are the mechanism's own; one that it does not have is an error that suggests the near name.
 
     >>> build("softmax", dim=512, num_heads=8, num_kv_heads=2)

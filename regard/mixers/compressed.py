@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance, append, is_ours, place, same_in_all
-from regard.functional.compressed import First, compressed_attention, slot_attention, write
-from regard.functional.softmax import softmax_attention
+from regard.functional.low_rank.compressed import First, compressed_attention, slot_attention, write
+from regard.functional.shared.cache import advance, append, is_ours, place, same_in_all
+from regard.functional.softmax.dense import softmax_attention
 from regard.nn.heads import Heads
 
 FirstSlot = Literal["token0", "null", "none"]

@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.functional.cache import advance
-from regard.functional.efficient import (
+from regard.functional.linear.attention import kernel_attention, kernel_weights
+from regard.functional.linear.efficient import (
     causal_means,
     efficient_attention,
     efficient_weights,
@@ -24,7 +24,7 @@ from regard.functional.efficient import (
     position_softmax,
     present_keys,
 )
-from regard.functional.linear import kernel_attention, kernel_weights
+from regard.functional.shared.cache import advance
 from regard.nn.heads import Heads
 
 

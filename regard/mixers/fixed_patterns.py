@@ -20,9 +20,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
-from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention, fixed_weights
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.softmax.dense import softmax_attention, softmax_weights
+from regard.functional.softmax.fixed import (
+    CAUSAL_PATTERNS,
+    PATTERNS,
+    fixed_attention,
+    fixed_weights,
+)
 from regard.nn.values import Values
 
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")

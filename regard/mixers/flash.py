@@ -19,9 +19,8 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import place
-from regard.functional.gated_chunks import LONGEST_CHUNK, Rule, block_length, gated_chunks
-from regard.functional.mixed_chunk import (
+from regard.functional.gated.flash import LONGEST_CHUNK, Rule, block_length, gated_chunks
+from regard.functional.gated.mixed_chunk import (
     ChunkState,
     LinNorm,
     between_chunks,
@@ -34,8 +33,9 @@ from regard.functional.mixed_chunk import (
     token_count,
     within_chunks,
 )
-from regard.functional.rows import near
-from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.shared.cache import place
+from regard.functional.shared.rows import near
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 State = ChunkState

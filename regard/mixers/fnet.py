@@ -10,7 +10,7 @@ is transformed at its own length, by a chirp transform where rows of a batch dif
 from typing import Literal
 
 from regard.core import Capabilities, Mixer, No, OptionError
-from regard.functional.fourier import fourier_mixing
+from regard.functional.synthetic.fourier import fourier_mixing
 
 
 class FNet(Mixer):

@@ -22,9 +22,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.rotary import rotate
-from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.positions.rotary import rotate
+from regard.functional.shared.cache import advance, append, cached_mask, place
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible, check_positive
-from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.softmax import softmax_attention
-from regard.functional.spatial import spatial_mixing
+from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.softmax.dense import softmax_attention
+from regard.functional.synthetic.spatial import spatial_mixing
 
 NEAR_ZERO = 1e-3
 

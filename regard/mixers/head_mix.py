@@ -2,7 +2,7 @@
 
     y = concat_h( softmax over A^h_i ) W_out
 
-`patterns` are values of `regard.functional.patterns`, one for each head, in order, or one for all: Window, Block,
+`patterns` are values of `regard.functional.sparse.patterns`, one for each head, in order, or one for all: Window, Block,
 Strided, Summary, First, All, and unions with `|`. By default heads take turns: a window, a dilated window, a window with the first token
 seen by all. Heads of one pattern run together.
 
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.implementation import check_impl
-from regard.functional.pattern import pattern_attention, pattern_weights
-from regard.functional.pattern_cache import empty_state, extend_pattern
-from regard.functional.patterns import (
+from regard.functional.shared.implementation import check_impl
+from regard.functional.sparse.attention import pattern_attention, pattern_weights
+from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.sparse.patterns import (
     All,
     Block,
     First,

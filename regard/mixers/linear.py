@@ -15,10 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mixer, No, Observation
-from regard.functional.cache import advance
-from regard.functional.feature_maps import feature_map as resolve
-from regard.functional.implementation import check_impl
-from regard.functional.linear import (
+from regard.functional.linear.attention import (
     causal_sums,
     kernel_weights,
     linear_attention,
@@ -26,6 +23,9 @@ from regard.functional.linear import (
     read,
     summed,
 )
+from regard.functional.linear.feature_maps import feature_map as resolve
+from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import check_impl
 from regard.nn.heads import Heads
 
 

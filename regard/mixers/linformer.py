@@ -19,7 +19,11 @@ import torch
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.functional.lowrank import projected_attention, projected_weights, segment_means
+from regard.functional.low_rank.projected import (
+    projected_attention,
+    projected_weights,
+    segment_means,
+)
 from regard.nn.heads import Heads
 from regard.nn.length_projection import LengthProjection
 

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.core.shapes import check_positive
-from regard.functional.cache import place
-from regard.functional.implementation import check_impl
-from regard.functional.pattern import pattern_attention, pattern_weights
-from regard.functional.pattern_cache import empty_state, extend_pattern
-from regard.functional.patterns import Window
+from regard.functional.shared.cache import place
+from regard.functional.shared.implementation import check_impl
+from regard.functional.sparse.attention import pattern_attention, pattern_weights
+from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.sparse.patterns import Window
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import Rotary

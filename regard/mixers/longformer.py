@@ -17,15 +17,15 @@ from torch import nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, ShapeError
 from regard.core.shapes import check_positive
-from regard.functional.pattern import (
+from regard.functional.softmax.dense import softmax_attention, softmax_weights
+from regard.functional.sparse.attention import (
     global_places,
     pattern_attention,
     pattern_weights,
     replace_rows,
 )
-from regard.functional.pattern_cache import empty_state, extend_pattern
-from regard.functional.patterns import PerHead, Window
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.sparse.patterns import PerHead, Window
 from regard.nn.heads import Heads
 
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance, place
-from regard.functional.window import Windows, window_attention, window_weights
+from regard.functional.shared.cache import advance, place
+from regard.functional.softmax.window import Windows, window_attention, window_weights
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import place
-from regard.functional.mixed_chunk import (
+from regard.functional.gated.mixed_chunk import (
     ChunkState,
     LinNorm,
     between_chunks,
@@ -31,10 +30,11 @@ from regard.functional.mixed_chunk import (
     token_count,
     within_chunks,
 )
-from regard.functional.rotary import rotate
-from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.functional.softmax_chunks import CHUNKS, Rule, softmax_chunks
-from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.gated.softmax_chunks import CHUNKS, Rule, softmax_chunks
+from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.positions.rotary import rotate
+from regard.functional.shared.cache import place
+from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.nn.heads import Heads
 
 State = ChunkState

@@ -17,9 +17,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
-from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.logits import Blend, Logits, Product, Source, blended
-from regard.functional.synthesizer import (
+from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.synthetic.logits import Blend, Logits, Product, Source, blended
+from regard.functional.synthetic.synthesizer import (
     at_positions,
     synthesizer_attention,
     synthesizer_weights,

@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.core import Capabilities, Mixer, No
 from regard.core.shapes import check_positive
-from regard.functional.spatial import spatial_mixing
+from regard.functional.synthetic.spatial import spatial_mixing
 
 
 class MLPMixer(Mixer):

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance
-from regard.functional.favor import (
+from regard.functional.linear.attention import causal_sums, family, kernel_weights, read, summed
+from regard.functional.linear.favor import (
     Features,
     favor_attention,
     floored,
@@ -29,8 +29,8 @@ from regard.functional.favor import (
     lowest,
     query_features,
 )
-from regard.functional.implementation import check_impl
-from regard.functional.linear import causal_sums, family, kernel_weights, read, summed
+from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import check_impl
 from regard.nn.heads import Heads
 from regard.nn.projection import RandomProjection
 

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance
-from regard.functional.hashed import angular_hash, lsh_order
-from regard.functional.order import Order
-from regard.functional.ordered import ordered_attention, ordered_weights
-from regard.functional.ordered_cache import empty_rings, extend_rings
-from regard.functional.unit import unit
+from regard.functional.clustered.cache import empty_rings, extend_rings
+from regard.functional.clustered.lsh import angular_hash, lsh_order
+from regard.functional.clustered.normalise import unit
+from regard.functional.clustered.order import Order
+from regard.functional.clustered.sorted_chunks import ordered_attention, ordered_weights
+from regard.functional.shared.cache import advance
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 from regard.nn.seeded import normal

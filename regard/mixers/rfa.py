@@ -22,16 +22,16 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance
-from regard.functional.implementation import check_impl
-from regard.functional.linear import causal_sums, family, kernel_weights, read, summed
-from regard.functional.random_feature import (
+from regard.functional.linear.attention import causal_sums, family, kernel_weights, read, summed
+from regard.functional.linear.rfa import (
     Kernel,
     gated,
     random_feature_attention,
     signed,
     unit_features,
 )
+from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import check_impl
 from regard.nn.heads import Heads
 from regard.nn.projection import RandomProjection
 

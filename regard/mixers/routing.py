@@ -27,10 +27,8 @@ from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance
-from regard.functional.ordered import ordered_attention, ordered_weights
-from regard.functional.ordered_cache import empty_rings, extend_rings
-from regard.functional.routed import (
+from regard.functional.clustered.cache import empty_rings, extend_rings
+from regard.functional.clustered.kmeans import (
     Census,
     cluster_band,
     clusters,
@@ -43,8 +41,10 @@ from regard.functional.routed import (
     members_of,
     nearest,
 )
-from regard.functional.routes import Routes, route, routes_of
-from regard.functional.unit import unit
+from regard.functional.clustered.normalise import unit
+from regard.functional.clustered.normalised import Routes, route, routes_of
+from regard.functional.clustered.sorted_chunks import ordered_attention, ordered_weights
+from regard.functional.shared.cache import advance
 from regard.nn.centroids import Centroids
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.scores import Normaliser, scored_attention, scored_weights
-from regard.functional.softmax import softmax_attention
+from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.softmax.dense import softmax_attention
+from regard.functional.softmax.scored import Normaliser, scored_attention, scored_weights
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 

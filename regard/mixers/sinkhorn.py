@@ -26,9 +26,8 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.cache import advance, is_ours, same_in_all
-from regard.functional.softmax import masked_softmax, softmax_attention, softmax_weights
-from regard.functional.sorted import (
+from regard.functional.shared.cache import advance, is_ours, same_in_all
+from regard.functional.sinkhorn.attention import (
     Join,
     balance,
     beside_sorted,
@@ -40,6 +39,7 @@ from regard.functional.sorted import (
     mixed,
     sinkhorn_attention,
 )
+from regard.functional.softmax.dense import masked_softmax, softmax_attention, softmax_weights
 from regard.nn.heads import Heads
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 

@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.functional.biased import Bias, biased_attention
-from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.softmax.biased import Bias, biased_attention
+from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import T5, Alibi, Rotary

@@ -18,10 +18,10 @@ from typing import Literal, get_args
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.implementation import check_impl
-from regard.functional.pattern import pattern_attention, pattern_weights
-from regard.functional.pattern_cache import empty_state, extend_pattern
-from regard.functional.patterns import (
+from regard.functional.shared.implementation import check_impl
+from regard.functional.sparse.attention import pattern_attention, pattern_weights
+from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.sparse.patterns import (
     Block,
     Pattern,
     PerHead,

@@ -35,8 +35,8 @@ from regard.core import (
 )
 from regard.core.compaction import permute
 from regard.core.shapes import check_flag, check_positive, check_rate
-from regard.functional.cache import advance
-from regard.functional.relative import (
+from regard.functional.shared.cache import advance
+from regard.functional.softmax.relative import (
     Segments,
     Terms,
     distances,

@@ -12,7 +12,7 @@ from regard.models.config import ModelConfig
 class FieldsConfig(ModelConfig):
     """num_tasks: logits of each row.
 
-    fields: of a `regard.data.Schema`, or written by hand; none where the data that tell them are not read yet.
+    fields: of a `regard.lab.data.Schema`, or written by hand; none where the data that tell them are not read yet.
     """
 
     kinds = ("table",)

@@ -27,8 +27,8 @@ from torch.utils.checkpoint import checkpoint
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_divisible, check_flag, check_positive, check_rate
-from regard.functional.relative import Segments, segment_bias
-from regard.functional.softmax import masked_softmax
+from regard.functional.softmax.dense import masked_softmax
+from regard.functional.softmax.relative import Segments, segment_bias
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.config import ModelConfig
 from regard.models.tokens import check_tokens

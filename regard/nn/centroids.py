@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.functional.routed import Census
+from regard.functional.clustered.kmeans import Census
 from regard.nn.seeded import normal
 
 EPS = 1e-5

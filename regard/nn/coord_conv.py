@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.functional.coordinates import coordinates
+from regard.functional.positions.coordinates import coordinates
 
 
 class CoordConv2d(nn.Module):

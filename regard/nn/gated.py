@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
-from regard.functional.gated import gated
-from regard.functional.rotary import rotate
+from regard.functional.gated.gau import gated
+from regard.functional.positions.rotary import rotate
 from regard.nn.offset_scale import OffsetScale
 
 # The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on

@@ -2,7 +2,7 @@
 
 Synthesizer (Tay et al. 2020, arXiv 2005.00743). Every class is called with tokens x [B T D] and their positions (by
 default 0 .. T - 1), and gives what gives the logits of some queries for the keys at positions 0 .. S - 1: a source
-of `regard.functional.logits`, which is fast, where there is one of its form. No scale 1/sqrt(K); b is 1 where nothing
+of `regard.functional.synthetic.logits`, which is fast, where there is one of its form. No scale 1/sqrt(K); b is 1 where nothing
 depends on the example.
 """
 
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from regard.core.mask import Mask
 from regard.core.shapes import check_positive
-from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
-from regard.functional.logits import Logits, Outer, Product, Table
+from regard.functional.softmax.fixed import CAUSAL_PATTERNS, fixed_weights
+from regard.functional.synthetic.logits import Logits, Outer, Product, Table
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.core import Catalog, OptionError, UnknownNameError
 from regard.core.shapes import check_positive
-from regard.functional.scores import QUERY_BLOCK, additive_score, dot_product
+from regard.functional.softmax.scored import QUERY_BLOCK, additive_score, dot_product
 from regard.nn.dice import Dice
 
 EPS = 1e-6

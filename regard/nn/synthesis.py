@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Observation
-from regard.functional.cache import advance, append, cached_mask, place
-from regard.functional.synthesizer import (
+from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.synthetic.synthesizer import (
     at_positions,
     synthesizer_attention,
     synthesizer_weights,

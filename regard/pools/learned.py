@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.core.shapes import check_mapping
-from regard.functional.scores import normalise
+from regard.functional.softmax.scored import normalise
 from regard.nn.scores import Score, build_score
 
 

@@ -10,7 +10,7 @@ statistics over the valid pairs of the batch. Cost: Q S D F, and no more memory 
 
 from regard.core.pool import Pool
 from regard.core.shapes import check_finite, check_flag, check_widths
-from regard.functional.scores import Normaliser, normalise
+from regard.functional.softmax.scored import Normaliser, normalise
 from regard.nn.scores import ActivationUnit, Interaction, UnitActivation
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.core.shapes import check_positive
-from regard.functional.rotary import Pairing
-from regard.functional.sinusoid import sinusoid
+from regard.functional.positions.rotary import Pairing
+from regard.functional.positions.sinusoid import sinusoid
 from regard.positions.base import Position
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
-from regard.functional.coordinates import coordinates
+from regard.functional.positions.coordinates import coordinates
 from regard.positions.absolute import AbsolutePosition
 
 

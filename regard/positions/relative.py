@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_divisible, check_positive
-from regard.functional.distance import (
+from regard.functional.positions.distance import (
     alibi_bias,
     alibi_slopes,
     relative_scores,
     t5_borders,
     t5_bucket,
 )
-from regard.functional.rotary import Pairing, rotate
-from regard.functional.sinusoid import sinusoid
+from regard.functional.positions.rotary import Pairing, rotate
+from regard.functional.positions.sinusoid import sinusoid
 from regard.positions.base import Position
 
 

@@ -57,8 +57,8 @@ def test_blocks_of_queries_do_not_show(first_slot, monkeypatch):
             yield y, *torch.autograd.grad(y.sin().sum(), list(mixer.heads.parameters()))
 
     whole = list(outputs_and_gradients())
-    monkeypatch.setattr("regard.functional.compressed.QUERY_BLOCK", 5)
-    monkeypatch.setattr("regard.functional.compressed.TILE", 7)
+    monkeypatch.setattr("regard.functional.low_rank.compressed.QUERY_BLOCK", 5)
+    monkeypatch.setattr("regard.functional.low_rank.compressed.TILE", 7)
     torch.testing.assert_close(list(outputs_and_gradients()), whole, rtol=0, atol=1e-11)
 
 
@@ -66,7 +66,7 @@ def test_blocks_of_queries_under_autocast(monkeypatch):
     mixer, mask = Compressed(24, num_heads=3, first_slot="null"), Mask(causal=True)
     x = tokens(29).float()
     whole = mixer(x, mask=mask)
-    monkeypatch.setattr("regard.functional.compressed.QUERY_BLOCK", 5)
+    monkeypatch.setattr("regard.functional.low_rank.compressed.QUERY_BLOCK", 5)
     with torch.autocast("cpu", torch.bfloat16):
         y = mixer(x, mask=mask)
         y.sum().backward()

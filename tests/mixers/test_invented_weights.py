@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard import Mask, OptionError, UnknownNameError, build
-from regard.functional.fourier import fourier_mixing
-from regard.functional.logits import Outer
+from regard.functional.synthetic.fourier import fourier_mixing
+from regard.functional.synthetic.logits import Outer
 from regard.nn.logits import tiled
 
 B, T, D, H, N = 2, 13, 24, 3, 64

@@ -93,7 +93,7 @@ def test_blocks_of_queries_do_not_show(options, monkeypatch):
     leaves = [x, *mixer.parameters()]
     whole = mixer(x, mask=mask)
     expected = torch.autograd.grad((whole**2).sum(), leaves)
-    monkeypatch.setattr("regard.functional.window.QUERY_BLOCK", 4)
+    monkeypatch.setattr("regard.functional.softmax.window.QUERY_BLOCK", 4)
     parts = mixer(x, mask=mask)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     for ours, theirs in zip(torch.autograd.grad((parts**2).sum(), leaves), expected, strict=True):

@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard import Mask
-from regard.functional.softmax import QUERY_BLOCK
+from regard.functional.softmax.dense import QUERY_BLOCK
 from regard.testing import check_mixer
 from tests.models.small import classifier, language_model, prompts, ragged
 

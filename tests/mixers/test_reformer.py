@@ -6,7 +6,7 @@ import torch
 from regard import Mask, OptionError, UnsupportedError, build
 from regard.core.counting import count
 from regard.functional import lsh_attention
-from regard.functional.hashed import angular_hash
+from regard.functional.clustered.lsh import angular_hash
 
 
 def reformer(**options):

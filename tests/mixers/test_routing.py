@@ -5,8 +5,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from regard import Mask, UnsupportedError, build
-from regard.functional.routed import nearest
-from regard.functional.routes import route
+from regard.functional.clustered.kmeans import nearest
+from regard.functional.clustered.normalised import route
 from regard.nn.centroids import EPS
 
 

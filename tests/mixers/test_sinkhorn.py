@@ -3,7 +3,7 @@ import torch
 
 from regard import Mask, OptionError, build
 from regard.functional import sinkhorn_attention, softmax_attention
-from regard.functional.sorted import balance, block_attention, block_pairs, in_blocks
+from regard.functional.sinkhorn.attention import balance, block_attention, block_pairs, in_blocks
 
 
 def parts(T=12):
@@ -65,8 +65,8 @@ def test_sorting_by_a_permutation_is_attention_to_two_blocks(join):
 @pytest.mark.parametrize("kind", ["open", "causal", "padded", "empty"])
 def test_head_by_head_is_what_all_blocks_at_once_are(kind, monkeypatch):
     """Outputs and gradients, the sorting's too, with runs of a single block in the backward."""
-    monkeypatch.setattr("regard.functional.sorted.LARGE", 0)
-    monkeypatch.setattr("regard.functional.sorted_heads.WEIGHTS", 1)
+    monkeypatch.setattr("regard.functional.sinkhorn.attention.LARGE", 0)
+    monkeypatch.setattr("regard.functional.sinkhorn.by_head.WEIGHTS", 1)
     length = torch.tensor([12, 0 if kind == "empty" else 7])
     valid = None if kind in ("open", "causal") else torch.arange(12) < length[:, None]
     mask = Mask(causal=kind == "causal", valid=valid)

@@ -6,7 +6,7 @@ import torch
 import regard
 import regard.reference
 from regard import Mask
-from regard.functional.biased import QUERY_BLOCK
+from regard.functional.softmax.biased import QUERY_BLOCK
 from regard.mixers.transformer_xl import TransformerXL
 from tests.models.small import language_model, prompts
 

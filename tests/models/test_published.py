@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.cli.describe import overview
+from regard.lab.tasks import Duplication
+from regard.lab.train import TrainConfig, fit
 from regard.models import (
     Layer,
     Published,
@@ -24,8 +26,6 @@ from regard.models import (
     synthesizer,
     transformer_base,
 )
-from regard.tasks import Duplication
-from regard.train import TrainConfig, fit
 from tests.models.stacks import norm, stack_oracle
 
 STACKS = [entry for entry in MODELS if isinstance(entry, Published)]

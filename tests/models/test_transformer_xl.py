@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import regard
+from regard.lab.tasks import CopyAcross
+from regard.lab.train import TrainConfig, fit
 from regard.models import MODELS, LanguageModelConfig
 from regard.models.transformer_xl import (
     TransformerXL,
@@ -20,8 +22,6 @@ from regard.models.transformer_xl import (
     transformer_xl_small,
     transformer_xl_wikitext_base,
 )
-from regard.tasks import CopyAcross
-from regard.train import TrainConfig, fit
 from tests.models.loops import inside, post_norm, relative_attention
 from tests.models.small import VOCAB, prompts, ragged
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import regard
-from regard.functional.distance import alibi_slopes, t5_bucket
-from regard.functional.rotary import rotate
+from regard.functional.positions.distance import alibi_slopes, t5_bucket
+from regard.functional.positions.rotary import rotate
 from regard.positions import POSITIONS, make
 
 FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}

@@ -1,0 +1,1 @@
+"""Softmax inside clusters: hashes and centroids."""

@@ -1,0 +1,1 @@
+"""Attention through feature maps, linear in the length."""

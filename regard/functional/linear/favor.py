@@ -1,0 +1,229 @@
+"""FAVOR+: softmax attention through positive random features (Choromanski et al. 2020, arXiv 2009.14794).
+
+    phi(x) = exp(w x - |x|^2 / 2 - c),   E phi(q) phi(k) = exp(q k / sqrt(K) - c_q - c_k),   x = q / K^(1/4), w ~ N(0, I)
+
+"hyperbolic" features add exp(-w x - |x|^2 / 2 - c). Generalised kernels: f(w x) + 1e-3 with "relu" or any function f >= 0. The factor
+M^(-1/2) of the paper cancels in the quotient, and so does c, a maximum that keeps exponents <= 0. Queries: over the
+token's features. Keys, in causal order: over features and positions so far, so that a sum made under a smaller c decays
+when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6 is added to
+all features. Maxima take no gradient.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.linear import chunked as attention
+from regard.functional.linear.attention import feature_attention
+from regard.functional.linear.chunked import Keys
+
+Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
+
+EPS = 1e-6
+KERNEL_EPS = 1e-3
+FORGOTTEN = (
+    -104.0
+)  # exp of it is zero in float32; a larger decay would cost the digits of the smaller ones near it
+
+
+def favor_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    w: Float[Tensor, "h M K"],
+    *,
+    mask: Mask = OPEN,
+    features: Features = "positive",
+    impl: str = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Attention from random features with projection `w`, one for all heads or one for each. impl: see `implementation`."""
+
+    def queries(q: Tensor, w: Tensor) -> Tensor:
+        return query_features(q, w, features, causal=True)  # `floor` is added to the sums
+
+    def keys(before: Tensor | None, k: Tensor, valid: Tensor | None, extra: None, w: Tensor):
+        return Keys(*key_features(k, w, features, causal=True, valid=valid, before=before))
+
+    width = w.shape[1] * (2 if features == "hyperbolic" else 1)
+    exponential = kernel_of(features) is None
+    floor = EPS if exponential and not mask.causal else 0.0
+    by_hand = None
+    if features == "positive":
+        by_hand = attention.ByHand(_queries_by_hand, _keys_by_hand)
+    made = attention.Features(width, queries, keys, floor, decays=exponential, by_hand=by_hand)
+    return feature_attention(q, k, v, made, w, mask=mask, denominator=floored, impl=impl)
+
+
+def kernel_of(features: Features) -> Callable[[Tensor], Tensor] | None:
+    """f of a generalised kernel; None where exponentials estimate softmax."""
+    return F.relu if features == "relu" else features if callable(features) else None
+
+
+def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """Nothing is added; a denominator that has vanished gives zero."""
+    return total.clamp_min(torch.finfo(total.dtype).tiny ** 0.8)
+
+
+def lowest(dtype: torch.dtype) -> float:
+    """A maximum over nothing: finite, so that differences are numbers."""
+    return torch.finfo(dtype).min / 2
+
+
+def query_features(
+    q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features, *, causal: bool
+) -> Float[Tensor, "B H T m"]:
+    wx = _projected(q, w, features)
+    kernel = kernel_of(features)
+    if kernel is not None:
+        return kernel(wx) + KERNEL_EPS
+    if torch.is_grad_enabled():
+        half, level, _ = _levels(q, wx)
+        phi = _Exponential.apply(wx, half, level)
+    else:
+        phi = wx.sub_(wx.amax(-1, keepdim=True)).exp_()
+    return (phi if causal else phi + EPS).to(q.dtype)
+
+
+def key_features(
+    k: Float[Tensor, "B H S K"],
+    w: Float[Tensor, "h M K"],
+    features: Features,
+    *,
+    causal: bool,
+    valid: Bool[Tensor, "B S"] | None = None,
+    before: Float[Tensor, "B H"] | None = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Features, zero where not valid; in causal order also log_decay [B H S] and the maximum after them, c [B H].
+
+    before: the maximum over the tokens that came earlier (none: there are none).
+    """
+    wx = _projected(k, w, features)
+    present = None if valid is None else valid[:, None, :]
+    log_decay = after = None
+    kernel = kernel_of(features)
+    if kernel is not None:
+        phi = kernel(wx) + KERNEL_EPS
+        after = before
+    else:
+        half, level, top = _levels(k, wx)
+        top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
+        if causal:
+            c, log_decay = _running_maximum(top, before)
+            after = c[:, :, -1]
+        else:
+            c = top.amax(-1, keepdim=True)
+        level = level + (c - top)
+        level = level if present is None else level.masked_fill(~present, torch.inf)
+        if torch.is_grad_enabled():
+            phi = _Exponential.apply(wx, half, level)
+        else:
+            phi = wx.sub_(level[..., None]).exp_()
+        phi = phi if causal else phi + EPS
+    phi = phi if present is None else phi * present[..., None]
+    return phi.to(k.dtype), log_decay, after
+
+
+def _projected(x: Tensor, w: Tensor, features: Features) -> Float[Tensor, "B H T M"]:
+    """w x of the scaled tokens, in float32 at least where exponentials are to be taken."""
+    x = x * x.shape[-1] ** -0.25
+    if x.shape[2] == w.shape[0] == 1:  # one token, and one matrix for all its heads
+        wx = F.linear(x, w[0])
+    else:
+        wx = x @ w.transpose(-1, -2)
+    if kernel_of(features) is not None:
+        return wx
+    wx = wx.to(torch.promote_types(x.dtype, torch.float32))
+    return torch.cat([wx, -wx], dim=-1) if features == "hyperbolic" else wx
+
+
+def _levels(
+    x: Float[Tensor, "B H T K"], wx: Float[Tensor, "B H T M"]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """|x|^2 / 2 of the scaled token; what to subtract from w x so that its largest exponent is zero; that exponent.
+
+    All [B H T]. The second is max w x, and not |x|^2 / 2 + (max w x - |x|^2 / 2), a sum that would lose its digits.
+    """
+    half = x.to(wx.dtype).square().sum(-1) / (2 * x.shape[-1] ** 0.5)
+    peak = wx.detach().amax(-1)
+    return half, peak, peak - half.detach()
+
+
+class _Exponential(torch.autograd.Function):
+    """exp(w x - |x|^2 / 2 - c), from the value of |x|^2 / 2 + c; its gradients in one pass over phi and one sum."""
+
+    @staticmethod
+    def forward(ctx, wx, half, level):
+        phi = (wx - level[..., None]).exp_()
+        ctx.save_for_backward(phi)
+        return phi
+
+    @staticmethod
+    def backward(ctx, dphi):
+        (phi,) = ctx.saved_tensors
+        dwx = dphi * phi
+        return dwx, -dwx.sum(-1), None
+
+
+def _exponential_by_hand(
+    x: Float[Tensor, "b H T K"],
+    w: Float[Tensor, "h M K"],
+    level_of: Callable[[Tensor], Tensor],
+):
+    """exp(w x - level) in the place of w x, and what makes dx and dw of their gradient; level_of(max w x)."""
+    root = x.shape[-1] ** -0.25
+    scaled = w * root
+    phi = (x @ scaled.mT).to(torch.promote_types(x.dtype, torch.float32))
+    phi.sub_(level_of(phi.amax(-1))[..., None]).exp_()
+
+    def back(dphi: Tensor):
+        dwx = phi.mul_(dphi)
+        dhalf = dwx.sum(-1, keepdim=True).to(x.dtype)
+        dwx = dwx.to(x.dtype)
+        dw = (dwx.mT @ x).sum_to_size(w.shape).mul(root) if w.requires_grad else None
+        return (dwx @ scaled).addcmul_(x, dhalf, value=-root * root), dw
+
+    return phi, back
+
+
+def _queries_by_hand(q: Tensor, w: Tensor):
+    phi, back = _exponential_by_hand(q, w, lambda peak: peak)
+    return phi.to(q.dtype), back
+
+
+def _keys_by_hand(before: Tensor | None, k: Tensor, valid: Tensor | None, w: Tensor):
+    found: list[Tensor] = []
+
+    def level(peak: Tensor) -> Tensor:
+        half = k.to(peak.dtype).square().sum(-1).mul_(k.shape[-1] ** -0.5 / 2)
+        top, present = peak - half, None if valid is None else valid[:, None, :]
+        top = top if present is None else top.masked_fill(~present, lowest(top.dtype))
+        c, log_decay = _running_maximum(top, before)
+        found.extend((log_decay, c[:, :, -1]))
+        peak = peak + (c - top)
+        return peak if present is None else peak.masked_fill(~present, torch.inf)
+
+    phi, back = _exponential_by_hand(k, w, level)
+    return Keys(phi.to(k.dtype), *found), back
+
+
+def _running_maximum(
+    top: Float[Tensor, "B H S"], before: Float[Tensor, "B H"] | None
+) -> tuple[Tensor, Tensor]:
+    """c_i = max(before, top_0 .. top_i), and what a sum under the previous c has to be multiplied by, in log."""
+    none = lowest(top.dtype)
+    if (
+        before is not None and top.shape[2] == 1
+    ):  # one maximum; a state of nothing decays to nothing
+        previous = before.detach().to(top.dtype)[..., None]
+        c = torch.maximum(previous, top)
+        return c, (previous - c).clamp_min_(FORGOTTEN)
+    start = top.new_full(top.shape[:2], none) if before is None else before.detach().to(top.dtype)
+    c = torch.cat([start[..., None], top.clamp_min(none)], dim=-1).cummax(-1).values
+    previous, c = c[..., :-1], c[..., 1:]
+    nothing_yet = previous <= none
+    return c, (previous - c).clamp_min(FORGOTTEN).masked_fill(nothing_yet, 0.0)

@@ -1,0 +1,1 @@
+"""Softmax over fewer keys: projected or compressed."""

@@ -1,0 +1,70 @@
+"""Softmax attention to a fixed number of slots, each a weighted sum of all keys (Linformer, arXiv 2006.04768)."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import Mask
+from regard.functional.softmax.dense import masked_softmax, softmax_attention
+
+
+def projected_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    E: Float[Tensor, "b h M S"],
+    F: Float[Tensor, "b h M S"],
+    valid: Bool[Tensor, "B S"] | None = None,
+    slots: Bool[Tensor, "B M"] | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """softmax(q (E k)^T / sqrt(K)) (F v). Keys that are not valid are cleared first: afterwards they could not be.
+
+    slots: those that take part (default: all).
+    """
+    k, v = _slots(E, _clear(k, valid)), _slots(F, _clear(v, valid))
+    return softmax_attention(q, k, v, mask=Mask(valid=slots))
+
+
+def projected_weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    *,
+    E: Float[Tensor, "b h M S"],
+    F: Float[Tensor, "b h M S"],
+    valid: Bool[Tensor, "B S"] | None = None,
+    slots: Bool[Tensor, "B M"] | None = None,
+) -> Float[Tensor, "B H T S"]:
+    """What each token counts in `projected_attention`: the weights of the slots times F, negative where F is."""
+    scores = q @ (E @ _clear(k, valid)).transpose(-1, -2) / math.sqrt(q.shape[-1])
+    taken = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool)
+    weights = masked_softmax(scores, taken if slots is None else slots[:, None, None, :]) @ F
+    return weights if valid is None else weights * valid[:, None, None, :]
+
+
+def segment_means(
+    count: Int[Tensor, "b"], S: int, M: int, dtype: torch.dtype
+) -> Float[Tensor, "b 1 M S"]:
+    """The matrix that takes means over M segments, as equal as can be, of the first `count` of S tokens.
+
+    With no more tokens than segments each token is alone in one; a segment without a token has a row of zeros.
+    """
+    place = torch.arange(S, device=count.device)
+    segment = place * M // count.clamp_min(1)[:, None]
+    member = segment[:, None, :] == torch.arange(M, device=count.device)[:, None]
+    member = (member & (place < count[:, None])[:, None, :])[:, None].to(dtype)
+    return member / member.sum(-1, keepdim=True).clamp_min(1)
+
+
+def _slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H M K"]:
+    """E z. A matrix that all heads share meets them side by side: one product, and one gradient for it, not H."""
+    if E.shape[1] > 1:
+        return E @ z
+    together = E[:, 0] @ z.transpose(1, 2).flatten(2)
+    return together.unflatten(2, (z.shape[1], -1)).transpose(1, 2)
+
+
+def _clear(z: Float[Tensor, "B H S K"], valid: Bool[Tensor, "B S"] | None) -> Tensor:
+    return z if valid is None else torch.where(valid[:, None, :, None], z, z.new_zeros(()))

@@ -1,0 +1,1 @@
+"""Parts that two kernel families share."""

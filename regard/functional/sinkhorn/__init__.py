@@ -1,0 +1,1 @@
+"""Softmax over blocks that a learned sort brings together."""

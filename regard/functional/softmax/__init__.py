@@ -1,0 +1,1 @@
+"""Softmax over dense, biased, relative and scored logits."""

@@ -1,0 +1,90 @@
+"""Attention by any score: weights from scores, and values mixed by them, some queries at a time."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.softmax.dense import masked_softmax
+
+QUERY_BLOCK = 256  # queries whose scores are held at once
+
+Pairs = Callable[[Tensor, Tensor], Tensor]  # q [.. T A], k [.. S C] -> scores [.. T S]
+Normaliser = Literal["softmax", "sigmoid", "none"]
+
+
+def dot_product(q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]) -> Float[Tensor, "*b T S"]:
+    """q . k"""
+    return q @ k.transpose(-1, -2)
+
+
+def additive_score(
+    q: Float[Tensor, "*b T A"], k: Float[Tensor, "*b S A"], v: Float[Tensor, "*c A"]
+) -> Float[Tensor, "*b T S"]:
+    """v . tanh(q + k), of queries and keys that were projected (Bahdanau et al. 2014, arXiv 1409.0473)."""
+    return (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ v[..., None, :, None]).squeeze(-1)
+
+
+def scored_attention(
+    q: Float[Tensor, "B H T A"],
+    k: Float[Tensor, "B H S C"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    pairs: Pairs = dot_product,
+    mask: Mask = OPEN,
+    normaliser: Normaliser = "softmax",
+    block: int = QUERY_BLOCK,
+) -> Float[Tensor, "B H T V"]:
+    """sum_j w_ij v_j with weights of the scores pairs(q, k); a query without an allowed key gives zero.
+
+    normaliser: "softmax" over the allowed keys, or each weight on its own, "sigmoid" or the score itself ("none").
+    `block` queries are scored at a time, and scored again in the backward where there are more of them.
+    """
+    T, S = q.shape[2], k.shape[2]
+
+    parts = []
+    for start in range(0, T, block):
+        rows = slice(start, min(start + block, T))
+        keys = slice(0, rows.stop if mask.causal and T == S and mask.shift is None else S)
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, rows=rows, keys=keys) -> Tensor:
+            allowed = mask.dense(T, S, device=q.device, rows=rows)[..., keys]
+            return normalise(pairs(q, k), allowed, normaliser) @ v
+
+        of_block = q[:, :, rows], k[:, :, keys], v[:, :, keys]
+        parts.append(again_in_backward(attend, *of_block) if T > block else attend(*of_block))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+
+def scored_weights(
+    q: Float[Tensor, "B H T A"],
+    k: Float[Tensor, "B H S C"],
+    *,
+    pairs: Pairs = dot_product,
+    mask: Mask = OPEN,
+    normaliser: Normaliser = "softmax",
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `scored_attention` applies."""
+    allowed = mask.dense(q.shape[2], k.shape[2], device=q.device)
+    return normalise(pairs(q, k), allowed, normaliser)
+
+
+def normalise(
+    scores: Float[Tensor, "*b T S"], allowed: Bool[Tensor, "*c S"], normaliser: Normaliser
+) -> Float[Tensor, "*b T S"]:
+    """Weights from scores; zero where a pair is not allowed."""
+    if normaliser == "softmax":
+        return masked_softmax(scores, allowed)
+    weights = scores.sigmoid() if normaliser == "sigmoid" else scores
+    return torch.where(allowed, weights, weights.new_zeros(()))
+
+
+def again_in_backward(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """function(*arguments), of which the backward keeps the arguments only."""
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)

@@ -1,0 +1,1 @@
+"""Softmax over the pairs that a pattern names."""

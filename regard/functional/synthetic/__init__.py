@@ -1,0 +1,1 @@
+"""Weights that do not come from a product of queries and keys."""

@@ -1,0 +1,222 @@
+"""Ledger: the file in which every result is kept, one row for each trial, under the hash of the trial's content.
+
+SQLite with a rollback journal and full synchronisation: what `put` has returned from survives `kill -9` and power loss,
+in one file. Each row carries its own sha256, and the rows are chained, so that a row that was altered, lost or added by
+another hand is found when the file is opened. A damaged file is never repaired or replaced.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core import StoredDataError
+from regard.lab.arena.results import Checked, NotRun, Provenance, Result, Timed, Trained
+
+FORMAT = 1
+APPLICATION = (
+    0x52474152  # "RGAR" in the header, so that `file` and we can tell whose database it is
+)
+BUSY_SECONDS = 60
+KINDS: dict[str, type] = {"trained": Trained, "timed": Timed, "not run": NotRun, "checked": Checked}
+_SCHEMA = f"""
+    PRAGMA application_id = {APPLICATION};
+    CREATE TABLE format (version INTEGER NOT NULL, rows INTEGER NOT NULL, chain TEXT NOT NULL);
+    CREATE TABLE trials (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+                         result TEXT NOT NULL, sha256 TEXT NOT NULL);
+    INSERT INTO format VALUES ({FORMAT}, 0, '');
+"""
+
+
+def trial_key(content: Mapping[str, Any]) -> str:
+    """sha256 of the content as canonical JSON: equal for equal content, whatever the order of its fields."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def canonical(content: Any) -> str:
+    """JSON with sorted keys and no spaces; dataclasses as their fields. NaN is refused."""
+    return json.dumps(
+        content, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
+    )
+
+
+class Ledger:
+    """Results by trial. Opening reads and verifies every row; a new path makes a new ledger.
+
+    Several processes may write to one ledger. The first result of a trial stands: putting another under the same key
+    changes nothing.
+
+    >>> ledger = Ledger("runs/ledger.sqlite")
+    >>> ledger.put(trial_key({"task": "listops", ...}), result)
+
+    Raises StoredDataError, naming the file and what is wrong, if it is truncated, altered or no ledger.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        if not self.path.exists():
+            _create(self.path)
+        elif not self.path.is_file() or self.path.stat().st_size == 0:
+            raise self._damaged("is empty" if self.path.is_file() else "is not a file")
+        self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            self._read("PRAGMA synchronous = EXTRA")
+            self._verified()
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, key: str) -> Result | None:
+        """The result of this trial, or None if it has not been run."""
+        row = self._read("SELECT number, key, kind, result, sha256 FROM trials WHERE key = ?", key)
+        return self._decode(_Row(*row[0])) if row else None
+
+    def put(self, key: str, result: Result) -> None:
+        """Keep this result; when this returns it is on the disk."""
+        kind = next(name for name, cls in KINDS.items() if type(result) is cls)
+        text = canonical(result)
+        try:
+            with self._connection as connection:  # commits, or rolls back on an error
+                connection.execute("BEGIN IMMEDIATE")
+                if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
+                    return
+                ((rows, chain),) = connection.execute("SELECT rows, chain FROM format")
+                row = _Row(rows + 1, key, kind, text, _row_hash(rows + 1, key, kind, text))
+                connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
+                connection.execute(
+                    "UPDATE format SET rows = ?, chain = ?", (row.number, _link(chain, row))
+                )
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(f"cannot be written ({error})") from error
+
+    def results(self) -> list[Result]:
+        """All results, oldest first; verified again."""
+        return [self._decode(row) for row in self._verified()]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __contains__(self, key: str) -> bool:
+        return bool(self._read("SELECT 1 FROM trials WHERE key = ?", key))
+
+    def _read(self, query: str, *values: str) -> list[tuple]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(f"cannot be read ({error})") from error
+
+    def _verified(self) -> list["_Row"]:
+        self._read("BEGIN")  # one view of both tables, though another process may be writing
+        try:
+            ((application,),) = self._read("PRAGMA application_id")
+            if application != APPLICATION:
+                raise self._damaged("is a database of another program")
+            faults = self._read("PRAGMA integrity_check(1)")
+            if faults != [("ok",)]:
+                raise self._damaged(f"is truncated or altered ({faults[0][0]})")
+            header = self._read("SELECT version, rows, chain FROM format")
+            rows = [
+                _Row(*row)
+                for row in self._read(
+                    "SELECT number, key, kind, result, sha256 FROM trials ORDER BY number"
+                )
+            ]
+        finally:
+            self._connection.rollback()
+        if len(header) != 1:
+            raise self._damaged(f"has {len(header)} format lines, and needs one")
+        version, count, last = header[0]
+        if version != FORMAT:
+            raise self._damaged(
+                f"has format {version!r}, and this version of regard reads format {FORMAT}",
+                mended=False,
+            )
+        chain = ""
+        for expected, row in enumerate(rows, start=1):
+            if row.number != expected:
+                raise self._damaged(f"lacks row {expected}")
+            if row.sha256 != _row_hash(*row[:4]):
+                raise self._damaged(
+                    f"has an altered row: {row.number} ({row.kind}, key {str(row.key)[:12]})"
+                )
+            chain = _link(chain, row)
+        if len(rows) != count:
+            raise self._damaged(f"holds {len(rows)} rows where {count} were written")
+        if chain != last:
+            raise self._damaged("has rows that were exchanged")
+        return rows
+
+    def _decode(self, row: "_Row") -> Result:
+        if row.kind not in KINDS:
+            raise self._damaged(f"has a row of unknown kind {row.kind!r}: {row.number}")
+        cls, values = KINDS[row.kind], json.loads(row.result)
+        known = {field.name for field in fields(cls)}
+        if not values.keys() <= known:
+            strange = ", ".join(sorted(values.keys() - known))
+            raise self._damaged(
+                f"has a row with unknown fields ({strange}): {row.number}", mended=False
+            )
+        if "provenance" in values:
+            values["provenance"] = Provenance(**values["provenance"])
+        if "curve" in values:
+            values["curve"] = [tuple(point) for point in values["curve"]]
+        return cls(**values)
+
+    def _damaged(self, what: str, *, mended: bool = True) -> StoredDataError:
+        instead = "Restore it from a copy, or" if mended else "Use that version of regard, or"
+        return StoredDataError(
+            f"ledger {self.path} {what}. {instead} name another file to start anew."
+        )
+
+
+class _Row(NamedTuple):
+    number: int
+    key: str
+    kind: str
+    result: str
+    sha256: str
+
+
+def _row_hash(number: int, key: str, kind: str, result: str) -> str:
+    return hashlib.sha256(
+        json.dumps([number, key, kind, result], default=repr).encode()
+    ).hexdigest()
+
+
+def _link(chain: str, row: _Row) -> str:
+    return hashlib.sha256(f"{chain}{row.sha256}".encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no canonical form")
+
+
+def _create(path: Path) -> None:
+    """Made under another name and linked into place whole, so that an empty or half-made ledger is never met."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".ledger-") as folder:
+        new = Path(folder) / "new"
+        connection = sqlite3.connect(new)
+        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        connection.close()
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass  # another process was faster

@@ -1,0 +1,451 @@
+"""The charts, as Vega-Lite made with Altair. Data goes in as plain values; labels are placed here, in pixels."""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from regard.core import OptionError
+from regard.lab.arena.report import words
+from regard.lab.arena.report.layout import LINE, Bubble, place_labels, spread_out
+from regard.lab.arena.report.summary import Summary
+from regard.lab.arena.results import Pass, Result, Timed
+
+Chart = alt.LayerChart | alt.FacetChart  # what Altair says a layer of charts may become
+COLOURS = (
+    "#3f7fd1",
+    "#e07b39",
+    "#2a9d76",
+    "#c9518f",
+    "#8467c7",
+    "#b3912a",
+    "#3aa3b8",
+    "#c8503c",
+    "#7d9436",
+    "#9c6b4f",
+    "#5b6fd6",
+    "#d08aa8",
+)
+BASELINE_COLOUR = "#848b94"
+LARGEST_AREA = 1500.0  # square pixels, for the most memory in view
+SMALLEST_AREA = 40.0
+CROWD = 12  # from so many mechanisms on, charts are larger and bubbles smaller
+
+
+def is_crowded(summary: Summary) -> bool:
+    return len(summary.mechanisms) >= CROWD
+
+
+def bubble_shape(summary: Summary, *, narrow: bool = False) -> tuple[int, int]:
+    """Width and height in pixels."""
+    if narrow:
+        return (262, 420) if is_crowded(summary) else (262, 280)
+    return (1080, 620) if is_crowded(summary) else (330, 300)
+
+
+def line_shape(summary: Summary, *, narrow: bool = False) -> tuple[int, int]:
+    """Labels of all lines stand under each other at their ends."""
+    height = max(220 if narrow else 240, round(LINE * len(summary.mechanisms)) + 8)
+    return (190 if narrow else 345 if is_crowded(summary) else 215), height
+
+
+def colours(summary: Summary) -> dict[str, str]:
+    """Family -> colour; softmax is the grey that the others are seen against."""
+    families = list(dict.fromkeys(summary.family.values()))
+    others = [family for family in families if family != "softmax"]
+    found = {family: COLOURS[i % len(COLOURS)] for i, family in enumerate(others)}
+    return {family: found.get(family, BASELINE_COLOUR) for family in families}
+
+
+def bubbles(
+    summary: Summary,
+    task: str,
+    shape: tuple[int, int],
+    view: tuple[Pass, int] | None = None,
+) -> Chart | None:
+    """Quality against speed against memory on one task.
+
+    Without a `view` the chart holds every pass and length, chosen by its signals `kind` and `length`.
+    """
+    width, height = shape
+    points = _points(summary, task)
+    if view:
+        points = [point for point in points if (point["kind"], point["length"]) == view]
+    if not points:
+        return None
+    better = summary.qualities(task)[0].better
+    x = _Axis([point["speed"] for point in points] + [0.8, 1.25], width, log=True, pad=0.12)
+    y = _Axis([point["value"] for point in points], height, flip=better == "higher", pad=0.16)
+    views = sorted({(point["kind"], point["length"]) for point in points})
+    largest_area = LARGEST_AREA / (3 if is_crowded(summary) else 1)
+    notes = []
+    for kind, length in views:
+        shown = [point for point in points if (point["kind"], point["length"]) == (kind, length)]
+        largest = max(point["bytes"] for point in shown)
+        for point in shown:
+            share = point["bytes"] / largest if largest else 0
+            point["area"] = max(SMALLEST_AREA, largest_area * share)
+        places = place_labels(
+            [
+                Bubble(
+                    x.pixel(p["speed"]),
+                    y.pixel(p["value"]),
+                    math.sqrt(p["area"] / math.pi),
+                    p["mechanism"],
+                )
+                for p in shown
+            ],
+            width,
+            height,
+        )
+        for point, place in zip(shown, places, strict=True):
+            point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
+        notes.append(
+            {
+                "kind": kind,
+                "length": length,
+                "text": f"area: peak memory, largest {words.size(largest)}",
+            }
+        )
+
+    metric = words.metric(summary.qualities(task)[0].metric)
+    data = alt.Chart()
+    at_x = alt.X(
+        "speed:Q",
+        scale=alt.Scale(type="log", domain=x.domain, nice=False),
+        axis=alt.Axis(values=x.ticks, labelExpr="datum.value + '×'", grid=True),
+        title="times as fast as softmax · faster →",
+    )
+    at_y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(domain=y.domain, reverse=better == "lower", nice=False, zero=False),
+        axis=alt.Axis(tickCount=5, format=".3~f"),
+        title=f"{metric} · better →",
+    )
+    level = (
+        alt.Chart(alt.Data(values=[{"speed": 1}]))
+        .mark_rule(strokeDash=[4, 4], color=BASELINE_COLOUR)
+        .encode(x=at_x)
+    )
+    circles = data.mark_circle(opacity=0.8, stroke="white", strokeWidth=0.6).encode(
+        x=at_x,
+        y=at_y,
+        size=alt.Size("area:Q", scale=None, legend=None),
+        color=alt.Color("colour:N", scale=None, legend=None),
+        tooltip=_tooltip(
+            mechanism="mechanism",
+            family="family",
+            quality=metric,
+            faster="speed against softmax",
+            time="median (quartiles)",
+            softmax="softmax beside it",
+            memory="peak memory",
+            size="parameters",
+            causal="causal",
+        ),
+    )
+    labels = data.mark_text(fontSize=11).encode(
+        x=alt.X("label_x:Q", scale=None),
+        y=alt.Y("label_y:Q", scale=None),
+        text="mechanism:N",
+    )
+    note = (
+        alt.Chart(alt.Data(values=notes))
+        .mark_text(align="right", baseline="bottom", fontSize=10, opacity=0.75)
+        .encode(x=alt.value(width - 4), y=alt.value(height - 4), text="text:N")
+    )
+    layers = [circles, labels, note]
+    if view is None:
+        chosen = "datum.kind == kind && datum.length == length"
+        layers = [layer.transform_filter(chosen) for layer in layers]
+    chart = alt.layer(level, *layers, data=alt.Data(values=points)).properties(
+        width=width, height=height
+    )
+    if view is None:
+        kind, length = default_view(summary, views)
+        chart = chart.add_params(
+            alt.param(name="kind", value=kind), alt.param(name="length", value=length)
+        )
+    return chart
+
+
+def default_view(summary: Summary, views: Sequence[tuple[Pass, int]]) -> tuple[Pass, int]:
+    """Of the first pass there is, at its longest common length."""
+    for kind in summary.passes:
+        length = summary.common_length(kind)
+        if length and (kind, length) in views:
+            return kind, length
+    return views[-1]
+
+
+def _points(summary: Summary, task: str) -> list[dict[str, Any]]:
+    palette = colours(summary)
+    points = []
+    for quality in summary.qualities(task):
+        family = summary.family[quality.mechanism]
+        for kind in summary.passes:
+            for length in summary.lengths(kind):
+                row = summary.timing(quality.mechanism, kind, length, summary.is_language(task))
+                if row is None:
+                    continue
+                points.append(
+                    {
+                        "mechanism": quality.mechanism,
+                        "family": family,
+                        "colour": palette[family],
+                        "kind": kind,
+                        "length": length,
+                        "speed": 1 / row.ratio,
+                        "value": quality.mean,
+                        "bytes": row.peak_bytes,
+                        "quality": words.quality(quality),
+                        "size": words.size(quality.parameters, ""),
+                        **_told(row),
+                    }
+                )
+    return points
+
+
+def _told(row: Timed) -> dict[str, str]:
+    return {
+        "faster": words.times(row.ratio),
+        "time": f"{words.milliseconds(row.median_ms)} ({row.low_ms:.3g} – {row.high_ms:.3g})",
+        "softmax": words.milliseconds(row.baseline_ms),
+        "memory": words.size(row.peak_bytes),
+        "causal": "yes" if row.causal else "no",
+    }
+
+
+def scaling(summary: Summary, kind: Pass, quantity: str, shape: tuple[int, int]) -> Chart | None:
+    """Time ("time") or peak memory ("memory") of one pass against length, log-log."""
+    width, height = shape
+    palette = colours(summary)
+    points: list[dict[str, Any]] = []
+    for label in summary.mechanisms:
+        for length in summary.lengths(kind):
+            row = summary.timing(label, kind, length)
+            value = row and (row.median_ms if quantity == "time" else row.peak_bytes / 1e6)
+            if row and value and value > 0:
+                family = summary.family[label]
+                points.append(
+                    {
+                        "mechanism": label,
+                        "family": family,
+                        "colour": palette[family],
+                        "length": length,
+                        "y": value,
+                        "low": row.low_ms,
+                        "high": row.high_ms,
+                        **_told(row),
+                    }
+                )
+    if not points:
+        return None
+    y = _Axis([point["y"] for point in points], height, log=True, flip=True, pad=0.05)
+    lengths = sorted({point["length"] for point in points})
+    at_x = alt.X(
+        "length:Q",
+        scale=alt.Scale(type="log", domain=[lengths[0] / 1.1, lengths[-1] * 1.1], nice=False),
+        axis=alt.Axis(values=lengths, format="d", grid=False, labelOverlap=True),
+        title="length, tokens",
+    )
+    at_y = alt.Y(
+        "y:Q",
+        scale=alt.Scale(type="log", domain=y.domain, nice=False),
+        axis=alt.Axis(values=y.ticks, format="~g"),
+        title="milliseconds" if quantity == "time" else "peak memory, MB",
+    )
+    colour = alt.Color("colour:N", scale=None, legend=None)
+    data = alt.Chart()
+    lines = data.mark_line(strokeWidth=1.8).encode(
+        x=at_x, y=at_y, color=colour, detail="mechanism:N"
+    )
+    dots = data.mark_circle(size=34, opacity=1).encode(
+        x=at_x,
+        y=at_y,
+        color=colour,
+        tooltip=_tooltip(
+            mechanism="mechanism",
+            length="length",
+            time="median (quartiles)",
+            softmax="softmax beside it",
+            faster="speed against softmax",
+            memory="peak memory",
+            causal="causal",
+        ),
+    )
+    layers = [lines, dots]
+    if quantity == "time":
+        layers.insert(
+            0,
+            data.mark_rule(opacity=0.35, strokeWidth=4).encode(
+                x=at_x, y="low:Q", y2="high:Q", color=colour
+            ),
+        )
+    ends = _ends([(p["mechanism"], p["length"], p["y"], p["colour"]) for p in points], y, height)
+    whole = alt.layer(*layers, _end_labels(ends, width), data=alt.Data(values=points))
+    return whole.properties(width=width, height=height)
+
+
+def curves(summary: Summary, task: str, shape: tuple[int, int]) -> Chart | None:
+    """The validation metric against training steps, one line for each seed."""
+    width, height = shape
+    palette = colours(summary)
+    points: list[dict[str, Any]] = [
+        {
+            "mechanism": quality.mechanism,
+            "colour": palette[summary.family[quality.mechanism]],
+            "seed": run.seed,
+            "step": step,
+            "y": value,
+            "told": f"{value:.4g}",
+        }
+        for quality in summary.qualities(task)
+        for run in quality.runs
+        for step, value in run.curve
+        if math.isfinite(value)
+    ]
+    if not points:
+        return None
+    better, name = (
+        summary.qualities(task)[0].better,
+        words.metric(summary.qualities(task)[0].metric),
+    )
+    y = _Axis([point["y"] for point in points], height, flip=True, pad=0.06)
+    at_x = alt.X("step:Q", axis=alt.Axis(tickCount=5, grid=False), title="training steps")
+    at_y = alt.Y(
+        "y:Q",
+        scale=alt.Scale(domain=y.domain, nice=False, zero=False),
+        axis=alt.Axis(tickCount=6),
+        title=f"validation {name} ({better} is better)",
+    )
+    colour = alt.Color("colour:N", scale=None, legend=None)
+    data = alt.Chart()
+    lines = data.mark_line(strokeWidth=1.6).encode(
+        x=at_x, y=at_y, color=colour, detail=["mechanism:N", "seed:N"]
+    )
+    dots = data.mark_circle(size=26, opacity=1).encode(
+        x=at_x,
+        y=at_y,
+        color=colour,
+        tooltip=_tooltip(mechanism="mechanism", seed="seed", step="step", told=name),
+    )
+    ends = _ends([(p["mechanism"], p["step"], p["y"], p["colour"]) for p in points], y, height)
+    whole = alt.layer(lines, dots, _end_labels(ends, width), data=alt.Data(values=points))
+    return whole.properties(width=width, height=height)
+
+
+def draw_picture(rows: Iterable[Result], path: Path) -> Path:
+    summary = Summary(rows)
+    charts = []
+    for task in summary.tasks:
+        views = sorted({(point["kind"], point["length"]) for point in _points(summary, task)})
+        if views:
+            kind, length = default_view(summary, views)
+            chart = bubbles(summary, task, bubble_shape(summary), (kind, length))
+            title = alt.TitleParams(
+                task, subtitle=f"{words.PASS_NAMES[kind]}, {length:,} tokens", anchor="start"
+            )
+            if chart:
+                charts.append(chart.properties(title=title))
+    if not charts:
+        raise OptionError(
+            "rows must hold a mechanism that was both trained and timed: there is nothing to draw"
+        )
+    beside = alt.vconcat if is_crowded(summary) else alt.hconcat
+    return save(beside(*charts, spacing=28), path)
+
+
+def save(chart: alt.HConcatChart | alt.VConcatChart, path: Path) -> Path:
+    """As .png or .svg, on white. Raises OptionError for any other ending."""
+    import vl_convert
+
+    if path.suffix not in (".png", ".svg"):
+        raise OptionError(f"path ({path}) must end in .png or .svg")
+    spec = (
+        chart.configure_view(stroke=None)
+        .configure(background="white", padding=14)
+        .to_json(indent=None)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".svg":
+        path.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+    else:
+        path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+    return path
+
+
+def _tooltip(**titles: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip(field=field, title=title, type="nominal") for field, title in titles.items()
+    ]
+
+
+def _ends(
+    points: list[tuple[str, float, float, str]], y: "_Axis", height: float
+) -> list[dict[str, Any]]:
+    """A label at the right end of each line."""
+    last: dict[str, tuple[float, float, str]] = {}
+    for mechanism, x, value, colour in points:
+        if mechanism not in last or x >= last[mechanism][0]:
+            last[mechanism] = (x, value, colour)
+    heights = spread_out([y.pixel(value) for _, value, _ in last.values()], 4, height - 4)
+    return [
+        {"text": mechanism, "at": round(at, 1), "colour": colour}
+        for (mechanism, (_, _, colour)), at in zip(last.items(), heights, strict=True)
+    ]
+
+
+def _end_labels(ends: list[dict[str, Any]], width: float) -> alt.Chart:
+    return (
+        alt.Chart(alt.Data(values=ends))
+        .mark_text(align="left", baseline="middle", fontSize=11)
+        .encode(
+            x=alt.value(width + 6),
+            y=alt.Y("at:Q", scale=None),
+            text="text:N",
+            color=alt.Color("colour:N", scale=None, legend=None),
+        )
+    )
+
+
+class _Axis:
+    """A scale known here too, so that labels can be placed in its pixels. `flip`: large values at pixel 0."""
+
+    def __init__(
+        self,
+        values: Sequence[float],
+        pixels: float,
+        *,
+        log: bool = False,
+        flip: bool = False,
+        pad: float,
+    ):
+        self._log, self._flip, self._pixels = log, flip, pixels
+        low, high = self._to(min(values)), self._to(max(values))
+        room = pad * (high - low) or abs(high) * 0.1 or 1.0
+        self._low, self._high = low - room, high + room
+        self.domain = [math.exp(v) if log else v for v in (self._low, self._high)]
+        self.ticks = _round_numbers(*self.domain) if log else []
+
+    def _to(self, value: float) -> float:
+        return math.log(value) if self._log else value
+
+    def pixel(self, value: float) -> float:
+        share = (self._to(value) - self._low) / (self._high - self._low)
+        return self._pixels * (1 - share if self._flip else share)
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, ... within the range; powers of ten alone where it is long."""
+    decades = math.log10(high / low)
+    steps = (1, 2, 5) if decades <= 2.5 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [
+        float(f"{step}e{power}")
+        for power in powers
+        for step in steps
+        if low <= step * 10.0**power <= high
+    ]

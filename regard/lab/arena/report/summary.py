@@ -1,0 +1,405 @@
+"""What the rows say: one reading of the ledger, shared by the terminal table, the page and the picture.
+
+Nothing here is measured again and nothing is filled in. Where two rows answer the same question the newer one
+counts; timings of one machine are never set beside those of another; whatever is left out is named in `notes`.
+"""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any, Literal, TypeVar, get_args
+
+from regard.lab.arena.results import Checked, NotRun, Pass, Result, Timed, Trained, current
+from regard.mixers import MIXERS
+
+PASSES: tuple[Pass, ...] = get_args(Pass)
+BASELINE = "softmax"
+TOLERANCE = (
+    0.02  # of the best quality: what a faster mechanism may lose and still be called as good
+)
+LEVEL = 0.05  # a smaller difference in time is called none
+Row = TypeVar("Row", Trained, Timed)
+_LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """One mechanism on one task, over its seeds."""
+
+    task: str
+    mechanism: str
+    metric: str
+    better: Literal["higher", "lower"]
+    runs: tuple[Trained, ...]
+
+    @property
+    def mean(self) -> float:
+        return fmean(run.value for run in self.runs)
+
+    @property
+    def spread(self) -> float | None:
+        """Half the range over seeds; None where one seed leaves it unknown."""
+        values = [run.value for run in self.runs]
+        return (max(values) - min(values)) / 2 if len(values) > 1 else None
+
+    @property
+    def parameters(self) -> float:
+        return median(run.parameters for run in self.runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The fastest mechanism among those about as good as the best, on one task, for one pass at one length."""
+
+    task: str
+    kind: Pass
+    length: int
+    choice: str
+    quality: Quality
+    best: Quality
+    margin: float
+    timed: Timed
+    level: tuple[str, ...]  # as good and, within the spread of the timings, as fast
+    untimed: tuple[str, ...]  # as good, but without a timing here
+
+
+class Summary:
+    """`mechanisms` (labels, in catalogue order), `tasks`, `quality`, `timed`, `not_run`, and `notes` in plain words."""
+
+    def __init__(self, rows: Iterable[Result]):
+        self.rows = list(rows)
+        self.notes: list[str] = []
+        newest = current(self.rows)
+        self.not_run = sorted(
+            [row for row in newest if isinstance(row, NotRun)],
+            key=lambda row: (_place(row.mixer), str(row.subject)),
+        )
+        self.checked = sorted(
+            [row for row in newest if isinstance(row, Checked)], key=lambda row: _place(row.mixer)
+        )
+        trained = self._comparable_training([row for row in newest if isinstance(row, Trained)])
+        timed = self._comparable_timing([row for row in newest if isinstance(row, Timed)])
+        name = _labels(trained, timed)
+        labelled = {name(row): row.mixer for row in trained} | {
+            name(row): row.mixer for row in timed
+        }
+        self.mechanisms = sorted(labelled, key=lambda label: (_place(labelled[label]), label))
+        self.family = {label: _family(labelled[label]) for label in self.mechanisms}
+        self.tasks = sorted({row.task for row in trained})
+        self.quality = self._qualities(trained, name)
+        self.timed: dict[tuple[str, Pass, int, bool], Timed] = _newest(
+            timed, lambda row: (name(row), row.kind, row.length, row.causal)
+        )
+        self._mixer = labelled
+        self._note_what_is_missing()
+
+    def _comparable_training(self, rows: list[Trained]) -> list[Trained]:
+        kept = []
+        for task in sorted({row.task for row in rows}):
+            of_task = [row for row in rows if row.task == task]
+            same_data, other = _majority(of_task, lambda row: (row.data_sha256, row.metric))
+            if other:
+                self.notes.append(
+                    f"{task}: {_count(other, 'run')} on other data or another metric left out."
+                )
+            for row in same_data:
+                if math.isfinite(row.value):
+                    kept.append(row)
+                else:
+                    self.notes.append(
+                        f"{row.mixer} on {task}, seed {row.seed}: {row.metric} is {row.value}; left out."
+                    )
+        return kept
+
+    def _comparable_timing(self, rows: list[Timed]) -> list[Timed]:
+        def setting(row: Timed) -> tuple[object, ...]:
+            where = row.provenance
+            return where.device, where.threads, where.dtype, row.dim, row.num_heads
+
+        kept, other = _majority(rows, setting)
+        for (device, threads, dtype, dim, num_heads), number in Counter(
+            map(setting, other)
+        ).items():
+            self.notes.append(
+                f"{number} timings left out because they were taken elsewhere or at another size: "
+                f"{device}, {threads} threads, {dtype}, dim {dim}, {num_heads} heads."
+            )
+        return kept
+
+    def _qualities(self, rows: list[Trained], name) -> dict[tuple[str, str], Quality]:
+        newest = _newest(rows, lambda row: (row.task, name(row), row.seed))
+        runs = defaultdict(list)
+        for (task, label, _), row in sorted(newest.items(), key=lambda item: item[0]):
+            runs[task, label].append(row)
+        for task in self.tasks:
+            tokens = [
+                row.tokens for (t, _), of_pair in runs.items() if t == task for row in of_pair
+            ]
+            if min(tokens) < 0.9 * max(tokens):
+                low, high = min(tokens), max(tokens)
+                self.notes.append(
+                    f"{task}: training budgets differ, {low:,} to {high:,} tokens (early stopping counts)."
+                )
+        return {
+            (task, label): Quality(
+                task=task, mechanism=label, metric=of[0].metric, better=of[0].better, runs=tuple(of)
+            )
+            for (task, label), of in runs.items()
+        }
+
+    def _note_what_is_missing(self) -> None:
+        if not self.rows:
+            self.notes.append("The ledger is empty. Fill it with: regard arena quick")
+            return
+        if not self.tasks:
+            self.notes.append("No training result yet, so nothing is known about quality.")
+        if not self.timed:
+            self.notes.append("No timing yet, so nothing is known about speed and memory.")
+        refused = {(row.mixer, row.subject) for row in self.not_run}
+        measured = {(label, kind) for label, kind, _, _ in self.timed}
+        for label in self.mechanisms:
+            mixer = self._mixer[label]
+            tasks = [
+                t
+                for t in self.tasks
+                if (t, label) not in self.quality and (mixer, t) not in refused
+            ]
+            passes = [
+                k for k in self.passes if (label, k) not in measured and (mixer, k) not in refused
+            ]
+            if tasks:
+                self.notes.append(f"{label} has no result yet on {', '.join(tasks)}.")
+            if passes:
+                self.notes.append(f"{label} has no timing yet for {', '.join(passes)}.")
+        if self.timed and not any(self._mixer[label] == BASELINE for label, *_ in self.timed):
+            self.notes.append(
+                "softmax itself was not timed; ratios are to the softmax run beside each measurement."
+            )
+
+    @property
+    def passes(self) -> list[Pass]:
+        present = {kind for _, kind, _, _ in self.timed}
+        return [kind for kind in PASSES if kind in present]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for quality in self.quality.values() for run in quality.runs})
+
+    @property
+    def seeds_per_pair(self) -> int:
+        """The smallest number of seeds behind a quality; 0 where there is none."""
+        return min((len(quality.runs) for quality in self.quality.values()), default=0)
+
+    def lengths(self, kind: Pass) -> list[int]:
+        return sorted({length for _, k, length, _ in self.timed if k == kind})
+
+    def common_length(self, kind: Pass) -> int | None:
+        """The longest length at which every mechanism that has this pass was timed, or most of them if none is."""
+        at = defaultdict(set)
+        for label, k, length, _ in self.timed:
+            if k == kind:
+                at[length].add(label)
+        return max(at, key=lambda length: (len(at[length]), length), default=None)
+
+    def timing(
+        self, label: str, kind: Pass, length: int | None, causal: bool | None = None
+    ) -> Timed | None:
+        """The timing with this causality; where the mechanism has the other alone, that (its ratio is to the same)."""
+        if length is None:
+            return None
+        causal = self.usual_causality(kind) if causal is None else causal
+        return self.timed.get((label, kind, length, causal)) or self.timed.get(
+            (label, kind, length, not causal)
+        )
+
+    def usual_causality(self, kind: Pass) -> bool:
+        counts = Counter(causal for _, k, _, causal in self.timed if k == kind)
+        return counts[True] >= counts[False]
+
+    def is_language(self, task: str) -> bool:
+        return any(q.metric in _LANGUAGE_METRICS for (t, _), q in self.quality.items() if t == task)
+
+    def qualities(self, task: str) -> list[Quality]:
+        """Best first."""
+        of_task = [quality for (t, _), quality in self.quality.items() if t == task]
+        return sorted(of_task, key=lambda q: -q.mean if q.better == "higher" else q.mean)
+
+    def tasks_for(self, kind: Pass) -> list[str]:
+        """Decoding token by token says something about language models alone."""
+        return [task for task in self.tasks if kind != "decode" or self.is_language(task)]
+
+    def decide(self, task: str, kind: Pass, length: int) -> Decision | None:
+        """The fastest within `margin` of the best; softmax where nothing as good is measurably faster.
+
+        margin: 2 % of the best quality, or the seeds' own spread (of either side) where that is larger.
+        """
+        ranked = self.qualities(task)
+        if not ranked:
+            return None
+        best = ranked[0]
+        margin = TOLERANCE * abs(best.mean)
+        good = [
+            quality
+            for quality in ranked
+            if abs(quality.mean - best.mean) <= max(margin, best.spread or 0, quality.spread or 0)
+        ]
+        causal = self.is_language(task)
+        timed = {
+            q.mechanism: t for q in good if (t := self.timing(q.mechanism, kind, length, causal))
+        }
+        if not timed:
+            return None
+        choice = min(timed, key=lambda label: timed[label].ratio)
+        softmax = next((label for label in timed if self._mixer[label] == BASELINE), None)
+        if softmax and not measurably_faster(timed[choice]):
+            choice = softmax
+        fastest = timed[choice].ratio
+        level = [
+            label
+            for label, t in timed.items()
+            if label != choice and abs(t.ratio / fastest - 1) < LEVEL
+        ]
+        return Decision(
+            task=task,
+            kind=kind,
+            length=length,
+            choice=choice,
+            quality=self.quality[task, choice],
+            best=best,
+            margin=margin,
+            timed=timed[choice],
+            level=tuple(level),
+            untimed=tuple(q.mechanism for q in good if q.mechanism not in timed),
+        )
+
+    def ratios(self, label: str, kind: Pass) -> list[tuple[int, float]]:
+        rows = [(n, self.timing(label, kind, n)) for n in self.lengths(kind)]
+        return [(n, row.ratio) for n, row in rows if row]
+
+    def memory_ratios(self, label: str, kind: Pass) -> list[tuple[int, float]]:
+        softmax = next((other for other in self.mechanisms if self._mixer[other] == BASELINE), None)
+        pairs = []
+        for n in self.lengths(kind):
+            row = self.timing(label, kind, n)
+            base = self.timed.get((softmax, kind, n, row.causal)) if softmax and row else None
+            if row and base and row.peak_bytes > 0 and base.peak_bytes > 0:
+                pairs.append((n, row.peak_bytes / base.peak_bytes))
+        return pairs
+
+    def is_baseline(self, label: str) -> bool:
+        return self._mixer[label] == BASELINE
+
+
+def measurably_faster(row: Timed) -> bool:
+    """More than 5 % faster than softmax, and its slower quartile still faster."""
+    return row.ratio < 1 - LEVEL and row.high_ms < row.baseline_ms
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """From which length on a ratio stays below 1. `at` None: not up to `last`; at == first: already there.
+
+    level: at `last` the two differ by less than 5 %, so which is ahead there is not settled.
+    """
+
+    at: float | None
+    first: int
+    last: int
+    level: bool = False
+
+    def __str__(self) -> str:
+        if self.level:
+            return f"about level at {self.last:,}"
+        if self.at is None:
+            return f"not up to {self.last:,}"
+        if self.at <= self.first:
+            return f"at every length from {self.first:,}"
+        return f"about {float(f'{self.at:.2g}'):,.0f}"
+
+
+def crossing(points: Sequence[tuple[int, float]]) -> Crossing | None:
+    """Where (length, ratio) falls below 1 for good, interpolated on log-log.
+
+    >>> str(crossing([(256, 2.0), (1024, 0.5)]))
+    'about 510'
+    """
+    points = sorted((n, r) for n, r in points if r > 0)
+    if not points:
+        return None
+    first, last = points[0][0], points[-1][0]
+    level = abs(points[-1][1] - 1) < LEVEL
+    above = [i for i, (_, ratio) in enumerate(points) if ratio >= 1]
+    if not above:
+        return Crossing(float(first), first, last, level)
+    if above[-1] == len(points) - 1:
+        return Crossing(None, first, last, level)
+    (n0, r0), (n1, r1) = points[above[-1]], points[above[-1] + 1]
+    share = math.log(r0) / (math.log(r0) - math.log(r1))
+    at = math.exp(math.log(n0) + share * (math.log(n1) - math.log(n0)))
+    return Crossing(at, first, last, level)
+
+
+def _place(mixer: str) -> tuple[int, str]:
+    names = MIXERS.names()
+    return (names.index(mixer), mixer) if mixer in names else (len(names), mixer)
+
+
+def _family(mixer: str) -> str:
+    return MIXERS[mixer].family if mixer in MIXERS else "other"
+
+
+def _labels(trained: list[Trained], timed: list[Timed]) -> Callable[[Trained | Timed], str]:
+    """A function row -> label: the mixer's name, with options where one mixer was run with several."""
+    rows: list[Trained | Timed] = [*trained, *timed]
+    sets: dict[tuple[str, str], set[str]] = defaultdict(set)
+    values: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        sets[row.mixer, row.task if isinstance(row, Trained) else row.kind].add(
+            _frozen(row.options)
+        )
+        for option, value in row.options.items():
+            values[row.mixer, option].add(_frozen(value))
+    several = {mixer for (mixer, _), found in sets.items() if len(found) > 1}
+    counts = Counter(row.mixer for row in rows)
+    given = Counter((row.mixer, option) for row in rows for option in row.options)
+
+    def differs(mixer: str, option: str) -> bool:
+        return len(values[mixer, option]) > 1 or given[mixer, option] < counts[mixer]
+
+    def name(row: Trained | Timed) -> str:
+        told = [f"{k}={v}" for k, v in sorted(row.options.items()) if differs(row.mixer, k)]
+        return f"{row.mixer} ({', '.join(told)})" if told and row.mixer in several else row.mixer
+
+    return name
+
+
+def _frozen(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _newest(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Row]:
+    found: dict[Any, Row] = {}
+    for row in rows:
+        held = found.get(key(row))
+        if held is None or row.provenance.started >= held.provenance.started:
+            found[key(row)] = row
+    return found
+
+
+def _majority(rows: list[Row], key: Callable[[Row], Hashable]) -> tuple[list[Row], list[Row]]:
+    """Rows of the most frequent key (the newest among equals), and the others."""
+    if not rows:
+        return [], []
+    counts = Counter(map(key, rows))
+    started: dict[Hashable, str] = defaultdict(str)
+    for row in rows:
+        started[key(row)] = max(started[key(row)], row.provenance.started)
+    main = max(counts, key=lambda k: (counts[k], started[k]))
+    return [row for row in rows if key(row) == main], [row for row in rows if key(row) != main]
+
+
+def _count(rows: list, noun: str) -> str:
+    return f"{len(rows)} {noun}{'' if len(rows) == 1 else 's'}"

@@ -1,0 +1,201 @@
+"""The comparison as a table: `standings` is the plain data from which terminal, --json and page all draw."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from regard.lab.arena.report import words
+from regard.lab.arena.report.summary import Crossing, Quality, Summary, crossing
+from regard.lab.arena.results import Pass, Result, Timed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One mechanism's line: quality per task, and per pass the timing at the longest common length."""
+
+    mechanism: str
+    family: str
+    quality: dict[str, Quality | None]
+    timed: dict[Pass, Timed | None]
+    parameters: tuple[float, float] | None  # fewest and most over the tasks
+
+    @property
+    def memory(self) -> Timed | None:
+        """The timing whose peak is shown: the training step's, or else the forward pass's."""
+        return self.timed.get("train") or self.timed.get("forward") or self.timed.get("decode")
+
+
+def standings(summary: Summary) -> list[Standing]:
+    lines = []
+    for label in summary.mechanisms:
+        found = {task: summary.quality.get((task, label)) for task in summary.tasks}
+        sizes = [quality.parameters for quality in found.values() if quality]
+        lines.append(
+            Standing(
+                mechanism=label,
+                family=summary.family[label],
+                quality=found,
+                timed={
+                    k: summary.timing(label, k, summary.common_length(k)) for k in summary.passes
+                },
+                parameters=(min(sizes), max(sizes)) if sizes else None,
+            )
+        )
+    return lines
+
+
+def crossings(summary: Summary) -> list[tuple[str, dict[str, Crossing | None]]]:
+    """Per mechanism: from which length on it is faster than softmax in each pass, and smaller."""
+    lines = []
+    for label in summary.mechanisms:
+        if summary.is_baseline(label):
+            continue
+        found: dict[str, Crossing | None] = {
+            kind: crossing(summary.ratios(label, kind)) for kind in summary.passes
+        }
+        of_memory: tuple[Pass, ...] = ("train", "forward")
+        for kind in of_memory:
+            if kind in summary.passes:
+                found["memory"] = crossing(summary.memory_ratios(label, kind))
+                break
+        lines.append((label, found))
+    return lines
+
+
+def terminal(rows: Iterable[Result]) -> RenderableType:
+    """The table for a terminal, with what was not run and why."""
+    summary = Summary(rows)
+    parts: list[RenderableType] = [Text(words.headline(summary), style="bold"), Text("")]
+    if summary.mechanisms:
+        parts += [_table(summary), Text(_legend(summary), style="dim")]
+    if summary.not_run:
+        absent = Table(
+            "mechanism", "not run on", "because", title="Not run", title_justify="left", box=None
+        )
+        for row in summary.not_run:
+            absent.add_row(Text(row.mixer), Text(row.subject or "anything"), Text(row.reason))
+        parts += [Text(""), absent]
+    if summary.notes:
+        parts += [Text(""), *(Text(f"! {note}", style="yellow") for note in summary.notes)]
+    return Group(*parts)
+
+
+def _table(summary: Summary) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("mechanism", no_wrap=True)
+    for task in summary.tasks:
+        first = summary.qualities(task)[0]
+        arrow = "↑" if first.better == "higher" else "↓"
+        table.add_column(f"{task}\n{words.metric(first.metric)} {arrow}", justify="right")
+    for kind in summary.passes:
+        table.add_column(f"{kind}\nspeed @{summary.common_length(kind)}", justify="right")
+    if summary.passes:
+        table.add_column("peak\nmemory", justify="right")
+    table.add_column("parameters", justify="right")
+    best = {task: summary.qualities(task)[0].mechanism for task in summary.tasks}
+    for line in standings(summary):
+        cells = [Text(line.mechanism)]
+        cells += [
+            Text(words.quality(quality), style="bold green" if best[task] == line.mechanism else "")
+            for task, quality in line.quality.items()
+        ]
+        cells += [Text(words.times(timed.ratio) if timed else "–") for timed in line.timed.values()]
+        if summary.passes:
+            cells.append(Text(words.size(line.memory.peak_bytes) if line.memory else "–"))
+        cells.append(Text(parameters(line)))
+        table.add_row(*cells)
+    return table
+
+
+def parameters(line: Standing) -> str:
+    if line.parameters is None:
+        return "–"
+    low, high = (words.size(count, "") for count in line.parameters)
+    return low if low == high else f"{low} – {high}"
+
+
+def _legend(summary: Summary) -> str:
+    speed = (
+        "speed: times as fast as fused softmax attention beside it; memory: of a training step. "
+        if summary.timed
+        else ""
+    )
+    return speed + words.certainty(summary)
+
+
+def plain(rows: Iterable[Result]) -> dict[str, Any]:
+    """The same as data, for --json."""
+    summary = Summary(rows)
+    decisions = [
+        found
+        for kind in summary.passes
+        for length in summary.lengths(kind)
+        for task in summary.tasks_for(kind)
+        if (found := summary.decide(task, kind, length))
+    ]
+    return {
+        "headline": words.headline(summary),
+        "mechanisms": [_plain_line(line) for line in standings(summary)],
+        "choices": [
+            {
+                "task": found.task,
+                "pass": found.kind,
+                "length": found.length,
+                "choice": found.choice,
+                "time_ratio": found.timed.ratio,
+                "quality": found.quality.mean,
+                "best": found.best.mechanism,
+                "best_quality": found.best.mean,
+            }
+            for found in decisions
+        ],
+        "overtakes_softmax_at": {
+            label: {
+                name: found
+                and {"length": found.at, "measured_to": found.last, "level": found.level}
+                for name, found in of.items()
+            }
+            for label, of in crossings(summary)
+        },
+        "not_run": [
+            {"mixer": r.mixer, "subject": r.subject, "reason": r.reason} for r in summary.not_run
+        ],
+        "notes": summary.notes,
+        "seeds": summary.seeds,
+    }
+
+
+def _plain_line(line: Standing) -> dict[str, Any]:
+    return {
+        "mechanism": line.mechanism,
+        "family": line.family,
+        "quality": {
+            task: q
+            and {
+                "metric": q.metric,
+                "better": q.better,
+                "mean": q.mean,
+                "values": [r.value for r in q.runs],
+            }
+            for task, q in line.quality.items()
+        },
+        "speed": {
+            kind: t
+            and {
+                "length": t.length,
+                "causal": t.causal,
+                "time_ratio": t.ratio,
+                "median_ms": t.median_ms,
+                "low_ms": t.low_ms,
+                "high_ms": t.high_ms,
+                "baseline_ms": t.baseline_ms,
+                "peak_bytes": t.peak_bytes,
+            }
+            for kind, t in line.timed.items()
+        },
+        "parameters": line.parameters,
+    }

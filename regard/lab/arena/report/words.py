@@ -1,0 +1,98 @@
+"""How numbers and findings are put, in the same words in terminal and page."""
+
+from regard.lab.arena.report.summary import Decision, Quality, Summary
+from regard.lab.arena.results import Pass
+
+PASS_NAMES: dict[Pass, str] = {
+    "forward": "forward pass",
+    "train": "training step",
+    "prefill": "prefill",
+    "decode": "decoding step",
+}
+
+
+def times(ratio: float) -> str:
+    """A time ratio to softmax as a speed: 0.5 -> "2×"."""
+    speed = 1 / ratio
+    return (
+        f"{speed:,.0f}×"
+        if speed >= 9.95
+        else f"{speed:.1f}×"
+        if speed >= 0.995
+        else f"{speed:.2g}×"
+    )
+
+
+def size(count: float, unit: str = "B") -> str:
+    for power, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= power:
+            return f"{_three(count / power)} {prefix}{unit}".strip()
+    return f"{count:.0f} {unit}".strip()
+
+
+def milliseconds(value: float) -> str:
+    return f"{_three(value)} ms"
+
+
+def quality(found: Quality | None) -> str:
+    if found is None:
+        return "–"
+    spread = "" if found.spread is None else f" ± {found.spread:.3f}"
+    return f"{found.mean:.3f}{spread}"
+
+
+def metric(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def joined(names: list[str] | tuple[str, ...], last: str = "and") -> str:
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def decision(found: Decision, summary: Summary) -> str:
+    """What to take, what it gains and what it costs, in a sentence."""
+    name, best = metric(found.quality.metric), found.best
+    if summary.is_baseline(found.choice):
+        speed = "nothing as good was measurably faster"
+    else:
+        speed = f"{times(found.timed.ratio)} as fast as fused softmax"
+    if found.choice == best.mechanism:
+        cost = f"{name} {quality(best)}, the best measured"
+    else:
+        cost = f"{name} {quality(found.quality)} against {quality(best)} for the best, {best.mechanism}"
+    also = f"; {joined(found.level)} about as fast and as good" if found.level else ""
+    untimed = f"; {joined(found.untimed)} as good but not timed here" if found.untimed else ""
+    return f"{speed}, {cost}{also}{untimed}"
+
+
+def certainty(summary: Summary) -> str:
+    """How far the choice can be trusted."""
+    rule = "“As good” means within 2 % of the best quality, or within the spread of the seeds where that is wider."
+    fewest = summary.seeds_per_pair
+    if fewest == 0:
+        return ""
+    if fewest == 1:
+        return f"{rule} Quality rests on one seed per pair, so small differences may be chance."
+    return f"{rule} Quality is the mean of at least {fewest} seeds, ± half their range."
+
+
+def headline(summary: Summary) -> str:
+    """One line for a reader in a hurry."""
+    kind = summary.passes[0] if summary.passes else None
+    length = summary.common_length(kind) if kind else None
+    decisions = [
+        d for t in summary.tasks if kind and length and (d := summary.decide(t, kind, length))
+    ]
+    if not decisions:
+        return "Not enough is measured yet to choose: a choice needs one mechanism both trained and timed."
+    by_choice: dict[str, list[str]] = {}
+    for found in decisions:
+        by_choice.setdefault(found.choice, []).append(found.task)
+    parts = [f"{choice} for {joined(tasks)}" for choice, tasks in by_choice.items()]
+    if len(by_choice) == 1 and len(decisions) > 1:
+        parts = [f"{next(iter(by_choice))} on every task measured"]
+    return f"At {length:,} tokens: {'; '.join(parts)}."
+
+
+def _three(value: float) -> str:
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.3g}"

@@ -1,0 +1,280 @@
+"""Running a suite: laws first, then training, then timing; each result is in the ledger before the next begins."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from regard.core import OptionError, UnsupportedError
+from regard.lab.arena import speed, trial
+from regard.lab.arena.choice import Choice
+from regard.lab.arena.laws import verdict
+from regard.lab.arena.ledger import Ledger, trial_key
+from regard.lab.arena.provenance import describe, provenance, versions
+from regard.lab.arena.results import Checked, NotRun, Result, Timed
+from regard.lab.arena.suite import Contest, Race, Suite
+from regard.lab.tasks import Splits
+from regard.lab.train import DivergedError
+from regard.models import StackConfig
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What running a suite came to; `results` are the rows of this suite, new and found."""
+
+    suite: str
+    new: int = 0  # trials run now
+    found: int = 0  # trials that the ledger had
+    seconds: float = 0.0
+    results: list[Result] = field(default_factory=list)
+
+
+def run_suite(
+    suite: Suite,
+    ledger: Ledger,
+    run_dir: str | Path,
+    *,
+    command: str | None = None,
+    progress: bool | Progress = True,
+) -> Outcome:
+    """Do what is missing in the ledger. Killed at any point, the next call goes on where this one was.
+
+    A mechanism that breaks a law is neither trained nor timed; it, and every pair that its capabilities forbid,
+    becomes a NotRun row with the reason. `command` is what the rows say they come from: this process's own by default.
+    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist.
+    """
+    with _display(progress, suite) as display:
+        return _Run(suite, ledger, Path(run_dir), command, display).all()
+
+
+class _Run:
+    def __init__(
+        self, suite: Suite, ledger: Ledger, run_dir: Path, command: str | None, display: "_Display"
+    ):
+        self.suite, self.ledger, self.run_dir = suite, ledger, run_dir
+        self.command, self.display = command, display
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.choices = suite.choices
+        for choice in self.choices:
+            choice.sketch()  # wrong names and options are found here
+        self.outcome = Outcome(suite=suite.name)
+        self.broken: dict[int, str] = {}  # place in choices -> why it is not measured
+        self.checks: dict[int, str] = {}  # place in choices -> key of its laws
+
+    def all(self) -> Outcome:
+        began = time.perf_counter()
+        for place, choice in enumerate(self.choices):
+            self._check(place, choice)
+        for contest in self.suite.contests:
+            self._contest(contest)
+        if self.suite.race is not None:
+            self._race(self.suite.race)
+        self.outcome.seconds = time.perf_counter() - began
+        return self.outcome
+
+    # ------------------------------------------------------------------ laws
+
+    def _check(self, place: int, choice: Choice) -> None:
+        with self.display.doing(f"laws  {choice.name}"):
+            found = verdict(choice, self.ledger, self.command)
+        self.checks[place] = found.key
+        if found.new:
+            self._noted(found.row)
+        else:
+            self._found(found.row)
+        if found.fault is not None:
+            self.broken[place] = found.fault
+            self.display.say(found.fault)
+
+    # ------------------------------------------------------------------ training
+
+    def _contest(self, contest: Contest) -> None:
+        name = contest.task.name
+        with self.display.doing(f"data  {name}"):
+            splits = contest.task.load()
+        able = []
+        for place, choice in enumerate(self.choices):
+            reason = self.broken.get(place) or trial.obstacle(contest, choice, splits)
+            if reason is None:
+                try:
+                    able.append((place, trial.model_config(contest, choice)))
+                except (OptionError, UnsupportedError) as error:  # at this size
+                    reason = str(error)
+            if reason is not None:
+                self._absent(place, name, reason)
+                self.display.advance(len(self.suite.seeds))
+        for seed in self.suite.seeds:
+            for place, model in able:
+                self._train(place, contest, seed, model, splits)
+                self.display.advance()
+
+    def _train(
+        self, place: int, contest: Contest, seed: int, model: StackConfig, splits: Splits
+    ) -> None:
+        choice, name = self.choices[place], contest.task.name
+        key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))
+        known = self.ledger.get(key)
+        if known is not None:
+            self._found(known)
+            return
+        folder = self.run_dir / f"{name}-{choice.name}-{seed}-{key[:12]}"
+        with self.display.doing(f"{name}  {choice.name}  seed {seed}"):
+            try:
+                row: Result = trial.train(
+                    contest,
+                    choice,
+                    seed,
+                    model,
+                    splits,
+                    folder,
+                    command=self.command,
+                    progress=self.display.bars,
+                )
+            except DivergedError as error:
+                row = NotRun(
+                    mixer=choice.name, subject=name, reason=str(error), options=dict(choice.options)
+                )
+        self._keep(key, row)
+
+    # ------------------------------------------------------------------ timing
+
+    def _race(self, race: Race) -> None:
+        for kind in race.passes:
+            settings = [
+                speed.Setting(kind=kind, length=length, device=self.device, **_shared(race))
+                for length in race.lengths
+            ]
+            able = []
+            for place, choice in enumerate(self.choices):
+                reason = self.broken.get(place) or speed.obstacle(choice, settings[0])
+                if reason is None:
+                    able.append(choice)
+                else:
+                    self._absent(place, kind, reason)
+            for setting in settings:
+                self._time(setting, able)
+                self.display.advance()
+
+    def _time(self, setting: speed.Setting, able: list[Choice]) -> None:
+        keys = [trial_key(self._timed_content(choice, setting)) for choice in able]
+        missing = []
+        for key, choice in zip(keys, able, strict=True):
+            known = self.ledger.get(key)
+            if known is None:
+                missing.append((key, choice))
+            else:
+                self._found(known)
+        if not missing:
+            return
+        origin = provenance(device=setting.device, dtype=setting.dtype, command=self.command)
+        with self.display.doing(f"{setting.kind}  {setting.length} tokens"):
+            rows = speed.measure([choice for _, choice in missing], setting, origin)
+        for (key, _), row in zip(missing, rows, strict=True):
+            self._keep(key, row)
+
+    def _timed_content(self, choice: Choice, setting: speed.Setting) -> dict[str, Any]:
+        about = versions()
+        where = {
+            "machine": describe(setting.device),
+            "torch": about["torch"],
+            "regard": about["regard"],
+        }
+        return {"kind": "timed"} | choice.identity() | {"setting": asdict(setting)} | where
+
+    # ------------------------------------------------------------------ rows
+
+    def _absent(self, place: int, subject: str, reason: str) -> None:
+        choice = self.choices[place]
+        row = NotRun(
+            mixer=choice.name, subject=subject, reason=reason, options=dict(choice.options)
+        )
+        key = trial_key(
+            {"kind": "not run", "laws": self.checks[place], "subject": subject, "reason": reason}
+        )
+        if key not in self.ledger:
+            self.ledger.put(key, row)
+            self.display.say(_line(row))
+        self.outcome.results.append(row)
+
+    def _keep(self, key: str, row: Result) -> None:
+        self.ledger.put(key, row)
+        self._noted(row)
+
+    def _noted(self, row: Result) -> None:
+        self.outcome.new += 1
+        self.outcome.results.append(row)
+        self.display.say(_line(row))
+
+    def _found(self, row: Result) -> None:
+        self.outcome.found += 1
+        self.outcome.results.append(row)
+
+
+def _shared(race: Race) -> dict[str, Any]:
+    return {name: getattr(race, name) for name in ("batch", "dim", "num_heads", "dtype", "seconds")}
+
+
+def _line(row: Result) -> str:
+    match row:
+        case Checked(failed_law=None):
+            return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
+        case Checked():
+            return f"{row.mixer} breaks {row.failed_law}"
+        case Timed():
+            return f"{row.kind} {row.length}: {row.mixer} {row.median_ms:.3g} ms, {row.ratio:.2f} of softmax"
+        case NotRun():
+            return f"{row.subject}: {row.mixer} not run. {row.reason}"
+    return f"{row.task}: {row.mixer} {row.metric} {row.value:.3f}, seed {row.seed} ({row.seconds:.0f} s)"
+
+
+# ------------------------------------------------------------------ what a person sees
+
+
+class _Display:
+    def __init__(self, bars: Progress | None, total: int, name: str):
+        self._bars = bars
+        self._task = None if bars is None else bars.add_task(name, total=total)
+        self._name = name
+
+    @property
+    def bars(self) -> bool | Progress:
+        return False if self._bars is None else self._bars
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        if self._bars is not None and self._task is not None:
+            self._bars.update(self._task, description=f"{self._name}: {what}")
+        yield
+
+    def advance(self, steps: int = 1) -> None:
+        if self._bars is not None and self._task is not None:
+            self._bars.advance(self._task, steps)
+
+    def say(self, line: str) -> None:
+        if self._bars is not None:
+            self._bars.console.print(line, highlight=False, markup=False)
+
+
+@contextmanager
+def _display(progress: bool | Progress, suite: Suite) -> Iterator[_Display]:
+    trials = len(suite.contests) * len(suite.choices) * len(suite.seeds)
+    timings = 0 if suite.race is None else len(suite.race.passes) * len(suite.race.lengths)
+    if isinstance(progress, Progress):
+        yield _Display(progress, trials + timings, suite.name)
+    elif progress:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bars:
+            yield _Display(bars, trials + timings, suite.name)
+    else:
+        yield _Display(None, 0, suite.name)

@@ -1,0 +1,296 @@
+"""Speed: passes of several mixers at one length, interleaved with fused softmax attention in the same run.
+
+A round calls every entry once, so that a machine that slows down slows all of them; medians and quartiles are over
+rounds. A large matrix product is timed in the same rounds: the rate beside which each mixer's own is read. Operations are
+counted on the eager form, whichever implementation is timed, and so is peak memory on a CPU; CUDA's allocator is asked.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.core.counting import count
+from regard.core.shapes import check_positive
+from regard.functional.shared.implementation import recorded
+from regard.lab.arena.choice import Choice, refusal
+from regard.lab.arena.matrix_product import MatrixProduct, synchronize
+from regard.lab.arena.provenance import provenance
+from regard.lab.arena.results import Pass, Provenance, Timed
+
+DECODE_STEPS = 8  # of one token each, timed together
+MOST_ROUNDS = 50
+FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
+RATE_ROUNDS = 5  # in which the matrix product is timed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is timed. `length` tokens are processed, or for decode already in the state."""
+
+    kind: Pass
+    length: int
+    batch: int = 1
+    dim: int = 256
+    num_heads: int = 4
+    dtype: str = "float32"
+    device: str = "cpu"
+    causal: bool | None = (
+        None  # None: bidirectional where a mixer can be; prefill and decode are always causal
+    )
+    seconds: float = 8.0  # spent on rounds, all entries together
+
+    def __post_init__(self):
+        if self.kind in STREAMING and self.causal is False:
+            raise OptionError(f"{self.kind} is causal: causal=False cannot be timed. Leave it out.")
+        check_positive(length=self.length, batch=self.batch, dim=self.dim, num_heads=self.num_heads)
+        if self.kind not in PASSES:
+            raise OptionError(f"kind must be one of {', '.join(PASSES)}, got {self.kind!r}")
+        if self.dtype not in ("float32", "bfloat16", "float16", "float64"):
+            raise OptionError(
+                f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}"
+            )
+
+    @property
+    def max_len(self) -> int:
+        """The longest that a mixer must serve: decoding goes beyond `length`."""
+        return self.length + (DECODE_STEPS + 1 if self.kind == "decode" else 0)
+
+
+def obstacle(choice: Choice, setting: Setting) -> str | None:
+    """Why this pass cannot be timed for this mixer at this size, or None."""
+    if setting.kind in STREAMING:
+        needed = "streaming"
+    elif setting.causal is None:
+        return None
+    else:
+        needed = "causal" if setting.causal else "bidirectional"
+    return refusal(choice.sketch(dim=setting.dim, num_heads=setting.num_heads), needed)
+
+
+def measure(
+    choices: Sequence[Choice], setting: Setting, origin: Provenance | None = None
+) -> list[Timed]:
+    """One row for each choice, in order.
+
+    Each is timed beside softmax of the same causality: the setting's, or else bidirectional where the mixer can be so
+    and the pass is not a streaming one. Raises UnsupportedError, with the reason, where a choice cannot do the pass.
+    """
+    origin = origin or provenance(device=setting.device, dtype=setting.dtype)
+    for choice in choices:
+        reason = obstacle(choice, setting)
+        if reason is not None:
+            raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
+    entries = [_Entry(choice, setting) for choice in choices]
+    baselines = {
+        causal: _Entry(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}
+    }
+    for entry in entries:
+        if entry.choice == _SOFTMAX:
+            baselines[entry.causal] = entry
+    unlike = [entry for entry in baselines.values() if entry not in entries]
+    rounds, rate = _run_rounds([*entries, *unlike], setting)
+    return [entry.row(baselines[entry.causal].median, rounds, rate, origin) for entry in entries]
+
+
+_SOFTMAX = Choice(mixer="softmax")
+
+
+class _Entry:
+    """A mixer ready to be timed, and its times so far."""
+
+    def __init__(self, choice: Choice, setting: Setting, causal: bool | None = None):
+        torch.manual_seed(0)
+        self.choice, self.setting = choice, setting
+        mixer = choice.build(dim=setting.dim, num_heads=setting.num_heads, max_len=setting.max_len)
+        mixer = mixer.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
+        if causal is None:
+            causal = setting.causal
+        if causal is None:
+            causal = setting.kind in STREAMING or not mixer.capabilities.bidirectional
+        self.causal = causal
+        self.call: _Call = PASSES[setting.kind](mixer, setting, causal)
+        self.times: list[float] = []
+        self.peak_bytes, self.flops = self._cost()
+
+    def sample(self) -> float:
+        """Seconds of one pass."""
+        prepared = self.call.prepare()
+        synchronize(self.setting.device)
+        began = time.perf_counter()
+        self.call.run(prepared)
+        synchronize(self.setting.device)
+        return (time.perf_counter() - began) / self.call.repeats
+
+    def _cost(self) -> tuple[int, int]:
+        """Peak bytes and operations of one pass; doubles as the first warm-up."""
+        prepared = self.call.prepare()
+        with recorded(eager_instead=True) as used:
+            counted = count(lambda: self.call.run(prepared))
+        self.impl = ", ".join(sorted(used)) or "eager"
+        peak = counted.peak_bytes
+        if torch.device(self.setting.device).type == "cuda":
+            prepared = self.call.prepare()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            self.call.run(prepared)
+            synchronize(self.setting.device)
+            peak = torch.cuda.max_memory_allocated() - before
+        return peak + self.call.held_bytes, counted.flops // self.call.repeats
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
+
+    def row(self, baseline: float, rounds: int, rate: float, origin: Provenance) -> Timed:
+        low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        setting = self.setting
+        return Timed(
+            mixer=self.choice.name,
+            options=dict(self.choice.options),
+            kind=setting.kind,
+            length=setting.length,
+            batch=setting.batch,
+            dim=setting.dim,
+            num_heads=setting.num_heads,
+            causal=self.causal,
+            median_ms=1e3 * median,
+            low_ms=1e3 * low,
+            high_ms=1e3 * high,
+            baseline_ms=1e3 * baseline,
+            peak_bytes=self.peak_bytes,
+            impl=self.impl,
+            flops=self.flops,
+            matrix_rate=rate,
+            rounds=rounds,
+            provenance=origin,
+        )
+
+
+def _run_rounds(entries: list[_Entry], setting: Setting) -> tuple[int, float]:
+    """Fills the entries' times; the number of rounds, and the rate of the matrix product."""
+    product = MatrixProduct(setting.device, getattr(torch, setting.dtype))
+    product_times: list[float] = []
+    for warm_up in (product.sample, *(entry.sample for entry in entries)):
+        warm_up()
+    gc.collect()
+    gc.disable()
+    try:
+        began, rounds = time.perf_counter(), 0
+        while not _enough(rounds, time.perf_counter() - began, setting.seconds):
+            first = rounds % len(entries)  # no entry always follows the same one
+            for entry in entries[first:] + entries[:first]:
+                entry.times.append(entry.sample())
+            if rounds < RATE_ROUNDS:
+                product_times.append(product.sample())
+            rounds += 1
+        return rounds, product.flops / statistics.median(product_times)
+    finally:
+        gc.enable()
+
+
+def _enough(rounds: int, elapsed: float, seconds: float) -> bool:
+    least = 5 if elapsed < FAST_ROUND * max(rounds, 1) else 3
+    return rounds >= least and (elapsed >= seconds or rounds >= MOST_ROUNDS)
+
+
+# ------------------------------------------------------------------ the passes
+
+
+@dataclass(frozen=True)
+class _Call:
+    prepare: Callable[[], Any]  # not timed; its result goes to `run`
+    run: Callable[[Any], None]
+    repeats: int = 1  # passes in one run
+    held_bytes: int = 0  # streaming state
+
+
+def _forward(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    x, mask = _tokens(mixer, setting, setting.length), Mask(causal=causal)
+
+    @torch.no_grad()
+    def run(_: None) -> None:
+        mixer(x, mask=mask)
+
+    return _Call(lambda: None, run)
+
+
+def _train(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    """Forward and backward, to the input and all parameters."""
+    x, mask = _tokens(mixer, setting, setting.length).requires_grad_(), Mask(causal=causal)
+    gradient = torch.randn_like(x)
+    mixer.train()
+
+    def clear() -> None:
+        mixer.zero_grad(set_to_none=True)
+        x.grad = None
+
+    def run(_: None) -> None:
+        mixer(x, mask=mask).backward(gradient)
+
+    return _Call(clear, run)
+
+
+def _prefill(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    """All tokens into an empty state with room for them."""
+    x = _tokens(mixer, setting, setting.length)
+
+    @torch.no_grad()
+    def empty() -> Any:
+        return mixer.initial_state(setting.batch, max_len=setting.max_len)
+
+    @torch.no_grad()
+    def run(state: Any) -> None:
+        mixer.extend(x, state, donate=True)
+
+    return _Call(empty, run)
+
+
+def _decode(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+    """One token after `length` others, which one `extend` has put into the state."""
+    new = _tokens(mixer, setting, 1)
+    with torch.no_grad():
+        empty = mixer.initial_state(setting.batch, max_len=setting.max_len)
+        _, full = mixer.extend(_tokens(mixer, setting, setting.length), empty, donate=True)
+    held_bytes = sum({s.data_ptr(): s.nbytes() for s in _storages(full)}.values())
+
+    @torch.no_grad()
+    def copy() -> Any:
+        state = pytree.tree_map_only(torch.Tensor, torch.clone, full)
+        return mixer.extend(new, state, donate=True)[1]
+
+    @torch.no_grad()
+    def run(state: Any) -> None:
+        for _ in range(DECODE_STEPS):
+            _, state = mixer.extend(new, state, donate=True)
+
+    return _Call(copy, run, DECODE_STEPS, held_bytes)
+
+
+PASSES: dict[Pass, Callable[[Mixer, Setting, bool], _Call]] = {
+    "forward": _forward,
+    "train": _train,
+    "prefill": _prefill,
+    "decode": _decode,
+}
+STREAMING: tuple[Pass, ...] = ("prefill", "decode")
+
+
+def _tokens(mixer: Mixer, setting: Setting, length: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(length)
+    x = torch.randn(setting.batch, length, setting.dim, generator=generator)
+    return x.to(device=setting.device, dtype=getattr(torch, setting.dtype))
+
+
+def _storages(state: Any) -> list[torch.UntypedStorage]:
+    return [
+        leaf.untyped_storage()
+        for leaf in pytree.tree_leaves(state)
+        if isinstance(leaf, torch.Tensor)
+    ]

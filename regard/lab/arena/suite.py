@@ -1,0 +1,134 @@
+"""Suite: what an arena runs, as data. SUITES lists them; to add a mechanism to one is to add its name."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from regard.core import Catalog, Mixer
+from regard.lab.arena.choice import Choice
+from regard.lab.arena.results import Pass
+from regard.lab.tasks import Digits, ListOps, StdlibBytes, Task
+from regard.lab.train import TrainConfig
+from regard.mixers import MIXERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSize:
+    """Of the softmax model; every other has the same width and as many parameters, within 10 %."""
+
+    dim: int = 64
+    num_heads: int = 4
+    num_layers: int = 2
+    position: str = "sinusoidal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """A task, and the budget and size with which every mechanism meets it. The trial's seed replaces train.seed."""
+
+    task: Task
+    train: TrainConfig
+    size: ModelSize = field(default_factory=ModelSize)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """What is timed. `seconds` go to the rounds of one pass at one length, all mechanisms together."""
+
+    lengths: tuple[int, ...]
+    passes: tuple[Pass, ...] = ("forward", "train", "decode")
+    batch: int = 1
+    dim: int = 256
+    num_heads: int = 4
+    dtype: str = "float32"
+    seconds: float = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """mixers: names, classes or choices with options, in any mixture; or "all" in the catalogue."""
+
+    name: str
+    about: str
+    mixers: tuple[str | type[Mixer] | Choice, ...] | Literal["all"]
+    contests: tuple[Contest, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    race: Race | None = None
+
+    @property
+    def choices(self) -> list[Choice]:
+        named = MIXERS.names() if self.mixers == "all" else self.mixers
+        return [entry if isinstance(entry, Choice) else Choice(mixer=entry) for entry in named]
+
+
+def _brief(*, tokens: int, batch_size: int, eval_every: int) -> TrainConfig:
+    """No early stopping, so that all see the same tokens; a kill costs at most a few seconds of work."""
+    return TrainConfig(
+        tokens=tokens,
+        batch_size=batch_size,
+        lr=2e-3,
+        eval_every=eval_every,
+        checkpoint_every=eval_every,
+        keep=1,
+    )
+
+
+QUICK = Suite(
+    name="quick",
+    about="six mechanisms unlike one another, three tasks, lengths to 4,096: about ten minutes on two cores",
+    mixers=(
+        "softmax",
+        Choice(mixer="local", options={"window_size": 32}),
+        "linear",
+        "synthesizer_dense",
+        "fnet",
+        "gau",
+    ),
+    contests=(
+        Contest(task=ListOps(), train=_brief(tokens=500_000, batch_size=32, eval_every=35)),
+        Contest(task=Digits(), train=_brief(tokens=1_000_000, batch_size=32, eval_every=100)),
+        Contest(task=StdlibBytes(), train=_brief(tokens=750_000, batch_size=16, eval_every=50)),
+    ),
+    race=Race(lengths=(256, 512, 1024, 2048, 4096)),
+)
+
+_SHORT: dict[
+    str, dict[str, Any]
+] = {  # patterns that say something at the lengths of the small tasks
+    "local": {"window_size": 32},
+    "strided": {"stride": 8},
+    "longformer": {"window_size": 32},
+    "bigbird": {"block_size": 16},
+    "reformer": {"chunk_size": 16},
+    "sinkhorn": {"block_size": 16},
+    "linformer": {"num_slots": 32, "sharing": "key_value"},
+    "flash": {"chunk_size": 64},
+    "mixed_chunk": {"chunk_size": 64},
+}
+
+
+def _small(task: Task, batch_size: int) -> Contest:
+    """At 128 tokens and width 96 the tables of weights by position leave room for the rest of their models."""
+    train = TrainConfig(
+        tokens=400_000,
+        batch_size=batch_size,
+        lr=2e-3,
+        eval_every=50,
+        checkpoint_every=100,
+        keep=1,
+    )
+    return Contest(task=task, train=train, size=ModelSize(dim=96))
+
+
+SMALL = Suite(
+    name="small",
+    about="every mechanism of the catalogue on three tasks, lengths to 4,096: about an hour on two cores",
+    mixers=tuple(Choice(mixer=name, options=_SHORT.get(name, {})) for name in MIXERS.names()),
+    contests=(
+        _small(ListOps(max_length=129), 32),
+        _small(Digits(), 32),
+        _small(StdlibBytes(length=128), 32),
+    ),
+    race=Race(lengths=(256, 1024, 4096), seconds=40.0),
+)
+
+SUITES: Catalog[Suite] = Catalog("suite", (QUICK, SMALL))

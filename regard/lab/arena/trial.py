@@ -1,0 +1,123 @@
+"""Trial: one mechanism trained on one task from one seed, under the same budget as all others."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import Progress
+
+from regard.lab.arena.choice import Choice, refusal
+from regard.lab.arena.provenance import provenance, versions
+from regard.lab.arena.results import Trained
+from regard.lab.arena.suite import Contest
+from regard.lab.tasks import Splits, Task
+from regard.lab.train import fit
+from regard.models import (
+    ClassifierConfig,
+    LanguageModelConfig,
+    StackConfig,
+    count_parameters,
+    match_parameters,
+)
+
+_CONFIGS: dict[str, type[StackConfig]] = {
+    kind: config for config in (ClassifierConfig, LanguageModelConfig) for kind in config.kinds
+}
+
+
+def obstacle(contest: Contest, choice: Choice, splits: Splits) -> str | None:
+    """Why this mechanism cannot be trained on this task at this size, or None."""
+    size = contest.size
+    sketch = choice.sketch(dim=size.dim, num_heads=size.num_heads, max_len=contest.task.max_len)
+    reasons = (refusal(sketch, need) for need in needs(contest.task, splits))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def needs(task: Task, splits: Splits) -> list[str]:
+    """The capabilities that a model of this task asks of its mixer."""
+    direction = "causal" if task.kind == "language_model" else "bidirectional"
+    lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
+    equal = all(int(of.min()) == int(of.max()) for of in lengths)
+    return [direction] if equal else [direction, "padding"]
+
+
+def model_config(contest: Contest, choice: Choice) -> StackConfig:
+    """The task's model around this mixer, with as many parameters as the softmax model; OptionError if none has."""
+    softmax = _config(contest, Choice(mixer="softmax"))
+    if choice == Choice(mixer="softmax"):
+        return softmax
+    return match_parameters(_config(contest, choice), count_parameters(softmax))
+
+
+def _config(contest: Contest, choice: Choice) -> StackConfig:
+    task, size = contest.task, contest.size
+    facts: dict[str, Any] = task.facts | dict(
+        max_len=task.max_len,
+        mixer=choice.mixer,
+        mixer_options=dict(choice.options),
+        dim=size.dim,
+        num_heads=size.num_heads,
+        num_layers=size.num_layers,
+        position=size.position,
+    )
+    return _CONFIGS[task.kind](**facts)
+
+
+def content(
+    contest: Contest, choice: Choice, seed: int, model: StackConfig, data_sha256: str
+) -> dict[str, Any]:
+    """Everything that determines the result, for its key."""
+    about = versions()
+    facts = {
+        field.name: getattr(model, field.name)
+        for field in dataclasses.fields(model)
+        if not (field.metadata.get("unsaid") and getattr(model, field.name) == field.default)
+    } | choice.identity()
+    return {
+        "kind": "trained",
+        "task": {"name": contest.task.name} | dataclasses.asdict(contest.task),
+        "data": data_sha256,
+        "model": {"name": model.name} | facts,
+        "train": dataclasses.asdict(contest.train) | {"seed": seed},
+        "torch": about["torch"],
+        "regard": about["regard"],
+    }
+
+
+def train(
+    contest: Contest,
+    choice: Choice,
+    seed: int,
+    model: StackConfig,
+    splits: Splits,
+    run_dir: Path,
+    *,
+    command: str | None = None,
+    progress: bool | Progress = False,
+) -> Trained:
+    """A run that was killed goes on from its newest checkpoint in `run_dir`. Raises DivergedError."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = "bfloat16" if contest.train.precision == "bf16" else "float32"
+    origin = provenance(device=device, dtype=dtype, command=command)
+    torch.manual_seed(seed)
+    built = model.build()
+    config = dataclasses.replace(contest.train, seed=seed)
+    fitted = fit(built, contest.task, config, run_dir, splits=splits, progress=progress)
+    return Trained(
+        task=contest.task.name,
+        mixer=choice.name,
+        seed=seed,
+        options=dict(choice.options),
+        metric=fitted.metric,
+        value=fitted.value,
+        better=fitted.better,
+        parameters=sum(p.numel() for p in built.parameters() if p.requires_grad),
+        steps=fitted.steps,
+        tokens=fitted.tokens,
+        seconds=fitted.seconds,
+        tokens_per_second=fitted.tokens_per_second,
+        data_sha256=fitted.data_sha256,
+        provenance=origin,
+        curve=fitted.curve,
+    )

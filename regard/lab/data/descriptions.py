@@ -1,0 +1,111 @@
+"""Debian's package index: sections, sources, and descriptions in several languages (deb-src-control(5), RepositoryFormat).
+
+A description is a short line, then paragraphs that a lone full stop divides. Translations are joined on the MD5 of the
+English text, which every index carries: a translation of an older text is not taken for one of today's.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from regard.lab.data.pairs import Pair
+
+
+class Listed(NamedTuple):
+    source: str  # the package that it is built from
+    section: str
+
+
+class Description(NamedTuple):
+    package: str
+    md5: str
+    short: str
+    paragraphs: tuple[str, ...]  # each in one line
+
+    @property
+    def long(self) -> str:
+        return "\n".join(self.paragraphs)
+
+
+def read_packages(text: str) -> dict[str, Listed]:
+    """Name of a binary package -> what `Packages` lists of it."""
+    listed: dict[str, Listed] = {}
+    for stanza in _stanzas(text, ("Package", "Source", "Section")):
+        source = stanza.get("Source", stanza["Package"]).split()[0]
+        listed.setdefault(stanza["Package"], Listed(source, stanza.get("Section", "")))
+    return listed
+
+
+def read_descriptions(text: str, language: str) -> dict[str, Description]:
+    """MD5 of the English text -> the description in `language`; of packages that share a text the first is named."""
+    found: dict[str, Description] = {}
+    field = f"Description-{language}"
+    for stanza in _stanzas(text, ("Package", "Description-md5", field)):
+        if field in stanza:
+            short, *rest = stanza[field].split("\n")
+            md5 = stanza["Description-md5"]
+            described = Description(stanza["Package"], md5, short.strip(), tuple(_paragraphs(rest)))
+            found.setdefault(md5, described)
+    return found
+
+
+def translations(
+    listed: Mapping[str, Listed],
+    english: Mapping[str, Description],
+    other: Mapping[str, Description],
+) -> list[Pair]:
+    """English -> the other language: short lines, and paragraphs where both texts have equally many."""
+    pairs = []
+    for md5, translated in other.items():
+        text = english.get(md5)
+        if text is None:
+            continue
+        group = source_of(listed, text)
+        parts = [(text.short, translated.short)]
+        if len(text.paragraphs) == len(translated.paragraphs):
+            parts += zip(text.paragraphs, translated.paragraphs, strict=True)
+        pairs += [Pair(a, b, group) for a, b in parts if a and b and a != b]
+    return pairs
+
+
+def summaries(listed: Mapping[str, Listed], english: Mapping[str, Description]) -> list[Pair]:
+    """The long text -> the short line."""
+    return [
+        Pair(text.long, text.short, source_of(listed, text))
+        for text in english.values()
+        if text.long and text.short
+    ]
+
+
+def source_of(listed: Mapping[str, Listed], text: Description) -> str:
+    return listed[text.package].source if text.package in listed else text.package
+
+
+def _paragraphs(lines: list[str]) -> Iterator[str]:
+    paragraph: list[str] = []
+    for line in [*lines, " ."]:
+        if line.strip() == ".":
+            if paragraph:
+                yield " ".join(paragraph)
+            paragraph = []
+        else:
+            paragraph += line.split()
+
+
+def _stanzas(text: str, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """The fields of each stanza, with their further lines; stanzas are divided by empty lines."""
+    stanza: dict[str, str] = {}
+    field = ""
+    for line in text.split("\n"):
+        if line[:1] in (" ", "\t"):
+            if field:
+                stanza[field] += f"\n{line}"
+        elif line:
+            name, _, value = line.partition(":")
+            field = name if name in fields else ""
+            if field:
+                stanza[field] = value.strip()
+        elif stanza:
+            yield stanza
+            stanza, field = {}, ""
+    if stanza:
+        yield stanza

@@ -1,0 +1,81 @@
+"""Generated data kept on disk: made once for equal options, checked on every reading.
+
+    $REGARD_DATA/generated/listops-<hash>.npz      the columns
+    $REGARD_DATA/generated/listops-<hash>.json     the options, and size and SHA-256 of the columns' file
+
+The hash is that of the name and of everything that the data depends on. Less than a megabyte is not kept. A file that was cut short or altered is refused.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.core import StoredDataError
+from regard.lab.data.sources.cache import cache_folder, file_sha256
+
+Columns = dict[str, NDArray[Any]]
+WORTH_KEEPING = 1_000_000  # bytes
+
+
+def generated(name: str, options: Mapping[str, Any], make: Callable[[], Columns]) -> Columns:
+    """What `make` returns, from disk where it was made before. `options` hold JSON values.
+
+    Raises StoredDataError naming the file that is not as it was written.
+    """
+    path = path_of(name, options)
+    if path.exists():
+        return _read(path)
+    columns = make()
+    if sum(column.nbytes for column in columns.values()) < WORTH_KEEPING:
+        return columns
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, lambda partial: _save(partial, columns))
+    about = {
+        "name": name,
+        "options": dict(options),
+        "bytes": path.stat().st_size,
+        "sha256": file_sha256(path),
+    }
+    text = json.dumps(about, indent=1, sort_keys=True)
+    _replace(path.with_suffix(".json"), lambda partial: partial.write_text(text))
+    return columns
+
+
+def path_of(name: str, options: Mapping[str, Any]) -> Path:
+    text = json.dumps([name, dict(options)], sort_keys=True)
+    return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}.npz"
+
+
+def _read(path: Path) -> Columns:
+    remedy = f"Remove {path}, and it is generated anew."
+    try:
+        about = json.loads(path.with_suffix(".json").read_text())
+        written = (about["bytes"], about["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StoredDataError(
+            f"{path.with_suffix('.json')}, which says what was generated, is missing or damaged. {remedy}"
+        ) from None
+    if (path.stat().st_size, file_sha256(path)) != written:
+        raise StoredDataError(f"{path} is not as it was generated: cut short or altered. {remedy}")
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def _save(path: Path, columns: Columns) -> None:
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **columns)
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """All of it or nothing, also where two processes generate at once."""
+    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+    os.close(handle)
+    write(Path(partial))
+    os.replace(partial, path)

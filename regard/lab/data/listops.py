@@ -1,0 +1,221 @@
+"""ListOps expressions from their grammar (Nangia and Bowman 2018, arXiv 1804.06028; lengths of arXiv 2011.04006).
+
+    tree(d)  =  digit                              if d = max_depth, or with probability 1 - operator_probability
+             |  [OP tree(d+1) ... tree(d+1) ]      with 2 to max_args arguments, each count equally likely
+
+tree(1) is the root; OP is uniform over MIN, MAX, MED (median, the mean of the middle two cut to an integer) and
+SM (sum modulo 10). An operator counts two tokens, a digit one; an expression is kept if min_length < tokens <
+max_length. Published: max_depth 10, max_args 10, operator_probability 0.25, lengths 500 and 2000.
+
+Trees are drawn many at once, level by level, and one that has outgrown max_length is dropped where it stands:
+the same distribution as drawing them one by one, at a few array operations a level. They come in chunks, each from a
+generator of its own: any number of processes gives the same expressions.
+"""
+
+from contextlib import closing
+from functools import partial
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.core import OptionError
+from regard.lab.data.checks import check_seed, check_sizes
+from regard.lab.data.chunks import bar, drawn
+
+VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
+_DIGIT = VOCABULARY.index("0")
+_OPERATOR = VOCABULARY.index("[MIN")
+_CLOSE = VOCABULARY.index("]")
+_RARE = 10_000  # draws for each new expression beyond which the bounds count as out of reach
+_PATIENCE = 250_000  # draws between two looks at that rate
+
+Integers = NDArray[np.integer]
+
+
+class Expressions(NamedTuple):
+    tokens: Integers  # all expressions end to end, ids of VOCABULARY
+    lengths: Integers
+    values: Integers  # 0..9
+
+
+class _Level(NamedTuple):
+    """The nodes of one depth; the arguments of its operators are the next level, in order."""
+
+    tree: Integers
+    arguments: Integers  # 0 for a digit
+    symbol: Integers  # the digit, or the operator's index
+
+
+def generate_listops(
+    count: int,
+    *,
+    min_length: int = 500,
+    max_length: int = 2000,
+    max_depth: int = 10,
+    max_args: int = 10,
+    operator_probability: float = 0.25,
+    seed: int = 0,
+    processes: int = 1,
+) -> Expressions:
+    """`count` different expressions, in an order shuffled by `seed`. OptionError if the bounds cannot be met."""
+    check_sizes("listops", count=count, processes=processes)
+    check_seed("listops", seed)
+    check_grammar(min_length, max_length, max_depth, max_args, operator_probability)
+    batch = max(64, min(16384, 2**22 // max_length))
+    seen: set[bytes] = set()
+    kept: list[Integers] = []
+    values: list[int] = []
+    draws = before = 0
+    grammar = (min_length, max_length, max_depth, max_args, operator_probability)
+    chunks = drawn(partial(_chunk, seed, batch, grammar), processes)
+    with bar("listops", count) as show, closing(chunks):
+        for chunk in chunks:
+            for tokens, value in zip(*chunk, strict=True):
+                key = blake2b(tokens.tobytes(), digest_size=16).digest()
+                if key not in seen:
+                    seen.add(key)
+                    kept.append(tokens)
+                    values.append(value)
+            show(len(kept))
+            if len(kept) >= count:
+                break
+            draws += batch
+            if draws >= _PATIENCE:
+                if (len(kept) - before) * _RARE < draws:
+                    raise OptionError(
+                        f"listops: {count} different expressions with {min_length} < tokens < {max_length} are out of "
+                        f"reach at max_depth {max_depth} and max_args {max_args}: found {len(kept)}, then fewer than "
+                        f"one new in {_RARE} draws. Ask for fewer, or widen min_length and max_length."
+                    )
+                draws, before = 0, len(kept)
+    order = np.random.default_rng(seed).permutation(count)
+    kept = [kept[i] for i in order]
+    lengths = np.array([len(tokens) for tokens in kept])
+    return Expressions(np.concatenate(kept), lengths, np.array(values)[order])
+
+
+def expression(tokens: Integers) -> str:
+    """`[MAX 2 9 [MIN 4 7 ] 0 ]` from ids."""
+    return " ".join(VOCABULARY[token] for token in tokens)
+
+
+def check_grammar(
+    min_length: int, max_length: int, max_depth: int, max_args: int, operator_probability: float
+) -> None:
+    """Raise OptionError unless some expression can meet the bounds."""
+    check_sizes("listops", max_length=max_length, max_depth=max_depth)
+    if isinstance(min_length, bool) or not isinstance(min_length, int) or min_length < 0:
+        raise OptionError(f"listops: min_length ({min_length!r}) must be an integer of at least 0")
+    if isinstance(max_args, bool) or not isinstance(max_args, int) or max_args < 2:
+        raise OptionError(f"listops: max_args ({max_args!r}) must be an integer of at least 2")
+    if not 0 < operator_probability <= 1:
+        raise OptionError(
+            f"listops: operator_probability ({operator_probability!r}) must be above 0 and at most 1"
+        )
+    if max_length - min_length < 2:
+        raise OptionError(
+            f"listops: no length lies between min_length ({min_length}) and max_length ({max_length}), both exclusive"
+        )
+    longest = 1
+    for _ in range(max_depth - 1):
+        longest = 2 + max_args * longest
+        if longest > min_length:
+            break
+    if longest <= min_length:
+        raise OptionError(
+            f"listops: min_length ({min_length}) is out of reach: at max_depth {max_depth} and max_args {max_args} "
+            f"an expression has at most {longest} tokens"
+        )
+
+
+def _chunk(
+    seed: int, batch: int, grammar: tuple[int, int, int, int, float], number: int
+) -> tuple[list[Integers], list[int]]:
+    return _write(_draw(np.random.default_rng([seed, number]), batch, *grammar))
+
+
+def _draw(
+    rng: np.random.Generator,
+    batch: int,
+    min_length: int,
+    max_length: int,
+    max_depth: int,
+    max_args: int,
+    operator_probability: float,
+) -> list[_Level]:
+    levels = []
+    tree = np.arange(batch)
+    tokens = np.ones(batch, dtype=np.int64)  # of each tree if everything not yet grown were a digit
+    for depth in range(1, max_depth + 1):
+        arguments = rng.integers(2, max_args + 1, len(tree))
+        arguments[rng.random(len(tree)) > operator_probability] = 0
+        if depth == max_depth:
+            arguments[:] = 0
+        symbol = np.where(
+            arguments > 0, rng.integers(0, 4, len(tree)), rng.integers(0, 10, len(tree))
+        )
+        levels.append(_Level(tree, arguments, symbol))
+        operators = arguments > 0
+        tokens += np.bincount(tree[operators], 1 + arguments[operators], minlength=batch).astype(
+            np.int64
+        )
+        grows = operators & (tokens[tree] < max_length)
+        tree = np.repeat(tree[grows], arguments[grows])
+        if not len(tree):
+            break
+    keep = (tokens > min_length) & (tokens < max_length)
+    kept = [_Level(*(column[keep[level.tree]] for column in level)) for level in levels]
+    return [level for level in kept if len(level.tree)]
+
+
+def _write(levels: list[_Level]) -> tuple[list[Integers], list[int]]:
+    """The trees in prefix form, and their values."""
+    if not levels:
+        return [], []
+    spans, values = _evaluate(levels)
+    ends = np.cumsum(spans[0])
+    tokens = np.empty(ends[-1], dtype=np.uint8)
+    position = ends - spans[0]
+    for depth, level in enumerate(levels):
+        operators = level.arguments > 0
+        tokens[position] = np.where(operators, _OPERATOR, _DIGIT) + level.symbol
+        tokens[(position + spans[depth] - 1)[operators]] = _CLOSE
+        if operators.any():
+            below = spans[depth + 1]
+            before = np.cumsum(below) - below
+            arguments = level.arguments[operators]
+            first = np.repeat(np.cumsum(arguments) - arguments, arguments)
+            position = np.repeat(position[operators] + 1, arguments) + before - before[first]
+    return np.split(tokens, ends[:-1]), values.tolist()
+
+
+def _evaluate(levels: list[_Level]) -> tuple[list[Integers], Integers]:
+    """Tokens under every node, level by level, and the value of every root; from the leaves up."""
+    spans: list[Integers] = []
+    values: Integers = np.empty(0, dtype=np.int64)
+    for level in reversed(levels):
+        operators = level.arguments > 0
+        span, value = np.ones_like(level.symbol), level.symbol.copy()
+        if operators.any():
+            arguments = level.arguments[operators]
+            starts = np.cumsum(arguments) - arguments
+            span[operators] = 2 + np.add.reduceat(spans[0], starts)
+            value[operators] = _apply(level.symbol[operators], values, starts, arguments)
+        spans.insert(0, span)
+        values = value
+    return spans, values
+
+
+def _apply(operator: Integers, values: Integers, starts: Integers, arguments: Integers) -> Integers:
+    node = np.repeat(np.arange(len(starts)), arguments)
+    ordered = values[np.lexsort((values, node))]
+    median = (ordered[starts + (arguments - 1) // 2] + ordered[starts + arguments // 2]) // 2
+    results = (
+        ordered[starts],
+        ordered[starts + arguments - 1],
+        median,
+        np.add.reduceat(values, starts) % 10,
+    )
+    return np.choose(operator, results)

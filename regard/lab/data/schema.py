@@ -1,0 +1,301 @@
+"""Schema: the fields of a table, and how its columns become ids and numbers.
+
+>>> schema = Schema.infer(table, train=slice(0, 800), of={"history": "item"})
+>>> schema.encode(table)        # {"item": long [N], "age": float [N], "history": long [N, T]}
+
+A table is a dict of columns of equal length, or a pandas DataFrame. Vocabularies, and the mean and deviation by which
+numbers are scaled, come from the training rows alone. None and NaN are missing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.core import OptionError, ShapeError, UnknownNameError
+from regard.core.fields import (
+    FIRST_KNOWN,
+    MISSING,
+    UNKNOWN,
+    Categorical,
+    Field,
+    Numeric,
+    Sequence,
+)
+from regard.core.shapes import check_mapping, check_positive
+from regard.lab.data.records import Ragged
+from regard.lab.data.rows import Rows
+
+Table = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    fields: tuple[Field, ...]
+    ids: Mapping[str, Mapping[Hashable, int]]  # vocabulary -> value -> id
+    counts: Mapping[str, Int[Tensor, "V"]]  # vocabulary -> occurrences in the training rows, by id
+    scales: Mapping[str, tuple[float, float]]  # numeric field -> mean, deviation
+
+    @classmethod
+    def infer(
+        cls,
+        table: Table,
+        *,
+        train: slice | Collection[int] | None = None,
+        of: Mapping[str, str] | None = None,
+        numeric: Collection[str] | None = None,
+        min_count: int = 1,
+    ) -> "Schema":
+        """Columns of lists become a Sequence, of floats a Numeric, all others (integers too) a Categorical.
+
+        train: rows that are learned from (default: all). of: sequence -> the column whose vocabulary it shares.
+        numeric: names of the numeric columns, where they are not those of floats. min_count: rarer values are unknown.
+        Raises UnknownNameError, OptionError and ShapeError.
+        """
+        check_positive(min_count=min_count)
+        if of is not None:
+            check_mapping("of", of)
+        if isinstance(numeric, str) or not isinstance(numeric, Collection | None):
+            raise OptionError(f"numeric ({numeric!r}) must be a tuple of column names")
+        columns = {name: cells(name, table[name]) for name in column_names(table)}
+        _check_lengths(columns)
+        of, rows = dict(of or {}), _rows(columns, train)
+        for name in (*of, *of.values(), *(numeric or ())):
+            if not isinstance(name, str) or name not in columns:
+                raise UnknownNameError("column", name, columns)
+        kinds = {name: _kind(name, column, numeric) for name, column in columns.items()}
+        for name, source in of.items():
+            if kinds[name] != "sequence" or kinds[source] != "categorical":
+                raise OptionError(
+                    f"of: {name!r} is {kinds[name]} and {source!r} is {kinds[source]}; "
+                    "a sequence shares the vocabulary of a categorical column"
+                )
+        seen: dict[str, Counter] = {}
+        scales = {}
+        for name, column in columns.items():
+            part = [column[row] for row in rows]
+            if kinds[name] == "numeric":
+                scales[name] = _scale(name, part)
+            else:
+                seen.setdefault(of.get(name, name), Counter()).update(
+                    _values(name, part, kinds[name])
+                )
+        ids, counts = {}, {}
+        for name, counter in seen.items():
+            known = [value for value, count in counter.items() if count >= min_count]
+            ids[name] = {value: FIRST_KNOWN + place for place, value in enumerate(known)}
+            rare = sum(counter.values()) - sum(counter[value] for value in known)
+            counts[name] = torch.tensor([0, rare, *(counter[value] for value in known)])
+        fields = tuple(_field(name, kinds[name], of.get(name, name), ids) for name in columns)
+        return cls(fields, ids, counts, scales)
+
+    def encode(self, table: Table) -> dict[str, Tensor]:
+        """Name -> tensor, as models take it; sequences are padded to the longest, or to 1, with the missing id."""
+        rows = Rows(self.columns(table))
+        return rows.gather(range(len(rows)))
+
+    def columns(self, table: Table) -> dict[str, NDArray[Any] | Ragged]:
+        """The same without padding, as Rows keep it."""
+        names = column_names(table)
+        missing = [field.name for field in self.fields if field.name not in names]
+        if missing:
+            raise ShapeError(f"the table has no column {missing[0]!r}")
+        columns = {field.name: cells(field.name, table[field.name]) for field in self.fields}
+        _check_lengths(columns)
+        return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
+        for name, ids in self.ids.items():
+            for value in ids:
+                if not isinstance(value, str | int | float):
+                    raise OptionError(
+                        f"vocabulary {name!r} holds {value!r} of type {type(value).__name__}: "
+                        "only words, numbers and truth values can be stored"
+                    )
+        return {
+            "fields": [_plain_field(field) for field in self.fields],
+            "values": {name: list(ids) for name, ids in self.ids.items()},
+            "counts": {name: counts.tolist() for name, counts in self.counts.items()},
+            "scales": {name: list(scale) for name, scale in self.scales.items()},
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> "Schema":
+        """The schema whose `plain()` this is."""
+        ids = {
+            name: {value: FIRST_KNOWN + place for place, value in enumerate(values)}
+            for name, values in plain["values"].items()
+        }
+        return cls(
+            tuple(_field(name, kind, of, ids) for name, kind, of in plain["fields"]),
+            ids,
+            {name: torch.tensor(counts) for name, counts in plain["counts"].items()},
+            {name: (mean, deviation) for name, (mean, deviation) in plain["scales"].items()},
+        )
+
+    def _encoded(self, field: Field, column: list) -> NDArray[Any] | Ragged:
+        if isinstance(field, Numeric):
+            mean, deviation = self.scales[field.name]
+            return ((_numbers(field.name, column) - mean) / deviation).astype(np.float32)
+        if isinstance(field, Categorical):
+            ids = self.ids[field.name]
+            if _all_known(column):
+                found = [ids.get(cell, UNKNOWN) for cell in column]
+            else:
+                _check_single(field.name, column)
+                found = [MISSING if is_missing(c) else ids.get(c, UNKNOWN) for c in column]
+            return np.array(found, dtype=np.int32)
+        ids = self.ids[field.of.name]
+        rows = [_known(field.name, _members(field.name, cell)) for cell in column]
+        values = [ids.get(value, UNKNOWN) for row in rows for value in row]
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        return Ragged(np.array(values, dtype=np.int32), lengths)
+
+
+def column_names(table: Table) -> list[str]:
+    """Raises ShapeError for what is no table, and for one without columns."""
+    if not (isinstance(table, Mapping) or hasattr(table, "columns")):
+        raise ShapeError(
+            f"a table is a dict of columns or a pandas DataFrame, got {type(table).__name__}"
+        )
+    names = list(table)
+    if not names:
+        raise ShapeError("a table must have at least one column")
+    return names
+
+
+def row_count(name: str, column: Any) -> int:
+    """Raises ShapeError for what does not hold a value for each row."""
+    if not isinstance(column, str | bytes | Mapping):
+        with suppress(TypeError):  # len() of a scalar
+            return len(column)
+    raise ShapeError(f"{name!r} must hold a value for each row, got {type(column).__name__}")
+
+
+def cells(name: str, column: Any) -> list:
+    """Python's own values, where an array holds them: they are hashed faster, and can be stored."""
+    row_count(name, column)
+    return column.tolist() if hasattr(column, "tolist") else list(column)
+
+
+def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) -> Field:
+    if kind == "numeric":
+        return Numeric(name)
+    of = Categorical(vocabulary, FIRST_KNOWN + len(ids[vocabulary]))
+    return of if kind == "categorical" else Sequence(name, of)
+
+
+def _plain_field(field: Field) -> list[str]:
+    if isinstance(field, Numeric):
+        return [field.name, "numeric", ""]
+    if isinstance(field, Categorical):
+        return [field.name, "categorical", field.name]
+    return [field.name, "sequence", field.of.name]
+
+
+def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
+    kinds = set(map(type, column)) - {type(None)}
+    lists = {kind for kind in kinds if issubclass(kind, _LISTS)}
+    floats = {kind for kind in kinds if issubclass(kind, _FLOATS)}
+    others = kinds - lists - floats
+    if floats and all(cell != cell for cell in column if isinstance(cell, _FLOATS)):  # NaN alone
+        floats = set()
+    if not (lists or floats or others):
+        raise OptionError(f"column {name!r} holds nothing: leave it out")
+    if lists:
+        if floats or others:
+            raise OptionError(f"column {name!r} holds lists in some rows only")
+        return "sequence"
+    if numeric is not None:
+        return "numeric" if name in numeric else "categorical"
+    return "categorical" if others else "numeric"
+
+
+def _values(name: str, column: list, kind: str) -> list:
+    """What is in the cells, missing values left out."""
+    if kind == "sequence":
+        column = [value for cell in column for value in _members(name, cell)]
+    return _known(name, column)
+
+
+def _known(name: str, values: list) -> list:
+    if _all_known(values):
+        return values
+    for value in values:
+        if not isinstance(value, Hashable):
+            raise OptionError(f"column {name!r} holds {value!r}, which cannot be a value")
+    return [value for value in values if not is_missing(value)]
+
+
+def _members(name: str, cell: Any) -> list:
+    if is_missing(cell):
+        return []
+    if not isinstance(cell, _LISTS):
+        raise OptionError(f"column {name!r} holds lists in some rows only: {cell!r} is none")
+    return cells(name, cell)
+
+
+def _check_single(name: str, column: list) -> None:
+    for cell in column:
+        if isinstance(cell, _LISTS) or not isinstance(cell, Hashable):
+            raise OptionError(f"column {name!r} holds single values, and {cell!r} is none")
+
+
+def _numbers(name: str, column: list) -> NDArray[np.floating]:
+    """Raises OptionError for what is no number, or infinite."""
+    numbers = column
+    if not set(map(type, column)) <= {float, int}:
+        numbers = [np.nan if is_missing(cell) else _number(name, cell) for cell in column]
+    found = np.array(numbers, dtype=np.float64)
+    if np.isinf(found).any():
+        raise OptionError(f"column {name!r} holds inf: numbers must be finite, or None")
+    return found
+
+
+def _number(name: str, cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError(f"column {name!r} holds {cell!r}, which is no number") from None
+
+
+def _scale(name: str, column: list) -> tuple[float, float]:
+    numbers = _numbers(name, column)
+    numbers = numbers[~np.isnan(numbers)]
+    if not len(numbers):
+        return 0.0, 1.0
+    return float(numbers.mean()), float(numbers.std()) or 1.0
+
+
+def _all_known(cells: list) -> bool:
+    """By the types alone, which is fast: none of these is missing."""
+    return set(map(type, cells)) <= {str, int, bool}
+
+
+def _rows(columns: Mapping[str, list], train: slice | Collection[int] | None) -> list[int]:
+    every = range(len(next(iter(columns.values()))))
+    if train is None:
+        return list(every)
+    return list(every[train]) if isinstance(train, slice) else [every[row] for row in train]
+
+
+def _check_lengths(columns: Mapping[str, list]) -> None:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise ShapeError(f"columns must be of equal length, got {lengths}")
+
+
+def is_missing(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, _FLOATS) and cell != cell)
+
+
+_LISTS = (list, tuple, np.ndarray, Tensor)
+_FLOATS = (float, np.floating)

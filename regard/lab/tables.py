@@ -1,0 +1,352 @@
+"""Models of tables in scikit-learn's manner: fit, predict_proba, evaluate, save and load.
+
+>>> model = TableClassifier(AutoIntConfig(), train=TrainConfig(steps=500, batch_size=256))
+>>> model.fit(table, clicked).predict_proba(other)      # [n 2]; for K labels at once [n K]
+>>> model.evaluate(other, clicked_there)["label"].auc
+
+A table is a dict of columns or a pandas DataFrame. The schema is inferred on the rows that are trained on: a part of those
+given to `fit` is held out, by which the best step is chosen. With one label (y [n]) `predict_proba` is that of any classifier;
+with several (y [n K], NaN where one is missing) it holds a probability for each, as in MLPClassifier.
+"""
+
+import dataclasses
+import random
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from regard.core import OptionError, RegardError, ShapeError
+from regard.core.shapes import check_finite, check_flag, is_number
+from regard.lab.data import Schema
+from regard.lab.data.checks import check_seed
+from regard.lab.data.rows import Rows
+from regard.lab.data.schema import Table as Columns, cells, column_names, is_missing, row_count
+from regard.lab.tasks.evaluation import evaluation
+from regard.lab.tasks.figures import Figures, figures
+from regard.lab.tasks.table import LABEL, Table, TableSplits, table_splits
+from regard.lab.tasks.task import Batch
+from regard.lab.train import TrainConfig, fit
+from regard.lab.train.checkpoint import Checkpoint, load, save
+from regard.models import MODELS, ModelConfig
+
+ROWS_AT_ONCE = 4096
+
+
+class NotFitted(RegardError, NotFittedError):
+    """A prediction was asked for before `fit`."""
+
+
+class TableClassifier(ClassifierMixin, BaseEstimator):
+    """One or more yes-or-no labels of the rows of a table, by AutoInt, DIN, MMoE, a factorisation machine, logistic regression.
+
+    model: a configuration without fields (num_tasks follows the labels). of: sequence column -> the column whose vocabulary
+    it shares. numeric, min_count: as in Schema.infer. valid_share: of the rows, held out. batch_l2: lambda of DIN's
+    mini-batch-aware L2. seed: of the initial weights and of what is held out.
+    """
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        *,
+        train: TrainConfig | None = None,
+        of: Mapping[str, str] | None = None,
+        numeric: Sequence[str] | None = None,
+        min_count: int = 1,
+        valid_share: float = 0.1,
+        batch_l2: float = 0.0,
+        seed: int = 0,
+        progress: bool = False,
+    ):
+        self.model, self.train, self.of, self.numeric = model, train, of, numeric
+        self.min_count, self.valid_share, self.batch_l2 = min_count, valid_share, batch_l2
+        self.seed, self.progress = seed, progress
+
+    def fit(self, X: Columns, y: Any) -> "TableClassifier":
+        """Raises OptionError and ShapeError before anything is trained."""
+        self._check()
+        y, names, single = _labels(y)
+        names = names or _numbered(y.shape[1], single)
+        _check_rows(X, len(y))
+        order = np.random.default_rng(self.seed).permutation(len(y))
+        held = max(1, round(self.valid_share * len(y)))
+        for part, rows in (("trained on", order[held:]), ("held out", order[:held])):
+            _check_both_kinds(y[rows], names, part, self.valid_share)
+        splits = table_splits(
+            X,
+            y,
+            (order[held:], order[:held], order[:held]),
+            of=self.of,
+            numeric=self.numeric,
+            min_count=self.min_count,
+        )
+        self._set(splits.schema, names, single)
+        task = Given(names=names, batch_l2=self.batch_l2, counts=splits.schema.counts)
+        with _generators_apart(), TemporaryDirectory() as folder:
+            torch.manual_seed(self.seed)
+            self.module_ = self._config().build()
+            self.result_ = fit(
+                self.module_,
+                task,
+                self._training(len(order) - held),
+                folder,
+                splits=splits,
+                progress=self.progress,
+            )
+        self.module_.eval()
+        return self
+
+    def predict_proba(self, X: Columns) -> Float[NDArray, "n K"]:
+        p = self.decision_function(X)
+        p = 1 / (1 + np.exp(-p))
+        return np.stack([1 - p, p], 1) if p.ndim == 1 else p
+
+    def predict(self, X: Columns) -> NDArray[np.integer]:
+        return (self.decision_function(X) > 0).astype(int)
+
+    def decision_function(self, X: Columns) -> NDArray[np.floating]:
+        """Log-odds, [n] for one label and [n K] for several."""
+        self._check_fitted()
+        rows = Rows(self.schema_.columns(X))
+        logits = np.empty((len(rows), len(self.label_names_)))
+        with evaluation(self.module_):
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                part = range(start, min(start + ROWS_AT_ONCE, len(rows)))
+                logits[part] = self.module_(rows.gather(part)).double().numpy()
+        return logits[:, 0] if self.single_ else logits
+
+    def evaluate(self, X: Columns, y: Any, *, groups: Any = None) -> dict[str, Figures]:
+        """Label -> AUC, log-loss, calibration, and AUC by group (user) where groups are given.
+
+        Labels with names are found by them, in any order. Raises OptionError and ShapeError.
+        """
+        self._check_fitted()
+        y, names, _ = _labels(y)
+        if names is not None:
+            y = y[:, self._places(names)]
+        elif y.shape[1] != len(self.label_names_):
+            raise ShapeError(
+                f"{y.shape[1]} labels are given, and {len(self.label_names_)} were fitted"
+            )
+        _check_rows(X, len(y))
+        codes = None if groups is None else _codes(groups, len(y))
+        p = torch.from_numpy(self.decision_function(X)).view(len(y), -1).sigmoid()
+        return {
+            name: figures(p[:, k], torch.from_numpy(y[:, k]), codes)
+            for k, name in enumerate(self.label_names_)
+        }
+
+    def score(self, X: Columns, y: Any) -> float:
+        """Mean AUC of the labels."""
+        return float(np.mean([found.auc for found in self.evaluate(X, y).values()]))
+
+    def save(self, folder: str | Path) -> None:
+        """Writes weights, schema and configuration, without pickle, into a folder that is not there yet.
+
+        Raises OptionError where they cannot be stored.
+        """
+        self._check_fitted()
+        if Path(folder).exists():
+            raise OptionError(f"{folder} is there already: save into another folder")
+        state = {
+            "model": self.model.name,
+            "options": _plain(self.model),
+            "schema": self.schema_.plain(),
+            "labels": list(self.label_names_),
+            "single": self.single_,
+        }
+        save(Path(folder), Checkpoint(self.module_.state_dict(), {}, state))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "TableClassifier":
+        """What `save` wrote, for predictions: how it was trained is not stored. Raises StoredDataError."""
+        stored = load(Path(folder))
+        state = stored.state
+        config = MODELS[state["model"]].__init__.__annotations__["config"]
+        found = cls(config(**{name: _tuples(value) for name, value in state["options"].items()}))
+        found._set(Schema.of_plain(state["schema"]), tuple(state["labels"]), state["single"])
+        found.module_ = found._config().build().eval()
+        found.module_.load_state_dict(stored.model)
+        return found
+
+    def _places(self, names: tuple[str, ...]) -> list[int]:
+        """Of the fitted labels among those of these names."""
+        if sorted(names) != sorted(self.label_names_):
+            raise OptionError(
+                f"labels are called {', '.join(names)}, and those fitted {', '.join(self.label_names_)}"
+            )
+        return [names.index(name) for name in self.label_names_]
+
+    def _set(self, schema: Schema, names: tuple[str, ...], single: bool) -> None:
+        self.schema_, self.label_names_, self.single_ = schema, names, single
+        self.classes_ = np.array([0, 1]) if single else [np.array([0, 1]) for _ in names]
+        self.n_features_in_ = len(schema.fields)
+
+    def _config(self) -> ModelConfig:
+        facts: dict[str, Any] = {"fields": self.schema_.fields, "num_tasks": len(self.label_names_)}
+        return dataclasses.replace(self.model, **facts)  # type: ignore[type-var]
+
+    def _training(self, rows: int) -> TrainConfig:
+        if self.train is not None:
+            return dataclasses.replace(self.train, log_dir=None)
+        size = min(256, rows)
+        steps = max(1, 5 * rows // size)
+        every = max(1, steps // 5)
+        return TrainConfig(
+            steps=steps, batch_size=size, lr=3e-3, eval_every=every, log_dir=None, seed=self.seed
+        )
+
+    def _check(self) -> None:
+        """What is not of the table. Schema.infer checks of, numeric and min_count."""
+        if not isinstance(self.model, ModelConfig):
+            raise OptionError(
+                f"TableClassifier: model must be a configuration, AutoIntConfig() say, got {self.model!r}"
+            )
+        if "table" not in self.model.kinds:
+            raise OptionError(f"TableClassifier: {self.model.name} is no model of tables")
+        if not isinstance(self.train, TrainConfig | None):
+            raise OptionError(f"train must be a TrainConfig or None, got {self.train!r}")
+        if not is_number(self.valid_share) or not 0 < self.valid_share < 1:
+            raise OptionError(f"valid_share ({self.valid_share!r}) must lie between 0 and 1")
+        check_finite(batch_l2=self.batch_l2)
+        if self.batch_l2 < 0:
+            raise OptionError(f"batch_l2 ({self.batch_l2!r}) must not be negative")
+        if self.batch_l2 and self.model.name != "din":
+            raise OptionError(f"batch_l2 is DIN's, and the model is {self.model.name}")
+        check_seed("TableClassifier", self.seed)
+        check_flag(progress=self.progress)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "module_"):
+            raise NotFitted("TableClassifier is not fitted yet: call fit first")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Table):
+    """The task of rows that are given."""
+
+    name = "given"
+    names: tuple[str, ...]
+    batch_l2: float = 0.0
+    counts: Mapping[str, Tensor]
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.names
+
+    def load(self) -> TableSplits:
+        raise OptionError("the rows are given to `fit`")
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        loss = super().loss(model, batch)
+        if not self.batch_l2:
+            return loss
+        din: Any = getattr(model, "module", model)
+        penalty = din.batch_l2(batch["fields"], self.counts)
+        return loss + self.batch_l2 * penalty
+
+
+@contextmanager
+def _generators_apart() -> Iterator[None]:
+    """The caller's own generators go on afterwards as if nothing had been drawn or seeded inside."""
+    numbers, python = np.random.get_state(), random.getstate()
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            yield
+    finally:
+        np.random.set_state(numbers)
+        random.setstate(python)
+
+
+def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
+    """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
+    named = isinstance(y, Mapping) or hasattr(y, "columns")
+    names = tuple(str(name) for name in y) if named else None
+    try:
+        found = (
+            np.stack([np.asarray(y[name], dtype=float) for name in y], 1)
+            if named
+            else np.asarray(y, dtype=float)
+        )
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"labels must be 0, 1 or missing, all of one length: {error}") from None
+    if found.ndim not in (1, 2) or not found.size:
+        raise ShapeError(f"y must have shape [n] or [n K], got {list(found.shape)}")
+    known = found[~np.isnan(found)]
+    if not np.isin(known, (0, 1)).all():
+        wrong = known[~np.isin(known, (0, 1))][0]
+        raise OptionError(f"labels must be 0, 1 or missing, got {wrong:g}")
+    return found.reshape(len(found), -1), names, found.ndim == 1
+
+
+def _numbered(K: int, single: bool) -> tuple[str, ...]:
+    return (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(K))
+
+
+def _check_rows(X: Columns, rows: int) -> None:
+    for name in column_names(X):
+        if (found := row_count(name, X[name])) != rows:
+            raise ShapeError(f"column {name!r} has {found} rows, and y has {rows}")
+
+
+def _check_both_kinds(
+    y: Float[NDArray, "n K"], names: tuple[str, ...], part: str, valid_share: float
+) -> None:
+    """AUC needs both in the rows held out; in those trained on there is nothing to learn without."""
+    for k, name in enumerate(names):
+        ones, zeros = int((y[:, k] == 1).sum()), int((y[:, k] == 0).sum())
+        if not ones or not zeros:
+            raise OptionError(
+                f"{name}: of the {len(y)} rows {part}, {ones} are 1 and {zeros} are 0, and both are "
+                f"needed. Give more rows, or another valid_share ({valid_share})"
+            )
+
+
+def _codes(groups: Any, rows: int) -> Int[Tensor, "n"]:
+    """A number for each group."""
+    values = cells("groups", groups)
+    if len(values) != rows:
+        raise ShapeError(f"groups has {len(values)} rows, and y has {rows}")
+    known: dict[Any, int] = {}
+    for value in values:
+        if is_missing(value) or not isinstance(value, Hashable):
+            raise OptionError(f"groups must name a group for each row, got {value!r}")
+        known.setdefault(value, len(known))
+    return torch.tensor([known[value] for value in values])
+
+
+def _plain(config: ModelConfig) -> dict[str, Any]:
+    """The configuration's options as JSON values."""
+    options = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        if field.name in ("fields", "num_tasks"):
+            continue
+        if isinstance(value, type):
+            raise OptionError(
+                f"{field.name} is the class {value.__name__}: only names can be stored"
+            )
+        options[field.name] = dict(value) if isinstance(value, Mapping) else value
+    return options
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where configurations have tuples."""
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return (
+        {name: _tuples(item) for name, item in value.items()} if isinstance(value, dict) else value
+    )
+
+
+__all__ = ["Figures", "NotFitted", "TableClassifier"]

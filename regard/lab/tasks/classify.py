@@ -1,0 +1,64 @@
+"""Classification of whole sequences, by accuracy unless a task says otherwise."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import OptionError
+from regard.lab.tasks.evaluation import evaluation
+from regard.lab.tasks.task import Batch, Kind, Splits, Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify(Task):
+    kind: ClassVar[Kind] = "classify"
+    metric = "accuracy"
+    better = "higher"
+    baseline = "most frequent class"
+    vocab_size: ClassVar[int]
+    num_classes: ClassVar[int]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size, "num_classes": self.num_classes}
+
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:
+        """The model's logits."""
+        return model(batch["tokens"], valid=batch["valid"])
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        return F.cross_entropy(self.answer(model, batch).float(), batch["labels"])
+
+    def meter(self) -> "Metric":
+        """What `metric` names, as torchmetrics has it."""
+        from torchmetrics.classification import MulticlassAccuracy
+
+        return MulticlassAccuracy(num_classes=self.num_classes, average="micro")
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        meter = self.meter()
+        seen = False
+        with evaluation(model):
+            for batch in batches:
+                logits = self.answer(model, batch)
+                meter.to(logits.device).update(logits.argmax(-1), batch["labels"])
+                seen = True
+        if not seen:
+            raise OptionError(f"{self.name}: score needs at least one batch, got none")
+        return float(meter.compute())
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        """The metric of always answering the training split's most frequent class."""
+        splits = splits or self.load()
+        majority = torch.bincount(splits.train.labels).argmax()
+        meter, labels = self.meter(), splits.test.labels
+        meter.update(majority.expand(len(labels)), labels)
+        return float(meter.compute())

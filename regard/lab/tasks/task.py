@@ -1,0 +1,139 @@
+"""Task: data, loss and metric behind one interface."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.lab.data.examples import checksum
+from regard.lab.data.records import Data
+
+IGNORED = -100
+"""The label of a token of which nothing is asked."""
+
+Batch = dict[str, Any]
+"""Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
+
+Kind = Literal[
+    "classify",
+    "language_model",
+    "masked_language_model",
+    "permutation_language_model",
+    "match",
+    "documents",
+    "translate",
+    "table",
+    "vectors",
+]
+KINDS: Mapping[str, str] = {
+    "classify": "model(tokens [B T], valid=) -> logits [B num_classes]",
+    "language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token after each",
+    "masked_language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token at each",
+    "permutation_language_model": "model(tokens [B T], order=[B T], valid=) -> logits [B T vocab_size]",
+    "match": "model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]",
+    "documents": "model(tokens [B S T], valid=[B S T]) -> logits [B num_classes]",
+    "translate": "model(source [B S], target [B T], valid=[B S], target_valid=) -> logits [B T vocab_size]",
+    "table": "model(batch of fields) -> logits [B num_tasks]",
+    "vectors": "model(x [B input_dim]) -> outputs [B num_tasks]",
+}
+"""How a task of each kind calls its model. A model's configuration lists the kinds that it serves."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The three parts of a task's data. `sha256` covers all their content; `notes` says what it depends on."""
+
+    train: Data
+    valid: Data
+    test: Data
+    notes: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    sha256: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha256", checksum(self.train, self.valid, self.test))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Fields of a model's configuration that only the data tell; a run fills them in."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """Base of every task: its fields are its options, and equal options give equal data.
+
+    A model is called as KINDS says. Token 0 is padding and never data. `metric` names what `score` gives, and
+    `better` its direction.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[Kind]
+    metric: ClassVar[str]
+    better: ClassVar[Literal["higher", "lower"]]
+    baseline: ClassVar[str]  # what `trivial_baseline` answers, in two or three words
+    sources: ClassVar[
+        tuple[str, ...]
+    ] = ()  # of `regard data ls`; none: generated, or a copy of one's own
+
+    seed: int = 0  # of the data: order, splits, samples
+
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Fields that a model's configuration must hold as they are here: vocab_size, num_classes, fields ..."""
+
+    @property
+    @abstractmethod
+    def max_len(self) -> int:
+        """The largest number of tokens in a sequence: the least that a model's max_len must be."""
+
+    @abstractmethod
+    def load(self) -> Splits:
+        """The data. Reads or generates anew at each call; keep what it returns."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        """Mean loss of a batch, in nats."""
+
+    @abstractmethod
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        """The metric over all batches, in evaluation mode; over all processes where there are several."""
+
+    @abstractmethod
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        """The metric on the test split of what needs no model; `splits` saves loading them again."""
+
+    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+        """Of items {tokens, label}, padded on the right to the longest: {tokens, valid, labels}."""
+        labels = [item["label"] for item in items]
+        tokens, valid = padded([item["tokens"] for item in items])
+        stacked = (
+            pad_sequence(labels, batch_first=True, padding_value=IGNORED)
+            if labels[0].dim()
+            else torch.stack(labels)
+        )
+        return {"tokens": tokens, "valid": valid, "labels": stacked}
+
+    def count(self, batch: Batch) -> int:
+        """Tokens in a batch, padding left out: what a budget of tokens is spent on."""
+        return count_valid(batch["tokens"], batch["valid"])
+
+
+def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """[B T], zeros on the right; and what is valid, None where all is."""
+    lengths = torch.tensor([len(row) for row in rows])
+    longest = int(lengths.max())
+    full = int(lengths.min()) == longest
+    return (
+        pad_sequence(list(rows), batch_first=True),
+        None if full else torch.arange(longest) < lengths[:, None],
+    )
+
+
+def count_valid(tokens: Tensor, valid: Tensor | None) -> int:
+    return tokens.numel() if valid is None else int(valid.sum())

@@ -1,0 +1,109 @@
+"""Which items meet in which batch: a pure function of the seed and the epoch, so that a run can go on anywhere."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from regard.lab.tasks import Batch, Data
+
+
+class Batches:
+    """The endless sequence of training batches; the incomplete one at an epoch's end is left out.
+
+    With `bucket`, the items of every `bucket` batches of a shuffled epoch are sorted by length before they are cut into
+    batches, and the batches of the epoch are shuffled again: items of a batch are of like length, and little is padding.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        batch_size: int,
+        seed: int,
+        *,
+        bucket: int | None = None,
+        lengths: Tensor | None = None,
+    ):
+        assert (bucket is None) == (lengths is None)
+        self.size, self.batch_size, self.seed = size, batch_size, seed
+        self.per_epoch = size // batch_size
+        self.bucket = bucket
+        self.lengths = None if lengths is None else lengths.numpy()
+        self._order = lru_cache(maxsize=1)(self._shuffled)
+
+    def __getitem__(self, step: int) -> list[int]:
+        """Items of the batch that step 0, 1, ... trains on."""
+        epoch, position = divmod(step, self.per_epoch)
+        start = position * self.batch_size
+        return self._order(epoch)[start : start + self.batch_size].tolist()
+
+    def _shuffled(self, epoch: int) -> NDArray[np.integer]:
+        rng = np.random.default_rng([self.seed, epoch])
+        order = rng.permutation(self.size)
+        if self.bucket is None or self.lengths is None:
+            return order
+        whole = order[: self.per_epoch * self.batch_size]
+        step = self.bucket * self.batch_size
+        pools = (whole[start : start + step] for start in range(0, len(whole), step))
+        alike = [pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools]
+        batches = np.concatenate(alike).reshape(self.per_epoch, self.batch_size)
+        return batches[rng.permutation(self.per_epoch)].ravel()
+
+
+def steps_for_tokens(tokens: int, batches: Batches, data: Data) -> int:
+    """Smallest number of steps whose items hold at least `tokens` tokens."""
+    lengths, step = data.lengths, 0
+    while tokens > 0:
+        tokens -= int(lengths[batches[step]].sum())
+        step += 1
+    return step
+
+
+def loaded(
+    data: Data,
+    collate: Callable[[Sequence], Batch],
+    shares: Sequence[Sequence[int]],
+    workers: int,
+) -> Iterator[Batch]:
+    """A batch for each share of items, in order. Workers make them ahead, in processes of their own.
+
+    The global generator is left alone: the same batches and the same training whatever the number of workers.
+    """
+    if not workers:
+        return (collate([data[item] for item in share]) for share in shares)
+    loader: DataLoader[Any] = DataLoader(
+        data,  # type: ignore[arg-type]  # items by number and a length are all that is asked
+        batch_sampler=shares,  # type: ignore[arg-type]
+        collate_fn=collate,
+        num_workers=workers,
+        generator=torch.Generator(),
+    )
+    return iter(loader)
+
+
+class Shares(Sequence[list[int]]):
+    """The items of one process in the batches of the steps from `first` to before `until`."""
+
+    def __init__(self, batches: Batches, first: int, until: int, rank: int, processes: int):
+        self.batches, self.first, self.until = batches, first, until
+        self.rank, self.processes = rank, processes
+
+    def __len__(self) -> int:
+        return self.until - self.first
+
+    def __getitem__(self, place):
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self.batches[self.first + place][self.rank :: self.processes]
+
+
+def in_order(data: Data, batch_size: int, collate: Callable[[Sequence], Batch]) -> Iterator[Batch]:
+    """Every item once, in the order of the data; the last batch may be smaller."""
+    size = len(data)
+    for start in range(0, size, batch_size):
+        yield collate([data[item] for item in range(start, min(start + batch_size, size))])

@@ -1,0 +1,408 @@
+"""The training loop, on Hugging Face Accelerate: one process, DDP, FSDP2 and mixed precision are its business."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
+from rich.progress import Progress
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+from regard.core import Mixer, OptionError, RegardError
+from regard.lab.tasks import Batch, Data, Splits, Task
+from regard.lab.train import checkpoint, randomness
+from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_for_tokens
+from regard.lab.train.config import TrainConfig
+from regard.lab.train.display import Bar, Log, bar_of, log_to
+from regard.lab.train.optimizer import make_optimizer, make_schedule
+
+_MAY_DIFFER = {
+    "log_dir",
+    "log_every",
+    "checkpoint_every",
+    "keep",
+    "workers",
+}  # between a run and its resumption
+
+
+class DivergedError(RegardError):
+    """The loss, the gradient or the validation score stopped being a finite number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitResult:
+    """What a run came to. The model that was passed to `fit` holds the best weights."""
+
+    metric: str
+    better: Literal["higher", "lower"]
+    value: float  # of the test split, at the best validation checkpoint
+    valid_value: float
+    best_step: int
+    steps: int
+    stopped_early: bool
+    tokens: int  # seen in training, padding left out
+    seconds: float  # spent training: neither evaluation nor checkpoints
+    data_sha256: str
+    curve: list[tuple[int, float]]  # (step, validation metric)
+    notes: dict[str, str]  # of the data: what they depend on, beside the options
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+@dataclass
+class Tally:
+    """How far a run has come."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    best_step: int = 0
+    best_value: float | None = None
+    stale: int = 0  # evaluations since the best
+    stopped: bool = False
+
+
+def fit(
+    model: nn.Module,
+    task: Task,
+    config: TrainConfig,
+    run_dir: str | Path,
+    *,
+    splits: Splits | None = None,
+    resume: bool = True,
+    progress: bool | Progress = True,
+    origin: Mapping[str, Any] | None = None,
+) -> FitResult:
+    """Trains `model` on the task's training split, keeps the weights with the best validation score, tests them.
+
+    A run that was killed goes on from its newest checkpoint in `run_dir` and ends with the weights that it would
+    have had (on CUDA as far as the kernels are deterministic); one that was finished is only tested again.
+    Seeds the global generators of torch, numpy and Python. `splits` saves loading the task's again; `progress` may be a running rich Progress to draw in.
+    `origin` holds JSON values by which the model was made, such as its seed: a folder whose run had others is refused.
+
+    With several processes each trains on its share of every batch, whose mean losses count equally, and each
+    evaluates everything.
+
+    Raises OptionError (the folder holds a different run, the batch does not fit), StoredDataError (a checkpoint
+    is truncated or altered), DivergedError (a loss that is not finite; committed checkpoints stay).
+    """
+    with _accelerated(model, config.precision) as accelerator:
+        loaded = splits or task.load()
+        trainer = _Trainer(accelerator, model, task, loaded, config, Path(run_dir), origin or {})
+        trainer.start(resume)
+        done, main = trainer.tally.step, accelerator.is_main_process
+        log_dir = Path(run_dir, config.log_dir) if main and config.log_dir else None
+        with (
+            bar_of(progress if main else False, task.name, trainer.steps, done) as bar,
+            log_to(log_dir, done) as log,
+        ):
+            trainer.run(bar, log)
+        return trainer.result()
+
+
+class _Trainer:
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        model: nn.Module,
+        task: Task,
+        splits: Splits,
+        config: TrainConfig,
+        run_dir: Path,
+        origin: Mapping[str, Any],
+    ):
+        self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
+        self.run_dir, self.root, self.origin = run_dir, run_dir / "checkpoints", origin
+        self.batches = self._batches(splits.train)
+        self.steps = config.steps or steps_for_tokens(
+            config.tokens or 0, self.batches, splits.train
+        )
+        set_seed(config.seed, device_specific=accelerator.num_processes > 1)
+        self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
+        self.schedule = make_schedule(self.optimizer.optimizer, config.warmup, self.steps)
+        self.mixers = [module for module in self.model.modules() if isinstance(module, Mixer)]
+        self.tally = Tally()
+
+    def _batches(self, data: Data) -> Batches:
+        batch_size, processes = self.config.batch_size, self.accelerator.num_processes
+        size, bucket = len(data), self.config.bucket
+        if batch_size > size:
+            raise OptionError(
+                f"batch_size is {batch_size}, and {self.task.name} has {size} training items"
+            )
+        if batch_size % processes:
+            raise OptionError(
+                f"batch_size ({batch_size}) must be a multiple of the {processes} processes"
+            )
+        lengths = None if bucket is None else data.lengths
+        return Batches(size, batch_size, self.config.seed, bucket=bucket, lengths=lengths)
+
+    # ------------------------------------------------------------------ training
+
+    def run(self, bar: Bar, log: Log) -> None:
+        tally, config = self.tally, self.config
+        batches = self._loaded()
+        while tally.step < self.steps and not tally.stopped:
+            tokens, seconds = tally.tokens, tally.seconds
+            loss = self._train(batches, self._next_stop())
+            rate = (tally.tokens - tokens) / (tally.seconds - seconds)
+            log.add(
+                tally.step,
+                {"train/loss": loss, "train/rate": float(self.schedule.get_last_lr()[0])},
+            )
+            last = tally.step == self.steps
+            improved = False
+            if last or tally.step % config.eval_every == 0:
+                improved = self._evaluate()
+                log.add(tally.step, {f"valid/{self.task.metric}": tally.curve[-1][1]})
+            bar.show(tally.step, loss, tally.curve[-1][1] if tally.curve else None, rate)
+            if last or improved or tally.stopped or tally.step % config.checkpoint_every == 0:
+                self._save()
+
+    def _next_stop(self) -> int:
+        config, step = self.config, self.tally.step
+        every = (config.eval_every, config.checkpoint_every, config.log_every)
+        return min(self.steps, *(step - step % n + n for n in every))
+
+    def _train(self, batches: Iterator[Batch], until: int) -> float:
+        """Steps up to `until`, and the mean loss; the losses reach the host once, so that a GPU never waits."""
+        began, first, tokens = time.perf_counter(), self.tally.step, 0
+        losses, norms = [], []
+        limit = self.config.clip or math.inf
+        self.model.train()
+        for batch in islice(batches, until - first):
+            tokens += self.task.count(batch)
+            loss = self.task.loss(self.model, send_to_device(batch, self.accelerator.device))
+            self.accelerator.backward(loss)
+            norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))
+            losses.append(loss.detach())
+            self.optimizer.step()
+            self.schedule.step()
+            self.optimizer.zero_grad()
+            for mixer in self.mixers:
+                mixer.after_step()
+        mean = self._finite(
+            first, torch.stack(losses), torch.stack([_whole(norm) for norm in norms])
+        )
+        self.tally.tokens += int(
+            self.accelerator.reduce(torch.tensor(tokens, device=self.accelerator.device), "sum")
+        )
+        self.tally.seconds += time.perf_counter() - began
+        self.tally.step = until
+        return mean
+
+    def _loaded(self) -> Iterator[Batch]:
+        """This process's share of the batches that are still to be trained on."""
+        rank, processes = self.accelerator.process_index, self.accelerator.num_processes
+        shares = Shares(self.batches, self.tally.step, self.steps, rank, processes)
+        return loaded(self.splits.train, self.task.collate, shares, self.config.workers)
+
+    def _finite(self, first: int, losses: Tensor, norms: Tensor) -> float:
+        losses, norms = losses.float().cpu(), norms.float().cpu()
+        for step, (loss, norm) in enumerate(
+            zip(losses.tolist(), norms.tolist(), strict=True), first + 1
+        ):
+            if not math.isfinite(loss):
+                raise DivergedError(
+                    f"{self.task.name}: the loss of step {step} is {loss}. {self._instead()}"
+                )
+            if not math.isfinite(norm):
+                raise DivergedError(
+                    f"{self.task.name}: the gradient norm of step {step} is {norm}. {self._instead()}"
+                )
+        return losses.mean().item()
+
+    def _instead(self) -> str:
+        return f"Try a lower rate than lr={self.config.lr}, or a longer warm-up; checkpoints before it are intact."
+
+    # ------------------------------------------------------------------ evaluation
+
+    def _score(self, data: Data) -> float:
+        self.model.eval()
+        batches = in_order(data, self.config.batch_size, self.task.collate)
+        with torch.no_grad():
+            value = self.task.score(
+                self.model, (send_to_device(b, self.accelerator.device) for b in batches)
+            )
+        return broadcast_object_list([float(value)])[0]
+
+    def _evaluate(self) -> bool:
+        """Scores the validation split; says whether it is a new best."""
+        tally = self.tally
+        value = self._score(self.splits.valid)
+        if not math.isfinite(value):
+            raise DivergedError(
+                f"{self.task.name}: the validation {self.task.metric} after step {tally.step} is {value}. "
+                f"{self._instead()}"
+            )
+        tally.curve.append((tally.step, value))
+        if self._is_best(value):
+            tally.best_step, tally.best_value, tally.stale = tally.step, value, 0
+            return True
+        tally.stale += 1
+        tally.stopped = self.config.patience is not None and tally.stale >= self.config.patience
+        return False
+
+    def _is_best(self, value: float) -> bool:
+        best = self.tally.best_value
+        return best is None or (value > best if self.task.better == "higher" else value < best)
+
+    def result(self) -> FitResult:
+        tally = self.tally
+        assert tally.best_value is not None
+        if tally.best_step != tally.step:
+            self._restore_weights(checkpoint.load(checkpoint.path_of(self.root, tally.best_step)))
+        return FitResult(
+            metric=self.task.metric,
+            better=self.task.better,
+            value=self._score(self.splits.test),
+            valid_value=tally.best_value,
+            best_step=tally.best_step,
+            steps=tally.step,
+            stopped_early=tally.stopped,
+            tokens=tally.tokens,
+            seconds=tally.seconds,
+            data_sha256=self.splits.sha256,
+            curve=tally.curve,
+            notes=dict(self.splits.notes),
+        )
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def start(self, resume: bool) -> None:
+        """Goes on from the newest checkpoint, if there is one."""
+        if self.accelerator.is_main_process:
+            checkpoint.clean(self.root)
+        self.accelerator.wait_for_everyone()
+        found = checkpoint.committed(self.root)
+        if not found:
+            return
+        if not resume:
+            raise OptionError(
+                f"run_dir {self.run_dir} holds a run already: pass resume=True, or another folder"
+            )
+        self._restore(checkpoint.load(found[-1]))
+
+    def _save(self) -> None:
+        """Every process gives its part; the first one writes."""
+        model = _weights(self.model, _WHOLE)
+        optimizer = get_optimizer_state_dict(self.model, self.optimizer.optimizer, options=_WHOLE)
+        random = gather_object([randomness.capture()])
+        if self.accelerator.is_main_process:
+            self._write(model, optimizer, random)
+        self.accelerator.wait_for_everyone()
+
+    def _write(self, model: dict[str, Tensor], optimizer: dict[str, Any], random: list) -> None:
+        tally = self.tally
+        epoch, position = divmod(tally.step, self.batches.per_epoch)
+        state = {
+            "tally": dataclasses.asdict(tally),
+            "epoch": epoch,
+            "position": position,  # batches of this epoch that are done
+            "run": self._identity(),
+            "groups": optimizer["param_groups"],
+            "random": random,  # of each process
+        }
+        slots = {
+            f"{name}/{slot}": value
+            for name, held in optimizer["state"].items()
+            for slot, value in held.items()
+        }
+        stored = checkpoint.Checkpoint(model, slots, state)
+        checkpoint.save(checkpoint.path_of(self.root, tally.step), stored)
+        checkpoint.prune(
+            self.root, self.config.keep, checkpoint.path_of(self.root, tally.best_step)
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        config = dataclasses.asdict(self.config) | {"betas": list(self.config.betas)}
+        return {
+            "config": {name: value for name, value in config.items() if name not in _MAY_DIFFER},
+            "task": self.task.name,
+            "data_sha256": self.splits.sha256,
+            "processes": self.accelerator.num_processes,
+            **self.origin,
+        }
+
+    def _restore(self, stored: checkpoint.Checkpoint) -> None:
+        _same("", stored.state["run"], self._identity(), self.run_dir)
+        self._restore_weights(stored)
+        held: dict[str, dict[str, Tensor]] = {}
+        for key, value in stored.optimizer.items():
+            name, slot = key.rsplit("/", 1)
+            held.setdefault(name, {})[slot] = value
+        optimizer = {"state": held, "param_groups": stored.state["groups"]}
+        set_optimizer_state_dict(self.model, self.optimizer.optimizer, optimizer, options=_PRESENT)
+        tally = stored.state["tally"]
+        self.tally = Tally(**tally | {"curve": [(step, value) for step, value in tally["curve"]]})
+        self.schedule.last_epoch = self.tally.step
+        randomness.restore(stored.state["random"][self.accelerator.process_index])
+
+    def _restore_weights(self, stored: checkpoint.Checkpoint) -> None:
+        ours = {name: list(value.shape) for name, value in _weights(self.model).items()}
+        _same(
+            "model.",
+            {name: list(value.shape) for name, value in stored.model.items()},
+            ours,
+            self.run_dir,
+        )
+        set_model_state_dict(self.model, dict(stored.model), options=_WHOLE)
+
+
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+_PRESENT = dataclasses.replace(
+    _WHOLE, strict=False
+)  # a parameter that met no gradient has no slots
+
+
+def _weights(model: nn.Module, options: StateDictOptions | None = None) -> dict[str, Tensor]:
+    return cast(dict[str, Tensor], get_model_state_dict(model, options=options))
+
+
+def _whole(norm: Tensor) -> Tensor:
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+
+def _same(where: str, stored: dict[str, Any], ours: dict[str, Any], run_dir: Path) -> None:
+    """Refuses to go on with a run that is not this one, and names the first difference."""
+    for name in stored | ours:
+        old, new = stored.get(name), ours.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            _same(f"{name}.", old, new, run_dir)
+        elif old != new:
+            raise OptionError(
+                f"run_dir {run_dir} holds another run: {where}{name} is {old!r} there and {new!r} here. "
+                "Pass the same, or another folder."
+            )
+
+
+@contextmanager
+def _accelerated(model: nn.Module, precision: str) -> Iterator[Accelerator]:
+    """Accelerate keeps one precision for the whole process, and wraps the model's forward: both are undone."""
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
+        AcceleratorState._reset_state()
+    accelerator = Accelerator(mixed_precision=precision)
+    try:
+        yield accelerator
+    finally:
+        accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+        accelerator.free_memory()

@@ -1,0 +1,41 @@
+"""AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101) with a warm-up and a cosine (arXiv 1608.03983)."""
+
+import math
+
+from torch import Tensor, nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from regard.lab.train.config import TrainConfig
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> AdamW:
+    groups = decay_groups(model, config.weight_decay)
+    return AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Matrices (two dimensions or more) decay; biases, gains and single numbers do not."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trained if _is_matrix(p)], "weight_decay": weight_decay},
+        {"params": [p for p in trained if not _is_matrix(p)], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _is_matrix(parameter: Tensor) -> bool:
+    return parameter.dim() >= 2
+
+
+def make_schedule(optimizer: AdamW, warmup: float, steps: int) -> LambdaLR:
+    rise = round(warmup * steps)
+    return LambdaLR(optimizer, lambda step: warmup_cosine(step, rise, steps))
+
+
+def warmup_cosine(step: int, warmup: int, steps: int) -> float:
+    """Share of the top rate used by step 0, 1, ...: rises to 1 over `warmup` steps, falls to 0 at `steps`."""
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    along = min(1.0, (step - warmup) / (steps - warmup))
+    return 0.5 * (1 + math.cos(math.pi * along))

@@ -1,0 +1,69 @@
+"""Going on with the weights of another run: what has the same name and shape is taken, the rest starts anew."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.core import OptionError
+from regard.lab.train import checkpoint
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Names of tensors: taken, and of the model's those that no tensor of the run fits."""
+
+    taken: tuple[str, ...]
+    left: tuple[str, ...]
+    step: int  # of the run's best checkpoint
+    share: float  # of the model's numbers that were taken
+    sha256: str  # of that checkpoint's file of weights
+
+    def __str__(self) -> str:
+        rest = f"; new: {', '.join(self.left)}" if self.left else ""
+        return (
+            f"{len(self.taken)} tensors ({self.share:.0%} of the numbers) of step {self.step}{rest}"
+        )
+
+
+def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
+    """Load the best checkpoint of the run in `run_dir` into `model` as far as names and shapes are equal.
+
+    Raises OptionError where there is no checkpoint or nothing fits, StoredDataError where one is damaged.
+    """
+    root = Path(run_dir) / "checkpoints"
+    found = checkpoint.committed(root)
+    if not found:
+        raise OptionError(
+            f"start_from: there is no checkpoint in {run_dir}. Train that run first, or name its folder."
+        )
+    newest = checkpoint.load(found[-1])
+    step = newest.state["tally"]["best_step"] or newest.state["tally"]["step"]
+    best = (
+        newest
+        if step == newest.state["tally"]["step"]
+        else checkpoint.load(checkpoint.path_of(root, step))
+    )
+    ours = model.state_dict()
+    fits = [
+        name
+        for name, value in ours.items()
+        if name in best.model and best.model[name].shape == value.shape
+    ]
+    if not fits:
+        raise OptionError(
+            f"start_from: no tensor of {run_dir} has the name and shape of one of this model. "
+            "Give both runs the same sizes and vocabulary."
+        )
+    with torch.no_grad():
+        for name in fits:
+            ours[name].copy_(best.model[name])
+    numbers = sum(value.numel() for value in ours.values())
+    return Taken(
+        taken=tuple(fits),
+        left=tuple(name for name in ours if name not in fits),
+        step=step,
+        share=sum(ours[name].numel() for name in fits) / numbers,
+        sha256=checkpoint.fingerprint(checkpoint.path_of(root, step) / checkpoint.MODEL)["sha256"],
+    )

@@ -1,0 +1,82 @@
+"""Kernel attention across the borders of chunks: parallel = recurrent in outputs, gradients and final state."""
+
+import pytest
+import torch
+
+from regard import Mask
+from regard.functional.linear.attention import causal_sums, kernel_attention, kernel_weights
+from regard.functional.linear.efficient import causal_means, efficient_attention, efficient_weights
+
+
+def made(*shapes, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+
+
+def run_in(step, tensors, sizes, count):
+    """Outputs joined over pieces of these sizes, and the last state; `count` outputs come before the state."""
+    state, outputs, start = (), [], 0
+    for size in sizes:
+        piece = [None if t is None else t[:, :, start : start + size] for t in tensors]
+        found = step(*piece, *state)
+        outputs.append(found[:count])
+        state, start = found[count:], start + size
+    return [torch.cat(o, dim=2) for o in zip(*outputs, strict=True)] + list(state)
+
+
+@pytest.mark.parametrize("decayed", [False, True])
+@pytest.mark.parametrize("T", [128, 300, 513])
+def test_sums_in_chunks_are_the_recurrence(T, decayed):
+    q, k, v, g = made((2, 3, T, 5), (2, 3, T, 5), (2, 3, T, 4), (2, 3, T))
+    tensors = [q.abs(), k.abs(), v, -g.abs() if decayed else None]
+    leaves = [t.requires_grad_() for t in tensors if t is not None]
+
+    def step(q, k, v, g, S=None, z=None):
+        return causal_sums(q, k, v, S, z, log_decay=g)
+
+    results = []
+    for sizes in ([T], [1] * T, [3, T - 103, 100]):
+        found = run_in(step, tensors, sizes, 2)
+        total = sum(
+            (f * m).sum() for f, m in zip(found, made(*[f.shape for f in found]), strict=True)
+        )
+        results.append([*found, *torch.autograd.grad(total, leaves)])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+    weights = kernel_weights(*tensors[:2], mask=Mask(causal=True), log_decay=tensors[3])
+    y = kernel_attention(*tensors[:3], mask=Mask(causal=True), log_decay=tensors[3])
+    torch.testing.assert_close(y, weights @ v, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("T", [64, 150, 257])
+def test_means_in_chunks_are_the_recurrence(T):
+    q, k, v = made((2, 3, T, 5), (2, 3, T, 5), (2, 3, T, 4))
+    leaves = [t.requires_grad_() for t in (q, k, v)]
+
+    results = []
+    for sizes in ([T], [1] * T, [3, T - 53, 50]):
+        y, S, z, m = run_in(causal_means, [q.softmax(-1), k, v], sizes, 1)
+        found = [y, S / z[..., None], z.log() + m]
+        total = sum(
+            (f * w).sum() for f, w in zip(found, made(*[f.shape for f in found]), strict=True)
+        )
+        results.append([*found, *torch.autograd.grad(total, leaves)])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+    weights = efficient_weights(q, k, mask=Mask(causal=True))
+    torch.testing.assert_close(results[0][0], weights @ v, rtol=1e-10, atol=1e-10)
+
+
+def test_efficient_attention_is_exact_for_large_keys_in_float32():
+    q, k, v = made((1, 2, 200, 8), (1, 2, 200, 8), (1, 2, 200, 4))
+    k = k * torch.where(torch.arange(200) % 7 == 3, 1000.0, 1.0)[:, None]
+    q, k, v = (t.float().requires_grad_() for t in (q, k, v))
+    y = efficient_attention(q, k, v, mask=Mask(causal=True))
+    exact = efficient_weights(q.double(), k.double(), mask=Mask(causal=True)) @ v.double()
+    torch.testing.assert_close(y.double(), exact, rtol=0, atol=5e-4)
+    found = torch.autograd.grad(y.square().sum(), [q, k, v])
+    expected = torch.autograd.grad(exact.square().sum(), [q, k, v])
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=5e-3)

@@ -1,0 +1,130 @@
+"""Kernels that go through a sequence piece by piece: the laws hold where every sequence is cut, and cuts change nothing."""
+
+from functools import partial
+
+import pytest
+import torch
+
+import regard
+from regard import Mask
+from regard.functional.linear import chunks as segments
+from regard.functional.linear.attention import linear_attention
+from regard.functional.linear.efficient import efficient_attention
+from regard.functional.linear.favor import favor_attention
+from regard.functional.linear.rfa import random_feature_attention
+from regard.testing import check_mixer
+
+CUT = ("reference", "causality", "padding", "poison", "batch", "randomness", "lengths", "streaming")
+CASES = [
+    ("linear", {}),
+    ("performer", {"num_features": 8}),
+    ("performer", {"num_features": 8, "features": "relu"}),
+    ("rfa", {"num_features": 64}),
+    ("rfa", {"num_features": 64, "gate": True}),
+    ("efficient", {}),
+]
+IDS = [f"{name} {' '.join(map(str, options.values()))}" for name, options in CASES]
+
+
+def cut(monkeypatch, chunk, piece):
+    monkeypatch.setattr(segments, "CHUNK", chunk)
+    monkeypatch.setattr(segments, "SHORTEST", piece)
+    monkeypatch.setattr(segments, "LONGEST", piece)
+    monkeypatch.setattr(segments, "WHOLE", 0)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_the_laws_hold_in_pieces_of_four_tokens(name, options, monkeypatch):
+    cut(monkeypatch, 2, 4)
+    pieces = []
+    monkeypatch.setattr(
+        segments, "cut", lambda x, g, r, do=segments.cut: pieces.append(r) or do(x, g, r)
+    )
+    check_mixer(lambda: regard.build(name, dim=24, num_heads=3, max_len=64, **options), CUT)
+    assert any(rows.start for rows in pieces)
+
+
+W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+KERNELS = {
+    "linear": lambda q, k, v, w, mask: linear_attention(q, k, v, mask=mask),
+    "efficient": lambda q, k, v, w, mask: efficient_attention(q, k, v, mask=mask),
+    "fourier": random_feature_attention,
+    "arc_cosine": partial(random_feature_attention, features="arc_cosine"),
+    "gate": lambda q, k, v, w, mask: random_feature_attention(
+        q, k, v, w, mask=mask, gate=(4 * q * v).sum(-1)
+    ),
+    "positive": favor_attention,
+    "hyperbolic": partial(favor_attention, features="hyperbolic"),
+    "relu": partial(favor_attention, features="relu"),
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
+@pytest.mark.parametrize("causal", [False, True], ids=["at once", "causal"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_pieces_give_what_the_whole_gives(name, causal, size, monkeypatch):
+    """Outputs and gradients, with rows of different lengths and decays too large for one piece."""
+    if name == "gate" and not causal:
+        pytest.skip("a gate is causal")
+    monkeypatch.setattr(segments, "WHOLE", 0)
+    generator = torch.Generator().manual_seed(1)
+    S = 300 if causal else 333
+    q, k, v = (
+        torch.randn(3, 2, n, 8, generator=generator, dtype=torch.float64) for n in (300, S, S)
+    )
+    leaves = [z.requires_grad_() for z in (q, k * size, v, W.clone())]
+    valid = torch.arange(S) < torch.tensor([[S], [181], [1]])
+    results = []
+    for pieces in (False, True):
+        if not pieces:
+            with monkeypatch.context() as whole:
+                whole.setattr(segments, "in_pieces", lambda *inputs: False)
+                y = KERNELS[name](*leaves, mask=Mask(causal=causal, valid=valid, compact=True))
+        else:
+            y = KERNELS[name](*leaves, mask=Mask(causal=causal, valid=valid, compact=True))
+        results.append((y, *torch.autograd.grad(y.cos().sum(), leaves, allow_unused=True)))
+    for whole, ours in zip(*results, strict=True):
+        if whole is not None or ours is not None:
+            torch.testing.assert_close(ours, whole, rtol=1e-9, atol=1e-9)
+
+
+def test_pieces_are_whole_chunks_or_shorter_than_one():
+    C = segments.CHUNK
+    for T in (1, C - 1, C, C + 1, 1000, 4096):
+        found = list(segments.Rows(T, 1))
+        assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
+        assert found[-1].stop == T
+        assert all((r.stop - r.start) % C == 0 or r.stop - r.start < C for r in found)
+
+
+def test_a_piece_is_halved_down_to_a_token():
+    pieces, found = segments.Rows(300), []
+    for rows in pieces:
+        if rows.start <= 137 < rows.stop and rows.stop - rows.start > 1:
+            pieces.halve(rows)
+        else:
+            found.append(rows)
+    assert slice(137, 138) in found
+    assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
+
+
+def test_a_key_that_is_no_number_ends_too():
+    q, k, v = (torch.ones(2, 1, 200, 4) for _ in "qkv")
+    k[0, 0, 70:] = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e30])
+    k[1, 0, 90] = 1000.0
+    y = efficient_attention(q, k, v, mask=Mask(causal=True))
+    torch.testing.assert_close(y[1], v[1])
+
+
+def test_training_keeps_outputs_and_borders_alone():
+    """What is kept of 16,384 tokens for the backward pass: less than one tensor of their features."""
+    torch.manual_seed(0)
+    mixer = regard.build("performer", dim=32, num_heads=2, num_features=256)
+    x = torch.randn(1, 16384, 32)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda z: kept.append((z.untyped_storage().data_ptr(), z.untyped_storage().nbytes())) or z,
+        lambda z: z,
+    ):
+        mixer(x, mask=Mask(causal=True))
+    assert sum(size for _, size in set(kept)) < 2 * 16384 * 256 * 4

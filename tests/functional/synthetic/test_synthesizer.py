@@ -1,0 +1,141 @@
+"""Given logits, made a block at a time and differentiated by hand, give what one whole matrix of weights gives."""
+
+import pytest
+import torch
+
+from regard import Mask
+from regard.core import ShapeError
+from regard.core.counting import count
+from regard.functional.synthetic import synthesizer
+from regard.functional.synthetic.logits import Blend, Outer, Product, Table
+from regard.functional.synthetic.synthesizer import synthesizer_attention, synthesizer_weights
+
+B, H, T, V, ROOM = 2, 3, 11, 5, 14  # tables and factors reach further than the sequence
+VALID = torch.arange(T) < torch.tensor([[T], [6]])
+PAIRS = torch.rand(B, 1, T, T, generator=torch.Generator().manual_seed(0)) < 0.6
+PAIRS[0, 0, 3] = False  # a query that sees nothing
+MASKS = {
+    "open": Mask(),
+    "causal": Mask(causal=True),
+    "valid": Mask(valid=VALID),
+    "causal, compact": Mask(causal=True, valid=VALID, compact=True),
+    "pairwise": Mask(pairwise=PAIRS),
+    "pairwise of all": Mask(pairwise=PAIRS[:1], causal=True),
+    "pairwise of heads": Mask(pairwise=torch.cat([PAIRS[:1], ~PAIRS[:1], PAIRS[1:]], dim=1)),
+}
+
+
+def draw(*shape, seed=0, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).requires_grad_()
+
+
+def sources():
+    shared = Product(draw(1, H, ROOM, 2, seed=1), draw(1, H, ROOM, 2, seed=2))
+    of_token = Product(draw(B, H, T, 4), draw(1, 1, ROOM, 4, seed=3), draw(1, 1, ROOM, seed=4))
+    outer = Outer(draw(B, H, T, 5, seed=5), draw(B, H, T, 3, seed=6))
+    table = Table(draw(1, H, ROOM, ROOM, seed=7, scale=3.0))
+    return {
+        "table": table,
+        "product": shared,
+        "product with bias": of_token,
+        "outer": outer,
+        "blend": Blend(draw(4, H, seed=8), (table, shared, of_token, outer)),
+        "blend of shared": Blend(draw(2, H, seed=8), (table, shared)),
+    }
+
+
+@pytest.mark.parametrize(
+    "threads", [1, 8]
+)  # heads one by one, or those of all examples beside one another
+@pytest.mark.parametrize("case", MASKS)
+@pytest.mark.parametrize("name", sources())
+def test_blocks_equal_the_whole(name, case, threads, monkeypatch):
+    mask, source = MASKS[case], sources()[name]
+    monkeypatch.setattr(synthesizer, "QUERIES", 4)
+    monkeypatch.setattr(synthesizer, "KEYS", 4)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    v = draw(B, H, T, V, seed=9)
+    whole = synthesizer_weights(source, T, T, mask=mask) @ v
+    blocks = synthesizer_attention(source, v, T=T, mask=mask)
+    shown = VALID[:, None, :, None] if mask.compact else torch.tensor(True)
+    torch.testing.assert_close(blocks * shown, whole * shown, rtol=1e-12, atol=1e-12)
+    gradient = draw(*whole.shape, seed=10).detach() * shown
+    parts = source.members if isinstance(source, Blend) else (source,)
+    leaves = [v, *(z for part in parts for z in part.tensors)]
+    leaves += [source.shares] if isinstance(source, Blend) else []
+    for ours, naive in zip(
+        torch.autograd.grad(blocks, leaves, gradient),
+        torch.autograd.grad(whole, leaves, gradient),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, naive, rtol=1e-10, atol=1e-11)
+
+
+def test_logits_far_apart_keep_their_digits():
+    table = draw(1, H, T, T, scale=2000.0)
+    v = draw(B, H, T, V, seed=1)
+    whole = synthesizer_weights(Table(table), T, T) @ v
+    torch.testing.assert_close(synthesizer_attention(Table(table), v, T=T), whole)
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(4, 5)])
+@pytest.mark.parametrize("level", [-3000.0, -738.0, 3000.0])
+def test_rows_whose_exponentials_leave_the_range_of_numbers(level, rows, monkeypatch):
+    monkeypatch.setattr(synthesizer, "QUERIES", 4)
+    table, v = draw(1, H, T, T), draw(B, H, T, V, seed=1)
+    moved = table.detach().clone()
+    moved[:, :, rows] += level  # changes no weight
+    for given in (table, moved.requires_grad_()):
+        synthesizer_attention(Table(given), v, T=T).square().sum().backward()
+    torch.testing.assert_close(moved.grad, table.grad)
+    assert torch.isfinite(moved.grad).all()
+
+
+def test_a_shared_table_gives_weights_once_for_all_examples():
+    table = Table(draw(1, H, T, T))
+    values = {n: draw(n, H, T, V) for n in (1, 4)}
+    calls = []
+
+    class Spy(Table):
+        @property
+        def build(self):
+            def build(slab, tensors):
+                calls.append(slab)
+                return Table(*tensors).build(slab, tensors)
+
+            return build
+
+    for v in values.values():
+        synthesizer_attention(Spy(table.table), v, T=T)
+    assert [slab.examples for slab in calls] == [slice(0, 1)] * len(calls)
+    flops = [count(lambda v=v: synthesizer_attention(table, v, T=T)).flops for v in values.values()]
+    assert flops == [2 * n * H * T * T * V for n in (1, 4)]
+
+
+@pytest.mark.parametrize("left, right", [(T - 1, T), (T, T - 1)])
+def test_factors_that_do_not_reach_all_tokens_are_refused(left, right):
+    short = Product(draw(B, H, left, V), draw(1, H, right, V))
+    with pytest.raises(ShapeError, match=f"{T - 1} positions meet {T} tokens"):
+        synthesizer_attention(short, draw(B, H, T, V), T=T)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, H), (B, 1)])
+def test_a_bias_may_be_shared_where_its_factor_is_not(shape):
+    product = Product(draw(B, H, T, V), draw(1, H, T, V, seed=1), draw(*shape, T, seed=2))
+    v = draw(B, H, T, V, seed=3)
+    whole = synthesizer_weights(product, T, T) @ v
+    torch.testing.assert_close(synthesizer_attention(product, v, T=T), whole)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_matrix_of_all_pairs_is_stored(causal):
+    T = 4096
+    left, right = (torch.randn(1, 1, T, 8).requires_grad_() for _ in "lr")
+    v = torch.randn(1, 1, T, 8).requires_grad_()
+
+    def step():
+        y = synthesizer_attention(Product(left, right), v, T=T, mask=Mask(causal=causal))
+        y.sum().backward()
+
+    assert count(step).peak_bytes < T * T  # a fourth of one matrix in float32

@@ -1,0 +1,276 @@
+"""The report says what the ledger says, in a terminal, as data, and on a page that a browser draws without a network."""
+
+import io
+import math
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from regard.core import OptionError
+from regard.lab.arena.report import picture, plain, terminal, write_page
+from regard.lab.arena.report.layout import Bubble, place_labels, spread_out
+from regard.lab.arena.report.page import render, rows_in
+from regard.lab.arena.report.summary import Summary, crossing
+from regard.lab.arena.results import NotRun, Timed, Trained
+from tests.lab.arena.made_up import WHERE, rows
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+QUIET = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+QUIET += (
+    " --disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=15000"
+)
+
+
+def text_of(renderable) -> str:
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(renderable)
+    return console.export_text()
+
+
+def only(kind):
+    return [row for row in rows() if isinstance(row, kind)]
+
+
+PARTS = {
+    "empty": [],
+    "trained alone": only(Trained),
+    "timed alone": only(Timed),
+    "not run alone": only(NotRun),
+    "one training": only(Trained)[:1],
+    "one timing": only(Timed)[:1],
+    "one of each": only(Trained)[:1] + only(Timed)[:1],
+    "no softmax": [row for row in rows() if row.mixer != "softmax"],
+    "decode alone": [row for row in only(Timed) if row.kind == "decode"] + only(Trained),
+    "no curves": [replace(row, curve=[]) for row in only(Trained)],
+    "no memory": [replace(row, peak_bytes=0) for row in only(Timed)] + only(Trained),
+    "zero quality": [replace(row, value=0.0, curve=[(1, 0.0)]) for row in only(Trained)]
+    + only(Timed),
+    "all": rows(),
+    "own mixer": [replace(row, mixer="<b>mine</b>") for row in rows()],
+    "several seeds": rows(seeds=(0, 1, 2)),
+}
+
+
+@cache
+def page_of(name: str) -> str:
+    return render(PARTS[name])
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_whatever_is_in_the_ledger_there_is_a_table_a_page_and_data(name):
+    given = PARTS[name]
+    page = page_of(name)
+    assert rows_in(page) == given
+    assert "<b>mine</b>" not in page
+    assert text_of(terminal(given)).strip()
+    said = plain(given)
+    assert said["headline"]
+    if not any(isinstance(row, Timed) for row in given) or not any(
+        isinstance(row, Trained) for row in given
+    ):
+        assert said["notes"], "what is missing is named"
+
+
+class Cells(HTMLParser):
+    """The sortable table's cells: (data-value, text), row by row."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.rows, self._inside, self._cell = [], False, None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self._inside |= tag == "table" and attributes.get("id") == "standings"
+        if self._inside and tag == "tr":
+            self.rows.append([])
+        if self._inside and tag == "td":
+            self._cell = [attributes.get("data-value"), ""]
+            self.rows[-1].append(self._cell)
+
+    def handle_endtag(self, tag):
+        self._inside &= tag != "table"
+        if tag == "td":
+            self._cell = None
+
+    def handle_data(self, data):
+        if self._cell:
+            self._cell[1] += data
+
+
+def test_every_figure_in_the_table_is_the_ledgers():
+    given = PARTS["several seeds"]
+    values = {(r.mixer, r.task): [] for r in given if isinstance(r, Trained)}
+    for row in given:
+        if isinstance(row, Trained):
+            values[row.mixer, row.task].append(row.value)
+    timed = {(r.mixer, r.kind): r for r in given if isinstance(r, Timed) and r.length == 4096}
+    table = [row for row in Cells(page_of("several seeds")).rows if row]
+    assert {row[0][1] for row in table} == {row.mixer for row in given}
+    for line in table:
+        mixer, shown = line[0][1], [cell[0] for cell in line[2:]]
+        expected = []
+        for task in ("digits", "listops", "stdlib_bytes"):
+            of = values.get((mixer, task))
+            expected.append(sum(of) / len(of) if of else None)
+        for kind in ("forward", "train", "decode"):
+            row = timed.get((mixer, kind))
+            expected += (
+                [row.baseline_ms / row.median_ms, row.median_ms, row.peak_bytes]
+                if row
+                else [None] * 3
+            )
+        for value, cell in zip(expected, shown, strict=False):
+            assert cell == "" if value is None else math.isclose(float(cell), value, rel_tol=1e-12)
+
+
+def test_the_choice_is_the_fastest_of_those_as_good_as_the_best():
+    decision = Summary(rows()).decide("digits", "forward", 4096)
+    assert (decision.choice, decision.best.mechanism) == ("fnet", "gau")
+    assert Summary(rows()).decide("listops", "forward", 4096).choice == "softmax", (
+        "local and linear lose too much"
+    )
+
+
+def test_softmax_is_the_choice_where_nothing_is_measurably_faster():
+    slow = [
+        replace(r, median_ms=r.baseline_ms * 0.9, high_ms=r.baseline_ms * 1.1)
+        if isinstance(r, Timed)
+        else r
+        for r in rows()
+    ]
+    assert Summary(slow).decide("digits", "forward", 4096).choice == "softmax"
+
+
+def test_seeds_that_disagree_widen_what_counts_as_good():
+    wide = [
+        replace(row, value=row.value + (0.06 if row.seed else -0.06))
+        if isinstance(row, Trained) and row.mixer == "linear" and row.task == "listops"
+        else row
+        for row in rows(seeds=(0, 1))
+    ]
+    assert Summary(wide).decide("listops", "forward", 4096).choice == "linear"
+
+
+def test_one_seed_is_said():
+    assert "one seed" in page_of("all")
+    assert "one seed" not in page_of("several seeds")
+
+
+@pytest.mark.parametrize(
+    "points, said",
+    [
+        ([(256, 2.0), (1024, 0.5)], "about 510"),
+        ([(256, 0.9), (1024, 0.5)], "at every length from 256"),
+        ([(256, 2.0), (4096, 1.2)], "not up to 4,096"),
+        ([(256, 0.5), (1024, 2.0), (4096, 0.5)], "about 2,000"),
+        ([(256, 2.0), (4096, 0.98)], "about level at 4,096"),
+    ],
+)
+def test_where_a_mechanism_overtakes(points, said):
+    assert str(crossing(points)) == said
+
+
+def test_timings_of_another_machine_are_left_out_and_named():
+    other = replace(WHERE, device="another")
+    mixed = rows() + [replace(r, provenance=other, median_ms=1e-6) for r in only(Timed)[:4]]
+    assert plain(mixed)["mechanisms"] == plain(rows())["mechanisms"]
+    assert any("another" in note for note in plain(mixed)["notes"])
+
+
+def test_results_on_other_data_are_not_set_beside_these():
+    mixed = [*rows(), replace(only(Trained)[0], data_sha256="f" * 64, seed=7, value=0.99)]
+    assert plain(mixed)["mechanisms"] == plain(rows())["mechanisms"]
+    assert any("other data" in note for note in plain(mixed)["notes"])
+
+
+def test_a_mixer_with_two_option_sets_is_two_mechanisms():
+    second = [
+        replace(r, options={"window_size": 8})
+        for r in rows()
+        if r.mixer == "local" and isinstance(r, Timed | Trained)
+    ]
+    labels = {line["mechanism"] for line in plain(rows() + second)["mechanisms"]}
+    assert {"local (window_size=8)", "local (window_size=64)"} <= labels
+
+
+def test_absent_pairs_carry_their_reason():
+    reason = "the transform mixes every token with <future> ones"
+    assert reason in text_of(terminal(rows()))
+    page = page_of("all")
+    assert reason.replace("<", "&lt;").replace(">", "&gt;") in page and reason not in page
+
+
+def test_the_page_refers_to_nothing_outside():
+    page = page_of("all")
+    tags = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.S)
+    assert not re.search(r"https?://", tags)
+    assert not re.search(r"<[^>]+\s(?:src|href)\s*=", tags)
+    assert "default-src 'none'" in tags
+
+
+def test_a_picture_is_written_and_other_endings_are_refused(tmp_path):
+    assert picture(rows(), tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "synthesizer_dense" in picture(rows(), tmp_path / "a.svg").read_text()
+    with pytest.raises(OptionError, match=r"must end in \.png or \.svg"):
+        picture(rows(), tmp_path / "a.gif")
+    with pytest.raises(OptionError, match="nothing to draw"):
+        picture([], tmp_path / "b.png")
+
+
+def test_labels_keep_out_of_each_others_way():
+    same = [Bubble(150, 150, 10, "synthesizer_dense")] * 6
+    places = place_labels(same, 330, 300)
+    assert all(
+        abs(a.x - b.x) > 100 or abs(a.y - b.y) >= 10
+        for i, a in enumerate(places)
+        for b in places[:i]
+    )
+    assert spread_out([5, 5, 5], 0, 100, gap=10) == [5, 15, 25]
+
+
+CHOOSE = """<script type="module">
+while (document.documentElement.dataset.charts !== "drawn") await new Promise((go) => setTimeout(go, 20));
+const select = document.querySelector('select[name="kind"]');
+if (select) { select.value = "decode"; select.dispatchEvent(new Event("change")); }
+document.querySelector("#standings th.number button")?.click();
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH to draw the page")
+@pytest.mark.parametrize("name, charts", [("all", 12), ("timed alone", 6), ("empty", 0)])
+def test_a_browser_draws_every_chart_and_follows_a_choice(tmp_path, name, charts):
+    path = tmp_path / "report.html"
+    path.write_text(page_of(name) + CHOOSE, encoding="utf-8")
+    command = [
+        CHROMIUM,
+        *QUIET.split(),
+        f"--user-data-dir={tmp_path / 'user'}",
+        "--dump-dom",
+        path.as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    body = re.sub(r"<script[^>]*>.*?</script>", "", done.stdout, flags=re.S)
+    assert 'data-charts="drawn"' in body
+    assert len(re.findall(r"<svg[^>]*class=\"marks\"", body)) == charts
+    assert not re.search(r"CONSOLE|Refused|Uncaught", done.stderr)
+    if name == "all":
+        assert re.findall(r'data-view="([^"]*)">', body) == ["decode 4096"], (
+            "one choice shows, the others are hidden"
+        )
+        assert re.findall(r'data-kind="([^"]*)">', body) == ["decode"]
+        shown = [float(row[2][0]) for row in Cells(body).rows if row]
+        assert shown == sorted(shown), "a click on a heading sorts by it"
+
+
+def test_the_page_is_written_whole(tmp_path):
+    assert rows_in(write_page([], tmp_path / "new" / "report.html").read_text()) == []
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["report.html"]

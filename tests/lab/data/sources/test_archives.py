@@ -1,0 +1,71 @@
+import pytest
+
+from regard.core import StoredDataError, UnknownNameError
+from regard.lab.data.archives import Folder, Joined, Single, Zip, open_archive
+from tests.lab.data.sources.packages import FILES, deb, tgz, wheel
+
+
+def stored(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("toy-1.0.whl", wheel()), ("toy-1.0.tar.gz", tgz()), ("toy.tgz", tgz()), ("toy.deb", deb())],
+)
+def test_every_kind_of_package_is_read_alike(tmp_path, name, content):
+    archive = open_archive(stored(tmp_path, name, content))
+    assert archive.names() == sorted(FILES)
+    assert {name: archive.read(name) for name in FILES} == FILES
+
+
+def test_a_folder_and_a_file_are_archives_too(tmp_path):
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert isinstance(open_archive(tmp_path), Folder)
+    assert open_archive(tmp_path).names() == sorted(FILES)
+    assert open_archive(tmp_path / "data/a.txt").read("a.txt") == b"first"
+    assert Single(tmp_path / "data/a.txt", "Packages").names() == ["Packages"]
+
+
+def test_symbolic_links_are_told_apart_from_files(tmp_path):
+    archive = open_archive(stored(tmp_path, "toy.deb", deb(links={"data/c.txt": "a.txt"})))
+    assert archive.names() == sorted(FILES)
+    assert archive.links() == {"data/c.txt": "a.txt"}
+
+
+def test_joined_archives_are_one(tmp_path):
+    first = Zip(stored(tmp_path, "a.whl", wheel({"x": b"1"})))
+    second = open_archive(stored(tmp_path, "b.deb", deb({"y": b"2"}, {"z": "y"})))
+    joined = Joined("both", [first, second])
+    assert joined.names() == ["x", "y"]
+    assert joined.read("x") + joined.read("y") == b"12"
+    assert joined.links() == {"z": "y"}
+
+
+def test_an_unknown_member_is_named(tmp_path):
+    archive = open_archive(stored(tmp_path, "toy.whl", wheel()))
+    with pytest.raises(
+        UnknownNameError, match=r"file of toy\.whl 'data/a\.tx'\. Did you mean 'data/a\.txt'"
+    ):
+        archive.read("data/a.tx")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("toy.whl", b"not a zip", "cannot be read as a zip file"),
+        ("toy.tgz", tgz()[:60], "cannot be read as a tar file"),
+        ("toy.tgz", b"not a tar", "cannot be read as a tar file"),
+        ("toy.deb", b"not a deb", "does not begin as a Debian package does"),
+        ("toy.deb", deb()[:-40], "ends too early"),
+        ("toy.deb", deb(data="other.tar"), r"holds no data\.tar"),
+        ("toy.deb", deb(data="data.tar.zst"), r"data\.tar\.zst, and zstd is not read here"),
+    ],
+)
+def test_damage_is_named(tmp_path, name, content, why):
+    with pytest.raises(StoredDataError, match=why):
+        open_archive(stored(tmp_path, name, content)).names()

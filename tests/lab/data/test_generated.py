@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from regard.core import StoredDataError
+from regard.lab.data import generated as module
+from regard.lab.data.generated import generated, path_of
+
+OPTIONS = {"count": 3, "seed": 0}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    monkeypatch.setattr(module, "WORTH_KEEPING", 10)
+    return tmp_path
+
+
+def make(value=1):
+    return lambda: {"a": np.arange(5) + value, "b": np.zeros((2, 3), np.uint8)}
+
+
+def never():
+    raise AssertionError("made again")
+
+
+def test_made_once_for_equal_options():
+    first = generated("thing", OPTIONS, make())
+    again = generated("thing", OPTIONS, never)
+    assert first.keys() == again.keys()
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert again["b"].dtype == np.uint8
+    other = generated("thing", OPTIONS | {"seed": 1}, make(7))
+    assert other["a"][0] == 7
+    assert generated("else", OPTIONS, make(9))["a"][0] == 9
+
+
+def test_little_is_not_kept(folder, monkeypatch):
+    monkeypatch.setattr(module, "WORTH_KEEPING", 1000)
+    generated("thing", OPTIONS, make())
+    assert not list(folder.rglob("*.npz"))
+
+
+@pytest.mark.parametrize("where", [0.3, 0.9])
+def test_an_altered_or_shortened_file_is_refused_and_named(where):
+    generated("thing", OPTIONS, make())
+    path = path_of("thing", OPTIONS)
+    content = bytearray(path.read_bytes())
+    content[int(where * len(content))] ^= 4
+    for altered in (bytes(content), bytes(content[:-9])):
+        path.write_bytes(altered)
+        with pytest.raises(StoredDataError, match=f"{path} is not as it was generated"):
+            generated("thing", OPTIONS, never)
+    path.unlink()
+    generated("thing", OPTIONS, make())
+    generated("thing", OPTIONS, never)
+
+
+def test_a_missing_or_damaged_record_is_refused():
+    generated("thing", OPTIONS, make())
+    record = path_of("thing", OPTIONS).with_suffix(".json")
+    record.write_text("{")
+    with pytest.raises(StoredDataError, match=str(record)):
+        generated("thing", OPTIONS, never)
+    record.unlink()
+    with pytest.raises(StoredDataError, match=str(record)):
+        generated("thing", OPTIONS, never)

