@@ -18,6 +18,7 @@ from regard.core import (
     UnknownNameError,
     UnsupportedError,
 )
+from regard.functional.shared.implementation import Eager
 from regard.mixers import MIXERS, build
 
 __version__ = "0.1.0"
@@ -59,6 +60,7 @@ __all__ = [
     "TASKS",
     "Capabilities",
     "Catalog",
+    "Eager",
     "Mask",
     "Mixer",
     "No",

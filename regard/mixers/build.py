@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 from regard.core import Mixer, OptionError, UnknownNameError
-from regard.functional.shared.implementation import check_impl
+from regard.functional.shared.implementation import Impl, check_impl
 
 
 def build(
@@ -13,7 +13,7 @@ def build(
     dim: int,
     num_heads: int | None = None,
     max_len: int | None = None,
-    impl: str | None = None,
+    impl: Impl | None = None,
     **options: Any,
 ) -> Mixer:
     """A mixer of this name or class.

@@ -34,8 +34,8 @@ from regard.functional.gated.mixed_chunk import (
     within_chunks,
 )
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.shared.blocks import near
 from regard.functional.shared.cache import place
-from regard.functional.shared.rows import near
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 State = ChunkState

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.shared.implementation import check_impl
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.sparse.attention import pattern_attention, pattern_weights
 from regard.functional.sparse.cache import empty_state, extend_pattern
 from regard.functional.sparse.patterns import (
@@ -64,11 +64,10 @@ class HeadMix(Mixer):
         *,
         num_heads: int,
         patterns: Pattern | Sequence[Pattern] | None = None,
-        impl: str = "auto",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
-        check_impl(self.name, impl, "pattern")
-        self.impl = impl
+        self.impl = check_impl(self.name, impl, "pattern")
         check_positive(num_heads=num_heads)
         if isinstance(patterns, PerHead):
             patterns = patterns.heads

@@ -25,7 +25,7 @@ from regard.functional.linear.attention import (
 )
 from regard.functional.linear.feature_maps import feature_map as resolve
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import check_impl
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.heads import Heads
 
 
@@ -67,11 +67,10 @@ class Linear(Mixer):
         *,
         num_heads: int,
         feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
-        impl: str = "auto",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
-        check_impl(self.name, impl, "linear")
-        self.impl = impl
+        self.impl = check_impl(self.name, impl, "linear")
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.phi = resolve(feature_map)

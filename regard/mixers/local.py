@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.core.shapes import check_positive
 from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import check_impl
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.sparse.attention import pattern_attention, pattern_weights
 from regard.functional.sparse.cache import empty_state, extend_pattern
 from regard.functional.sparse.patterns import Window
@@ -61,11 +61,10 @@ class Local(Mixer):
         dilation: int = 1,
         position: str | None = None,
         position_options: Mapping[str, Any] | None = None,
-        impl: str = "auto",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
-        check_impl(self.name, impl, "pattern")
-        self.impl = impl
+        self.impl = check_impl(self.name, impl, "pattern")
         check_positive(window_size=window_size)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)

@@ -30,7 +30,7 @@ from regard.functional.linear.favor import (
     query_features,
 )
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import check_impl
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.heads import Heads
 from regard.nn.projection import RandomProjection
 
@@ -84,7 +84,7 @@ class Performer(Mixer):
         per_head: bool = False,
         stabiliser: Literal["strict", "published"] = "strict",
         redraw_every: int | None = 1000,
-        impl: str = "auto",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
         check_positive(num_features=num_features)
@@ -108,8 +108,7 @@ class Performer(Mixer):
             self.declare(causal=leak, streaming=leak)
         if kernel_of(features) is not None:
             self.declare(approximates=None)
-        check_impl(self.name, impl, family(kernel_of(features) is None))
-        self.impl = impl
+        self.impl = check_impl(self.name, impl, family(kernel_of(features) is None))
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.features = features

@@ -31,7 +31,7 @@ from regard.functional.linear.rfa import (
     unit_features,
 )
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import check_impl
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.heads import Heads
 from regard.nn.projection import RandomProjection
 
@@ -86,11 +86,10 @@ class RFA(Mixer):
         gate: bool = False,
         gate_bias: float = 0.0,
         pool_size: int | None = None,
-        impl: str = "auto",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
-        check_impl(self.name, impl, family(gate))
-        self.impl = impl
+        self.impl = check_impl(self.name, impl, family(gate))
         check_positive(num_features=num_features)
         if features not in ("fourier", "arc_cosine"):
             raise OptionError(f"rfa: features must be 'fourier' or 'arc_cosine', got {features!r}")

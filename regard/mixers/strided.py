@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.shared.implementation import check_impl
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.sparse.attention import pattern_attention, pattern_weights
 from regard.functional.sparse.cache import empty_state, extend_pattern
 from regard.functional.sparse.patterns import (
@@ -71,11 +71,10 @@ class Strided(Mixer):
         summary_width: int | None = None,
         merged: bool = True,
         max_len: int | None = None,
-        impl: str = "auto",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
-        check_impl(self.name, impl, "pattern")
-        self.impl = impl
+        self.impl = check_impl(self.name, impl, "pattern")
         if kind not in get_args(Kind):
             raise OptionError(
                 f"strided: kind ({kind!r}) must be one of {', '.join(get_args(Kind))}"

@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from regard.functional.clustered.normalised import Routes, through_routes
 from regard.functional.clustered.sorted_blocks import PAIRS_ELSEWHERE, Ready, rows_of, wide_type
-from regard.functional.shared.exponential import LOG2_E
-from regard.functional.shared.rows import flat, heads_of, near
+from regard.functional.shared.blocks import flat, heads_of, near
+from regard.functional.shared.numerics import LOG2_E
 
 PAIRS_ON_CPU = 1 << 17  # of a thread, in a tensor of weights: 0.5 MiB
 

@@ -22,7 +22,7 @@ from regard.functional.clustered.normalised import Routes, route, routes_of
 from regard.functional.clustered.order import Order, band
 from regard.functional.clustered.sorted_chunks import ordered_attention
 from regard.functional.clustered.top_k import first_equal_, largest
-from regard.functional.shared.rows import heads_of, rows_at
+from regard.functional.shared.blocks import heads_of, rows_at
 from regard.functional.softmax.dense import masked_softmax
 
 

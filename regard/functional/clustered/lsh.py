@@ -8,7 +8,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.clustered.order import Order, band, chunks
 from regard.functional.clustered.sorted_chunks import ordered_attention
 from regard.functional.clustered.top_k import first_equal_
-from regard.functional.shared.rows import near
+from regard.functional.shared.blocks import near
 
 ROTATED = 1 << 19  # numbers, 2 MiB
 

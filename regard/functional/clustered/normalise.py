@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.shared.rows import near
+from regard.functional.shared.blocks import near
 
 EPS = 1e-12  # the least norm that is divided by
 ROWS = 2048  # vectors at once, on a CPU

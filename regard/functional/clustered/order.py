@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.functional.shared.cache import can_be_read
+from regard.functional.shared.implementation import readable
 
 EXACT = 1 << 22  # the last place up to which float32 tells halves apart
 ROWS = 32  # queries in a block of a band: it meets `width` + ROWS keys, and matrix products are still fast
@@ -90,7 +90,7 @@ def _laid_out(
 
 def _sorted(group: Int[Tensor, "B H R T"]) -> tuple[Tensor, Tensor]:
     """group.sort(stable=True). On a CPU one row of 32-bit numbers is sorted by its digits, six times as fast."""
-    if not can_be_read(group) or group.numel() == 0:
+    if not readable(group) or group.numel() == 0:
         return group.sort(dim=-1, stable=True)
     T, least = group.shape[-1], int(group.min())
     span, rows = int(group.max()) - least + 1, group.numel() // T

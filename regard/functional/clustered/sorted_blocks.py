@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.shared.rows import near
+from regard.functional.shared.blocks import near
 
 # Of a thread, held at once: a tensor of scores is 0.5 MiB, and stays in the cache.
 PAIRS_ON_CPU = 1 << 17

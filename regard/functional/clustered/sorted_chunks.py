@@ -17,7 +17,7 @@ from regard.functional.clustered.normalise import norms, through_units, unit, un
 from regard.functional.clustered.normalised import Routes, route, through_routes
 from regard.functional.clustered.order import Order
 from regard.functional.clustered.sorted_blocks import FAR, Line, Part, Plan, Rules, wide_type
-from regard.functional.shared.exponential import LOG2_E
+from regard.functional.shared.numerics import LOG2_E
 from regard.functional.softmax.dense import masked_softmax
 
 ROWS = 256  # queries whose weights over all keys are held at once, where global tokens are given

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.functional.shared.rows import near
+from regard.functional.shared.blocks import near
 
 
 def first_equal_(z: Float[Tensor, "*b n"], best: Float[Tensor, "*b 1"]) -> Float[Tensor, "*b"]:

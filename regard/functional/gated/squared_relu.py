@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.gated.mixed_chunk import add_product
-from regard.functional.softmax.scored import again_in_backward
+from regard.functional.shared.recompute import recomputed
 
 QUERY_BLOCK = 256  # queries whose weights are held at once
 KEY_BLOCK = 256  # keys, in the backward
@@ -49,7 +49,7 @@ def squared_relu_attention(
             return _weights(q, k, mask, bias, divisor, rows, T, S) @ v
 
         block = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
-        parts.append(again_in_backward(attend, *block) if T > QUERY_BLOCK else attend(*block))
+        parts.append(recomputed(attend, *block) if T > QUERY_BLOCK else attend(*block))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 

@@ -32,9 +32,9 @@ from regard.functional.linear.feature_maps import (
     elu_plus_one,
     elu_plus_one_by_hand,
 )
-from regard.functional.shared.cache import can_be_read, is_ours
-from regard.functional.shared.exponential import exp
-from regard.functional.shared.implementation import choose
+from regard.functional.shared.cache import is_ours
+from regard.functional.shared.implementation import Impl, choose, readable
+from regard.functional.shared.numerics import exp
 
 CHUNK = 64  # twice this where states are large beside the products inside a chunk
 EPS = 1e-6
@@ -53,7 +53,7 @@ def linear_attention(
     mask: Mask = OPEN,
     feature_map: Callable[[Tensor], Tensor] | None = None,
     denominator: Denominator = positive,
-    impl: str = "auto",
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Linear attention with any feature map [.. K] -> [.. M] of queries and keys (default: elu(x) + 1).
 
@@ -85,7 +85,7 @@ def kernel_attention(
     mask: Mask = OPEN,
     log_decay: Float[Tensor, "B H S"] | None = None,
     denominator: Denominator = positive,
-    impl: str = "auto",
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from ready features. A decay is a matter of causal order, and needs `mask.causal`."""
     features = Features(
@@ -108,13 +108,13 @@ def feature_attention(
     mask: Mask = OPEN,
     extra: Float[Tensor, "B H S"] | None = None,
     denominator: Denominator = positive,
-    impl: str = "auto",
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from what `features` makes of the tokens, piece by piece where that is faster."""
-    impl = choose(family(features.decays), impl, v, mask)
+    chosen = choose(family(features.decays), impl, v, mask)
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
     kept = segments.kept(q, k, v, extra, *weights)
-    is_long = impl == "eager" and k.shape[2] > segments.WHOLE
+    is_long = chosen.name == "eager" and k.shape[2] > segments.WHOLE
     if is_long and (beside or not mask.causal) and segments.in_pieces(q, k, v):
         how = How(features, denominator, mask, kept)
         return segments.run(PieceByPiece, how, q, k, v, extra, *weights)
@@ -124,7 +124,7 @@ def feature_attention(
     if mask.causal:
         phi_k = present(phi_k, mask.valid)
         phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
-        sums, total, _, _ = _SUMS[impl](phi_q, phi_k, v, log_decay=log_decay)
+        sums, total, _, _ = _SUMS[chosen.name](phi_q, phi_k, v, log_decay=log_decay)
     else:
         if log_decay is not None:
             phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
@@ -166,7 +166,7 @@ def causal_sums(
     z: Float[Tensor, "B H M"] | None = None,
     *,
     log_decay: Float[Tensor, "B H T"] | None = None,
-    impl: str = "auto",
+    impl: Impl = "auto",
     donate: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Numerator [B H T V], denominator [B H T 1], and the state after them, from the state before (none: zero).
@@ -177,8 +177,8 @@ def causal_sums(
     if v.shape[2] == 1 and S is not None and z is not None:
         S, z = _after_one(phi_k, v, S, z, log_decay, is_ours(donate, S, phi_k, v))
         return *read(phi_q, S, z), S, z
-    impl = choose(family(log_decay is not None), impl, v, Mask(causal=True))
-    return _SUMS[impl](phi_q, phi_k, v, S, z, log_decay=log_decay)
+    chosen = choose(family(log_decay is not None), impl, v, Mask(causal=True))
+    return _SUMS[chosen.name](phi_q, phi_k, v, S, z, log_decay=log_decay)
 
 
 def _after_one(
@@ -200,7 +200,7 @@ def _after_one(
 
 def _is_zero(log_decay: Tensor) -> bool:
     """Whether a stabiliser has not moved, as after most tokens, where asking waits for no device."""
-    return can_be_read(log_decay) and not log_decay.requires_grad and not log_decay.any()
+    return readable(log_decay) and not log_decay.requires_grad and not log_decay.any()
 
 
 def _eager_sums(

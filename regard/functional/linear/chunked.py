@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.mask import Mask
 from regard.functional.linear import chunks as segments
 from regard.functional.linear.chunks import Rows, add_product, put, token_bytes
-from regard.functional.shared.exponential import exp
+from regard.functional.shared.numerics import exp
 
 Denominator = Callable[
     [Tensor], Tensor

@@ -24,7 +24,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunks as segments
 from regard.functional.linear.attention import on_one_timeline
 from regard.functional.shared.cache import is_ours
-from regard.functional.shared.exponential import exp, exp_
+from regard.functional.shared.numerics import exp, exp_
 
 CHUNK = 64
 BLOCK = 4

@@ -21,6 +21,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunked as attention
 from regard.functional.linear.attention import feature_attention
 from regard.functional.linear.chunked import Keys
+from regard.functional.shared.implementation import Impl
 
 Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 
@@ -39,7 +40,7 @@ def favor_attention(
     *,
     mask: Mask = OPEN,
     features: Features = "positive",
-    impl: str = "auto",
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features with projection `w`, one for all heads or one for each. impl: see `implementation`."""
 

@@ -14,6 +14,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear.attention import EPS, feature_attention
 from regard.functional.linear.chunked import ByHand, Features, Keys
 from regard.functional.linear.feature_maps import arc_cosine_features, fourier_features
+from regard.functional.shared.implementation import Impl
 
 Kernel = Literal["fourier", "arc_cosine"]
 UNIT_EPS = 1e-6  # the least length by which a token is divided
@@ -28,7 +29,7 @@ def random_feature_attention(
     mask: Mask = OPEN,
     features: Kernel = "fourier",
     gate: Float[Tensor, "B H S"] | None = None,
-    impl: str = "auto",
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`.
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.rows import near
+from regard.functional.shared.blocks import near
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.sparse.tiles import Batch, HeadPlan, Pairs, Tile, tile_attention
 

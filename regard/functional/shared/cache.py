@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.shared.implementation import readable
 
 
 def append(
@@ -42,14 +43,9 @@ def advance(
     return length + (N if valid is None else valid.sum(1))
 
 
-def can_be_read(z: Tensor) -> bool:
-    """Whether reading its numbers waits for no device, and steps may depend on them."""
-    return z.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
 def same_in_all(rows: Int[Tensor, "B *n"]) -> int | None:
-    """The number that every row holds, where there is one and reading it waits for no device."""
-    if not can_be_read(rows):
+    """The number that every row holds, if there is one and it is readable."""
+    if not readable(rows):
         return None
     found = set(rows.flatten().tolist())
     return found.pop() if len(found) == 1 else None

@@ -1,21 +1,64 @@
-"""Which implementation computes a family of kernels: a choice of speed that never changes the meaning.
+"""How a kernel runs: one value, `impl`, that changes speed and memory and never the result.
 
-`impl="eager"` is plain PyTorch and serves everything, everywhere. IMPLEMENTATIONS lists the others and what each can
-do; "auto" takes the first that fits device, type, length and mask, and eager otherwise.
+    "auto"       the first entry of IMPLEMENTATIONS that fits device, dtype, length and mask; else eager
+    "eager"      plain PyTorch, which serves every request on every device
+    "flex" ..    an entry of IMPLEMENTATIONS, or an error that says why it cannot serve
+    Eager(...)   eager, with the sizes of the tiles and chunks that it works on
+
+This is the only module that looks at device, compiler and caches. A kernel calls `choose` or `cut` and reads a `Cut`.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.core.errors import UnknownNameError, UnsupportedError
+from regard.core.errors import OptionError, UnknownNameError, UnsupportedError
 from regard.core.mask import Mask
 from regard.core.packages import lacking
+
+TILE, CHUNK = 256, 64
+SIZES: dict[str, tuple[int, int]] = {}
+"""Default (tile, chunk) of the kernel families for which other sizes than TILE and CHUNK are faster."""
+
+
+@dataclass(frozen=True)
+class Eager:
+    """Plain PyTorch, and how it cuts its work; None: chosen from the machine's facts.
+
+    tile: queries whose scores are held at once. chunk: tokens in one step of a scan over time. room: bytes of
+    temporaries held at once by each thread. Raises OptionError for what is not a positive integer.
+    """
+
+    tile: int | None = None
+    chunk: int | None = None
+    room: int | None = None
+
+    def __post_init__(self):
+        for name, size in vars(self).items():
+            if size is not None and (type(size) is not int or size < 1):
+                raise OptionError(f"Eager: {name} must be a positive integer, got {size!r}")
+
+
+Impl = Literal["auto", "eager", "flex", "fla"] | Eager
+
+
+class Cut(NamedTuple):
+    """The implementation that runs a call, and the sizes that eager works with."""
+
+    name: str
+    tile: int  # queries whose scores are held at once
+    chunk: int  # tokens in one step of a scan over time
+    room: int  # bytes of temporaries held at once, for all threads together
+    threads: int  # that share the room
+    tiled: bool  # True: loop over small tiles in reused memory. False: a few large operations
+    readable: bool  # True if steps may depend on tensor values: reading them needs no device sync
 
 
 @dataclass(frozen=True)
@@ -93,8 +136,13 @@ IMPLEMENTATIONS = (
 NAMES = ("auto", "eager", *dict.fromkeys(entry.name for entry in IMPLEMENTATIONS))
 
 
-def check_impl(who: str, impl: str, family: str | None) -> None:
-    """Raises UnknownNameError, or UnsupportedError where this family has no such implementation."""
+def check_impl(who: str, impl: Impl, family: str | None = None) -> Impl:
+    """`impl`, if kernels of this family have it. family=None: eager is all there is.
+
+    Raises UnknownNameError, or UnsupportedError where this family has no such implementation.
+    """
+    if isinstance(impl, Eager):
+        return impl
     if impl not in NAMES:
         raise UnknownNameError("impl", impl, NAMES)
     has = [entry.name for entry in IMPLEMENTATIONS if entry.family == family]
@@ -106,6 +154,7 @@ def check_impl(who: str, impl: str, family: str | None) -> None:
         lacks = entry.lacks() if (entry.family, entry.name) == (family, impl) else None
         if lacks is not None:
             raise UnsupportedError(f'{who}: impl={impl!r} needs {lacks}, or use impl="eager"')
+    return impl
 
 
 @dataclass(frozen=True)
@@ -131,8 +180,8 @@ def recorded(*, eager_instead: bool = False) -> Iterator[set[str]]:
         _record.reset(token)
 
 
-def choose(family: str, impl: str, q: Tensor, mask: Mask, *, plain: bool = True) -> str:
-    """The implementation that computes. `plain`: nothing is asked that only eager can do.
+def choose(family: str, impl: Impl, q: Tensor, mask: Mask, *, plain: bool = True) -> Cut:
+    """The implementation that computes, with eager's sizes. `plain`: nothing is asked that only eager can do.
 
     Raises UnsupportedError where a named one cannot serve.
     """
@@ -140,20 +189,57 @@ def choose(family: str, impl: str, q: Tensor, mask: Mask, *, plain: bool = True)
     record = None if torch.compiler.is_compiling() else _record.get()
     if record is not None:
         record.names.add(name)
-        return "eager" if record.eager_instead else name
-    return name
+        name = "eager" if record.eager_instead else name
+    return cut(family, impl, q)._replace(name=name)
 
 
-def _choice(family: str, impl: str, q: Tensor, mask: Mask, plain: bool) -> str:
+def cut(family: str, impl: Impl, *tensors: Tensor) -> Cut:
+    """Eager's sizes for a kernel of this family on these tensors, which share a device."""
+    given = impl if isinstance(impl, Eager) else Eager()
+    device, compiling = tensors[0].device.type, torch.compiler.is_compiling()
+    tiled = device in ("cpu", "meta") and not compiling
+    tile, chunk = SIZES.get(family, (TILE, CHUNK))
+    threads = torch.get_num_threads() if tiled else 1
+    room = given.room or (core_cache() // 2 if tiled else 1 << 27)
+    return Cut(
+        "eager",
+        given.tile or tile,
+        given.chunk or chunk,
+        room * threads,
+        threads,
+        tiled,
+        readable=tiled and device == "cpu",
+    )
+
+
+def readable(z: Tensor) -> bool:
+    """True if steps may depend on the values of z: reading them needs no device sync, and nothing is compiled."""
+    return z.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+@cache
+def core_cache() -> int:
+    """Bytes of the second-level cache of one core, as Linux reports it; 1 MiB where it reports none."""
+    found = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+    try:
+        size = found.read_text().strip()
+        return int(size.removesuffix("K")) * 1024 if size.endswith("K") else int(size)
+    except (OSError, ValueError):
+        return 1 << 20
+
+
+def _choice(family: str, impl: Impl, q: Tensor, mask: Mask, plain: bool) -> str:
     check_impl(family, impl, family)
-    if impl == "eager" or (impl == "auto" and torch.compiler.is_compiling()):
+    if isinstance(impl, Eager) or impl == "eager":
+        return "eager"
+    if impl == "auto" and torch.compiler.is_compiling():
         return "eager"
     for entry in IMPLEMENTATIONS:
         fits = q.device.type in entry.devices and q.shape[2] >= entry.shortest
         asked = fits if impl == "auto" else impl == entry.name
         if entry.family != family or not asked:
             continue
-        why = entry.serves(q, mask) if plain else "global or learned tokens stand before the others"
+        why = entry.serves(q, mask) if plain else "global or learned tokens come before the others"
         if why is not None and impl != "auto":
             raise UnsupportedError(f'impl={impl!r} cannot serve: {why}. Use impl="eager"')
         if why is None:

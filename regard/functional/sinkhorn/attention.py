@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.rows import near
+from regard.functional.shared.blocks import near
 from regard.functional.sinkhorn.by_head import Meeting, SortedHeads
 from regard.functional.softmax.dense import masked_softmax
 

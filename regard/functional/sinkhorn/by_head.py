@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.shared.exponential import LOG2_E
+from regard.functional.shared.numerics import LOG2_E
 from regard.functional.sparse.tiles import Pairs, attend, merge
 
 WEIGHTS = 1 << 19  # in a run of blocks: fewer and larger products are better for two threads

@@ -1,14 +1,14 @@
 """Attention by any score: weights from scores, and values mixed by them, some queries at a time."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.shared.recompute import recomputed
 from regard.functional.softmax.dense import masked_softmax
 
 QUERY_BLOCK = 256  # queries whose scores are held at once
@@ -56,7 +56,7 @@ def scored_attention(
             return normalise(pairs(q, k), allowed, normaliser) @ v
 
         of_block = q[:, :, rows], k[:, :, keys], v[:, :, keys]
-        parts.append(again_in_backward(attend, *of_block) if T > block else attend(*of_block))
+        parts.append(recomputed(attend, *of_block) if T > block else attend(*of_block))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
@@ -81,10 +81,3 @@ def normalise(
         return masked_softmax(scores, allowed)
     weights = scores.sigmoid() if normaliser == "sigmoid" else scores
     return torch.where(allowed, weights, weights.new_zeros(()))
-
-
-def again_in_backward(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """function(*arguments), of which the backward keeps the arguments only."""
-    if not torch.is_grad_enabled():
-        return function(*arguments)
-    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)

@@ -7,8 +7,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.functional.shared.recompute import recomputed
 from regard.functional.softmax.dense import masked_softmax
-from regard.functional.softmax.scored import Pairs, again_in_backward, dot_product
+from regard.functional.softmax.scored import Pairs, dot_product
 
 QUERY_BLOCK = 128  # queries whose windows are held at once
 
@@ -58,7 +59,7 @@ def window_attention(
     for begin in range(0, T, QUERY_BLOCK):
         rows = slice(begin, min(begin + QUERY_BLOCK, T))
         some = None if pairwise is None else pairwise[:, :, rows]
-        parts.append(again_in_backward(attend, q[:, :, rows], k, v, windows.rows(rows), some))
+        parts.append(recomputed(attend, q[:, :, rows], k, v, windows.rows(rows), some))
     return torch.cat(parts, dim=2)
 
 

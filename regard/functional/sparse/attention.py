@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.core.compaction import compaction
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.implementation import choose
+from regard.functional.shared.implementation import Impl, choose
 from regard.functional.softmax.dense import masked_softmax, softmax_attention
 from regard.functional.sparse.flex import flex_pattern_attention
 from regard.functional.sparse.patterns import Pattern, PerHead, picture
@@ -46,7 +46,7 @@ def pattern_attention(
     scale: float | None = None,
     external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
     max_global: int | None = None,
-    impl: str = "auto",
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the pairs of the pattern that the mask allows.
 
@@ -57,7 +57,7 @@ def pattern_attention(
     _check_one_axis(q, k)
     if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
-    if choose("pattern", impl, q, mask, plain=external is None) == "flex":
+    if choose("pattern", impl, q, mask, plain=external is None).name == "flex":
         return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
     front = None if external is None else Front(*external)
     if mask.global_tokens is None or max_global is None:

@@ -13,8 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.cache import advance, append, can_be_read, is_ours, place, same_in_all
-from regard.functional.shared.rows import rows_at
+from regard.functional.shared.blocks import rows_at
+from regard.functional.shared.cache import advance, append, is_ours, place, same_in_all
+from regard.functional.shared.implementation import readable
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.sparse.patterns import Pattern
 
@@ -99,7 +100,7 @@ def _extend(
         i, j = new[:, None, :, None], position[:, None, None, first:]
         seen = pattern.contains(i, j) & (j >= 0) & (j <= i)
         mask = Mask(pairwise=seen)
-        if reach is None and N == 1 and seen.numel() and can_be_read(k):
+        if reach is None and N == 1 and seen.numel() and readable(k):
             met_k, met_v, mask = _met_by_one(k, v, seen[:, :, 0])
     if external is not None:
         met_k, met_v = (

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.shared.exponential import LOG2_E, exp_
+from regard.functional.shared.numerics import LOG2_E, exp_
 
 Keys = range | tuple[range, ...] | Int[Tensor, "H s"]
 

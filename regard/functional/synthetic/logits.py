@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.functional.shared.exponential import LOG2_E
+from regard.functional.shared.numerics import LOG2_E
 
 LN_2 = math.log(2)
 

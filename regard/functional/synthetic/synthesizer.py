@@ -23,8 +23,8 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
+from regard.functional.shared.recompute import recomputed
 from regard.functional.softmax.dense import masked_softmax, softmax_attention
-from regard.functional.softmax.scored import again_in_backward
 from regard.functional.synthetic.logits import (
     Build,
     Logits,
@@ -126,7 +126,7 @@ def _by_autograd(logits: Logits, v: Tensor, T: int, mask: Mask) -> Float[Tensor,
             return masked_softmax(logits(rows, seen), allowed) @ v
 
         v_seen = v[:, :, :seen]
-        parts.append(again_in_backward(attend, v_seen) if T > QUERIES else attend(v_seen))
+        parts.append(recomputed(attend, v_seen) if T > QUERIES else attend(v_seen))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
