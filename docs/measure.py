@@ -1,6 +1,6 @@
 """Trains recipes and writes what they reached to docs/recipes.json, from which the README's table of tasks is made.
 
-    python docs/measure.py spam manual_pages
+    python docs/measure.py spam newsgroups
 
 One thread, so that the seconds are those of one core. Needs the data: `regard data get --all-open`.
 """

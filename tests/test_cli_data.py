@@ -23,7 +23,7 @@ def test_ls_tells_what_is_here(capsys):
     rows = {row["name"]: row for row in found["sources"]}
     assert list(rows) == SOURCES.names()
     assert [row["name"] for row in found["own"]] == OWN.names()
-    assert rows["stdlib"]["here"] and not rows["manpages"]["here"]
+    assert rows["stdlib"]["here"] and not rows["shakespeare"]["here"]
     assert rows["movielens_1m"]["licence"] == "R"
 
 
@@ -44,9 +44,12 @@ def test_show_gives_pins_and_hashes(capsys):
     ("args", "why"),
     [
         (["get"], "name the sources, or say --all-open"),
-        (["get", "manpage"], "unknown source 'manpage'. Did you mean 'manpages'?"),
+        (["get", "shakespear"], "unknown source 'shakespear'. Did you mean 'shakespeare'?"),
         (["get", "movielens_1m"], "`regard data get movielens_1m --accept-licence`"),
-        (["get", "manpages", "--folder", "/nowhere"], "--folder /nowhere: there is no such folder"),
+        (
+            ["get", "shakespeare", "--folder", "/nowhere"],
+            "--folder /nowhere: there is no such folder",
+        ),
         (["show", "imbd"], "unknown source 'imbd'"),
         (
             ["show", "imdb"],
@@ -80,14 +83,14 @@ def test_a_copy_of_ones_own_is_counted_by_split(capsys, tmp_path):
 
 
 def test_what_fails_does_not_stop_the_rest(capsys, tmp_path):
-    assert main(["data", "get", "manpages", "digits", "--folder", str(tmp_path)]) == 2
+    assert main(["data", "get", "shakespeare", "digits", "--folder", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert "1 of 2 sources are in" in out
-    assert "manpages: " in err and "which is manpages 6.03-2" in err
+    assert "shakespeare: " in err and "which is shakespeare 0.6" in err
 
 
 def test_terms_are_asked_for_before_anything_is_fetched(capsys):
-    assert main(["data", "get", "manpages", "newsgroups20"]) == 2
+    assert main(["data", "get", "shakespeare", "newsgroups20"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and "newsgroups20 is not open" in err
 

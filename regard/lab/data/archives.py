@@ -1,7 +1,7 @@
 """Packages read as archives: a wheel, a source archive, a Debian package, a folder or a single file.
 
-Nothing is installed, unpacked to disk or imported. `names()` lists regular files, `read(name)` gives the bytes of
-one; `links()` gives symbolic links, which Debian packages of manual pages are full of.
+Nothing is installed, unpacked to disk or imported. `names()` lists the regular files (no symbolic links), `read(name)`
+returns the bytes of one.
 """
 
 import tarfile
@@ -36,10 +36,6 @@ class Archive(ABC):
             raise UnknownNameError(f"file of {self.label}", name, self.names()[:20])
         return self._content(name)
 
-    def links(self) -> dict[str, str]:
-        """Name of a symbolic link -> what it says."""
-        return {}
-
     @cached_property
     def _known(self) -> frozenset[str]:
         return frozenset(self.names())
@@ -70,17 +66,14 @@ class Tar(Archive):
         self._source = content
 
     @cached_property
-    def _members(self) -> tuple[dict[str, bytes], dict[str, str]]:
+    def _members(self) -> dict[str, bytes]:
         raw = self._source.read_bytes() if isinstance(self._source, Path) else self._source
         files: dict[str, bytes] = {}
-        links: dict[str, str] = {}
         try:
             with tarfile.open(fileobj=BytesIO(raw)) as tar:
                 for member in tar:
                     name = member.name.removeprefix("./")
-                    if member.issym():
-                        links[name] = member.linkname
-                    elif member.islnk():
+                    if member.islnk():
                         files[name] = files[member.linkname.removeprefix("./")]
                     elif member.isfile():
                         opened = tar.extractfile(member)
@@ -88,16 +81,13 @@ class Tar(Archive):
                         files[name] = opened.read()
         except (tarfile.TarError, EOFError, OSError, KeyError) as error:
             raise StoredDataError(f"{self.label} cannot be read as a tar file: {error}") from None
-        return files, links
+        return files
 
     def names(self) -> list[str]:
-        return sorted(self._members[0])
+        return sorted(self._members)
 
     def _content(self, name: str) -> bytes:
-        return self._members[0][name]
-
-    def links(self) -> dict[str, str]:
-        return self._members[1]
+        return self._members[name]
 
 
 class Folder(Archive):
@@ -153,9 +143,6 @@ class Joined(Archive):
 
     def _content(self, name: str) -> bytes:
         return self._home[name].read(name)
-
-    def links(self) -> dict[str, str]:
-        return {name: target for part in self._parts for name, target in part.links().items()}
 
 
 def open_archive(path: Path) -> Archive:

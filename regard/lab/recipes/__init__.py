@@ -22,7 +22,6 @@ from regard.lab.recipes.digits import digits
 from regard.lab.recipes.docstrings import docstrings
 from regard.lab.recipes.duplication import duplication
 from regard.lab.recipes.fashion_mnist import fashion_mnist
-from regard.lab.recipes.flights import flights_mmoe
 from regard.lab.recipes.greek_english import greek_english
 from regard.lab.recipes.histories import (
     amazon_reviews_din,
@@ -31,7 +30,6 @@ from regard.lab.recipes.histories import (
     taobao_din,
 )
 from regard.lab.recipes.listops import listops
-from regard.lab.recipes.manual_pages import manual_pages
 from regard.lab.recipes.newsgroups import newsgroups
 from regard.lab.recipes.newsgroups_masked import newsgroups_masked
 from regard.lab.recipes.newsgroups_transfer import newsgroups_transfer
@@ -47,7 +45,7 @@ from regard.lab.recipes.own_copies import (
     text8,
 )
 from regard.lab.recipes.pathfinder import pathfinder
-from regard.lab.recipes.permuted import shakespeare_permuted, stdlib_permuted
+from regard.lab.recipes.permuted import stdlib_permuted
 from regard.lab.recipes.published import (
     bigbird,
     flash,
@@ -65,7 +63,6 @@ from regard.lab.recipes.published import (
 from regard.lab.recipes.recall import recall
 from regard.lab.recipes.run import Recipe, Run, start
 from regard.lab.recipes.shakespeare_bytes import shakespeare_bytes
-from regard.lab.recipes.shakespeare_masked import shakespeare_masked
 from regard.lab.recipes.spam import spam
 from regard.lab.recipes.spam_masked import spam_masked
 from regard.lab.recipes.spam_transfer import spam_transfer
@@ -91,7 +88,6 @@ RECIPES: Catalog[Recipe] = Catalog(
                 digits,
                 stdlib_bytes,
                 stdlib_permuted,
-                shakespeare_permuted,
                 recall,
                 copy_across,
                 duplication,
@@ -127,15 +123,12 @@ RECIPES: Catalog[Recipe] = Catalog(
                 newsgroups_masked,
                 newsgroups_transfer,
                 debian_sections,
-                manual_pages,
                 bible_chapters,
                 fashion_mnist,
                 pathfinder,
                 shakespeare_bytes,
-                shakespeare_masked,
                 stdlib_masked,
                 correlated_tasks,
-                flights_mmoe,
                 adult_mmoe,
                 adult_autoint,
                 adult_factorization_machine,

@@ -1,7 +1,7 @@
 """The runs that `regard train stdlib_permuted` and `shakespeare_permuted` start."""
 
 from regard.lab.recipes.run import Run
-from regard.lab.tasks import ShakespearePermuted, StdlibPermuted
+from regard.lab.tasks import StdlibPermuted
 from regard.lab.tasks.permuted import PermutedLanguageModelling
 from regard.lab.train import TrainConfig
 from regard.models import XLNetConfig
@@ -13,14 +13,6 @@ def stdlib_permuted() -> Run:
     Measured: 2.79 bits a byte, byte frequencies 4.55; 45 seconds of one core.
     """
     return _run(StdlibPermuted(length=128))
-
-
-def shakespeare_permuted() -> Run:
-    """Bytes of Shakespeare in drawn orders, 128 at a time: one in six is asked.
-
-    Measured: 2.93 bits a byte, byte frequencies 4.77; 44 seconds of one core.
-    """
-    return _run(ShakespearePermuted(length=128))
 
 
 def _run(task: PermutedLanguageModelling) -> Run:

@@ -14,10 +14,8 @@ from regard.lab.tasks.digits import Digits
 from regard.lab.tasks.docstrings import Docstrings
 from regard.lab.tasks.duplication import Duplication
 from regard.lab.tasks.fashion_mnist import FashionMNIST
-from regard.lab.tasks.flights import Flights
 from regard.lab.tasks.greek_english import GreekEnglish
 from regard.lab.tasks.listops import ListOps
-from regard.lab.tasks.manual_pages import ManualPages
 from regard.lab.tasks.newsgroups import Newsgroups
 from regard.lab.tasks.newsgroups_masked import NewsgroupsMasked
 from regard.lab.tasks.next_item import AmazonReviews, MovieLens, Taobao
@@ -36,8 +34,6 @@ from regard.lab.tasks.pathfinder import Pathfinder
 from regard.lab.tasks.planted_histories import PlantedHistories
 from regard.lab.tasks.recall import Recall
 from regard.lab.tasks.shakespeare_bytes import ShakespeareBytes
-from regard.lab.tasks.shakespeare_masked import ShakespeareMasked
-from regard.lab.tasks.shakespeare_permuted import ShakespearePermuted
 from regard.lab.tasks.spam import Spam
 from regard.lab.tasks.spam_masked import SpamMasked
 from regard.lab.tasks.stdlib_bytes import StdlibBytes
@@ -54,13 +50,11 @@ TASKS: Catalog[type[Task]] = Catalog(
         Digits,
         StdlibBytes,
         StdlibPermuted,
-        ShakespearePermuted,
         Recall,
         CopyAcross,
         Duplication,
         CorrelatedTasks,
         PlantedHistories,
-        Flights,
         Adult,
         MovieLens,
         AmazonReviews,
@@ -81,10 +75,8 @@ TASKS: Catalog[type[Task]] = Catalog(
         Newsgroups,
         NewsgroupsMasked,
         DebianSections,
-        ManualPages,
         FashionMNIST,
         ShakespeareBytes,
-        ShakespeareMasked,
         StdlibMasked,
         BibleChapters,
         CIFAR10Grey,
@@ -122,7 +114,6 @@ __all__ = [
     "Duplication",
     "Enwik8",
     "FashionMNIST",
-    "Flights",
     "GreekEnglish",
     "IMDb",
     "LRAListOps",
@@ -130,7 +121,6 @@ __all__ = [
     "LRARetrieval",
     "LabelledTexts",
     "ListOps",
-    "ManualPages",
     "MovieLens",
     "Newsgroups",
     "NewsgroupsMasked",
@@ -138,8 +128,6 @@ __all__ = [
     "PlantedHistories",
     "Recall",
     "ShakespeareBytes",
-    "ShakespeareMasked",
-    "ShakespearePermuted",
     "Spam",
     "SpamMasked",
     "Splits",

@@ -3,8 +3,6 @@
 import gzip
 import json
 import math
-from io import BytesIO
-from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -13,37 +11,9 @@ from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.lab.data.adult import parse_adult
 from regard.lab.data.behaviours import TEST, TRAIN, VALID, Behaviours, next_items, numbered
 from regard.lab.data.criteo import read_criteo
-from regard.lab.data.flights import parse_flights
 from regard.lab.data.movielens import parse_movielens
 from regard.lab.data.shops import read_amazon, read_taobao
 from regard.lab.tasks import AmazonReviews, Criteo, Taobao
-
-
-def test_flights_know_nothing_that_was_recorded_after_departure():
-    names = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute,time_hour"
-    rows = [
-        "2013,11,3,532,517,15,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,17,2013-11-03T10:00:00Z",
-        "2013,1,1,NA,600,NA,NA,901,NA,B6,125,N618JB,JFK,FLL,NA,1069,6,0,2013-01-01T11:00:00Z",
-        "2013,1,1,600,600,0,NA,701,NA,B6,12,NA,JFK,BOS,NA,187,6,0,2013-01-01T11:00:00Z",
-    ]
-    weather = [
-        "origin,year,month,day,hour,temp,dewp,humid,wind_dir,wind_speed,wind_gust,precip,pressure,visib,time_hour",
-        "EWR,2013,11,3,4,39.0,26.0,59.3,270,10.3,NA,0,NA,10,2013-11-03T09:00:00Z",
-        "EWR,2013,11,3,5,99.0,26.0,59.3,270,10.3,NA,0,1012,10,2013-11-03T10:00:00Z",
-    ]
-    packed = BytesIO()
-    with ZipFile(packed, "w") as file:
-        file.writestr("flights.csv", "\n".join([names, *rows]) + "\n")
-    found = parse_flights(packed.getvalue(), ("\n".join(weather) + "\n").encode())
-    assert found.month.tolist() == [11, 1]  # the second never departed
-    np.testing.assert_array_equal(found.late, [[1, 0], [0, math.nan]])
-    fields = found.fields
-    assert fields["weekday"] == [6, 1] and fields["hour"] == [5, 6] and fields["minute"] == [17, 0]
-    assert fields["arrival_hour"] == [8, 7] and fields["plane"] == ["N14228", None]
-    assert fields["temp"][0] == 39.0 and math.isnan(fields["pressure"][0])  # of the hour before
-    assert math.isnan(fields["temp"][1])
-    after = {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time", "time_hour"}
-    assert not after & set(fields)
 
 
 def test_adult_takes_each_row_once():

@@ -9,19 +9,17 @@ from torch import nn
 
 from regard.core import OptionError, StoredDataError
 from regard.lab.data.labelled import Images, Texts
-from regard.lab.data.linked import paired, parts_of
-from regard.lab.data.manual import Manual, Page
 from regard.lab.data.sections import Document
 from regard.lab.data.spam import Email
 from regard.lab.data.windows import MASK, START
 from regard.lab.tasks import IGNORED
+from regard.lab.tasks.bible_chapters import BibleChapters
 from regard.lab.tasks.debian_sections import UNKNOWN, DebianSections, words_of
 from regard.lab.tasks.fashion_mnist import FashionMNIST
-from regard.lab.tasks.manual_pages import ManualPages
+from regard.lab.tasks.masked import MaskedLanguageModelling
 from regard.lab.tasks.newsgroups import Newsgroups
 from regard.lab.tasks.newsgroups_masked import NewsgroupsMasked
 from regard.lab.tasks.shakespeare_bytes import ShakespeareBytes
-from regard.lab.tasks.shakespeare_masked import ShakespeareMasked
 from regard.lab.tasks.shares import stratified
 from regard.lab.tasks.spam import Spam
 from regard.lab.tasks.spam_masked import SpamMasked
@@ -199,45 +197,8 @@ def test_debian_documents_are_sentences_of_words():
         task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(documents())])
 
 
-def manual():
-    pages = {f"p{i}(3)": Page(f"p{i}", "3", f"page {i}") for i in range(40)}
-    near = [(i, i + d) for i in range(40) for d in (1, 2, 3) if i + d < 40]
-    links = [(f"p{a}(3)", f"p{b}(3)") for a, b in near]
-    return Manual(pages, sorted([*links, ("p1(3)", "p0(3)")]))
-
-
-def test_manual_pages_share_no_page_between_parts():
-    splits = ManualPages().of(manual())
-    known = {tuple(sorted(map(int, (a[1:-3], b[1:-3])))) for a, b in manual().links}
-    seen = []
-    for part in parts(splits):
-        assert len(part) > 0 and part.labels.double().mean() == 0.5
-        found = set()
-        for item in (part[i] for i in range(len(part))):
-            a, b = (int(bytes((item[n] - 1).tolist())[5:]) for n in ("first", "second"))
-            assert (tuple(sorted((a, b))) in known) == bool(item["label"])
-            found |= {a, b}
-        seen.append(found)
-    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
-    kept = sum(int(part.labels.sum()) for part in parts(splits))
-    assert kept > 0.7 * len(known)  # few links are cut
-
-
-def test_pairs_of_both_kinds_have_the_same_second_pages():
-    names = [f"{i}" for i in range(30)]
-    links = [(f"{i}", f"{j}") for i in range(30) for j in (0, 1, i + 1) if j < 30 and i != j]
-    group = {name: str(int(name) % 2) for name in names}
-    found = paired(links, group, set(names), np.random.default_rng(0))
-    for label in (0, 1):
-        of = [pair for pair in found if pair[2] == label]
-        assert len(of) == len(found) / 2
-    groups = [sorted(group[b] for _, b, y in found if y == label) for label in (0, 1)]
-    assert groups[0] == groups[1]
-    assert sorted(map(len, parts_of(names, links, (0.5, 0.25, 0.25)))) == [7, 8, 15]
-
-
 def test_a_batch_of_pairs():
-    task = ManualPages()
+    task = BibleChapters()
     items = [
         {"first": torch.arange(1, n + 1), "second": torch.ones(3).long(), "label": torch.tensor(1)}
         for n in (2, 4)
@@ -269,6 +230,14 @@ def test_whole_works_are_held_out():
     assert 3 < ShakespeareBytes(length=16).trivial_baseline(splits) < 8
 
 
+class MaskedWorks(MaskedLanguageModelling):
+    name = "masked_works"
+
+    def load(self):
+        texts = list(works().values())
+        return self.of_texts(texts[:6], texts[6:7], texts[7:])
+
+
 class Watches(nn.Module):
     def __init__(self):
         super().__init__()
@@ -281,8 +250,8 @@ class Watches(nn.Module):
 
 
 def test_masked_bytes_are_hidden_anew_in_training_and_fixed_in_evaluation():
-    task = ShakespeareMasked(length=64, rate=0.3)
-    splits, again = task.of(works()), task.of(works())
+    task = MaskedWorks(length=64, rate=0.3)
+    splits, again = task.load(), task.load()
     assert splits.sha256 == again.sha256
     model = Watches()
     batch = task.collate([splits.train[i] for i in range(8)])
@@ -303,4 +272,4 @@ def test_masked_bytes_are_hidden_anew_in_training_and_fixed_in_evaluation():
     assert task.score(model, [fixed]) == pytest.approx(math.log2(259), rel=1e-5)
     assert torch.equal(model.seen[-1], fixed["tokens"])
     with pytest.raises(OptionError, match=r"rate \(0\)"):
-        ShakespeareMasked(rate=0)
+        MaskedWorks(rate=0)

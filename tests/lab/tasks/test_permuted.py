@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from regard.core import MissingDataError, OptionError
+from regard.core import OptionError
 from regard.lab.data.copy_across import BLANK, FIRST_SYMBOL, SIGN, generate_copies
 from regard.lab.data.permuted import draw_orders
 from regard.lab.data.windows import START
-from regard.lab.tasks import IGNORED, TASKS, CopyAcross, ShakespearePermuted, StdlibPermuted
+from regard.lab.tasks import IGNORED, TASKS, CopyAcross, StdlibPermuted
 from regard.lab.train.batches import in_order
 
 SIZES = {"length": 60, "valid_size": 20, "test_size": 30}
@@ -24,9 +24,7 @@ def splits():
 
 def test_are_in_the_catalogue():
     assert TASKS["stdlib_permuted"] is StdlibPermuted
-    assert (
-        TASKS["shakespeare_permuted"] is ShakespearePermuted and TASKS["copy_across"] is CopyAcross
-    )
+    assert TASKS["copy_across"] is CopyAcross
 
 
 def test_one_token_in_k_is_asked_in_an_order_of_its_own():
@@ -124,14 +122,3 @@ def test_copy_across_is_made_anew_alike_and_scores_its_answers():
 def test_bad_options_are_named(make, said):
     with pytest.raises(OptionError, match=said):
         make()
-
-
-def test_shakespeare_is_asked_in_orders_too():
-    task = ShakespearePermuted(**SIZES)
-    try:
-        splits = task.load()
-    except MissingDataError as missing:
-        pytest.skip(f"no Shakespeare here: {missing}")
-    asked = splits.test[0]["order"] >= 0
-    assert asked.sum() == 10 and len(splits.train) > 60_000
-    assert 4 < task.trivial_baseline(splits) < 5

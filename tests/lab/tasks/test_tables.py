@@ -10,7 +10,7 @@ from torch import nn
 from regard.core import MissingDataError, OptionError
 from regard.lab.data.rows import Row
 from regard.lab.recipes import RECIPES, Run, start
-from regard.lab.tasks import Adult, CorrelatedTasks, Flights, MovieLens, PlantedHistories
+from regard.lab.tasks import Adult, CorrelatedTasks, MovieLens, PlantedHistories
 from regard.lab.tasks.figures import figures, gauc, relative_improvement
 from regard.lab.tasks.table import Table, TableSplits, table_splits
 from regard.lab.train import TrainConfig
@@ -241,15 +241,6 @@ def test_adult_is_the_file_without_its_repeated_rows():
     assert len(names) == 10 and not names & {"education", "marital_status", "income"}
     shares = torch.cat([part.labels for part in (splits.train, splits.valid, splits.test)]).mean(0)
     assert shares.tolist() == pytest.approx([7839 / 32537, 10678 / 32537], abs=1e-3)
-
-
-def test_flights_are_split_by_month_and_have_two_labels():
-    splits = loaded(Flights(train_size=2000))
-    assert [len(part) for part in (splits.valid, splits.test)] == [27035, 27110]
-    missing = splits.valid.labels.isnan().sum(0) + splits.test.labels.isnan().sum(0)
-    assert missing[0] == 0 < missing[1]  # diverted
-    forbidden = {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"}
-    assert not forbidden & {field.name for field in splits.schema.fields}
 
 
 def test_films_are_asked_in_pairs_of_one_user():

@@ -15,7 +15,7 @@ LICENCES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Package:
     """One archive of a package registry, to the byte."""
 
@@ -24,8 +24,8 @@ class Package:
     version: str
     file: str
     """its name in the cache; the ending says how it is read"""
-    sha256: str
     bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,10 +31,9 @@ def test_a_folder_and_a_file_are_archives_too(tmp_path):
     assert Single(tmp_path / "data/a.txt", "Packages").names() == ["Packages"]
 
 
-def test_symbolic_links_are_told_apart_from_files(tmp_path):
+def test_symbolic_links_are_no_files(tmp_path):
     archive = open_archive(stored(tmp_path, "toy.deb", deb(links={"data/c.txt": "a.txt"})))
     assert archive.names() == sorted(FILES)
-    assert archive.links() == {"data/c.txt": "a.txt"}
 
 
 def test_joined_archives_are_one(tmp_path):
@@ -43,7 +42,6 @@ def test_joined_archives_are_one(tmp_path):
     joined = Joined("both", [first, second])
     assert joined.names() == ["x", "y"]
     assert joined.read("x") + joined.read("y") == b"12"
-    assert joined.links() == {"z": "y"}
 
 
 def test_an_unknown_member_is_named(tmp_path):
