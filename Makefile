@@ -1,6 +1,6 @@
 # make arena   train and measure every mechanism, draw the page (about 9 minutes on two cores)
 # make test    the laws and the tests
-# make data    fetch the open sources of up to 20 MB, which some tests read (136 MB)
+# make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)
 # make check   formatting, lint, types, docs freshness, tests
 # make format  rewrite the code in the house format
 
