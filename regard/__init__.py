@@ -18,36 +18,40 @@ from regard.core import (
     UnknownNameError,
     UnsupportedError,
 )
+from regard.core.errors import suggestion
+from regard.core.packages import lacking_extra
 from regard.functional.shared.implementation import Eager
 from regard.mixers import MIXERS, build
 
 __version__ = "0.1.0"
 
-_PARTS = {
-    "reference",
-    "nn",
-    "positions",
-    "pools",
-    "models",
-    "testing",
-    "lab",
-}  # imported when first used
+_PARTS = ("lab", "models", "nn", "pools", "positions", "reference", "testing")
 _CATALOGS = {
+    "FEED_FORWARDS": "nn",
     "MODELS": "models",
-    "TASKS": "lab.tasks",
     "POOLS": "pools",
     "POSITIONS": "positions",
-    "FEED_FORWARDS": "nn",
     "SCORES": "nn",
+    "TASKS": "lab.tasks",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
-        return importlib.import_module(f"regard.{name}")
-    if name in _CATALOGS:
-        return getattr(importlib.import_module(f"regard.{_CATALOGS[name]}"), name)
-    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    """Submodules and catalogues are imported when they are first used."""
+    if name not in (*_PARTS, *_CATALOGS):
+        hint = suggestion(name, __dir__(), otherwise="")
+        raise AttributeError(f"module 'regard' has no attribute {name!r}. {hint}".rstrip())
+    try:
+        module = importlib.import_module(f"regard.{_CATALOGS.get(name, name)}")
+    except ModuleNotFoundError as error:
+        if missing := lacking_extra(error):
+            raise ModuleNotFoundError(f"regard.{name} needs {missing}", name=error.name) from None
+        raise
+    return getattr(module, name) if name in _CATALOGS else module
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PARTS, *_CATALOGS})
 
 
 __all__ = [

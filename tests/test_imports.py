@@ -1,8 +1,10 @@
 """The house's arrows, read off the syntax trees: who may import whom."""
 
 import ast
+import importlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,19 +51,22 @@ FUNCTIONAL_MAY_IMPORT = {
 """The same inside `functional`: families import what lies below them, and not each other."""
 
 FRONT = {"cli", "__main__"}
-SLOW = (
+LAB_PACKAGES = (
+    "PIL",
     "accelerate",
     "altair",
-    "sklearn",
-    "tyro",
-    "tensorboard",
-    "torchmetrics",
-    "rich",
+    "filelock",
+    "jinja2",
+    "polib",
     "rouge_score",
     "sacrebleu",
+    "sklearn",
+    "tensorboard",
     "tokenizers",
+    "torchmetrics",
     "vl_convert",
 )
+SLOW = {*LAB_PACKAGES, "rich", "tyro"} - {"filelock", "jinja2"}
 INSIDE_CORE = {"torch", "jaxtyping"}
 
 
@@ -171,9 +176,88 @@ def test_import_regard_is_light():
     ]
 
 
-def test_doctor_knows_what_the_package_needs():
-    from regard.cli.doctor import REQUIRED
+def test_a_name_that_the_package_lacks_brings_the_near_one():
+    with pytest.raises(AttributeError, match=r"no attribute 'MIXER'. Did you mean 'MIXERS'\?"):
+        regard.MIXER  # noqa: B018
+    assert {*regard.__all__, "pools", "lab"} <= set(dir(regard))
+    assert not hasattr(regard, "__wrapped__")
 
-    project = (PACKAGE.parent / "pyproject.toml").read_text()
-    for name, oldest in REQUIRED.items():
-        assert f'"{name}>={oldest}"' in project
+
+WITHOUT_LAB = f"""
+import importlib, pkgutil, sys
+from importlib.abc import MetaPathFinder
+
+class Blocked(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {LAB_PACKAGES}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import regard
+from regard.cli import main
+"""
+
+
+def without_lab(code: str) -> str:
+    """What the code prints where no package of the extra `lab` can be imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LAB + code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_library_needs_no_package_of_the_laboratory():
+    shown = without_lab(
+        f"names = [m.name for part in {[*LIBRARY, 'testing']} for m in"
+        " pkgutil.walk_packages([f'{regard.__path__[0]}/{part}'], f'regard.{part}.')]\n"
+        "for name in names: importlib.import_module(name)\n"
+        "print(len(names), regard.pools.__name__, regard.MODELS['classifier'].name)"
+    )
+    count, *named = shown.split()
+    assert int(count) > 150 and named == ["regard.pools", "classifier"]
+
+
+def test_the_front_serves_the_library_without_the_laboratory():
+    shown = without_lab(
+        "assert [main([c]) for c in ('ls', 'doctor')] == [0, 0]\n"
+        "assert main(['show', 'performer']) == 0 and main(['arena', 'quick']) == 1"
+    )
+    assert "arXiv 2009.14794" in shown and "scikit-learn (lab)" in shown
+    assert "which is not installed: pip install 'regard[lab]'" in shown
+
+
+def test_names_of_the_laboratory_say_what_they_need(monkeypatch):
+    def blocked(name):
+        raise ModuleNotFoundError("No module named 'altair'", name="altair")
+
+    monkeypatch.setattr(regard.importlib, "import_module", blocked)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        regard.TASKS  # noqa: B018
+    assert str(caught.value) == (
+        "regard.TASKS needs altair, which is not installed: pip install 'regard[lab]'"
+    )
+
+
+def test_doctor_knows_what_the_package_needs():
+    from regard.cli.doctor import LAB, REQUIRED
+
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+    for known, declared in (
+        (REQUIRED, project["dependencies"]),
+        (LAB, project["optional-dependencies"]["lab"]),
+    ):
+        assert sorted(declared) == sorted(f"{name}>={oldest}" for name, oldest in known.items())
+
+
+def test_oracles_are_found_by_name():
+    from regard import reference
+
+    for cls in regard.MIXERS:
+        oracle = getattr(reference, cls.name)
+        assert oracle.__module__.removeprefix("regard.reference.").rstrip("_") == cls.name
+        assert oracle.__name__.rstrip("_") == cls.name
+    importlib.import_module("regard.reference.softmax")
+    assert callable(reference.softmax)
+    with pytest.raises(AttributeError, match=r"no file regard/reference/softmx\.py"):
+        reference.softmx  # noqa: B018

@@ -14,6 +14,7 @@ from regard.cli.bench import Bench
 from regard.cli.data import Data
 from regard.cli.printing import console, print_details, print_json, print_table
 from regard.core import OptionError, RegardError, UnknownNameError
+from regard.core.packages import lacking_extra
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 LEDGER = Path("runs/arena/ledger.sqlite")
@@ -25,19 +26,20 @@ class Ls:
     """List what there is."""
 
     kind: Positional[str | None] = None
-    """mixers, models, tasks, positions, feed_forwards, suites, recipes or sources; all of them by default"""
+    """mixers, pools, scores, models, positions, feed_forwards, tasks, suites, recipes or sources; all by default"""
     json: Json = False
 
     def run(self) -> int:
-        from regard.cli.describe import SOURCES, overview
+        from regard.cli.describe import SOURCES, kinds, overview
 
-        kinds = [self.kind] if self.kind else list(SOURCES)
-        found = {kind: overview(kind) for kind in kinds}
+        found = {kind: overview(kind) for kind in ([self.kind] if self.kind else kinds())}
         if self.json:
             print_json(found[self.kind] if self.kind else found)
         else:
             for kind, rows in found.items():
                 print_table(rows, title=kind)
+            if not self.kind and (absent := SOURCES.keys() - found):
+                print(f"{', '.join(sorted(absent))}: pip install 'regard[lab]'")
         return 0
 
 
@@ -168,6 +170,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        missing = lacking_extra(error)
+        if missing is None:
+            raise
+        print(f"regard: {args[0]} needs {missing}", file=sys.stderr)
+        return 1
     except SystemExit as stop:  # tyro has printed the help, or what is wrong
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:

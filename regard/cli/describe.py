@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, get_type_hints
 
 from regard.core import Capabilities, No, UnknownNameError
+from regard.core.packages import lacking_extra
 
 SOURCES = {
     "mixers": ("regard.mixers", "MIXERS"),
@@ -46,6 +47,20 @@ def catalog(kind: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def kinds() -> list[str]:
+    """The kinds whose catalogues load here: some of them need the extra `lab`."""
+    found = []
+    for kind in SOURCES:
+        try:
+            catalog(kind)
+        except ModuleNotFoundError as error:
+            if not lacking_extra(error):
+                raise
+        else:
+            found.append(kind)
+    return found
+
+
 def overview(kind: str) -> list[dict[str, Any]]:
     """One row for each entry of a catalogue."""
     return [_row(kind, entry) for entry in catalog(kind)]
@@ -53,10 +68,10 @@ def overview(kind: str) -> list[dict[str, Any]]:
 
 def details(name: str) -> list[dict[str, Any]]:
     """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
-    found = [(kind, entry) for kind in SOURCES for entry in catalog(kind) if entry.name == name]
+    entries = [(kind, entry) for kind in kinds() for entry in catalog(kind)]
+    found = [(kind, entry) for kind, entry in entries if entry.name == name]
     if not found:
-        known = [entry.name for kind in SOURCES for entry in catalog(kind)]
-        raise UnknownNameError("name", name, dict.fromkeys(known))
+        raise UnknownNameError("name", name, dict.fromkeys(entry.name for _, entry in entries))
     return [_details(kind, entry) for kind, entry in found]
 
 

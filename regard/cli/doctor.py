@@ -8,21 +8,31 @@ from pathlib import Path
 from regard.core.packages import numbers, version
 
 REQUIRED = {
-    "torch": "2.10",
-    "accelerate": "1.2",
-    "altair": "5.5",
     "einops": "0.8",
     "jaxtyping": "0.2.36",
     "numpy": "1.26",
     "rich": "13.7",
     "safetensors": "0.4.5",
+    "torch": "2.10",
+    "tyro": "0.9.20",
+}
+"""Distribution -> oldest version, as in pyproject.toml: what the library needs."""
+LAB = {
+    "accelerate": "1.2",
+    "altair": "5.5",
+    "filelock": "3.16",
+    "jinja2": "3.1",
+    "pillow": "10",
+    "polib": "1.2",
+    "rouge-score": "0.1.2",
+    "sacrebleu": "2.4",
     "scikit-learn": "1.5",
     "tensorboard": "2.17",
+    "tokenizers": "0.20",
     "torchmetrics": "1.5",
-    "tyro": "0.9.20",
     "vl-convert-python": "1.7",
 }
-"""Distribution -> oldest version, as in pyproject.toml."""
+"""The same for the extra `lab`: data, tasks, training, the arena."""
 DEVELOPMENT = ("pytest", "pytest-xdist", "ruff", "mypy", "beartype")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -33,7 +43,7 @@ def examine() -> list[dict[str, str]]:
 
 
 def missing(rows: list[dict[str, str]]) -> list[str]:
-    """What Regard cannot do without and did not find."""
+    """Packages of the library itself that are missing or too old."""
     return [row["what"] for row in rows if row["what"] in REQUIRED and row["advice"]]
 
 
@@ -97,20 +107,23 @@ def _implementations() -> list[dict[str, str]]:
 
 
 def _packages() -> list[dict[str, str]]:
-    rows = []
-    for name, oldest in REQUIRED.items():
-        found = version(name)
-        if found is None:
-            rows.append(_row(name, "missing", f"pip install '{name}>={oldest}'"))
-        else:
-            old = numbers(found) < numbers(oldest)
-            rows.append(_row(name, found, f"{oldest} or later is needed" if old else ""))
+    rows = [_package(name, oldest, f"'{name}>={oldest}'") for name, oldest in REQUIRED.items()]
+    rows += [_package(name, oldest, "'regard[lab]'") for name, oldest in LAB.items()]
     rows += [_row(name, version(name) or "missing (development only)") for name in DEVELOPMENT]
     browser = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
     )
     rows.append(_row("browser", browser or "missing (only the page's own tests need one)"))
     return rows
+
+
+def _package(name: str, oldest: str, source: str) -> dict[str, str]:
+    found = version(name)
+    needed = f"{name} (lab)" if name in LAB else name
+    if found is None:
+        return _row(needed, "missing", f"pip install {source}")
+    old = numbers(found) < numbers(oldest)
+    return _row(needed, found, f"{oldest} or later is needed" if old else "")
 
 
 def _environment() -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ class RegardError(ValueError):
 
 
 class UnsupportedError(RegardError):
-    """A mechanism was asked for something that it declares it cannot do."""
+    """A request for something that the mechanism declares it cannot do."""
 
 
 class ShapeError(RegardError):
@@ -21,12 +21,11 @@ class OptionError(RegardError):
 
 
 class UnknownNameError(RegardError):
-    """A name is not in the catalogue that was asked."""
+    """A name is not in its catalogue."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
-        near = get_close_matches(str(name), known, n=1, cutoff=0.5)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+        hint = suggestion(name, known, otherwise=f"Known: {', '.join(known)}.")
         super().__init__(f"unknown {kind} {name!r}. {hint}")
 
 
@@ -36,3 +35,9 @@ class StoredDataError(RegardError):
 
 class MissingDataError(RegardError):
     """Data is not on this machine and cannot be had as asked; the text says what brings it."""
+
+
+def suggestion(name: object, known: Iterable[str], *, otherwise: str) -> str:
+    """`Did you mean 'linear'?`, or `otherwise` where no known name is near."""
+    near = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    return f"Did you mean {near[0]!r}?" if near else otherwise

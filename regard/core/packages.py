@@ -1,4 +1,4 @@
-"""Which versions of other packages are installed, without importing them."""
+"""Which versions of other packages are installed and needed, without importing them."""
 
 from functools import cache
 from importlib import metadata
@@ -28,3 +28,11 @@ def lacking(distribution: str, oldest: str) -> str | None:
         return None
     here = "" if found is None else f", here is {found}"
     return f"{distribution} {oldest} or later{here}: pip install '{distribution}>={oldest}'"
+
+
+def lacking_extra(error: ModuleNotFoundError) -> str | None:
+    """What brings the missing module, where it belongs to the extra `lab`; None for a module of Regard itself."""
+    missing = (error.name or "").partition(".")[0]
+    if missing in ("", "regard"):
+        return None
+    return f"{missing}, which is not installed: pip install 'regard[lab]'"

@@ -4,72 +4,30 @@
         -> (y [B T D], weights [B H T S] | None)
 
 params: the module's state dict; options: the mixer's `options`; plan: its random or data-dependent structure.
+An oracle is found by its name: the function `name` of `regard/reference/name.py`, or of `name_.py` for a keyword.
 """
 
-from regard.reference.bigbird import bigbird
-from regard.reference.compressed import compressed
-from regard.reference.efficient import efficient
-from regard.reference.fixed_patterns import fixed_patterns
-from regard.reference.flash import flash
-from regard.reference.fnet import fnet
-from regard.reference.gau import gau
-from regard.reference.global_ import global_
-from regard.reference.gmlp import gmlp
-from regard.reference.head_mix import head_mix
-from regard.reference.linear import linear
-from regard.reference.linformer import linformer
-from regard.reference.local import local
-from regard.reference.longformer import longformer
-from regard.reference.luong_local import luong_local
-from regard.reference.mixed_chunk import mixed_chunk
-from regard.reference.mixture import mixture
-from regard.reference.mlp_mixer import mlp_mixer
-from regard.reference.performer import performer
-from regard.reference.reformer import reformer
-from regard.reference.rfa import rfa
-from regard.reference.routing import routing
-from regard.reference.scored import scored
-from regard.reference.sinkhorn import sinkhorn
-from regard.reference.softmax import softmax
-from regard.reference.strided import strided
-from regard.reference.synthesizer_dense import synthesizer_dense
-from regard.reference.synthesizer_factorized_dense import synthesizer_factorized_dense
-from regard.reference.synthesizer_factorized_random import synthesizer_factorized_random
-from regard.reference.synthesizer_random import synthesizer_random
-from regard.reference.transformer_xl import transformer_xl
+import sys
+from importlib import import_module
+from keyword import iskeyword
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
 
-globals()["global"] = global_  # the catalogue's name is a keyword
 
-__all__ = [
-    "bigbird",
-    "compressed",
-    "efficient",
-    "fixed_patterns",
-    "flash",
-    "fnet",
-    "gau",
-    "global_",
-    "gmlp",
-    "head_mix",
-    "linear",
-    "linformer",
-    "local",
-    "longformer",
-    "luong_local",
-    "mixed_chunk",
-    "mixture",
-    "mlp_mixer",
-    "performer",
-    "reformer",
-    "rfa",
-    "routing",
-    "scored",
-    "sinkhorn",
-    "softmax",
-    "strided",
-    "synthesizer_dense",
-    "synthesizer_factorized_dense",
-    "synthesizer_factorized_random",
-    "synthesizer_random",
-    "transformer_xl",
-]
+class _Oracles(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        file = f"{name}_" if iskeyword(name) else name
+        if file not in dir(self):
+            raise AttributeError(f"there is no oracle {name!r}: no file regard/reference/{file}.py")
+        return getattr(import_module(f"{__name__}.{file}"), file)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """The import system binds each submodule here; the name means the oracle in it."""
+        super().__setattr__(name, getattr(value, name, value))
+
+    def __dir__(self) -> list[str]:
+        return [entry.name for entry in iter_modules(__path__) if not entry.name.startswith("_")]
+
+
+sys.modules[__name__].__class__ = _Oracles
