@@ -1,119 +1,141 @@
-"""The chart of docs/speed.svg and the tables of docs/speed.md, from what the programs of benchmarks/ measured.
+"""The table of docs/speed.md and the pages of docs/speed/, from what the programs of benchmarks/ measured.
 
-python benchmarks/peers.py --lengths 4096 --json > docs/peers/4096.json && python docs/speed.py && make docs
-half.py, decoding.py, growth.py and spent.py, with --json too, write docs/half.json, docs/decoding.json, docs/growth.json and docs/spent.json.
+python benchmarks/peers.py --lengths 4096 --json > docs/peers/4096.json && make docs
+half.py, decoding.py, growth.py and spent.py, with --json too, give docs/half.json, docs/decoding.json, docs/growth.json and docs/spent.json.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import altair as alt
-
 FOLDER = Path(__file__).parent
-PEERS, CHART = FOLDER / "peers", FOLDER / "speed.svg"
-LENGTH = 4096  # of the chart
+LENGTH = 4096  # of the table in docs/speed.md
 PASSES = {"forward": "forward", "train": "forward + backward"}
 
 
-def measured(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+def measured(name: str) -> dict[str, Any]:
+    return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 def table() -> str:
-    """A section for each length: ours and the best peer, in one interleaved run."""
-    lines = list[str]()
-    for path in sorted(PEERS.glob("*.json"), key=lambda path: int(path.stem)):
-        found = measured(path)
-        lines += [
-            f"### {int(path.stem):,} tokens",
-            "",
-            origin(found),
-            "",
-            "| mechanism | pass | ms | peak MiB | best peer | its ms | its peak MiB | ratio | target | share | target | least ms | met |",
-            "|---" * 13 + "|",
-            *map(_line, found["rows"]),
-            "",
-        ]
-    return "\n".join(lines[:-1])
-
-
-def caption() -> str:
-    """Of the chart, where it stands without the tables."""
-    return _where(measured(PEERS / f"{LENGTH}.json"))
-
-
-def origin(found: dict[str, Any]) -> str:
-    where = found["origin"]
-    rates = sorted(row["matrix_rate"] / 1e9 for row in found["rows"])
-    versions = {
-        (peer["package"], peer["version"])
+    """One row for each mechanism and pass: time, beside its best peer, beside fused softmax, share of the machine."""
+    found = measured(f"peers/{LENGTH}")
+    softmax = {
+        (row["door"], row["causal"], row["pass"]): row["ours"]["ms"]
         for row in found["rows"]
-        for peer in row["peers"]
-        if peer["package"] and peer["version"]
+        if row["mixer"] == "softmax"
     }
-    versions |= set(where["versions"].items())
+    rows = []
+    for row in found["rows"]:
+        exact = softmax[row["door"], row["causal"], row["pass"]]
+        rows.append(
+            {
+                "mechanism": row["pair"],
+                "pass": PASSES[row["pass"]],
+                "ms": row["ours"]["ms"],
+                "best peer": _peer(row),
+                "ratio to it": row["ratio"],
+                "ratio to fused softmax": exact / row["ours"]["ms"],
+                "share of the machine": _percent(row["share"]),
+            }
+        )
+    return "\n\n".join([_packages(found), _table(rows)])
+
+
+def beside_peers(length: int) -> str:
+    found = measured(f"peers/{length}")
     of = Counter(row["met"] for row in found["rows"] if row["met"] is not None)
-    return (
-        f"Of {of.total()} targets {of['yes']} are met, {of['a tie']} are ties, {of['at the limit']} are at the limit, {of['out of reach']} are out of reach and {of['no']} are missed. Commit {where['commit']}; {where['device']}, float32; allocator "
-        f"{where['allocator']}; matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same runs; "
-        f"{', '.join(' '.join(pair) for pair in sorted(versions))}. "
-        f"Command: `python benchmarks/{where['command']}`; laws {'checked' if found['checked'] else 'not checked'} in that run."
+    told = (
+        f"Of {of.total()} targets {of['yes']} are met, {of['a tie']} are ties, {of['at the limit']} are at the "
+        f"limit, {of['out of reach']} are out of reach and {of['no']} are missed."
+    )
+    rows = [_whole(row) for row in found["rows"]]
+    return _page(
+        f"{length:,} tokens beside public packages",
+        "Columns: [the method](../speed.md#method). target: the least ratio, and the least share, that were set "
+        "before the kernels were written. least ms: the operations that no form can do without, alone. met: "
+        "a tie is missed by less than 15 %; out of reach and at the limit: the least time alone exceeds what "
+        "the target allows, or lies within 15 % of it. " + told,
+        _packages(found),
+        _table(rows),
     )
 
 
 def half() -> str:
-    """bfloat16 beside float32."""
-    found = measured(FOLDER / "half.json")
-    aims = [row["gain"] >= row["aim"] for row in found["rows"]]
-    beyond = [
-        row["gain"] < row["aim"] and (row.get("least gains") or row["aim"]) < row["aim"]
+    found = measured("half")
+    enough = sum(row["gain"] >= row["aim"] for row in found["rows"])
+    beyond = sum(
+        row["gain"] < row["aim"] and (row["least gains"] or row["aim"]) < row["aim"]
         for row in found["rows"]
-    ]
-    return "\n".join(
-        [
-            f"{sum(aims)} of {len(aims)} rows gain as much as the aim; in {sum(beyond)} others the indispensable operations alone do not; a product of large matrices gains "
-            f"{found['matrix_product_gain']:.1f}. {_where(found)}",
-            "",
-            *_rows(
-                found["rows"],
-                ("pair", "pass", "float32 ms", "bfloat16 ms", "gain", "aim", "least gains"),
-            ),
-        ]
+    )
+    columns = ("pair", "pass", "float32 ms", "bfloat16 ms", "gain", "aim", "least gains")
+    return _page(
+        "bfloat16 beside float32",
+        "4,096 tokens, 8 heads of 64, both types by turns in one run. The aim, twice the speed, is meant for mechanisms "
+        "in which matrix products dominate. least gains: the gain of the operations that no form can do without, alone "
+        "and at their own shapes; products of small tiles, exponentials and gathered rows gain little or lose. "
+        f"{enough} of {len(found['rows'])} rows reach the aim; in {beyond} others the indispensable operations alone "
+        f"do not. A product of large matrices gains {found['matrix_product_gain']:.1f}.",
+        origin(found),
+        _table(found["rows"], columns),
     )
 
 
 def decoding() -> str:
-    """One-token steps."""
-    found = measured(FOLDER / "decoding.json")
+    found = measured("decoding")
     columns = ("mixer", "context", "state", "step ms", "projections ms", "least ms")
     columns += ("of projections", "aim", "grown, of reserved", "transformers' cache ms")
-    return "\n".join([_where(found), "", *_rows(found["rows"], columns)])
+    return _page(
+        "One-token steps",
+        "Width 512, 8 heads, batch 1. projections: the mixer's own, alone, on one token; a state of constant size aims "
+        "at 1.3 times them at any context. least: plain products with the four weights and the fewest operators that "
+        "move the state and read it (`benchmarks/least_steps.py`). grown: a step without reserved room, the copies of "
+        "doubling spread over the steps that they serve; the aim is 1.1.",
+        origin(found),
+        _table(found["rows"], columns),
+    )
 
 
 def spent() -> str:
-    """A pass by kind of operator."""
-    found = measured(FOLDER / "spent.json")
-    return "\n".join([_where(found), "", *_rows(found["rows"], tuple(found["rows"][0]))])
+    found = measured("spent")
+    return _page(
+        "Where a pass goes",
+        "Mechanisms that missed a target. products: matrix products and fused attention. passes: one operation for each "
+        "number. moved: copies, gathers, sorts and fills. All three by PyTorch's profiler, in the fastest call. the rest: "
+        "the median time without the profiler less these three, which is calls, views, Python, the engine of autograd, and "
+        "what cold memory costs.",
+        origin(found),
+        _table(found["rows"]),
+    )
 
 
 def growth() -> str:
-    """Peak memory at two lengths."""
-    found = measured(FOLDER / "growth.json")
-    return "\n".join([_where(found), "", *_rows(found["rows"], tuple(found["rows"][0]))])
+    found = measured("growth")
+    return _page(
+        "Memory to 65,536 tokens",
+        "What one call adds to the high-water mark of a process of its own, results and gradients included, for "
+        "each mechanism whose time is not declared to grow as T^2. growth: the exponent of memory over length; 1 is in "
+        "proportion to the tokens. Routing has one cluster for each 128 tokens here, and the affinities of all tokens with "
+        "them are T^2 / 128 numbers a head: with a fixed number of clusters it grows as T.",
+        origin(found),
+        _table(found["rows"]),
+    )
 
 
-def _rows(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
-    yield f"| {' | '.join(columns)} |"
-    yield "|---" * len(columns) + "|"
-    for row in rows:
-        cells = (_number(x) if isinstance(x, float | None) else x for x in map(row.get, columns))
-        yield f"| {' | '.join(map(str, cells))} |"
+PAGES: dict[str, Callable[[], str]] = {
+    **{f"{n}.md": partial(beside_peers, n) for n in (1024, 4096, 16384)},
+    "bfloat16.md": half,
+    "decoding.md": decoding,
+    "memory.md": growth,
+    "operators.md": spent,
+}
+"""File name in docs/speed -> what makes its text."""
 
 
-def _where(found: dict[str, Any]) -> str:
+def origin(found: dict[str, Any]) -> str:
     where = found["origin"]
     versions = ", ".join(" ".join(pair) for pair in where["versions"].items())
     return (
@@ -122,82 +144,73 @@ def _where(found: dict[str, Any]) -> str:
     )
 
 
-def _line(row: dict[str, Any]) -> str:
-    best = next((peer for peer in row["peers"] if peer["peer"] == row["best_peer"]), None)
-    cells = [
-        row["pair"],
-        PASSES[row["pass"]],
-        f"{row['ours']['ms']:.3g}",
-        _mebibytes(row["ours"]),
-        best["peer"] + ("" if best["function"] == "same" else " (nearest)") if best else "none",
-        f"{best['ms']:.3g}" if best else "-",
-        _mebibytes(best) if best else "-",
-        _number(row["ratio"]),
-        _number(row["target_ratio"]),
-        _percent(row["share"]),
-        _percent(row["target_share"]),
-        _number(row["bound_ms"]),
-        row["met"] or "-",
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _mebibytes(side: dict[str, Any]) -> str:
-    return "-" if side["peak_bytes"] is None else f"{side['peak_bytes'] / 2**20:.0f}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def chart() -> alt.LayerChart:
-    """Ratio to the best peer at LENGTH tokens, one mark for each pass, and the target as a tick."""
-    rows = [
-        {
-            "mechanism": row["pair"],
-            "pass": PASSES[row["pass"]],
-            "ratio": row["ratio"],
-            "target": row["target_ratio"],
-        }
-        for row in measured(PEERS / f"{LENGTH}.json")["rows"]
-        if row["ratio"] is not None
-    ]
-    data = alt.Data(values=rows)
-    order = list(dict.fromkeys(row["mechanism"] for row in rows))
-    y = alt.Y("mechanism:N", sort=order, title=None, axis=alt.Axis(labelLimit=220))
-    offset = alt.YOffset("pass:N", sort=list(PASSES.values()))
-    shown = [row[name] for row in rows for name in ("ratio", "target") if row[name] is not None]
-    scale = alt.Scale(type="log", nice=False, domain=[0.9 * min(1, *shown), 1.1 * max(1, *shown)])
-    base = alt.Chart(data)
-    bars = base.mark_bar().encode(
-        y=y,
-        yOffset=offset,
-        x=alt.X("ratio:Q", scale=scale, title="time of the best peer / ours", stack=None),
-        x2=alt.datum(1),
-        color=alt.Color(
-            "pass:N",
-            sort=list(PASSES.values()),
-            scale=alt.Scale(domain=list(PASSES.values()), range=["#3f7fd1", "#9dbfe8"]),
-            legend=alt.Legend(title=None, orient="top"),
-        ),
-    )
-    ticks = base.mark_tick(color="#c8503c", thickness=2).encode(
-        y=y, yOffset=offset, x=alt.X("target:Q", scale=scale)
-    )
-    even = alt.Chart(alt.Data(values=[{"x": 1}])).mark_rule(color="#848b94").encode(x="x:Q")
-    return alt.layer(bars, ticks, even).properties(
-        width=520,
-        title=alt.TitleParams(
-            f"Beside public packages, {LENGTH:,} tokens, CPU",
-            subtitle="red: the target",
-            anchor="start",
-        ),
+def _packages(found: dict[str, Any]) -> str:
+    """The origin, with the packages that were timed and the rate of matrix products in the same run."""
+    rates = sorted(row["matrix_rate"] / 1e9 for row in found["rows"])
+    versions = {
+        f"{peer['package']} {peer['version']}"
+        for row in found["rows"]
+        for peer in row["peers"]
+        if peer["package"] and peer["version"]
+    }
+    return (
+        f"{origin(found)} Matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same run; laws "
+        f"{'checked' if found['checked'] else 'not checked'} in it. Peers: {', '.join(sorted(versions))}."
     )
 
 
-if __name__ == "__main__":
-    chart().save(CHART)
+def _whole(row: dict[str, Any]) -> dict[str, Any]:
+    best = _best(row)
+    return {
+        "mechanism": row["pair"],
+        "pass": PASSES[row["pass"]],
+        "ms": row["ours"]["ms"],
+        "peak MiB": _mebibytes(row["ours"]),
+        "best peer": _peer(row),
+        "its ms": best and best["ms"],
+        "its peak MiB": best and _mebibytes(best),
+        "ratio": row["ratio"],
+        "target ratio": row["target_ratio"],
+        "share": _percent(row["share"]),
+        "target share": _percent(row["target_share"]),
+        "least ms": row["bound_ms"],
+        "met": row["met"],
+    }
+
+
+def _best(row: dict[str, Any]) -> dict[str, Any] | None:
+    return next((peer for peer in row["peers"] if peer["peer"] == row["best_peer"]), None)
+
+
+def _peer(row: dict[str, Any]) -> str | None:
+    best = _best(row)
+    return best and best["peer"] + ("" if best["function"] == "same" else " (nearest)")
+
+
+def _page(title: str, *parts: str) -> str:
+    return "\n\n".join([f"# {title}", *parts]) + "\n"
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...] | None = None) -> str:
+    columns = columns or tuple(rows[0])
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines += [f"| {' | '.join(_cell(row[name]) for name in columns)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return (
+        (f"{value:.0f}" if value >= 1000 else f"{value:.3g}")
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def _mebibytes(side: dict[str, Any]) -> int | None:
+    return None if side["peak_bytes"] is None else round(side["peak_bytes"] / 2**20)
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0%}"
