@@ -118,10 +118,11 @@ def test_same_length_counts_alike_in_segments(sizes):
 
 def test_beyond_clamp_len_every_distance_is_one():
     position = make(clamp_len=4).position
-    r = position.keys(torch.arange(-9, 10), torch.float64)
-    assert torch.equal(r[:5], r[5:6].expand(5, -1, -1))
-    assert torch.equal(r[14:], r[13:14].expand(5, -1, -1))
-    assert not torch.equal(r[13], r[12])
+    distances = torch.arange(-9, 10)
+    r = position.keys(distances, torch.float64)
+    assert torch.equal(r, position.keys(distances.clamp(-4, 4), torch.float64))
+    near = r[5:14].flatten(1)  # distances -4 to 4, each with a key of its own
+    assert torch.cdist(near, near).fill_diagonal_(1).min() > 1e-3
 
 
 @pytest.mark.parametrize("causal", [False, True])
