@@ -18,6 +18,7 @@ from regard.models.decoder import Decoder, EncoderDecoderConfig
 from regard.models.din import DIN, DINConfig
 from regard.models.dual_encoder import DualEncoder, DualEncoderConfig
 from regard.models.encoder import Encoder
+from regard.models.generation import Beams, reorder
 from regard.models.han import HAN, HANConfig, Reading, pad_documents
 from regard.models.language_model import LanguageModel, LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
@@ -36,7 +37,6 @@ from regard.models.published.performer import performer
 from regard.models.published.reformer import reformer
 from regard.models.published.stack import Published
 from regard.models.published.synthesizer import synthesizer
-from regard.models.search import Beams, reorder
 from regard.models.sizing import count_parameters, match_parameters
 from regard.models.transformer import (
     Transformer,

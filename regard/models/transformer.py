@@ -8,6 +8,7 @@ labels shifted right by one, a beginning-of-sequence token first. Cost: the mixe
 The presets are the paper's sizes: post-norm, biases in the feed-forward layers alone.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,18 +23,16 @@ from regard.core.shapes import check_positive
 from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
 from regard.models.encoder import Embedding, Encoder, added_position
-from regard.models.sampling import check_sampling
-from regard.models.search import (
+from regard.models.generation import (
     Beams,
-    beam_search,
+    Continuation,
+    Sampling,
     check_beams,
-    check_continuation,
     check_prompt,
-    check_streams_exactly,
     evaluating,
     last_valid,
-    sample_tokens,
 )
+from regard.models.language_model import check_streams_exactly
 from regard.models.tokens import check_tokens, places
 
 
@@ -203,21 +202,10 @@ class Transformer(nn.Module):
         row gets what it would get alone. After `eos` a row holds `eos` only. Temperature 0 takes the most likely token.
         Runs in eval mode, and leaves every module's mode as it was.
         """
-        check_sampling(temperature, top_k, top_p, generator)
-        start = self._check_start(source, start, valid, start_valid, max_new_tokens, eos)
+        sampling = Sampling(temperature, top_k, top_p, generator)
         with evaluating(self):
-            logits, state = self._read(source, start, valid, start_valid, max_new_tokens)
-            return sample_tokens(
-                self._step,
-                logits,
-                state,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                generator=generator,
-                eos=eos,
-            )
+            prompt = self._read_start(source, start, valid, start_valid, max_new_tokens, eos)
+            return prompt.sampled(sampling)
 
     @torch.no_grad()
     def beam_search(
@@ -232,36 +220,44 @@ class Transformer(nn.Module):
         length_penalty: float = 0.6,
         eos: int | None = None,
     ) -> Beams:
-        """The most likely targets after `start`; `regard.models.search` says what is kept and when it ends."""
+        """The most likely targets after `start`; `regard.models.generation` says what is kept and when it ends."""
         check_beams(beams, length_penalty)
-        start = self._check_start(source, start, valid, start_valid, max_new_tokens, eos)
         with evaluating(self):
-            logits, state = self._read(source, start, valid, start_valid, max_new_tokens)
-            return beam_search(
-                self._step,
-                logits,
-                state,
-                beams=beams,
-                max_new_tokens=max_new_tokens,
-                length_penalty=length_penalty,
-                eos=eos,
-            )
+            prompt = self._read_start(source, start, valid, start_valid, max_new_tokens, eos)
+            return prompt.searched(beams, length_penalty)
 
-    def _read(
+    def _read_start(
         self,
         source: Tensor,
-        start: Tensor,
+        start: int | Tensor,
         valid: Tensor | None,
         start_valid: Tensor | None,
         max_new_tokens: int,
-    ) -> tuple[Float[Tensor, "B vocab"], State]:
-        """Logits and state after the starts."""
-        room = start.shape[1] + max_new_tokens - 1
-        if self.max_target_len is not None:
-            room = min(room, self.max_target_len)
-        state = self.initial_state(source, valid=valid, max_len=room)
+        eos: int | None,
+    ) -> Continuation:
+        self.encoder.check_tokens(source, valid)
+        if isinstance(start, int):
+            if start_valid is not None:
+                raise OptionError(
+                    f"{self.who}: start_valid belongs to starts [B T], and start is one id"
+                )
+            start = torch.full_like(source[:, :1], start)
+        self._check_target(start, start_valid, source.shape[0])
+        check_streams_exactly((*self.decoder.self_mixers, *self.decoder.cross_mixers))
+        check_prompt(
+            self.who,
+            start,
+            start_valid,
+            max_new_tokens=max_new_tokens,
+            max_len=self.max_target_len,
+            eos=eos,
+            vocab_size=self.target_embedding.table.num_embeddings,
+        )
+        room = min(start.shape[1] + max_new_tokens - 1, self.max_target_len or math.inf)
+        state = self.initial_state(source, valid=valid, max_len=int(room))
         hidden, state = self._extend(start, state, start_valid, donate=True)
-        return self._logits(last_valid(hidden, start_valid)), state
+        logits = self._logits(last_valid(hidden, start_valid))
+        return Continuation(self._step, logits, state, max_new_tokens, eos)
 
     def _step(self, new: Int[Tensor, "b 1"], state: State) -> tuple[Tensor, State]:
         hidden, state = self._extend(new, state, None, donate=True)
@@ -288,28 +284,6 @@ class Transformer(nn.Module):
             raise ShapeError(
                 f"{self.who}: target length ({length}) exceeds max_len ({self.max_target_len})"
             )
-
-    def _check_start(
-        self,
-        source: Tensor,
-        start: int | Tensor,
-        valid: Tensor | None,
-        start_valid: Tensor | None,
-        max_new_tokens: int,
-        eos: int | None,
-    ) -> Int[Tensor, "B T"]:
-        self.encoder.check_tokens(source, valid)
-        if isinstance(start, int):
-            if start_valid is not None:
-                raise OptionError(
-                    f"{self.who}: start_valid belongs to starts [B T], and start is one id"
-                )
-            start = torch.full_like(source[:, :1], start)
-        self._check_target(start, start_valid, source.shape[0])
-        check_continuation(max_new_tokens, eos, self.target_embedding.table.num_embeddings)
-        check_streams_exactly((*self.decoder.self_mixers, *self.decoder.cross_mixers))
-        check_prompt(self.who, start, start_valid, max_new_tokens, self.max_target_len)
-        return start
 
 
 def transformer_base(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:

@@ -19,7 +19,7 @@ from typing import ClassVar, cast
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.core import ShapeError
@@ -28,15 +28,14 @@ from regard.core.shapes import check_flag, check_positive, check_rate
 from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder, State
-from regard.models.language_model import LanguageModelConfig
-from regard.models.sampling import check_sampling
-from regard.models.search import (
-    check_continuation,
+from regard.models.generation import (
+    Continuation,
+    GenerativeModel,
     check_prompt,
     evaluating,
     last_valid,
-    sample_tokens,
 )
+from regard.models.language_model import LanguageModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,7 @@ class TransformerXLConfig(ModelConfig):
         return TransformerXL(self)
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(GenerativeModel):
     """model(tokens [B T], valid=[B T] | None) -> logits [B T vocab_size] of the next token, from an empty memory.
 
     Segments are cut among the valid tokens of each row, so that padding of any amount and side changes nothing.
@@ -198,41 +197,21 @@ class TransformerXL(nn.Module):
             return whole
         return permute(torch.where(order.valid, whole, 0.0), order.target)
 
-    @torch.no_grad()
-    def generate(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        max_new_tokens: int,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        generator: torch.Generator | None = None,
-        eos: int | None = None,
-    ) -> Int[Tensor, "B N"]:
-        """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
-
-        The prompt is read in segments, what follows token by token, each with mem_len tokens of memory. Prompts of
-        different lengths are padded on any side and marked by `valid`. Temperature 0 takes the most likely token.
-        """
-        check_sampling(temperature, top_k, top_p, generator)
+    def read_prompt(self, tokens, valid, max_new_tokens, eos):
+        """The prompt is read in segments, what follows token by token, each with mem_len tokens of memory."""
         self.encoder.check_tokens(tokens, valid)
-        check_continuation(max_new_tokens, eos, self.config.vocab_size)
-        check_prompt(self.encoder.who, tokens, valid, max_new_tokens, None)
-        with evaluating(self):
-            hidden, state = self._read(tokens, self.initial_state(tokens.shape[0]), valid)
-            return sample_tokens(
-                self._step,
-                self._logits(last_valid(hidden, valid)),
-                state,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                generator=generator,
-                eos=eos,
-            )
+        check_prompt(
+            self.encoder.who,
+            tokens,
+            valid,
+            max_new_tokens=max_new_tokens,
+            max_len=None,
+            eos=eos,
+            vocab_size=self.config.vocab_size,
+        )
+        hidden, state = self._read(tokens, self.initial_state(tokens.shape[0]), valid)
+        logits = self._logits(last_valid(hidden, valid))
+        return Continuation(self._step, logits, state, max_new_tokens, eos)
 
     def _step(self, new: Int[Tensor, "b 1"], state: State) -> tuple[Tensor, State]:
         hidden, state = self.encoder.extend(new, state)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.core import OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_positive
-from regard.models.search import last_valid
+from regard.models.generation import last_valid
 from regard.models.tokens import check_tokens
 from regard.models.xlnet import CONTEXT, Reading, Trunk, TrunkConfig, XLNet
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from regard.models.sampling import restrict, sample
+from regard.models.generation import Sampling, restrict
 
 
 def slow_restrict(logits, top_k, top_p):
@@ -38,7 +38,8 @@ def test_restriction_is_the_slow_one(top_k, top_p):
 def test_draws_follow_the_tempered_restricted_softmax():
     logits = torch.tensor([[2.0, 1.0, 0.5, -1.0, 1.5]])
     many = logits.expand(20000, 5)
-    drawn = sample(many, temperature=0.7, top_k=3, generator=torch.Generator().manual_seed(0))
+    sampling = Sampling(0.7, top_k=3, generator=torch.Generator().manual_seed(0))
+    drawn = sampling(many)
     share = drawn.bincount(minlength=5) / 20000
     wanted = (torch.tensor([2.0, 1.0, -math.inf, -math.inf, 1.5]) / 0.7).softmax(0)
     assert (share - wanted).abs().max() < 0.015
@@ -47,4 +48,4 @@ def test_draws_follow_the_tempered_restricted_softmax():
 
 def test_greedy_takes_the_most_likely():
     logits = torch.randn(9, 7)
-    assert torch.equal(sample(logits), logits.argmax(-1))
+    assert torch.equal(Sampling()(logits), logits.argmax(-1))

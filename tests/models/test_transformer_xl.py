@@ -161,6 +161,7 @@ def test_generation_is_greedy_reading_through_states():
     for step in range(4):
         assert torch.equal(made[:, step], logits[:, -1].argmax(-1))
         logits, state = model.extend(made[:, step : step + 1], state)
+    assert torch.equal(model.beam_search(prompts(), max_new_tokens=4, beams=1).tokens[:, 0], made)
     torch.manual_seed(0)
     drawn = model.generate(prompts(), max_new_tokens=4, temperature=1.0, top_k=5)
     assert drawn.shape == (3, 4) and not torch.equal(drawn, made)

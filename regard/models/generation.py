@@ -1,0 +1,272 @@
+"""Continuing a prompt token by token through streaming states: sampling, and beam search.
+
+Beam search keeps the `beams` most likely open sequences. Those of a row's best candidates that end leave the beam as
+hypotheses; the row is closed once it has as many as beams, or at max_new_tokens, where open sequences count as they are.
+
+    score(Y) = log P(Y) / ((5 + |Y|) / 6)^a                (Wu et al. 2016, arXiv 1609.08144, without coverage)
+
+|Y| counts the new tokens, the ending one included; a = 0.6 and 4 beams in Vaswani et al. 2017. One beam is greedy search.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from regard.core import OptionError, ShapeError
+from regard.core.shapes import check_positive
+
+AnyState = TypeVar("AnyState")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn: the most likely one at temperature 0, else from softmax(logits / temperature).
+
+    top_k and top_p restrict the draw, as in `restrict`. Raises OptionError for values that cannot be used.
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    generator: torch.Generator | None = None
+
+    def __post_init__(self):
+        t, k, p = self.temperature, self.top_k, self.top_p
+        if not (isinstance(t, int | float) and math.isfinite(t) and t >= 0):
+            raise OptionError(f"temperature ({t!r}) must be 0 (greedy) or a positive number")
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
+            raise OptionError(f"top_k ({k!r}) must be a positive integer, or None for all tokens")
+        if p is not None and not (isinstance(p, int | float) and 0 < p <= 1):
+            raise OptionError(
+                f"top_p ({p!r}) must be above 0 and at most 1, or None for all tokens"
+            )
+        if not isinstance(self.generator, torch.Generator | None):
+            raise OptionError(
+                f"generator ({self.generator!r}) must be a torch.Generator, or None for the global one"
+            )
+
+    def __call__(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:
+        if self.temperature == 0:
+            return logits.argmax(-1)
+        logits = logits.float() / self.temperature
+        if self.top_k is not None or self.top_p is not None:
+            logits = restrict(logits, self.top_k, self.top_p)
+        return torch.multinomial(logits.softmax(-1), 1, generator=self.generator)[:, 0]
+
+
+def restrict(
+    logits: Float[Tensor, "B V"], top_k: int | None, top_p: float | None
+) -> Float[Tensor, "B V"]:
+    """-inf for tokens outside the k most likely, then outside the smallest set that holds probability top_p.
+
+    Of equal logits the ones with smaller ids count as more likely.
+    """
+    ordered, ids = logits.sort(dim=-1, descending=True, stable=True)
+    drop = torch.zeros_like(ordered, dtype=torch.bool)
+    if top_k is not None:
+        drop[:, top_k:] = True
+    if top_p is not None:
+        share = ordered.masked_fill(drop, -math.inf).float().softmax(-1)
+        drop |= share.cumsum(-1) - share >= top_p  # the probability before a token already suffices
+    return logits.masked_fill(drop.scatter(1, ids, drop), -math.inf)
+
+
+class Beams(NamedTuple):
+    """Best first. After its end a hypothesis holds `eos` only; one that does not exist has the score -inf."""
+
+    tokens: Int[Tensor, "B beams N"]
+    scores: Float[Tensor, "B beams"]
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt that has been read, and how to go on from it.
+
+    step: tokens [b 1] and the state before them -> logits [b V] after them and the state; it uses the state up.
+    """
+
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
+    logits: Float[Tensor, "B V"]
+    state: Any
+    max_new_tokens: int
+    eos: int | None
+
+    def sampled(self, sampling: Sampling) -> Int[Tensor, "B N"]:
+        """The N <= max_new_tokens tokens that follow; after `eos` a row holds `eos` only."""
+        logits, state = self.logits, self.state
+        ended = torch.zeros(logits.shape[0], dtype=torch.bool, device=logits.device)
+        made: list[Tensor] = []
+        while True:
+            new = sampling(logits)
+            if self.eos is not None:
+                new = new.masked_fill(ended, self.eos)
+                ended = ended | (new == self.eos)
+            made.append(new)
+            if len(made) == self.max_new_tokens or (self.eos is not None and bool(ended.all())):
+                return torch.stack(made, dim=1)
+            logits, state = self.step(new[:, None], state)
+
+    def searched(self, beams: int, length_penalty: float) -> Beams:
+        """The best continuations of each row."""
+        B, V = self.logits.shape
+        rows = torch.arange(B, device=self.logits.device)[:, None]
+        state = reorder(self.state, rows.expand(B, beams).flatten())
+        logits = self.logits.repeat_interleave(beams, dim=0)
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        sums = torch.full((B, beams), -math.inf, dtype=dtype, device=logits.device)
+        hypotheses = Beams(rows.new_zeros(B, beams, 0), sums)
+        sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], dim=1)  # beams start as one sequence
+        tokens = rows.new_zeros(B, beams, 0)
+        for n in range(1, self.max_new_tokens + 1):
+            last = n == self.max_new_tokens
+            totals = sums[..., None] + logits.log_softmax(-1, dtype=dtype).view(B, beams, V)
+            best, index = totals.flatten(1).topk(min(2 * beams, beams * V))
+            parent, new = index // V, index % V
+            candidates = torch.cat([tokens[rows, parent], new[..., None]], dim=2)
+            ends = torch.zeros_like(new, dtype=torch.bool) if self.eos is None else new == self.eos
+            closes = torch.ones_like(ends) if last else ends
+            open_row = hypotheses.scores.isinf().any(1, keepdim=True)
+            scores = best / ((5 + n) / 6) ** length_penalty
+            scores = scores.masked_fill(~(closes & open_row), -math.inf)[:, :beams]
+            hypotheses = _best(hypotheses, Beams(candidates[:, :beams], scores), self.eos)
+            if last or bool(hypotheses.scores.isfinite().all()):
+                break
+            sums, kept = best.masked_fill(ends, -math.inf).topk(beams)
+            tokens, source = candidates[rows, kept], rows * beams + parent[rows, kept]
+            state = reorder(state, source.flatten())
+            logits, state = self.step(tokens[..., -1].reshape(-1, 1), state)
+        return hypotheses
+
+
+def _best(old: Beams, new: Beams, eos: int | None) -> Beams:
+    """The best of both, as many as there are beams; the old ones, a token shorter, are filled with eos."""
+    filler = new.tokens.new_full((*old.tokens.shape[:2], 1), 0 if eos is None else eos)
+    tokens = torch.cat([torch.cat([old.tokens, filler], dim=2), new.tokens], dim=1)
+    scores, index = torch.cat([old.scores, new.scores], dim=1).topk(old.scores.shape[1])
+    return Beams(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[2])), scores)
+
+
+def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
+    """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch."""
+    return pytree.tree_map_only(Tensor, lambda tensor: tensor.index_select(0, index), state)
+
+
+class GenerativeModel(nn.Module, ABC):
+    """A model that continues its prompts. A subclass writes `read_prompt`."""
+
+    @abstractmethod
+    def read_prompt(
+        self,
+        tokens: Int[Tensor, "B T"],
+        valid: Bool[Tensor, "B T"] | None,
+        max_new_tokens: int,
+        eos: int | None,
+    ) -> Continuation:
+        """Checks the request, and reads the prompts."""
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        generator: torch.Generator | None = None,
+        eos: int | None = None,
+    ) -> Int[Tensor, "B N"]:
+        """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
+
+        Prompts of different lengths are padded on any side and marked by `valid`: each row gets what it would get
+        alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves every module's mode as it was.
+        Raises UnsupportedError if a mixer does not stream, ShapeError if the result would exceed max_len.
+        """
+        sampling = Sampling(temperature, top_k, top_p, generator)
+        with evaluating(self):
+            return self.read_prompt(tokens, valid, max_new_tokens, eos).sampled(sampling)
+
+    @torch.no_grad()
+    def beam_search(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        max_new_tokens: int,
+        beams: int = 4,
+        length_penalty: float = 0.6,
+        eos: int | None = None,
+    ) -> Beams:
+        """The most likely continuations of each prompt; the file's docstring says what is kept and when it ends."""
+        check_beams(beams, length_penalty)
+        with evaluating(self):
+            prompt = self.read_prompt(tokens, valid, max_new_tokens, eos)
+            return prompt.searched(beams, length_penalty)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside; afterwards every module is in the mode that it was in."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def last_valid(
+    x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None
+) -> Float[Tensor, "B D"]:
+    """The last valid token of each row."""
+    if valid is None:
+        return x[:, -1]
+    last = torch.where(valid, torch.arange(valid.shape[1], device=valid.device), -1).amax(1)
+    return x[torch.arange(x.shape[0], device=x.device), last]
+
+
+def check_beams(beams: int, length_penalty: float) -> None:
+    check_positive(beams=beams)
+    if not (isinstance(length_penalty, int | float) and math.isfinite(length_penalty)):
+        raise OptionError(
+            f"length_penalty ({length_penalty!r}) must be a finite number; 0 turns it off"
+        )
+
+
+def check_prompt(
+    who: str,
+    tokens: Int[Tensor, "B T"],
+    valid: Bool[Tensor, "B T"] | None,
+    *,
+    max_new_tokens: int,
+    max_len: int | None,
+    eos: int | None,
+    vocab_size: int,
+) -> None:
+    """Every row has a token, and room for the new ones; `max_len` is None where nothing bounds the length."""
+    check_positive(max_new_tokens=max_new_tokens)
+    if eos is not None and not (
+        isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos < vocab_size
+    ):
+        raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
+    longest = tokens.shape[1]
+    if valid is not None:
+        counts = valid.sum(1)
+        longest = int(counts.max())
+        if int(counts.min()) == 0:
+            raise ShapeError(f"{who}: a prompt without any valid token has nothing to follow")
+    if max_len is not None and longest + max_new_tokens - 1 > max_len:
+        raise ShapeError(
+            f"{who}: a prompt of {longest} tokens and max_new_tokens ({max_new_tokens}) "
+            f"exceed max_len ({max_len})"
+        )
