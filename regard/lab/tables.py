@@ -30,12 +30,10 @@ from regard.core import OptionError, RegardError, ShapeError
 from regard.core.shapes import check_finite, check_flag, is_number
 from regard.lab.data import Schema
 from regard.lab.data.checks import check_seed
-from regard.lab.data.rows import Rows
+from regard.lab.data.records import TableRows
 from regard.lab.data.schema import Table as Columns, cells, column_names, is_missing, row_count
-from regard.lab.tasks.evaluation import evaluation
-from regard.lab.tasks.figures import Figures, figures
-from regard.lab.tasks.table import LABEL, Table, TableSplits, table_splits
-from regard.lab.tasks.task import Batch
+from regard.lab.tasks.table import LABEL, Figures, Table, TableSplits, figures, table_splits
+from regard.lab.tasks.task import Batch, evaluation
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
 from regard.models import MODELS, ModelConfig
@@ -117,7 +115,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Columns) -> NDArray[np.floating]:
         """Log-odds, [n] for one label and [n K] for several."""
         self._check_fitted()
-        rows = Rows(self.schema_.columns(X))
+        rows = TableRows(self.schema_.columns(X))
         logits = np.empty((len(rows), len(self.label_names_)))
         with evaluation(self.module_):
             for start in range(0, len(rows), ROWS_AT_ONCE):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard import OptionError, ShapeError
-from regard.lab.data.correlated_tasks import generate_correlated_tasks
+from regard.lab.data.synthetic import generate_correlated_tasks
 from regard.models import MMoEConfig
 from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
 

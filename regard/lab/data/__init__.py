@@ -1,8 +1,7 @@
 """Where real data comes from; knows nothing of models."""
 
-from regard.lab.data.examples import Examples, checksum
 from regard.lab.data.listops import generate_listops
-from regard.lab.data.records import Data, Ragged, Records
+from regard.lab.data.records import Data, Examples, Ragged, Records, checksum
 from regard.lab.data.schema import Schema
 
 __all__ = ["Data", "Examples", "Ragged", "Records", "Schema", "checksum", "generate_listops"]

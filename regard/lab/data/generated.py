@@ -1,18 +1,17 @@
-"""Generated data kept on disk: made once for equal options, checked on every reading.
-
-    $REGARD_DATA/generated/listops-<hash>.npz      the columns
-    $REGARD_DATA/generated/listops-<hash>.json     the options, and size and SHA-256 of the columns' file
-
-The hash is that of the name and of everything that the data depends on. Less than a megabyte is not kept. A file that was cut short or altered is refused.
-"""
+"""Generated data: drawn in chunks by any number of processes, made once for equal options, kept on disk."""
 
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from hashlib import sha256
+from itertools import count
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +19,56 @@ from numpy.typing import NDArray
 from regard.core import StoredDataError
 from regard.lab.data.sources.cache import cache_folder, file_sha256
 
+Chunk = TypeVar("Chunk")
+
+
+def drawn(draw: Callable[[int], Chunk], processes: int) -> Generator[Chunk, None, None]:
+    """Drawing in numbered chunks, each from a generator of its own: any number of processes gives the same ones in the same order.
+
+    draw(0), draw(1), ... without end; with several processes a few are drawn ahead.
+    """
+    if processes == 1:
+        yield from map(draw, count())
+        return
+    method = "fork" if "fork" in get_all_start_methods() else "spawn"
+    with ProcessPoolExecutor(processes, mp_context=get_context(method)) as pool:
+        numbers = count()
+        ahead = deque(pool.submit(draw, next(numbers)) for _ in range(2 * processes))
+        try:
+            while True:
+                yield ahead.popleft().result()
+                ahead.append(pool.submit(draw, next(numbers)))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def bar(who: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Tell it how many are done; it is drawn on a terminal only."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"{who}: generating {total:,}", total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
 Columns = dict[str, NDArray[Any]]
+
+
 WORTH_KEEPING = 1_000_000  # bytes
 
 
 def generated(name: str, options: Mapping[str, Any], make: Callable[[], Columns]) -> Columns:
-    """What `make` returns, from disk where it was made before. `options` hold JSON values.
+    """Generated data kept on disk: made once for equal options, checked on every reading.
+
+        $REGARD_DATA/generated/listops-<hash>.npz      the columns
+        $REGARD_DATA/generated/listops-<hash>.json     the options, and size and SHA-256 of the columns' file
+
+    The hash is that of the name and of everything that the data depends on. Less than a megabyte is not kept. A file that was cut short or altered is refused.
+
+    What `make` returns, from disk where it was made before. `options` hold JSON values.
 
     Raises StoredDataError naming the file that is not as it was written.
     """

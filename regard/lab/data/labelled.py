@@ -1,12 +1,9 @@
-"""Texts and pictures with a label each: what every reader of such data returns, whoever made the files."""
+"""Texts, pairs and pictures with a label each: what every reader of such data returns."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-Item = TypeVar("Item")
 
 
 class Texts(NamedTuple):
@@ -15,7 +12,7 @@ class Texts(NamedTuple):
     classes: tuple[str, ...]
 
 
-class TextPairs(NamedTuple):
+class LabelledPairs(NamedTuple):
     first: list[bytes]
     second: list[bytes]
     labels: NDArray[np.integer]  # [n], 1: they belong together
@@ -31,23 +28,3 @@ def label(texts: list[bytes], names: list[str], classes: tuple[str, ...] | None 
     classes = tuple(sorted(set(names))) if classes is None else classes
     number = {name: place for place, name in enumerate(classes)}
     return Texts(texts, np.array([number[name] for name in names], dtype=np.int64), classes)
-
-
-def first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[Item]:
-    """The items without those whose key stood before."""
-    found: dict[Hashable, Item] = {}
-    for item in items:
-        found.setdefault(key(item), item)
-    return list(found.values())
-
-
-def apart(parts: Sequence[Iterable[Item]], key: Callable[[Item], Hashable]) -> list[list[Item]]:
-    """Each part without the items whose key stood before, in it or in a part before it."""
-    numbered = [(number, item) for number, part in enumerate(parts) for item in part]
-    kept = first_of_each(numbered, key=lambda one: key(one[1]))
-    return [[item for of, item in kept if of == number] for number in range(len(parts))]
-
-
-def spaced(text: bytes) -> bytes:
-    """Runs of white space become one space: the key by which repeated texts are found."""
-    return b" ".join(text.split())

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.chunks import bar, drawn
+from regard.lab.data.generated import bar, drawn
 
 VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
 _DIGIT = VOCABULARY.index("0")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from regard.core import StoredDataError
 from regard.lab.data.checks import need_file
-from regard.lab.data.stdlib import Split, split_of
+from regard.lab.data.splits import Split, split_of
 
 
 class Pair(NamedTuple):

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.chunks import bar, drawn
+from regard.lab.data.generated import bar, drawn
 from regard.lab.data.paddles import DEGREES, Integers, Paddles, make_paddles, marker
 from regard.lab.data.snakes import FREE, Canvas, Strokes, Tip, empty_tip
 

@@ -30,8 +30,7 @@ from regard.core.fields import (
     Sequence,
 )
 from regard.core.shapes import check_mapping, check_positive
-from regard.lab.data.records import Ragged
-from regard.lab.data.rows import Rows
+from regard.lab.data.records import Ragged, TableRows
 
 Table = Mapping[str, Any]
 
@@ -98,11 +97,11 @@ class Schema:
 
     def encode(self, table: Table) -> dict[str, Tensor]:
         """Name -> tensor, as models take it; sequences are padded to the longest, or to 1, with the missing id."""
-        rows = Rows(self.columns(table))
+        rows = TableRows(self.columns(table))
         return rows.gather(range(len(rows)))
 
     def columns(self, table: Table) -> dict[str, NDArray[Any] | Ragged]:
-        """The same without padding, as Rows keep it."""
+        """The same without padding, as TableRows keep it."""
         names = column_names(table)
         missing = [field.name for field in self.fields if field.name not in names]
         if missing:

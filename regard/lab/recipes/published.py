@@ -4,7 +4,7 @@ from regard import models
 from regard.lab.recipes.run import Run
 from regard.lab.tasks import Digits, Duplication, ListOps, Recall, StdlibBytes
 from regard.lab.tasks.classify import Classify
-from regard.lab.tasks.next_token import NextToken
+from regard.lab.tasks.language_models import NextToken
 from regard.lab.train import TrainConfig
 from regard.models import Published, PublishedImages
 
@@ -72,13 +72,7 @@ def flash_quad() -> Run:
 def _reads(stack: Published, task: Classify) -> Run:
     return Run(
         task=task,
-        model=stack(
-            "small",
-            head="classifier",
-            vocab_size=task.vocab_size,
-            num_classes=task.num_classes,
-            max_len=task.max_len,
-        ),
+        model=stack("small", head="classifier", **task.facts, max_len=task.max_len),
         train=TrainConfig(steps=1000, batch_size=32, lr=1e-3, eval_every=100, patience=5),
     )
 

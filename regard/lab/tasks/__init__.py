@@ -2,46 +2,49 @@
 
 from regard.core import Catalog
 from regard.lab.data import Data
-from regard.lab.tasks.adult import Adult
-from regard.lab.tasks.bible_chapters import BibleChapters
-from regard.lab.tasks.copy_across import CopyAcross
-from regard.lab.tasks.correlated_tasks import CorrelatedTasks
-from regard.lab.tasks.criteo import Criteo
-from regard.lab.tasks.debian_sections import DebianSections
-from regard.lab.tasks.debian_summary import DebianSummary
-from regard.lab.tasks.dialogue import Dialogue
-from regard.lab.tasks.digits import Digits
-from regard.lab.tasks.docstrings import Docstrings
-from regard.lab.tasks.duplication import Duplication
-from regard.lab.tasks.fashion_mnist import FashionMNIST
 from regard.lab.tasks.greek_english import GreekEnglish
-from regard.lab.tasks.listops import ListOps
-from regard.lab.tasks.newsgroups import Newsgroups
-from regard.lab.tasks.newsgroups_masked import NewsgroupsMasked
-from regard.lab.tasks.next_item import AmazonReviews, MovieLens, Taobao
-from regard.lab.tasks.own_copies import (
+from regard.lab.tasks.images import (
     MNIST,
     CIFAR10Grey,
-    Enwik8,
-    IMDb,
-    LabelledTexts,
-    LRAListOps,
+    Digits,
+    FashionMNIST,
     LRAPathfinder,
-    LRARetrieval,
-    Text8,
+    Pathfinder,
 )
-from regard.lab.tasks.pathfinder import Pathfinder
-from regard.lab.tasks.planted_histories import PlantedHistories
-from regard.lab.tasks.recall import Recall
-from regard.lab.tasks.shakespeare_bytes import ShakespeareBytes
-from regard.lab.tasks.spam import Spam
-from regard.lab.tasks.spam_masked import SpamMasked
-from regard.lab.tasks.stdlib_bytes import StdlibBytes
-from regard.lab.tasks.stdlib_masked import StdlibMasked
-from regard.lab.tasks.stdlib_permuted import StdlibPermuted
+from regard.lab.tasks.language_models import Enwik8, ShakespeareBytes, StdlibBytes, Text8
+from regard.lab.tasks.masked import NewsgroupsMasked, SpamMasked, StdlibMasked
+from regard.lab.tasks.pairs import (
+    BibleEs,
+    DebianSummary,
+    Dialogue,
+    Docstrings,
+    TextFiles,
+    TranslateDe,
+    TranslateFr,
+    TranslateIt,
+)
+from regard.lab.tasks.permuted import StdlibPermuted
+from regard.lab.tasks.synthetic import CopyAcross, Duplication, ListOps, LRAListOps, Recall
+from regard.lab.tasks.tables import (
+    Adult,
+    AmazonReviews,
+    CorrelatedTasks,
+    Criteo,
+    MovieLens,
+    PlantedHistories,
+    Taobao,
+)
 from regard.lab.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 from regard.lab.tasks.text_pairs import TextPairs
-from regard.lab.tasks.translation import BibleEs, TextFiles, TranslateDe, TranslateFr, TranslateIt
+from regard.lab.tasks.texts import (
+    BibleChapters,
+    DebianSections,
+    IMDb,
+    LabelledTexts,
+    LRARetrieval,
+    Newsgroups,
+    Spam,
+)
 
 TASKS: Catalog[type[Task]] = Catalog(
     "task",

@@ -4,14 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.tasks.evaluation import evaluation
-from regard.lab.tasks.task import Batch, Kind, Splits, Task
+from regard.lab.tasks.task import Batch, Kind, Splits, Task, evaluation
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -62,3 +63,22 @@ class Classify(Task):
         meter, labels = self.meter(), splits.test.labels
         meter.update(majority.expand(len(labels)), labels)
         return float(meter.compute())
+
+
+Rows = NDArray[np.integer]
+
+
+def stratified(
+    labels: NDArray[np.integer], valid: float, test: float, seed: int
+) -> tuple[Rows, Rows, Rows]:
+    """Rows of the three parts, drawn by `seed`; every class has the same share (of its rows, rounded) in each."""
+    rng = np.random.default_rng(seed)
+    parts: tuple[list[Rows], ...] = ([], [], [])
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        borders = np.round(np.cumsum([test, valid]) * len(rows)).astype(int)
+        of_test, of_valid, of_train = np.split(rows, borders)
+        for part, found in zip(parts, (of_train, of_valid, of_test), strict=True):
+            part.append(found)
+    train, valid_rows, test_rows = (rng.permutation(np.concatenate(part)) for part in parts)
+    return train, valid_rows, test_rows

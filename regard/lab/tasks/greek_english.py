@@ -20,12 +20,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError, UnsupportedError
-from regard.lab.data.alignments import read_aligned_verses
+from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import archive
 from regard.lab.data.vocabulary import END, Vocabulary
-from regard.lab.tasks.evaluation import evaluation
-from regard.lab.tasks.task import Batch, Splits
+from regard.lab.tasks.task import Batch, Splits, evaluation
 from regard.lab.tasks.text_pairs import TextPairs
 
 NO_WORD = -1

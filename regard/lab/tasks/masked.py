@@ -4,6 +4,7 @@ Training hides other bytes each time that a window is seen, drawn from the globa
 kill has its state back. In the validation and the test windows the hidden bytes are fixed, part of the data.
 """
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,11 +17,16 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.core.corruption import corrupt
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.examples import Examples
+from regard.lab.data.labelled import Texts
+from regard.lab.data.python_source import read_modules, stdlib_root
+from regard.lab.data.records import Examples
+from regard.lab.data.sources import archive
+from regard.lab.data.texts import Email, read_emails, unique_newsgroups
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, Windows, cut, sample
-from regard.lab.tasks.byte_windows import HeldOut
-from regard.lab.tasks.language_model import LanguageModelling
+from regard.lab.tasks.classify import stratified
+from regard.lab.tasks.language_models import HeldOut, LanguageModelling, held_out
 from regard.lab.tasks.task import IGNORED, Batch, Splits
+from regard.lab.tasks.texts import divided
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +110,66 @@ class MaskedLanguageModelling(LanguageModelling):
             generator=draw,
         )
         return Examples.windows(tokens.numpy(), labels.numpy())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdlibMasked(MaskedLanguageModelling):
+    """Stdlib masked: hidden bytes of the Python standard library's own source.
+
+    Files are split and windows cut as in `stdlib_bytes`; results compare only at equal checksums.
+    """
+
+    name = "stdlib_masked"
+    sources = ("stdlib",)
+
+    def load(self) -> Splits:
+        parts = held_out(
+            self.name,
+            read_modules(stdlib_root()),
+            self.length,
+            valid_size=self.valid_size,
+            test_size=self.test_size,
+            rng=np.random.default_rng(self.seed),
+        )
+        return self.masked(parts, {"cpython": platform.python_version()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewsgroupsMasked(MaskedLanguageModelling):
+    """Newsgroups masked: hidden bytes of the posts that `newsgroups` classifies, for training before it (arXiv 2310.02980).
+
+    Equal seeds put the same posts into the same parts as in `newsgroups`: no test post is ever trained on.
+    """
+
+    name = "newsgroups_masked"
+    sources = ("newsgroups20",)
+
+    def load(self) -> Splits:
+        found = unique_newsgroups(archive("newsgroups20"))
+        return self.of(found["train"], found["test"])
+
+    def of(self, train: Texts, test: Texts) -> Splits:
+        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
+        return self.of_texts(
+            [train.texts[row] for row in rows], [train.texts[row] for row in valid], test.texts
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpamMasked(MaskedLanguageModelling):
+    """Spam masked: hidden bytes of the e-mails that `spam` classifies, for training before it (arXiv 2310.02980).
+
+    Equal seeds put the same bodies into the same parts as in `spam`: no test body is ever trained on.
+    """
+
+    name = "spam_masked"
+    sources = ("spam_assassin",)
+
+    def load(self) -> Splits:
+        return self.of(read_emails(archive("spam_assassin")))
+
+    def of(self, emails: Sequence[Email]) -> Splits:
+        found = divided(list(emails), self.seed)
+        return self.of_texts(
+            *([found.texts[row] for row in part] for part in (found.train, found.valid, found.test))
+        )

@@ -1,8 +1,9 @@
-"""Language modelling in drawn orders, by the bits that an asked byte costs."""
+"""Language modelling in drawn orders, by the bits that a predicted byte costs."""
 
+import platform
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch.nn.functional as F
@@ -11,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.permuted import CONTEXT, draw_orders
+from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Ragged, Records
-from regard.lab.data.stdlib import Split, split_of
+from regard.lab.data.splits import Split, split_of
+from regard.lab.data.synthetic import CONTEXT, draw_orders
 from regard.lab.data.windows import BYTE_VOCABULARY, START, cut, sample
-from regard.lab.tasks.language_model import LanguageModelling
+from regard.lab.tasks.language_models import LanguageModelling
 from regard.lab.tasks.task import IGNORED, Batch, Splits
 
 
@@ -89,3 +91,20 @@ class PermutedLanguageModelling(LanguageModelling):
         return F.cross_entropy(
             logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdlibPermuted(PermutedLanguageModelling):
+    """Stdlib permuted: bytes of the Python standard library's own source, asked for in drawn orders.
+
+    The text is that of the running interpreter, as in `stdlib_bytes`: results compare only at equal checksums.
+    """
+
+    name = "stdlib_permuted"
+    sources = ("stdlib",)
+
+    def read(self) -> Mapping[str, bytes]:
+        return read_modules(stdlib_root())
+
+    def load(self) -> Splits:
+        return replace(super().load(), notes={"cpython": platform.python_version()})

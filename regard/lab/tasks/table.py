@@ -1,10 +1,4 @@
-"""Tables: rows of fields, and one or more yes-or-no labels of each; by the mean of the labels' AUC.
-
-    loss = mean over labels k of the mean over rows of BCE(logit_k, y_k), rows without y_k left out
-
-The schema (vocabularies, scales) comes from the training rows alone. `figures` gives more than `score`: AUC by
-user, log-loss and calibration of each label. The baseline is scikit-learn's logistic regression on the same fields.
-"""
+"""TableRows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,24 +7,151 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.rows import Rows, gathered
+from regard.core.fields import MISSING
+from regard.lab.data.records import Ragged, TableRows, gathered
 from regard.lab.data.schema import Schema, Table as Columns
-from regard.lab.tasks.evaluation import evaluation
-from regard.lab.tasks.figures import Figures, auc, figures
-from regard.lab.tasks.linear_baseline import linear_scores
-from regard.lab.tasks.task import Batch, Splits, Task
+from regard.lab.tasks.task import Batch, Splits, Task, evaluation
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of predicted probabilities: AUC, AUC by user, log-loss, calibration.
+
+        GAUC = sum_u n_u AUC_u / sum_u n_u    over users u with both answers (Zhou et al. 2018, arXiv 1706.06978, section 6.3)
+        RelaImpr = (AUC - 1/2) / (AUC of the base - 1/2) - 1
+
+    TableRows whose label is missing (NaN) are left out.
+    """
+
+    auc: float
+    gauc: float | None  # None where rows belong to nobody
+    log_loss: float  # nats
+    calibration_error: float  # expected, over 15 bins of equal width
+    predicted_over_true: float  # mean probability over share of positives: 1 is calibrated
+    rows: int
+
+
+def figures(
+    probabilities: Float[Tensor, "n"],
+    labels: Float[Tensor, "n"],
+    groups: Int[Tensor, "n"] | None = None,
+) -> Figures:
+    """Raises OptionError where the labels are not of both kinds."""
+    from sklearn.metrics import log_loss
+    from torchmetrics.functional.classification import binary_calibration_error
+
+    known = ~labels.isnan()
+    p, y = probabilities[known].double(), labels[known].long()
+    return Figures(
+        auc=auc(p, y),
+        gauc=None if groups is None else gauc(p, y, groups[known]),
+        log_loss=float(log_loss(y.numpy(), p.clamp(1e-12, 1 - 1e-12).numpy())),
+        calibration_error=float(binary_calibration_error(p, y)),
+        predicted_over_true=float(p.mean() / y.double().mean()),
+        rows=len(y),
+    )
+
+
+def auc(scores: Float[Tensor, "n"], labels: Tensor) -> float:
+    """Raises OptionError where the labels that are known are not of both kinds."""
+    from sklearn.metrics import roc_auc_score
+
+    known = ~labels.isnan()
+    y = labels[known].long()
+    if y.unique().numel() < 2:
+        raise OptionError(
+            f"AUC needs labels of both kinds: {len(y)} are known, {int(y.sum())} of them 1"
+        )
+    return float(roc_auc_score(y.numpy(), scores[known].double().numpy()))
+
+
+def gauc(
+    scores: Float[Tensor, "n"], labels: Int[Tensor, "n"], groups: Int[Tensor, "n"]
+) -> float | None:
+    """None where no group has both answers. By ranks, for all groups at once."""
+    order = np.lexsort((scores.numpy(), groups.numpy()))
+    s, y, g = scores.numpy()[order], labels.numpy()[order], groups.numpy()[order]
+    group = np.cumsum(np.r_[0, g[1:] != g[:-1]])
+    size = np.bincount(group)
+    rank = np.arange(1, len(g) + 1) - (np.cumsum(size) - size)[group]
+    tied = np.cumsum(np.r_[0, (s[1:] != s[:-1]) | (g[1:] != g[:-1])])
+    rank = (np.bincount(tied, rank) / np.bincount(tied))[tied]
+    positives = np.bincount(group, y)
+    pairs = positives * (size - positives)
+    known = pairs > 0
+    if not known.any():
+        return None
+    won = np.bincount(group, rank * y) - positives * (positives + 1) / 2
+    return float(np.average(won[known] / pairs[known], weights=size[known]))
+
+
+def relative_improvement(value: float, base: float) -> float:
+    """RelaImpr of one AUC over another."""
+    return (value - 0.5) / (base - 0.5) - 1
+
+
+def linear_scores(
+    train: TableRows, test: TableRows, names: Sequence[str], labels: Float[Tensor, "n K"]
+) -> Float[NDArray, "m K"]:
+    """Log-odds of the test rows; training rows without a label are left out."""
+    from sklearn.linear_model import LogisticRegression
+
+    features, asked = (
+        _features(rows, names, _widths((train, test), names)) for rows in (train, test)
+    )
+    found = []
+    for label in labels.T:
+        known = ~label.isnan().numpy()
+        model = LogisticRegression(max_iter=200)
+        model.fit(features[known], label.numpy()[known])
+        found.append(model.decision_function(asked))
+    return np.stack(found, 1)
+
+
+def _features(rows: TableRows, names: Sequence[str], widths: dict[str, int]) -> Any:
+    """A sparse matrix: a column for each id of a field, its share in a sequence; a number and whether it is missing."""
+    from scipy.sparse import csr_matrix, hstack
+
+    n, blocks = len(rows), []
+    for name in names:
+        column = rows.columns[name]
+        if not isinstance(column, Ragged) and np.issubdtype(column.dtype, np.floating):
+            numbers = np.stack([np.nan_to_num(column), np.isnan(column)], 1)
+            blocks.append(csr_matrix(numbers.astype(np.float64)))
+            continue
+        if isinstance(column, Ragged):
+            row, ids = np.repeat(np.arange(n), column.lengths), column.values
+            share = 1 / np.maximum(1, column.lengths)[row]
+        else:
+            row, ids, share = np.arange(n), column, np.ones(n)
+        exists = ids != MISSING
+        content = (share[exists], (row[exists], ids[exists]))
+        blocks.append(csr_matrix(content, shape=(n, widths[name])))
+    return hstack(blocks, format="csr")
+
+
+def _widths(parts: Sequence[TableRows], names: Sequence[str]) -> dict[str, int]:
+    """Name -> ids that a field takes."""
+    widths = {}
+    for name in names:
+        columns = [rows.columns[name] for rows in parts]
+        values = [c.values if isinstance(c, Ragged) else c for c in columns]
+        if np.issubdtype(values[0].dtype, np.integer):
+            widths[name] = 1 + int(max(v.max(initial=0) for v in values))
+    return widths
+
 
 LABEL, GROUP = "label", "group"
 
 
 @dataclass(frozen=True)
 class TableSplits(Splits):
-    """Splits of Rows, and the schema that encoded them."""
+    """Splits of TableRows, and the schema that encoded them."""
 
     schema: Schema = field(kw_only=True)
 
@@ -41,7 +162,15 @@ class TableSplits(Splits):
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Task):
-    """labels: their names, in the order of a model's logits."""
+    """Tables: rows of fields, and one or more yes-or-no labels of each; by the mean of the labels' AUC.
+
+        loss = mean over labels k of the mean over rows of BCE(logit_k, y_k), rows without y_k left out
+
+    The schema (vocabularies, scales) comes from the training rows alone. `figures` gives more than `score`: AUC by
+    user, log-loss and calibration of each label. The baseline is scikit-learn's logistic regression on the same fields.
+
+    labels: their names, in the order of a model's logits.
+    """
 
     kind = "table"
     metric = "AUC"
@@ -86,19 +215,19 @@ class Table(Task):
         """AUC of scikit-learn's logistic regression on one-hot ids and scaled numbers."""
         splits = splits or self.load()
         train, test = splits.train, splits.test
-        assert isinstance(train, Rows) and isinstance(test, Rows)
+        assert isinstance(train, TableRows) and isinstance(test, TableRows)
         names = [name for name in train.columns if name not in (LABEL, GROUP)]
         scores = torch.from_numpy(linear_scores(train, test, names, train.labels))
         return float(np.mean([auc(scores[:, k], label) for k, label in enumerate(test.labels.T)]))
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """Of items of one Rows: {fields: {name: tensor}, labels [B K], groups [B] | None}."""
+        """Of items of one TableRows: {fields: {name: tensor}, labels [B K], groups [B] | None}."""
         columns = gathered(items)
         labels, groups = columns.pop(LABEL), columns.pop(GROUP, None)
         return {"fields": columns, "labels": labels, "groups": groups}
 
     def count(self, batch: Batch) -> int:
-        """Rows in a batch."""
+        """TableRows in a batch."""
         return len(batch["labels"])
 
     def _answers(
@@ -133,6 +262,6 @@ def table_splits(
             raise OptionError(f"a column of a table cannot be called {name!r}")
     schema = Schema.infer(table, train=parts[0], of=of, numeric=numeric, min_count=min_count)
     columns = schema.columns(table) | {LABEL: labels}
-    rows = Rows(columns if groups is None else columns | {GROUP: groups})
+    rows = TableRows(columns if groups is None else columns | {GROUP: groups})
     train, valid, test = (rows.take(part) for part in parts)
     return TableSplits(train, valid, test, notes=notes or {}, schema=schema)

@@ -1,23 +1,24 @@
 """Task: data, loss and metric behind one interface."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.lab.data.examples import checksum
-from regard.lab.data.records import Data
-
-IGNORED = -100
-"""The label of a token of which nothing is asked."""
+from regard.lab.data.checks import check_seed, check_sizes
+from regard.lab.data.records import IGNORED, Data, Examples, checksum
 
 Batch = dict[str, Any]
 """Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
+
 
 Kind = Literal[
     "classify",
@@ -30,6 +31,8 @@ Kind = Literal[
     "table",
     "vectors",
 ]
+
+
 KINDS: Mapping[str, str] = {
     "classify": "model(tokens [B T], valid=) -> logits [B num_classes]",
     "language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token after each",
@@ -137,3 +140,51 @@ def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
 
 def count_valid(tokens: Tensor, valid: Tensor | None) -> int:
     return tokens.numel() if valid is None else int(valid.sum())
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; the model's own mode comes back afterwards."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(Task):
+    """Tasks whose examples are drawn from a seed: how many are asked for, and in which part they are.
+
+    The first examples train, the next are for validation, the last for the test.
+    """
+
+    train_size: int = 20000
+    valid_size: int = 500
+    test_size: int = 1000
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(
+            self.name,
+            train_size=self.train_size,
+            valid_size=self.valid_size,
+            test_size=self.test_size,
+        )
+
+    @property
+    def total(self) -> int:
+        """Of all parts."""
+        return self.train_size + self.valid_size + self.test_size
+
+    @property
+    def parts(self) -> list[NDArray[np.integer]]:
+        """The rows of training, validation and test."""
+        borders = np.cumsum([self.train_size, self.valid_size])
+        return np.split(np.arange(self.total), borders)
+
+    def windows(self, tokens: NDArray[np.integer], labels: NDArray[np.integer]) -> Splits:
+        """Of sequences of one length with a label for each token, both [total T]."""
+        return Splits(*(Examples.windows(tokens[rows], labels[rows]) for rows in self.parts))

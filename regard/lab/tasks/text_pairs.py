@@ -1,5 +1,6 @@
-"""From one text to another: translation, summaries, dialogue."""
+"""From one text to another: the base of translation, summaries and dialogue, and how answers are scored."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,26 +11,94 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.labelled import apart
 from regard.lab.data.pairs import Pair, split_pairs, unique
 from regard.lab.data.records import Data, Ragged, Records
 from regard.lab.data.sources import cache_folder
-from regard.lab.data.stdlib import Split
+from regard.lab.data.splits import Split, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
-from regard.lab.tasks.evaluation import evaluation
-from regard.lab.tasks.given_targets import BitCount, token_frequencies
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, count_valid, padded
-from regard.lab.tasks.text_metrics import bleu, chrf, rouge_l
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, count_valid, evaluation, padded
+
+
+def bleu(found: Sequence[str], references: Sequence[str]) -> float:
+    """BLEU of the whole corpus, 0 to 100, with sacrebleu's default tokens (13a) and smoothing (exp)."""
+    import sacrebleu
+
+    return sacrebleu.corpus_bleu(list(found), [list(references)]).score
+
+
+def chrf(found: Sequence[str], references: Sequence[str]) -> float:
+    """chrF2 of the whole corpus, 0 to 100: character n-grams up to six."""
+    import sacrebleu
+
+    return sacrebleu.corpus_chrf(list(found), [list(references)]).score
+
+
+def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
+    """ROUGE-L's F measure, 0 to 100, the mean over texts; words are lower-cased letters and digits, unstemmed."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(["rougeL"], use_stemmer=False)
+    scores = [
+        scorer.score(reference, text)["rougeL"].fmeasure
+        for reference, text in zip(references, found, strict=True)
+    ]
+    return 100 * sum(scores) / len(scores)
+
+
+class BitCount:
+    """What the target that was given costs a model: bits for each of its bytes, whatever the vocabulary.
+
+        score = -sum over target tokens of log2 p(token | source, tokens before) / sum over targets of (bytes + 1)
+
+    The end of a target is a token, and counts as a byte. No text is generated, so that a model is told from a better one
+    long before either says a sentence that is right.
+
+    Summed batch by batch.
+    """
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.vocabulary = vocabulary
+        self.nats, self.bytes = 0.0, 0
+
+    def add(self, logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> None:
+        given = labels.flatten()
+        lost = F.cross_entropy(logits.flatten(0, 1), given, ignore_index=IGNORED, reduction="sum")
+        self.nats += float(lost)
+        kept = ([token for token in row if token != IGNORED] for row in labels.tolist())
+        self.bytes += byte_count(self.vocabulary, kept)
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nats / math.log(2) / self.bytes
+
+
+def token_frequencies(
+    vocabulary: Vocabulary, size: int, train: Sequence[Tensor], test: Sequence[Tensor]
+) -> float:
+    """Bits for each byte of the test targets under the frequencies of the training targets' tokens, one added to each."""
+    counts = torch.bincount(torch.cat(list(train)), minlength=size).double() + 1
+    bits = -(counts / counts.sum()).log2()[torch.cat(list(test))].sum()
+    return float(bits) / byte_count(vocabulary, (target.tolist() for target in test))
+
+
+def byte_count(vocabulary: Vocabulary, targets: Iterable[Sequence[int]]) -> int:
+    """Of the targets, each with one for its end."""
+    return sum(len(vocabulary.decode(target).encode()) + 1 for target in targets)
+
 
 Metric = Callable[[Sequence[str], Sequence[str]], float]
+
+
 METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "rouge_l": rouge_l}
+
+
 BITS = "bits_per_byte"
 
 
@@ -40,7 +109,9 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TextPairs(Task):
-    """Loss: cross-entropy of the next target token, smoothed (arXiv 1512.00567). Score: `metric`. Of bleu, chrf and rouge_l
+    """From one text to another: translation, summaries, dialogue.
+
+    Loss: cross-entropy of the next target token, smoothed (arXiv 1512.00567). Score: `metric`. Of bleu, chrf and rouge_l
     it is that of generated targets; bits_per_byte is the cost of the given ones, against token frequencies.
 
     Pairs are unique by source before they are split, by group. Source and target share one vocabulary of byte pairs,

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from regard.core import StoredDataError
-from regard.lab.data.alignments import read_aligned_verses
+from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
 
 SOURCE = "\n".join(

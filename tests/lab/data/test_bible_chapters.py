@@ -4,7 +4,7 @@ import pytest
 
 from regard.core import StoredDataError
 from regard.lab.data.archives import Archive
-from regard.lab.data.bible_chapters import count_chapters, read_chapters
+from regard.lab.data.bibles import count_chapters, read_chapters
 from regard.lab.data.sources import SOURCES, archive, missing
 
 SOURCE = r'''

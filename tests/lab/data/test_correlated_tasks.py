@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.correlated_tasks import generate_correlated_tasks
+from regard.lab.data.synthetic import generate_correlated_tasks
 
 
 def weights(rho):

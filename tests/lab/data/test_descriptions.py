@@ -1,4 +1,4 @@
-from regard.lab.data.descriptions import read_descriptions, read_packages, summaries, translations
+from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
 from regard.lab.data.pairs import Pair
 
 PACKAGES = """Package: tea

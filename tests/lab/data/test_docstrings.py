@@ -1,6 +1,5 @@
-from regard.lab.data.docstrings import read_docstrings, summary_of
 from regard.lab.data.pairs import Pair, unique
-from regard.lab.data.stdlib import read_modules, stdlib_root
+from regard.lab.data.python_source import read_docstrings, read_modules, stdlib_root, summary_of
 
 SOURCE = '''
 class Shelf:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.lab.data.examples import Examples, checksum
+from regard.lab.data.records import Examples, checksum
 
 TOKENS, LENGTHS = np.array([5, 6, 7, 8, 9, 4]), np.array([3, 1, 2])
 

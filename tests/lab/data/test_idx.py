@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from regard.core import StoredDataError
-from regard.lab.data.idx import read_idx
+from regard.lab.data.images import read_idx
 
 
 def written(values, code=0x08):

@@ -3,7 +3,7 @@ import pytest
 
 from regard.core import StoredDataError
 from regard.lab.data.archives import Archive
-from regard.lab.data.newsgroups import read_newsgroups, unique_newsgroups
+from regard.lab.data.texts import read_newsgroups, unique_newsgroups
 
 HEAD = b"Category\tText\nd\tstring\nclass\t\n"
 LONG = b"a post of more than twenty letters"

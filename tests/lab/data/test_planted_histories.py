@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from regard import OptionError
-from regard.lab.data.planted_histories import generate_planted_histories
+from regard.lab.data.synthetic import generate_planted_histories
 
 
 def test_a_candidate_is_liked_for_its_kind():

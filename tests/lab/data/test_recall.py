@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.recall import IGNORED, generate_recall
+from regard.lab.data.synthetic import IGNORED, generate_recall
 
 OPTIONS = {"length": 40, "num_pairs": 5, "vocab_size": 30, "spread": 0.5, "seed": 2}
 

@@ -1,5 +1,5 @@
 from regard.lab.data.archives import Archive
-from regard.lab.data.sections import Document, count_descriptions, read_documents, split_sentences
+from regard.lab.data.debian import Document, count_descriptions, read_documents, split_sentences
 
 FILES = {
     "Packages": b"""Package: liba1

@@ -1,4 +1,4 @@
-from regard.lab.data.spam import Email, body_of, unique_emails
+from regard.lab.data.texts import Email, body_of, unique_emails
 
 
 def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():

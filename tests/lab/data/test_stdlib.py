@@ -1,7 +1,8 @@
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.stdlib import read_modules, split_of, stdlib_root
+from regard.lab.data.python_source import read_modules, stdlib_root
+from regard.lab.data.splits import split_of
 
 
 @pytest.fixture

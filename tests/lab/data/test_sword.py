@@ -5,8 +5,8 @@ import pytest
 
 from regard.core import StoredDataError
 from regard.lab.data.archives import open_archive
+from regard.lab.data.bibles import plain, read_verses, verse_pairs
 from regard.lab.data.pairs import Pair
-from regard.lab.data.sword import plain, read_verses, verse_pairs
 
 OLD = [
     "",

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.lab.data.adult import parse_adult
-from regard.lab.data.behaviours import TEST, TRAIN, VALID, Behaviours, next_items, numbered
-from regard.lab.data.criteo import read_criteo
-from regard.lab.data.movielens import parse_movielens
-from regard.lab.data.shops import read_amazon, read_taobao
+from regard.lab.data.own.tables import read_amazon, read_criteo, read_taobao
+from regard.lab.data.tables import (
+    TEST,
+    TRAIN,
+    VALID,
+    Behaviours,
+    next_items,
+    numbered,
+    parse_adult,
+    parse_movielens,
+)
 from regard.lab.tasks import AmazonReviews, Criteo, Taobao
 
 

@@ -8,21 +8,23 @@ import torch
 from torch import nn
 
 from regard.core import OptionError, StoredDataError
+from regard.lab.data.debian import Document
 from regard.lab.data.labelled import Images, Texts
-from regard.lab.data.sections import Document
-from regard.lab.data.spam import Email
+from regard.lab.data.texts import Email
 from regard.lab.data.windows import MASK, START
 from regard.lab.tasks import IGNORED
-from regard.lab.tasks.bible_chapters import BibleChapters
-from regard.lab.tasks.debian_sections import UNKNOWN, DebianSections, words_of
-from regard.lab.tasks.fashion_mnist import FashionMNIST
-from regard.lab.tasks.masked import MaskedLanguageModelling
-from regard.lab.tasks.newsgroups import Newsgroups
-from regard.lab.tasks.newsgroups_masked import NewsgroupsMasked
-from regard.lab.tasks.shakespeare_bytes import ShakespeareBytes
-from regard.lab.tasks.shares import stratified
-from regard.lab.tasks.spam import Spam
-from regard.lab.tasks.spam_masked import SpamMasked
+from regard.lab.tasks.classify import stratified
+from regard.lab.tasks.images import FashionMNIST
+from regard.lab.tasks.language_models import ShakespeareBytes
+from regard.lab.tasks.masked import MaskedLanguageModelling, NewsgroupsMasked, SpamMasked
+from regard.lab.tasks.texts import (
+    UNKNOWN,
+    BibleChapters,
+    DebianSections,
+    Newsgroups,
+    Spam,
+    words_of,
+)
 
 
 def parts(splits):

@@ -11,19 +11,11 @@ import pytest
 from PIL import Image
 
 from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.lab.data.own import enwik8
-from regard.lab.tasks.bible_chapters import BibleChapters
-from regard.lab.tasks.own_copies import (
-    MNIST,
-    CIFAR10Grey,
-    Enwik8,
-    IMDb,
-    LabelledTexts,
-    LRAListOps,
-    LRAPathfinder,
-    LRARetrieval,
-    Text8,
-)
+from regard.lab.data.own import texts
+from regard.lab.tasks.images import MNIST, CIFAR10Grey, LRAPathfinder
+from regard.lab.tasks.language_models import Enwik8, Text8
+from regard.lab.tasks.synthetic import LRAListOps
+from regard.lab.tasks.texts import BibleChapters, IMDb, LabelledTexts, LRARetrieval
 
 
 def sizes(splits):
@@ -101,7 +93,7 @@ def test_retrieval(tmp_path):
     [(Enwik8, b"<mediawiki>" + bytes(range(251)) * 16), (Text8, b"one two zero " * 400)],
 )
 def test_wikipedia(tmp_path, monkeypatch, task, text):
-    monkeypatch.setattr(enwik8, "SIZE", 4000)
+    monkeypatch.setattr(texts, "WIKIPEDIA_BYTES", 4000)
     text = text[:4000]
     (tmp_path / task.name).write_bytes(text)
     splits = task(path=tmp_path / task.name, length=50, valid_size=2).load()

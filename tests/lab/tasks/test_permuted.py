@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from regard.core import OptionError
-from regard.lab.data.copy_across import BLANK, FIRST_SYMBOL, SIGN, generate_copies
-from regard.lab.data.permuted import draw_orders
+from regard.lab.data.synthetic import BLANK, FIRST_SYMBOL, SIGN, draw_orders, generate_copies
 from regard.lab.data.windows import START
 from regard.lab.tasks import IGNORED, TASKS, CopyAcross, StdlibPermuted
 from regard.lab.train.batches import in_order

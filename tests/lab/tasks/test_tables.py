@@ -8,11 +8,17 @@ import torch
 from torch import nn
 
 from regard.core import MissingDataError, OptionError
-from regard.lab.data.rows import Row
+from regard.lab.data.records import TableRow
 from regard.lab.recipes import RECIPES, Run, start
 from regard.lab.tasks import Adult, CorrelatedTasks, MovieLens, PlantedHistories
-from regard.lab.tasks.figures import figures, gauc, relative_improvement
-from regard.lab.tasks.table import Table, TableSplits, table_splits
+from regard.lab.tasks.table import (
+    Table,
+    TableSplits,
+    figures,
+    gauc,
+    relative_improvement,
+    table_splits,
+)
 from regard.lab.train import TrainConfig
 from regard.models import (
     AutoIntConfig,
@@ -68,7 +74,7 @@ def test_a_batch_is_what_the_schema_makes_of_the_rows():
     assert torch.equal(batch["fields"]["user"][0], batch["fields"]["user"][2])
     for place, row in ((0, 3), (1, 0)):
         item = SPLITS.valid[row]
-        assert isinstance(item, Row) and len(item) == 6
+        assert isinstance(item, TableRow) and len(item) == 6
         seen = batch["fields"]["seen"][place]
         assert torch.equal(seen[seen != 0], item["seen"][item["seen"] != 0])
         assert torch.equal(batch["fields"]["price"][place], item["price"])

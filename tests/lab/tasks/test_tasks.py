@@ -10,8 +10,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from regard.core import OptionError, UnknownNameError
+from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.sources import SOURCES
-from regard.lab.data.stdlib import read_modules, split_of, stdlib_root
+from regard.lab.data.splits import split_of
 from regard.lab.tasks import (
     IGNORED,
     TASKS,

@@ -9,7 +9,7 @@ from torch import nn
 from regard.core import MissingDataError, OptionError, UnsupportedError
 from regard.lab.data.archives import open_archive
 from regard.lab.data.pairs import Pair, split_pairs
-from regard.lab.data.stdlib import read_modules, stdlib_root
+from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.vocabulary import BEGIN, END
 from regard.lab.tasks import (
     IGNORED,
@@ -24,7 +24,7 @@ from regard.lab.tasks import (
     text_pairs,
 )
 from regard.lab.tasks.greek_english import count_links
-from regard.lab.tasks.text_metrics import bleu, chrf, rouge_l
+from regard.lab.tasks.text_pairs import bleu, chrf, rouge_l
 from regard.models import TransformerConfig
 from tests.lab.data import test_alignments, test_descriptions, test_gettext_catalogues, test_sword
 
@@ -240,7 +240,7 @@ def test_docstrings_need_no_download(monkeypatch):
         for name, text in read_modules(stdlib_root()).items()
         if name.startswith(("email/", "logging/", "asyncio/", "unittest/"))
     }
-    monkeypatch.setattr("regard.lab.tasks.docstrings.read_modules", lambda root: modules)
+    monkeypatch.setattr("regard.lab.tasks.pairs.read_modules", lambda root: modules)
     task = Docstrings(vocab_size=1000, valid_size=5, test_size=20)
     splits = task.load()
     assert len(splits.train) > 200 and len(splits.test) == 20
@@ -271,13 +271,13 @@ def test_description_pairs_and_catalogues(tmp_path, monkeypatch):
         ),
         "gettext_django": open_archive(tmp_path / "gettext_django"),
     }
-    monkeypatch.setattr("regard.lab.tasks.translation.archive", archives.__getitem__)
+    monkeypatch.setattr("regard.lab.tasks.pairs.archive", archives.__getitem__)
     assert [pair.source for pair in TranslateDe(catalogues=("gettext_django",)).pairs()] == [
         "Tea is brewed by this program.",
         "It has: * a pot * a cup",
         "Save the whole page",
     ]
-    monkeypatch.setattr("regard.lab.tasks.debian_summary.archive", archives.__getitem__)
+    monkeypatch.setattr("regard.lab.tasks.pairs.archive", archives.__getitem__)
     assert DebianSummary(min_long=3, min_short=3).pairs() == [
         Pair("Tea is explained.", "brews tea (documentation)", "tea")
     ]
@@ -290,7 +290,7 @@ def test_bible_verses(tmp_path, monkeypatch):
     test_sword.write(english, {"ot": test_sword.OLD})
     test_sword.write(spanish, {"nt": [test_sword.OLD[3], "En el principio"]})
     archives = {"bible_web": open_archive(english), "bible_sparv": open_archive(spanish)}
-    monkeypatch.setattr("regard.lab.tasks.translation.archive", archives.__getitem__)
+    monkeypatch.setattr("regard.lab.tasks.pairs.archive", archives.__getitem__)
     assert BibleEs().pairs() == [
         Pair("In the beginning, God created & saw.", "En el principio", "Gen.1")
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from regard.core import StoredDataError
 
 Parts = Mapping[str, Any]
-"""Name of a split, as the files have it, to Texts, TextPairs, Images, Expressions or bytes."""
+"""Name of a split, as the files have it, to Texts, LabelledPairs, Images, Expressions or bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from io import BytesIO
 from zipfile import ZipFile
 
 from regard.lab.data.archives import Archive
+from regard.lab.data.bibles import read_verses
 from regard.lab.data.gettext_catalogues import read_catalogues
 from regard.lab.data.pairs import unique
-from regard.lab.data.sword import read_verses
 
 Count = Callable[[Archive], Mapping[str, int]]
 

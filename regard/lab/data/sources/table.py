@@ -4,15 +4,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from regard.core import Catalog, MissingDataError
-from regard.lab.data.bible_chapters import count_chapters
-from regard.lab.data.fashion_mnist import count_fashion_mnist
-from regard.lab.data.newsgroups import count_newsgroups
+from regard.lab.data.bibles import count_chapters
+from regard.lab.data.debian import count_descriptions, count_translations
+from regard.lab.data.images import count_fashion_mnist
 from regard.lab.data.plays import count_works
-from regard.lab.data.sections import count_descriptions, count_translations
+from regard.lab.data.python_source import stdlib_root
 from regard.lab.data.sources.counts import count_messages, count_verses, rows_of
 from regard.lab.data.sources.source import Package, Source
-from regard.lab.data.spam import count_emails
-from regard.lab.data.stdlib import stdlib_root
+from regard.lab.data.texts import count_emails, count_newsgroups
 
 
 def digits_folder() -> Path:

@@ -10,9 +10,8 @@ import pytest
 from regard.core import MissingDataError, StoredDataError, UnknownNameError
 from regard.lab.data.labelled import Images
 from regard.lab.data.listops import VOCABULARY
-from regard.lab.data.own import OWN, enwik8
-from regard.lab.data.own.cifar10 import grey
-from regard.lab.data.own.enwik8 import split
+from regard.lab.data.own import OWN, texts
+from regard.lab.data.own.images import grey
 
 
 @pytest.mark.parametrize("name", OWN.names())
@@ -155,7 +154,7 @@ def test_mnist_is_read_packed_or_not(tmp_path):
 
 def test_enwik8_is_cut_in_the_usual_places(tmp_path):
     text = bytes(range(200))
-    parts = split(text)
+    parts = texts.wikipedia_parts(text)
     assert [len(part) for part in parts.values()] == [180, 10, 10]
     assert b"".join(parts.values()) == text
     (tmp_path / "text8").write_bytes(text)
@@ -167,7 +166,7 @@ def test_enwik8_is_cut_in_the_usual_places(tmp_path):
 
 
 def test_enwik8_and_text8_are_told_apart_by_what_they_hold(tmp_path, monkeypatch):
-    monkeypatch.setattr(enwik8, "SIZE", 200)
+    monkeypatch.setattr(texts, "WIKIPEDIA_BYTES", 200)
     (tmp_path / "letters").write_bytes(b"anarchism " * 20)
     (tmp_path / "pages").write_bytes(b"<mediawiki xmlns=" + b" " * 183)
     assert b"".join(OWN["text8"].read(tmp_path / "letters").values()) == b"anarchism " * 20
@@ -214,7 +213,7 @@ def test_shops_are_counted(tmp_path):
 def test_saved_data_sets_of_hugging_face(tmp_path):
     import datasets
 
-    from regard.lab.data.own.hugging_face import read_columns
+    from regard.lab.data.own.texts import read_columns
 
     features = datasets.Features(
         words=datasets.Value("string"), mood=datasets.ClassLabel(names=["sad", "glad"])

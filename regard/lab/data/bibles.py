@@ -1,0 +1,230 @@
+"""Bibles: as Python source by chapter, as SWORD modules by verse, and with words aligned by hand."""
+
+import ast
+import csv
+import json
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from html import unescape
+from struct import iter_unpack
+from typing import NamedTuple
+
+from regard.core import StoredDataError
+from regard.lab.data.archives import Archive
+from regard.lab.data.pairs import Pair
+
+_HTML_FILE = "/html_bible.py"
+
+
+_VERSE = re.compile(r"<sup>(\d+)</sup>")
+
+
+_PARAGRAPH_TAG = re.compile(r"</?p>")
+
+
+_MARK = re.compile(r"\\(?:\d+:\d+\\)?")
+
+
+def read_chapters(archive: Archive) -> dict[tuple[int, int], str]:
+    """The same chapter in two Bibles: pairs of long documents that say the same in other words.
+
+    The packages hold a Bible as Python source: one call whose arguments are the version, the text, and tables of where each verse
+    starts and ends, by number (book 1,000,000 + chapter 1,000 + verse). The literals are read; nothing is run. The table of
+    the Bible in Basic English is wrong from Genesis on, by more and more characters, so chapters are cut at the verse numbers
+    that stand in the text; of the table only the books and their chapters are used. In that Bible Isaiah 64 is torn in two
+    after its first verse, and made one again here. Marks of other numberings, \43:2\, are taken out.
+
+    In the Psalms and some other places the two Bibles number verses apart, and a chapter may begin a few verses sooner in one.
+
+    (book, chapter) -> its verses, a line each. Raises StoredDataError.
+    """
+    text, numbers = _literals(archive)
+    places = sorted({number // 1000 for number in numbers})
+    cut = _cut_chapters(text)
+    if len(cut) != len(places):
+        raise StoredDataError(
+            f"{archive.label}: the text has {len(cut)} chapters, the table {len(places)}"
+        )
+    chapters: dict[tuple[int, int], list[str]] = {}
+    key = (0, 0)
+    for place, verses in zip(places, cut, strict=True):
+        book = place // 1000
+        if _MARK.match(verses[0]) and len(chapters.get(key, ())) == 1:
+            chapters[key] += verses
+        else:
+            key = (book, key[1] + 1 if key[0] == book else 1)
+            chapters[key] = verses
+    return {
+        key: "\n".join(" ".join(_MARK.sub("", verse).split()) for verse in verses)
+        for key, verses in chapters.items()
+    }
+
+
+def count_chapters(archive: Archive) -> Mapping[str, int]:
+    chapters = read_chapters(archive)
+    return {
+        "books": len({book for book, _ in chapters}),
+        "chapters": len(chapters),
+        "verses": sum(text.count("\n") + 1 for text in chapters.values()),
+        "characters": sum(map(len, chapters.values())),
+    }
+
+
+def _cut_chapters(text: str) -> list[list[str]]:
+    """Verses by chapter; a chapter begins at each verse 1."""
+    pieces = _VERSE.split(text)
+    chapters: list[list[str]] = []
+    for number, verse in zip(pieces[1::2], pieces[2::2], strict=True):
+        if number == "1":
+            chapters.append([])
+        chapters[-1].append(_PARAGRAPH_TAG.sub(" ", verse).strip())
+    return chapters
+
+
+def _literals(archive: Archive) -> tuple[str, Mapping[int, int]]:
+    """The text with its verse numbers, and the table of starts."""
+    try:
+        (name,) = (name for name in archive.names() if name.endswith(_HTML_FILE))
+        calls = [
+            node.value
+            for node in ast.parse(archive.read(name).decode()).body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        ]
+        text, starts = (ast.literal_eval(argument) for argument in calls[0].args[1:3])
+        return text.strip(), dict(starts)
+    except (SyntaxError, ValueError, LookupError, TypeError) as error:
+        raise StoredDataError(f"{archive.label} is no Bible as recorded: {error!r}") from None
+
+
+_SWORD_CHAPTER = re.compile(r'<chapter\b[^>]*\bosisID="([^"]+)"[^>]*\bsID=')
+
+
+_BOOK = re.compile(r'<div\b[^>]*\btype="(?:book|bookGroup|front)"')
+
+
+_NOTE = re.compile(r"<(note|title|rdg)\b[^>]*(?<!/)>.*?</\1>", re.DOTALL)
+
+
+_TAG = re.compile(r"<[^>]+>")
+
+
+_BEFORE_STOP = re.compile(r"\s+([,.;:!?])")
+
+
+def read_verses(archive: Archive) -> dict[str, str]:
+    """Bibles as SWORD modules: compressed blocks of verses in OSIS markup (zText of the CrossWire project).
+
+        .bzs  where each block lies in .bzz: offset, size, size when unpacked      .bzv  of each verse: block, offset, size
+
+    Verses stand in the order of the module's versification, chapters and books have entries of their own before them. The
+    chapters' entries name themselves (osisID), so no table of versifications is needed: a verse is the n-th entry after its
+    chapter's. Two modules with different versifications agree but for a few verses, which are shifted by one.
+
+    "Gen.1.1" -> the verse's text, notes and markup taken out. Raises StoredDataError where there is no module.
+    """
+    verses: dict[str, str] = {}
+    roots = sorted(name.removesuffix(".bzs") for name in archive.names() if name.endswith(".bzs"))
+    if not roots:
+        raise StoredDataError(f"{archive.label} holds no compressed SWORD module (.bzs)")
+    for root in roots:
+        chapter, number = "", 0
+        for entry in _entries(archive, root):
+            opened = _SWORD_CHAPTER.search(entry)
+            if opened:
+                chapter, number = opened.group(1), 0
+            elif _BOOK.search(entry):
+                chapter = ""
+            elif chapter:
+                number += 1
+                text = plain(entry)
+                if text:
+                    verses[f"{chapter}.{number}"] = text
+    return verses
+
+
+def plain(osis: str) -> str:
+    """What a reader sees. Notes leave a space: words on both sides of one are not glued together."""
+    text = _TAG.sub("", _NOTE.sub(" ", osis))
+    return _BEFORE_STOP.sub(r"\1", " ".join(unescape(text).split()))
+
+
+def verse_pairs(source: dict[str, str], target: dict[str, str]) -> list[Pair]:
+    """Verses that both have; the chapter is the group."""
+    return [
+        Pair(text, target[verse], verse.rpartition(".")[0])
+        for verse, text in source.items()
+        if verse in target
+    ]
+
+
+def _entries(archive: Archive, root: str) -> Iterator[str]:
+    packed = archive.read(f"{root}.bzz")
+    blocks = [
+        zlib.decompress(packed[offset : offset + size]) if size else b""
+        for offset, size, _ in iter_unpack("<III", archive.read(f"{root}.bzs"))
+    ]
+    for block, start, size in iter_unpack("<IIH", archive.read(f"{root}.bzv")):
+        yield blocks[block][start : start + size].decode() if size else ""
+
+
+_CHAPTER_DIGITS = 5
+"""Digits of a verse's name, as in 40001001, that name book and chapter."""
+
+
+class _Word(NamedTuple):
+    identity: str
+    text: str
+
+
+def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
+    """Verses of two languages with the words that people linked (the format of Clear Bible's alignments).
+
+    Of two tables of words and the JSON records between them: the words of each verse joined by spaces, and their links.
+
+    Words that the tables exclude (punctuation marks) and verses without a link are left out; a chapter is a group.
+
+    A record links every word that it names on one side with every one on the other; a link that leaves its verse is
+    dropped. Raises StoredDataError where a table or the records lack what is read of them.
+    """
+    words: dict[str, list[_Word]] = defaultdict(list)
+    others: dict[str, list[_Word]] = defaultdict(list)
+    try:
+        for row in _rows(source):
+            words[row["id"][-11:][:8]].append(_Word(row["id"], row["text"]))
+        for row in _rows(target):
+            if not row["exclude"]:
+                others[row["source_verse"]].append(_Word(row["id"], row["text"]))
+        records = [
+            (record["source"], record["target"]) for record in json.loads(alignment)["records"]
+        ]
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise StoredDataError(
+            f"these are no word tables with alignment records: {error!r}"
+        ) from None
+    links = defaultdict(set)
+    for ours, theirs in records:
+        for one in ours:
+            links[one].update(theirs)
+    pairs = (
+        _pair(name, words[name], others[name], links)
+        for name in sorted(words.keys() & others.keys())
+    )
+    return [pair for pair in pairs if pair.links]
+
+
+def _pair(name: str, words: list[_Word], others: list[_Word], links: dict[str, set[str]]) -> Pair:
+    place = {other.identity: j for j, other in enumerate(others)}
+    found = sorted(
+        (i, place[other])
+        for i, word in enumerate(words)
+        for other in links.get(word.identity, ())
+        if other in place
+    )
+    source, target = (" ".join(word.text for word in side) for side in (words, others))
+    return Pair(source, target, name[:_CHAPTER_DIGITS], tuple(found))
+
+
+def _rows(table: str) -> csv.DictReader:
+    return csv.DictReader(table.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)

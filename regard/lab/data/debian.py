@@ -1,0 +1,189 @@
+"""Debian's package index: sections, sources, and descriptions in several languages (deb-src-control(5), RepositoryFormat).
+
+A description is a short line, then paragraphs that a lone full stop divides. Translations are joined on the MD5 of the
+English text, which every index carries: a translation of an older text is not taken for one of today's.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from regard.lab.data.archives import Archive
+from regard.lab.data.pairs import Pair
+from regard.lab.data.splits import first_of_each
+
+
+class Listed(NamedTuple):
+    source: str  # the package that it is built from
+    section: str
+
+
+class Description(NamedTuple):
+    package: str
+    md5: str
+    short: str
+    paragraphs: tuple[str, ...]  # each in one line
+
+    @property
+    def long(self) -> str:
+        return "\n".join(self.paragraphs)
+
+
+def read_packages(text: str) -> dict[str, Listed]:
+    """Name of a binary package -> what `Packages` lists of it."""
+    listed: dict[str, Listed] = {}
+    for stanza in _stanzas(text, ("Package", "Source", "Section")):
+        source = stanza.get("Source", stanza["Package"]).split()[0]
+        listed.setdefault(stanza["Package"], Listed(source, stanza.get("Section", "")))
+    return listed
+
+
+def read_descriptions(text: str, language: str) -> dict[str, Description]:
+    """MD5 of the English text -> the description in `language`; of packages that share a text the first is named."""
+    found: dict[str, Description] = {}
+    field = f"Description-{language}"
+    for stanza in _stanzas(text, ("Package", "Description-md5", field)):
+        if field in stanza:
+            short, *rest = stanza[field].split("\n")
+            md5 = stanza["Description-md5"]
+            described = Description(stanza["Package"], md5, short.strip(), tuple(_paragraphs(rest)))
+            found.setdefault(md5, described)
+    return found
+
+
+def translations(
+    listed: Mapping[str, Listed],
+    english: Mapping[str, Description],
+    other: Mapping[str, Description],
+) -> list[Pair]:
+    """English -> the other language: short lines, and paragraphs where both texts have equally many."""
+    pairs = []
+    for md5, translated in other.items():
+        text = english.get(md5)
+        if text is None:
+            continue
+        group = source_of(listed, text)
+        parts = [(text.short, translated.short)]
+        if len(text.paragraphs) == len(translated.paragraphs):
+            parts += zip(text.paragraphs, translated.paragraphs, strict=True)
+        pairs += [Pair(a, b, group) for a, b in parts if a and b and a != b]
+    return pairs
+
+
+def summaries(listed: Mapping[str, Listed], english: Mapping[str, Description]) -> list[Pair]:
+    """The long text -> the short line."""
+    return [
+        Pair(text.long, text.short, source_of(listed, text))
+        for text in english.values()
+        if text.long and text.short
+    ]
+
+
+def source_of(listed: Mapping[str, Listed], text: Description) -> str:
+    return listed[text.package].source if text.package in listed else text.package
+
+
+def _paragraphs(lines: list[str]) -> Iterator[str]:
+    paragraph: list[str] = []
+    for line in [*lines, " ."]:
+        if line.strip() == ".":
+            if paragraph:
+                yield " ".join(paragraph)
+            paragraph = []
+        else:
+            paragraph += line.split()
+
+
+def _stanzas(text: str, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """The fields of each stanza, with their further lines; stanzas are divided by empty lines."""
+    stanza: dict[str, str] = {}
+    field = ""
+    for line in text.split("\n"):
+        if line[:1] in (" ", "\t"):
+            if field:
+                stanza[field] += f"\n{line}"
+        elif line:
+            name, _, value = line.partition(":")
+            field = name if name in fields else ""
+            if field:
+                stanza[field] = value.strip()
+        elif stanza:
+            yield stanza
+            stanza, field = {}, ""
+    if stanza:
+        yield stanza
+
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z0-9])")
+
+
+_SHORT_FORMS = ("e.g.", "i.e.", "etc.", "vs.", "cf.", "Inc.", "Dr.", "St.", "No.")
+
+
+class Document(NamedTuple):
+    package: str
+    source: str
+    section: str
+    sentences: tuple[str, ...]
+
+
+def read_documents(archive: Archive, *, min_count: int = 500) -> list[Document]:
+    """Descriptions of Debian packages as documents of sentences, with the archive section that each package stands in.
+
+    A document is the short line and the paragraphs below it. Documents with the same words are kept once. Binary packages of
+    one source repeat paragraphs: whoever splits them splits by `source`.
+
+    One for each text, of the sections that have at least `min_count` packages; the order is that of the index.
+    """
+    packages = read_packages(archive.read("Packages").decode())
+    sizes = Counter(listed.section for listed in packages.values())
+    english = read_descriptions(archive.read("Translation-en").decode(), "en")
+    documents = [
+        Document(
+            text.package, listed.source, listed.section, _sentences(text.short, text.paragraphs)
+        )
+        for text in english.values()
+        if (listed := packages.get(text.package)) and sizes[listed.section] >= min_count
+    ]
+    return first_of_each(documents, key=lambda document: document.sentences)
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """Ends are marks before a space and a capital or digit; well-known short forms end nothing."""
+    sentences: list[str] = []
+    for piece in _SENTENCE_END.split(paragraph):
+        if sentences and sentences[-1].endswith(_SHORT_FORMS):
+            sentences[-1] += f" {piece}"
+        else:
+            sentences.append(piece)
+    return [sentence for sentence in sentences if sentence]
+
+
+def count_descriptions(archive: Archive) -> Mapping[str, int]:
+    """Of the index with the English texts."""
+    packages = read_packages(archive.read("Packages").decode())
+    english = read_descriptions(archive.read("Translation-en").decode(), "en")
+    sizes = Counter(listed.section for listed in packages.values())
+    documents = read_documents(archive)
+    return {
+        "packages": len(packages),
+        "descriptions": len(english),
+        "sections": len(sizes),
+        "sections of 500 packages": sum(size >= 500 for size in sizes.values()),
+        "packages in these": sum(size for size in sizes.values() if size >= 500),
+        "documents in these": len(documents),
+        "sources of these": len({document.source for document in documents}),
+        "documents of 3 sentences": sum(len(document.sentences) >= 3 for document in documents),
+    }
+
+
+def count_translations(archive: Archive) -> Mapping[str, int]:
+    """Of the index of one other language."""
+    (name,) = archive.names()
+    language = name.removeprefix("Translation-")
+    return {"descriptions": len(read_descriptions(archive.read(name).decode(), language))}
+
+
+def _sentences(short: str, paragraphs: tuple[str, ...]) -> tuple[str, ...]:
+    return (short, *(sentence for text in paragraphs for sentence in split_sentences(text)))

@@ -1,0 +1,96 @@
+"""Readers of pictures: IDX files, scikit-learn's digits, Fashion-MNIST."""
+
+import gzip
+from collections.abc import Mapping
+from math import prod
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.core import StoredDataError
+from regard.lab.data.archives import Archive
+from regard.lab.data.labelled import Images
+
+_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_idx(content: bytes, name: str = "IDX file") -> NDArray[np.generic]:
+    """IDX files, as MNIST's: two zero bytes, a type, the number of axes, the sizes in big-endian order, then the values.
+
+    The array; gzip is undone. Raises StoredDataError where the head and the size do not agree.
+    """
+    try:
+        raw = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    except (EOFError, OSError) as error:
+        raise StoredDataError(f"{name} cannot be unpacked: {error}") from None
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _TYPES:
+        raise StoredDataError(f"{name} does not begin as an IDX file does")
+    dtype, axes = np.dtype(_TYPES[raw[2]]), raw[3]
+    start = 4 + 4 * axes
+    shape = np.frombuffer(raw[4:start], dtype=">u4").tolist()
+    expected = start + prod(shape) * dtype.itemsize
+    if len(shape) != axes or len(raw) != expected:
+        raise StoredDataError(
+            f"{name} says {shape}, which is {expected} bytes, and has {len(raw)} bytes"
+        )
+    values = np.frombuffer(raw, dtype=dtype, offset=start).reshape(shape)
+    return values.astype(dtype.newbyteorder("="))
+
+
+class DigitImages(NamedTuple):
+    pixels: NDArray[np.integer]  # [1797, 64], 0..16, row by row
+    labels: NDArray[np.integer]  # [1797], 0..9
+
+
+GREY_VALUES = 17
+
+
+PIXELS = 64
+
+
+def read_digits() -> DigitImages:
+    """The 8x8 digit images that come with scikit-learn (E. Alpaydin, C. Kaynak, UCI 1998): 1,797 images, 17 grey values."""
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    return DigitImages(pixels.astype(np.int64), labels.astype(np.int64))
+
+
+CLASSES = (
+    "t-shirt",
+    "trousers",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
+
+
+_FOLDER = "usr/share/datasets/fashion-mnist"
+
+
+def read_fashion_mnist(archive: Archive, part: Literal["train", "test"]) -> Images:
+    """Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747): 28x28 grey pictures of ten kinds of clothes.
+
+    pixels [60000 28 28] and labels in train, 10000 in test; the order is that of the files.
+    """
+    stem = "train" if part == "train" else "t10k"
+    names = [f"{_FOLDER}/{stem}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
+    pixels, labels = (read_idx(archive.read(name), name) for name in names)
+    return Images(pixels.astype(np.uint8), labels.astype(np.int64))
+
+
+def count_fashion_mnist(archive: Archive) -> Mapping[str, int]:
+    train, test = read_fashion_mnist(archive, "train"), read_fashion_mnist(archive, "test")
+    return {
+        "train": len(train.pixels),
+        "test": len(test.pixels),
+        "classes": len(np.unique(train.labels)),
+        "pixels": train.pixels[0].size,
+        "fewest of a class": int(np.bincount(train.labels).min()),
+    }

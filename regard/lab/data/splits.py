@@ -1,0 +1,36 @@
+"""Which split a text is in, and which of several equal texts is kept."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from hashlib import sha256
+from typing import Literal, TypeVar
+
+Split = Literal["train", "valid", "test"]
+
+
+def split_of(name: str) -> Split:
+    """One file in ten is in "test", one in ten in "valid": decided by its name alone."""
+    share = int.from_bytes(sha256(name.encode()).digest()[:8], "big") % 10
+    return "test" if share == 0 else "valid" if share == 1 else "train"
+
+
+Item = TypeVar("Item")
+
+
+def first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[Item]:
+    """The items without those whose key stood before."""
+    found: dict[Hashable, Item] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return list(found.values())
+
+
+def apart(parts: Sequence[Iterable[Item]], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+    """Each part without the items whose key stood before, in it or in a part before it."""
+    numbered = [(number, item) for number, part in enumerate(parts) for item in part]
+    kept = first_of_each(numbered, key=lambda one: key(one[1]))
+    return [[item for of, item in kept if of == number] for number in range(len(parts))]
+
+
+def spaced(text: bytes) -> bytes:
+    """Runs of white space become one space: the key by which repeated texts are found."""
+    return b" ".join(text.split())

@@ -1,0 +1,274 @@
+"""Translation, summaries and dialogue."""
+
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
+
+from regard.core import OptionError
+from regard.lab.data.bibles import read_verses, verse_pairs
+from regard.lab.data.checks import check_sizes
+from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
+from regard.lab.data.gettext_catalogues import read_catalogues
+from regard.lab.data.pairs import Pair, key_of, read_parallel, split_pairs, unique
+from regard.lab.data.plays import Turn, read_plays
+from regard.lab.data.python_source import read_docstrings, read_modules, stdlib_root
+from regard.lab.data.sources import archive
+from regard.lab.data.splits import Split
+from regard.lab.tasks.text_pairs import BITS, TextPairs, first_words, most_frequent
+
+INTERFACES = (
+    "gettext_libreoffice",
+    "gettext_gcc",
+    "gettext_krita",
+    "gettext_plone",
+    "gettext_django",
+    "gettext_wagtail",
+    "gettext_pretix",
+    "gettext_jupyterlab",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptionTranslation(TextPairs):
+    """English -> another language: short descriptions and paragraphs of Debian packages, then interface texts.
+
+    Split by source package and by catalogue. A paragraph that two packages share counts once, and their differing ones
+    may still be alike. Trivial baseline: the source, copied.
+    """
+
+    language: ClassVar[str]
+
+    source_len: int = 48
+    target_len: int = 64
+    catalogues: tuple[str, ...] = ()  # sources of interface texts
+    min_words: int = 4  # of the English text
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.name, min_words=self.min_words)
+
+    def pairs(self) -> list[Pair]:
+        english = archive("debian_descriptions")
+        other = archive(f"debian_descriptions_{self.language}")
+        catalogues = [archive(name) for name in self.catalogues]
+        pairs = translations(
+            read_packages(english.read("Packages").decode()),
+            read_descriptions(english.read("Translation-en").decode(), "en"),
+            read_descriptions(other.read(f"Translation-{self.language}").decode(), self.language),
+        )
+        for catalogue in catalogues:
+            pairs += read_catalogues(catalogue, self.language)
+        return [pair for pair in pairs if len(pair.source.split()) >= self.min_words]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateDe(DescriptionTranslation):
+    """English -> German."""
+
+    name = "translate_de"
+    language = "de"
+    sources = ("debian_descriptions", "debian_descriptions_de", *INTERFACES)
+
+    catalogues: tuple[str, ...] = INTERFACES
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateFr(DescriptionTranslation):
+    """English -> French."""
+
+    name = "translate_fr"
+    language = "fr"
+    sources = ("debian_descriptions", "debian_descriptions_fr", *INTERFACES)
+
+    catalogues: tuple[str, ...] = INTERFACES
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateIt(DescriptionTranslation):
+    """English -> Italian: twice as many descriptions, and no interface texts."""
+
+    name = "translate_it"
+    language = "it"
+    sources = ("debian_descriptions", "debian_descriptions_it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BibleEs(TextPairs):
+    """English -> Spanish, verse by verse: World English Bible, Reina-Valera of 1909; both public domain. Split by chapter.
+
+    The two count verses differently in places, where a verse meets its neighbour's translation.
+    """
+
+    name = "bible_es"
+    sources = ("bible_web", "bible_sparv")
+
+    source_len: int = 64
+    target_len: int = 80
+
+    def pairs(self) -> list[Pair]:
+        english, spanish = archive("bible_web"), archive("bible_sparv")
+        return verse_pairs(read_verses(english), read_verses(spanish))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFiles(TextPairs):
+    """A user's own pairs: two files, a sentence a line, line n of one translating line n of the other (as WMT's).
+
+    Without files of their own, validation and test are a tenth of the lines each, decided by the line's text. With
+    them, lines that they hold are left out of training.
+    """
+
+    name = "text_files"
+
+    source: str = ""
+    target: str = ""
+    valid_source: str = ""
+    valid_target: str = ""
+    test_source: str = ""
+    test_target: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = [self.valid_source, self.valid_target, self.test_source, self.test_target]
+        if any(own) and not all(own):
+            raise OptionError(
+                f"{self.name}: give all of valid_source, valid_target, test_source and test_target, or none of them"
+            )
+
+    def pairs(self) -> list[Pair]:
+        return self._read(self.source, self.target)
+
+    def parts(self) -> dict[Split, list[Pair]]:
+        if not (self.source and self.target):
+            raise OptionError(
+                f"{self.name}: give source= and target=, two text files with a sentence a line"
+            )
+        if not self.test_source:
+            return split_pairs(unique(self.pairs()))
+        test = unique(self._read(self.test_source, self.test_target))
+        valid = unique(self._read(self.valid_source, self.valid_target))
+        held_out = {key_of(pair) for pair in (*valid, *test)}
+        train = [pair for pair in unique(self.pairs()) if key_of(pair) not in held_out]
+        return {"train": train, "valid": valid, "test": test}
+
+    def _read(self, source: str, target: str) -> list[Pair]:
+        rows = read_parallel(Path(source).expanduser(), Path(target).expanduser())
+        return [Pair(left, right, left) for left, right in rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebianSummary(TextPairs):
+    """Debian summary: the long description of a package -> its short one.
+
+    Long texts of at least `min_long` words, short ones of at least `min_short`; split by source package.
+
+    Long texts are cut to `source_len` tokens.
+    """
+
+    name = "debian_summary"
+    baseline = "first words or most frequent target"
+    sources = ("debian_descriptions",)
+    cuts_source = True
+
+    metric: str = "rouge_l"  # type: ignore[misc]
+    source_len: int = 96
+    target_len: int = 24
+    min_long: int = 30
+    min_short: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.name, min_long=self.min_long, min_short=self.min_short)
+
+    def pairs(self) -> list[Pair]:
+        index = archive("debian_descriptions")
+        return [
+            pair
+            for pair in summaries(
+                read_packages(index.read("Packages").decode()),
+                read_descriptions(index.read("Translation-en").decode(), "en"),
+            )
+            if len(pair.source.split()) >= self.min_long
+            and len(pair.target.split()) >= self.min_short
+        ]
+
+    def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
+        """The source's first words, and the most frequent summary."""
+        return [first_words(train, sources), most_frequent(train, sources)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Docstrings(TextPairs):
+    """Docstrings: what a function does, said in the words of its author, from its source.
+
+    A function of the standard library without its docstring -> the docstring's first paragraph; split by file.
+
+    Needs no download. The text is that of the running interpreter: results compare only at equal checksums.
+    """
+
+    name = "docstrings"
+    baseline = "first words, most frequent target or function's name"
+    sources = ("stdlib",)
+    cuts_source = True
+
+    metric: str = "rouge_l"  # type: ignore[misc]
+    source_len: int = 96
+    target_len: int = 48
+
+    def pairs(self) -> list[Pair]:
+        return read_docstrings(read_modules(stdlib_root()))
+
+    def origin(self) -> dict[str, str]:
+        return {"cpython": platform.python_version()}
+
+    def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
+        """The source's first words, the most frequent summary, and the words of the function's name."""
+        return [
+            first_words(train, sources),
+            most_frequent(train, sources),
+            [_name(source) for source in sources],
+        ]
+
+
+def _name(source: str) -> str:
+    """ "def _read_file(path):" -> "read file"."""
+    found = re.search(r"def\s+(\w+)", source)
+    return " ".join(found.group(1).split("_")).strip() if found else source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialogue(TextPairs):
+    """Dialogue: a speech of Shakespeare's -> the answer to it, by the bits that a byte of the answer costs.
+
+    Neighbouring speeches of two speakers in one scene; split by play.
+
+    There is no one right answer, so that none is generated for the score: it is the cost of the answer which was given,
+    its end included, in bits for each of its bytes. This does not depend on the vocabulary, as perplexity would.
+    """
+
+    name = "dialogue"
+    better = "lower"
+    baseline = "token frequencies"
+    sources = ("shakespeare",)
+    metrics = (BITS,)
+
+    metric: str = BITS  # type: ignore[misc]
+    source_len: int = 64
+    target_len: int = 64
+    valid_size: int = 500
+    test_size: int = 2000
+
+    def pairs(self) -> list[Pair]:
+        plays = read_plays(archive("shakespeare"))
+        return [pair for name, turns in plays.items() for pair in replies(turns, name)]
+
+
+def replies(turns: Sequence[Turn], play: str) -> Iterator[Pair]:
+    """Each speech and the answer of another speaker in the same scene, both in one line; the play is the group."""
+    for turn, following in pairwise(turns):
+        if turn.scene == following.scene and turn.speaker != following.speaker:
+            yield Pair(" ".join(turn.text.split()), " ".join(following.text.split()), play)

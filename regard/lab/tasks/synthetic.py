@@ -1,0 +1,275 @@
+"""Sequences drawn from a rule: ListOps, recall, copying."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.core import OptionError
+from regard.lab.data.checks import check_sizes
+from regard.lab.data.generated import Columns, generated
+from regard.lab.data.listops import VOCABULARY, Expressions, check_grammar, generate_listops
+from regard.lab.data.own import read_own
+from regard.lab.data.records import Examples
+from regard.lab.data.synthetic import (
+    FIRST_SYMBOL,
+    check_duplication,
+    check_recall,
+    generate_copies,
+    generate_duplications,
+    generate_recall,
+)
+from regard.lab.tasks.classify import Classify
+from regard.lab.tasks.language_models import NextToken
+from regard.lab.tasks.task import IGNORED, Batch, Drawn, Splits, evaluation
+
+
+def accuracy_of_answers(
+    who: str, model: nn.Module, batches: Iterable[Batch], *, vocab_size: int
+) -> float:
+    """Share of the labels that are the model's most likely token there."""
+    from torchmetrics.classification import MulticlassAccuracy
+
+    accuracy = MulticlassAccuracy(num_classes=vocab_size, average="micro", ignore_index=IGNORED)
+    seen = False
+    with evaluation(model):
+        for batch in batches:
+            answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
+            accuracy.to(answers.device).update(answers, batch["labels"])
+            seen = True
+    if not seen:
+        raise OptionError(f"{who}: score needs at least one batch, got none")
+    return float(accuracy.compute())
+
+
+def most_frequent_answer(splits: Splits) -> float:
+    """Accuracy of always answering what is asked for most often in the training split."""
+    seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
+    return float((asked == torch.bincount(seen).argmax()).double().mean())
+
+
+_LISTOPS_RULE = 2  # raised when the same options begin to give other expressions
+
+
+_TOKENS_FOR_A_PROCESS = 10_000_000  # tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOps(Drawn, Classify):
+    """ListOps: the value of a nested list expression, as classification over ten digits.
+
+    Expressions from the published grammar; no expression is in two splits.
+
+    The defaults are REDUCED for small machines (max_depth 6, 50 < tokens < 200, 20000 + 500 + 1000 examples) and
+    must not be compared with published scores. The published setting (arXiv 2011.04006) is max_depth=10,
+    min_length=500, max_length=2000, train_size=96000, valid_size=2000, test_size=2000. Expressions are generated once and
+    kept in the cache.
+    """
+
+    name = "listops"
+    vocab_size = len(VOCABULARY)
+    num_classes = 10
+
+    min_length: int = 50  # exclusive, as in the published generator
+    max_length: int = 200  # exclusive
+    max_depth: int = 6
+    max_args: int = 10
+    operator_probability: float = 0.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_grammar(
+            self.min_length,
+            self.max_length,
+            self.max_depth,
+            self.max_args,
+            self.operator_probability,
+        )
+
+    @property
+    def max_len(self) -> int:
+        return self.max_length - 1
+
+    def load(self) -> Splits:
+        told: dict[str, Any] = dict(
+            min_length=self.min_length,
+            max_length=self.max_length,
+            max_depth=self.max_depth,
+            max_args=self.max_args,
+            operator_probability=self.operator_probability,
+            seed=self.seed,
+        )
+
+        def make() -> Columns:
+            tokens = self.total * self.max_length
+            processes = max(1, min(os.cpu_count() or 1, tokens // _TOKENS_FOR_A_PROCESS))
+            return generate_listops(self.total, **told, processes=processes)._asdict()
+
+        count = {"count": self.total, "rule": _LISTOPS_RULE}
+        found = generated(self.name, told | count, make)
+        rows = np.cumsum([self.train_size, self.valid_size])
+        lengths, values = np.split(found["lengths"], rows), np.split(found["values"], rows)
+        tokens = np.split(found["tokens"], np.cumsum(found["lengths"])[rows - 1])
+        train, valid, test = map(Examples, tokens, lengths, values)
+        return Splits(train, valid, test)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall(Drawn, NextToken):
+    """Recall: multi-query associative recall, the cheap task that separates mechanisms by their memory.
+
+    Labels stand at the asked keys only; accuracy counts those. The defaults are small, for small machines.
+    """
+
+    name = "recall"
+    metric = "accuracy"
+    better = "higher"
+    baseline = "first value of the row"
+    vocab_size: int = 128  # type: ignore[misc]  # an option here, a constant of the other tasks
+
+    length: int = 64
+    num_pairs: int = 8
+    spread: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_recall(self.length, self.num_pairs, self.vocab_size, self.spread)
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def load(self) -> Splits:
+        found = generate_recall(
+            self.total,
+            length=self.length,
+            num_pairs=self.num_pairs,
+            vocab_size=self.vocab_size,
+            spread=self.spread,
+            seed=self.seed,
+        )
+        return self.windows(found.tokens, found.labels)
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        """Accuracy of always answering the row's first value: in the row, and no association."""
+        test = (splits or self.load()).test
+        labels = test.labels.view(-1, self.length)
+        first = torch.stack([test[i]["tokens"][1] for i in range(len(test))])
+        asked = labels != IGNORED
+        return float((labels == first[:, None])[asked].double().mean())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyAcross(Drawn, NextToken):
+    """Copy across: symbols to repeat after a long gap, for models whose memory must reach across it.
+
+    Accuracy over the repeated symbols. A model that reads in segments shorter than `gap` needs a memory.
+    """
+
+    name = "copy_across"
+    metric = "accuracy"
+    better = "higher"
+    baseline = "most frequent symbol"
+
+    copied: int = 8
+    gap: int = 16
+    symbols: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.name, copied=self.copied, gap=self.gap, symbols=self.symbols)
+
+    @property
+    def vocab_size(self) -> int:  # type: ignore[override]  # follows from an option here
+        return FIRST_SYMBOL + self.symbols
+
+    @property
+    def max_len(self) -> int:
+        return 2 * self.copied + self.gap
+
+    def load(self) -> Splits:
+        found = generate_copies(
+            self.total, copied=self.copied, gap=self.gap, symbols=self.symbols, seed=self.seed
+        )
+        return self.windows(found.tokens, found.labels)
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        """Accuracy of always answering the training split's most frequent symbol."""
+        return most_frequent_answer(splits or self.load())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duplication(Drawn, NextToken):
+    """Duplication: a sequence is read, and said again; what a model that hashes its keys must learn to find.
+
+    Labels stand in the second half only; accuracy counts those. The paper's sizes are length 1023, vocab_size 129.
+    """
+
+    name = "duplication"
+    metric = "accuracy"
+    better = "higher"
+    baseline = "most frequent token"
+    vocab_size: int = 32  # type: ignore[misc]  # an option here, a constant of the other tasks
+
+    length: int = 63
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_duplication(self.length, self.vocab_size)
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def load(self) -> Splits:
+        found = generate_duplications(
+            self.total, length=self.length, vocab_size=self.vocab_size, seed=self.seed
+        )
+        return self.windows(found.tokens, found.labels)
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        """Accuracy of always answering the training split's most frequent token."""
+        return most_frequent_answer(splits or self.load())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRAListOps(Classify):
+    """The Long Range Arena's files, with its splits."""
+
+    name = "lra_listops"
+    vocab_size = len(VOCABULARY)
+    num_classes = 10
+
+    path: Path | None = None
+    length: int = 2000  # tokens of an expression that are read
+
+    def __post_init__(self) -> None:
+        check_sizes(self.name, length=self.length)
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "lra_listops")
+        return Splits(*(self._part(found[name]) for name in ("train", "valid", "test")))
+
+    def _part(self, found: Expressions) -> Examples:
+        lengths = np.minimum(found.lengths, self.length)
+        starts = np.cumsum(found.lengths) - found.lengths
+        within = np.arange(len(found.tokens)) - np.repeat(starts, found.lengths)
+        return Examples(found.tokens[within < self.length], lengths, found.values)

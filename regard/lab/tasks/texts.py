@@ -1,0 +1,473 @@
+"""Texts with a label, and pairs of texts that belong together or not: classification and matching."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.core import OptionError, StoredDataError
+from regard.lab.data.bibles import read_chapters
+from regard.lab.data.checks import check_seed, check_sizes
+from regard.lab.data.debian import Document, read_documents
+from regard.lab.data.labelled import LabelledPairs, Texts
+from regard.lab.data.own import own_path, read_own
+from regard.lab.data.own.texts import read_columns
+from regard.lab.data.records import Examples, Ragged, Records
+from regard.lab.data.sources import archive
+from regard.lab.data.splits import apart, spaced, split_of
+from regard.lab.data.texts import HARD, Email, read_emails, unique_emails, unique_newsgroups
+from regard.lab.data.windows import MASKED_VOCABULARY
+from regard.lab.tasks.classify import Classify, Rows, stratified
+from regard.lab.tasks.task import Batch, Splits, count_valid, padded
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteText(Classify):
+    """Classification of texts by their first bytes.
+
+    Token = byte + 1. The vocabulary has the ids of the masked language models on bytes, start and mask among them, so that a
+    model trained to fill in bytes can go on as a classifier with the same embedding.
+    """
+
+    vocab_size = MASKED_VOCABULARY
+
+    length: int = 512  # bytes of a text that are read
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def part(
+        self, texts: Sequence[bytes], labels: NDArray[np.integer], rows: NDArray[np.integer]
+    ) -> Examples:
+        tokens, lengths = byte_tokens([texts[row] for row in rows], self.length)
+        return Examples(tokens, lengths, labels[rows])
+
+
+def byte_tokens(
+    texts: Sequence[bytes], length: int
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """The first `length` bytes of all texts end to end, as tokens, and how many of each."""
+    check_sizes("byte_tokens", length=length)
+    cut = [text[:length] for text in texts]
+    tokens = np.frombuffer(b"".join(cut), dtype=np.uint8).astype(np.int32) + 1
+    return tokens, np.array([len(text) for text in cut], dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match(Classify):
+    """Matching: do two texts belong together? Byte-level classification of pairs, by accuracy.
+
+    Token = byte + 1. `length` is REDUCED for small machines: the Long Range Arena reads 4,000 bytes of each text.
+    """
+
+    kind = "match"
+    num_classes = 2
+    vocab_size = MASKED_VOCABULARY
+
+    length: int = 512  # bytes of each text that are read
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length)
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def part(self, pairs: LabelledPairs) -> Records:
+        first, second = (byte_tokens(of, self.length) for of in (pairs.first, pairs.second))
+        columns: dict[str, Any] = {
+            "first": Ragged(*first),
+            "second": Ragged(*second),
+            "label": pairs.labels,
+        }
+        return Records(columns, counted=("first", "second"))
+
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:
+        return model(
+            batch["first"],
+            batch["second"],
+            first_valid=batch["first_valid"],
+            second_valid=batch["second_valid"],
+        )
+
+    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+        """{first, first_valid, second, second_valid, labels}."""
+        batch: Batch = {"labels": torch.stack([item["label"] for item in items])}
+        for name in ("first", "second"):
+            batch[name], batch[f"{name}_valid"] = padded([item[name] for item in items])
+        return batch
+
+    def count(self, batch: Batch) -> int:
+        return sum(count_valid(batch[name], batch[f"{name}_valid"]) for name in ("first", "second"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spam(ByteText):
+    """Spam: is an e-mail's body spam or ham? Byte-level classification of the SpamAssassin corpus.
+
+    Class 1 is spam. Bodies only: headers tell the answer.
+
+    Balanced: all spam and as many easy ham, drawn by `seed`; a tenth of each for validation and for the test. What begins as
+    an earlier body does, in the bytes that are read, is left out after the parts are drawn, and parts are balanced again: so
+    no body changes its part with `length`, nor in `spam_masked`. test="hard_ham" asks, in the place of the test's easy ham,
+    ham that looks like spam. The metric is macro-F1, so that no class counts more. `length` is REDUCED for small machines:
+    the Long Range Arena reads 4,000 bytes of other texts (IMDb), and numbers must not be compared.
+    """
+
+    name = "spam"
+    sources = ("spam_assassin",)
+    num_classes = 2
+    metric = "macro_f1"
+
+    test: Literal["easy_ham", "hard_ham"] = "easy_ham"
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length)
+        if self.test not in ("easy_ham", "hard_ham"):
+            raise OptionError(f"{self.name}: test ({self.test!r}) must be easy_ham or hard_ham")
+
+    def load(self) -> Splits:
+        return self.of(read_emails(archive("spam_assassin")))
+
+    def of(self, emails: list[Email]) -> Splits:
+        found = divided(emails, self.seed)
+        spam = found.test[found.labels[found.test] == 1]
+        test = np.concatenate([spam, found.hard]) if self.test == "hard_ham" else found.test
+        rows = [found.train, found.valid, test]
+        parts = apart(rows, key=lambda row: found.texts[row][: self.length])
+        return Splits(
+            *(
+                self.part(found.texts, found.labels, _balanced(np.array(part, int), found.labels))
+                for part in parts
+            )
+        )
+
+    def meter(self) -> "Metric":
+        from torchmetrics.classification import MulticlassF1Score
+
+        return MulticlassF1Score(num_classes=2, average="macro")
+
+
+class Divided(NamedTuple):
+    """Rows of texts; `hard` are those of hard ham, which is in no part."""
+
+    texts: list[bytes]
+    labels: Rows
+    train: Rows
+    valid: Rows
+    test: Rows
+    hard: Rows
+
+
+def divided(emails: list[Email], seed: int) -> Divided:
+    """Bodies in parts, equal ones once; as much easy ham as spam, drawn by `seed`."""
+    kept = unique_emails(emails)
+    labels = np.array([email.spam for email in kept], dtype=np.int64)
+    hard = np.array([email.folder == HARD for email in kept])
+    spam = np.flatnonzero(labels == 1)
+    ham = np.random.default_rng(seed).permutation(np.flatnonzero((labels == 0) & ~hard))
+    chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))
+    train, valid, test = (chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed))
+    texts = [email.body.lstrip() for email in kept]
+    return Divided(texts, labels, train, valid, test, np.flatnonzero(hard))
+
+
+def _balanced(rows: Rows, labels: Rows) -> Rows:
+    """As many of the one class as of the other, the first of each."""
+    of = [rows[labels[rows] == label] for label in (0, 1)]
+    return np.concatenate([found[: min(map(len, of))] for found in of])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newsgroups(ByteText):
+    """Newsgroups: to which of twenty groups was a post sent? Byte-level classification of 20 Newsgroups.
+
+    The test part is the published one (later posts); a tenth of the training part, drawn by `seed`, is validation.
+
+    Equal posts count once. What begins as an earlier post does, in the bytes that are read, is left out after the parts
+    are drawn: so they are the same at every length, and for `newsgroups_masked`. The table holds lower-case letters and single spaces only.
+    """
+
+    name = "newsgroups"
+    sources = ("newsgroups20",)
+    num_classes = 20
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length)
+
+    def load(self) -> Splits:
+        found = unique_newsgroups(archive("newsgroups20"))
+        return self.of(found["train"], found["test"])
+
+    def of(self, train: Texts, test: Texts) -> Splits:
+        if len(train.classes) != self.num_classes or train.classes != test.classes:
+            raise StoredDataError(
+                f"newsgroups: train has {len(train.classes)} classes and test {len(test.classes)}, "
+                f"and both should have the same {self.num_classes}"
+            )
+        rows, valid, none = stratified(train.labels, 0.1, 0.0, self.seed)
+        assert not len(none)
+        texts = [*train.texts, *test.texts]
+        labels = np.concatenate([train.labels, test.labels])
+        every = np.arange(len(train.texts), len(texts))
+        parts = apart([rows, valid, every], key=lambda row: texts[row][: self.length])
+        return Splits(*(self.part(texts, labels, np.array(part, dtype=int)) for part in parts))
+
+
+_WORD = re.compile(r"[a-z0-9]+(?:[.'+#-]+[a-z0-9]+)*[+#]*|[^\sa-z0-9]")
+
+
+UNKNOWN = 1
+
+
+class _Encoded(NamedTuple):
+    sentences: tuple[tuple[int, ...], ...]
+    section: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebianSections(Classify):
+    """Debian sections: in which section does a package stand? Its description, a document of sentences of words.
+
+    Token 1 is any word that is not among the most frequent of the training part, 2 and on those, lower case.
+
+    Eight source packages in ten train, one is for validation, one for the test, decided by the source's name: binary
+    packages of one source repeat each other. Longer sentences and documents are cut, and what is then the same as an
+    earlier document, token by token, counts once. `num_sources` takes so many sources only, drawn by `seed` (None: all).
+    """
+
+    name = "debian_sections"
+    sources = ("debian_descriptions",)
+    kind = "documents"
+    num_classes = 27
+    vocab_size: int = 10000  # type: ignore[misc]  # an option here, a constant of the other tasks
+
+    max_sentences: int = 10
+    max_words: int = 40
+    num_sources: int | None = None
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, max_sentences=self.max_sentences, max_words=self.max_words)
+        if self.num_sources is not None:
+            check_sizes(self.name, num_sources=self.num_sources)
+        if not isinstance(self.vocab_size, int) or self.vocab_size < 3:
+            raise OptionError(f"{self.name}: vocab_size ({self.vocab_size!r}) must be at least 3")
+
+    @property
+    def max_len(self) -> int:
+        return max(self.max_sentences, self.max_words)
+
+    def load(self) -> Splits:
+        documents = read_documents(archive("debian_descriptions"))
+        if self.num_sources is not None:
+            rng = np.random.default_rng(self.seed)
+            sources = rng.permutation(sorted({document.source for document in documents}))
+            chosen = set(sources[: self.num_sources])
+            documents = [document for document in documents if document.source in chosen]
+        return self.of(documents)
+
+    def of(self, documents: Sequence[Document]) -> Splits:
+        sections = sorted({document.section for document in documents})
+        if len(sections) > self.num_classes:
+            raise StoredDataError(
+                f"{self.name}: {len(sections)} sections where {self.num_classes} are expected"
+            )
+        splits = [
+            [document for document in documents if split_of(document.source) == split]
+            for split in ("train", "valid", "test")
+        ]
+        counts = Counter(
+            word for document in splits[0] for sentence in self._cut(document) for word in sentence
+        )
+        frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        ids = {word: 2 + place for place, (word, _) in enumerate(frequent[: self.vocab_size - 2])}
+        encoded = [[self._encoded(document, ids) for document in part] for part in splits]
+        parts = apart(encoded, key=lambda document: document.sentences)
+        train, valid, test = (self._part(part, sections) for part in parts)
+        return Splits(train, valid, test, notes={"sections": " ".join(sections)})
+
+    def _cut(self, document: Document) -> list[list[str]]:
+        sentences = map(words_of, document.sentences[: self.max_sentences])
+        return [words[: self.max_words] for words in sentences if words]
+
+    def _encoded(self, document: Document, ids: Mapping[str, int]) -> "_Encoded":
+        found = (tuple(ids.get(word, UNKNOWN) for word in words) for words in self._cut(document))
+        return _Encoded(tuple(found), document.section)
+
+    def _part(self, documents: Iterable["_Encoded"], sections: Sequence[str]) -> Records:
+        kept = [document for document in documents if document.sentences]
+        if not kept:
+            raise OptionError(f"{self.name}: a part is empty. Take more sources.")
+        tokens = [[token for words in document.sentences for token in words] for document in kept]
+        lengths = [[len(words) for words in document.sentences] for document in kept]
+        return Records(
+            {
+                "tokens": Ragged.of(tokens),
+                "lengths": Ragged.of(lengths),
+                "label": np.array([sections.index(document.section) for document in kept]),
+            },
+            counted=("tokens",),
+        )
+
+    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+        """{tokens [B S T], valid [B S T], labels}."""
+        lengths = [item["lengths"].tolist() for item in items]
+        S = max(len(of) for of in lengths)
+        T = max(max(of) for of in lengths)
+        counts = torch.tensor([of + [0] * (S - len(of)) for of in lengths])
+        valid = torch.arange(T) < counts[..., None]
+        tokens = torch.zeros(valid.shape, dtype=torch.long)
+        tokens[valid] = torch.cat([item["tokens"] for item in items])
+        labels = torch.stack([item["label"] for item in items])
+        return {"tokens": tokens, "valid": valid, "labels": labels}
+
+
+def words_of(sentence: str) -> list[str]:
+    """Lower case; marks stand alone."""
+    return _WORD.findall(sentence.lower())
+
+
+Chapters = Mapping[tuple[int, int], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BibleChapters(Match):
+    """Bible chapters: is it the same chapter, once in the King James Version and once in Basic English?
+
+    Each chapter once with itself and once with another chapter of its book and part, drawn by `seed`.
+
+    Eight chapters in ten train, one is for validation, one for the test, decided by a hash of book and number. A chapter
+    that is alone of its book in its part, or that is the same text as another, is left out.
+    """
+
+    name = "bible_chapters"
+    sources = ("bible_kjv", "bible_bbe")
+
+    def load(self) -> Splits:
+        return self.of(read_chapters(archive("bible_kjv")), read_chapters(archive("bible_bbe")))
+
+    def of(self, first: Chapters, second: Chapters) -> Splits:
+        seen: dict[bytes, tuple[int, int]] = {}
+        for key in sorted(first.keys() & second.keys()):
+            seen.setdefault(spaced(second[key].encode()), key)
+        keys = sorted(seen.values())
+        rng = np.random.default_rng(self.seed)
+
+        def part(split: str) -> Records:
+            inside = [key for key in keys if split_of("{}.{}".format(*key)) == split]
+            pairs = []
+            for key in inside:
+                others = [other for other in inside if other[0] == key[0] and other != key]
+                if others:
+                    pairs += [(key, key), (key, others[rng.integers(len(others))])]
+            if not pairs:
+                raise StoredDataError(f"{self.name}: no book has two chapters in {split}")
+            order = rng.permutation(len(pairs))
+            chosen = [pairs[row] for row in order]
+            labels = np.array([a == b for a, b in chosen], dtype=np.int64)
+            texts = [first[a].encode() for a, _ in chosen], [second[b].encode() for _, b in chosen]
+            return self.part(LabelledPairs(*texts, labels))
+
+        return Splits(part("train"), part("valid"), part("test"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IMDb(ByteText):
+    """The Long Range Arena's Text at length 4000. A tenth of the training part, drawn by `seed`, is validation: the
+    Arena's code validates on the test part, which is not done here."""
+
+    name = "imdb"
+    num_classes = 2
+
+    path: Path | None = None
+    length: int = 1000
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length)
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "imdb")
+        train, test = found["train"], found["test"]
+        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
+        return Splits(
+            self.part(train.texts, train.labels, rows),
+            self.part(train.texts, train.labels, valid),
+            self.part(test.texts, test.labels, np.arange(len(test.texts))),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRARetrieval(Match):
+    """The Long Range Arena's Retrieval at length 4000, with its splits."""
+
+    name = "lra_retrieval"
+
+    path: Path | None = None
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "lra_aan")
+        return Splits(*(self.part(found[name]) for name in ("train", "valid", "test")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledTexts(ByteText):
+    """Texts of your own with a class each, saved by the `datasets` library: `text` and `label` name their columns.
+
+    The splits are the folder's: train, validation, test. For one that is missing a tenth of the training part is drawn by
+    `seed`. What begins as an earlier text does, in the bytes that are read, is left out.
+    """
+
+    name = "labelled_texts"
+    num_classes: int = 2  # type: ignore[misc]  # an option here, a constant of the other tasks
+
+    path: Path | None = None
+    text: str = "text"
+    label: str = "label"
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, length=self.length, num_classes=self.num_classes)
+
+    def load(self) -> Splits:
+        folder = own_path(self.name, self.path, "hugging_face")
+        found = dict(read_columns(folder, text=self.text, label=self.label))
+        whole = found.get("train") or found.get("all")
+        if whole is None or len(whole.classes) != self.num_classes:
+            held = "no part train" if whole is None else f"{len(whole.classes)} classes"
+            raise OptionError(
+                f"{self.name}: {folder} has {held}, and num_classes is {self.num_classes}"
+            )
+        valid, test = found.get("validation") or found.get("valid"), found.get("test")
+        shares = (0.0 if valid else 0.1, 0.0 if test else 0.1)
+        rows = stratified(whole.labels, *shares, self.seed)
+        parts = [
+            [(own.texts[row], own.labels[row]) for row in of]
+            for own, of in (
+                (whole, rows[0]),
+                (valid, range(len(valid.texts))) if valid else (whole, rows[1]),
+                (test, range(len(test.texts))) if test else (whole, rows[2]),
+            )
+        ]
+        kept = apart(parts, key=lambda item: item[0][: self.length])
+        return Splits(*map(self._part, kept))
+
+    def _part(self, items: Sequence[tuple[bytes, int]]) -> Examples:
+        labels = np.array([label for _, label in items], dtype=np.int64)
+        return self.part([text for text, _ in items], labels, np.arange(len(items)))
