@@ -1,4 +1,4 @@
-"""Draws who attends to whom, from the weights that the mixers really use: `make docs`. With --check, says whether the drawings are fresh.
+"""Draws who attends to whom, from the weights that the mixers really use: `make docs`. With --check, says whether they are fresh.
 
 Each drawing is the `attention_map` of a small mixer on one random sequence: rows are queries, columns are keys, and a cell is
 the darker the larger its weight beside the largest of its row. `docs/patterns.md` shows them all.
@@ -17,7 +17,7 @@ from regard.functional.sparse.patterns import First, Strided, Window
 ROOT = Path(__file__).parent
 FOLDER, PAGE = ROOT / "matrices", ROOT / "patterns.md"
 T, DIM, HEADS, CELL, GAP, HEAD = 32, 16, 2, 6, 16, 14
-SHADES = 8  # of a weight beside the largest of its row
+SHADES = 8  # from zero to the largest weight of a row
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Drawing:
     options: dict[str, Any] = field(default_factory=dict)
     label: str = ""  # where a mixer is drawn more than once
     global_tokens: tuple[int, ...] = ()
-    each_head: bool = False  # else the first head speaks for all
+    each_head: bool = False  # else only the first head is drawn
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Drawing:
 MIXED = (Window(4, 4) | First(1), Strided(6) | Window(1, 1))
 
 DRAWINGS = (
-    Drawing("softmax", "Every pair."),
+    Drawing("softmax", "Every pair of tokens."),
     Drawing("local", "A window of 4 tokens on each side.", {"window_size": 4}),
     Drawing(
         "local",
@@ -104,7 +104,7 @@ DRAWINGS = (
     ),
     Drawing(
         "bigbird",
-        "The same with 2 external global tokens, the first columns, in the place of global blocks (ETC).",
+        "The same with 2 prefix keys, the first columns, in the place of global blocks (ETC).",
         {"block_size": 4, "num_random": 1, "num_external": 2, "global_blocks": False},
         "etc",
     ),
@@ -125,10 +125,10 @@ DRAWINGS = (
     ),
     Drawing(
         "sinkhorn",
-        "Blocks of 4: the own one, and one that the sorting network brings.",
+        "Blocks of 4: its own block, and one that the sorting network chooses.",
         {"block_size": 4, "temperature": 0.1},
     ),
-    Drawing("fixed_patterns", "Weights by position alone: here the own token.", {}),
+    Drawing("fixed_patterns", "Weights by position alone: here the token itself.", {}),
     Drawing(
         "fixed_patterns",
         "The context to the left, and to the right.",
@@ -140,9 +140,8 @@ DRAWINGS = (
 
 
 def svg(drawing: Drawing) -> str:
-    """The maps side by side, a rectangle for each run of equally dark cells."""
+    """The maps side by side; one rectangle for neighbouring cells of equal shade."""
     maps = drawing.maps()
-    size = max(weights.shape[1] for weights in maps.values()) * CELL
     height = T * CELL + HEAD
     parts, left = [], 0
     for title, weights in maps.items():
@@ -172,7 +171,6 @@ def svg(drawing: Drawing) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left - GAP}" height="{height}" '
         f'viewBox="0 0 {left - GAP} {height}" font-family="sans-serif" font-size="10" fill="#1f4e79">'
     )
-    assert size
     return "\n".join([head, *parts, "</svg>", ""])
 
 

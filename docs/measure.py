@@ -1,4 +1,4 @@
-"""Trains recipes and writes what they reached to docs/recipes.json, from which the README's table of tasks is made.
+"""Trains recipes and writes their results to docs/recipes.json, from which the table of docs/tasks.md is made.
 
     python docs/measure.py spam newsgroups
 
@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parent / "recipes.json"
 
 
 def measured(name: str, runs: Path) -> dict[str, Any]:
-    """A row of the table. A run that starts from another finds that one's folder under `runs`, trained first if need be."""
+    """One row of the table. If a run starts from the weights of another, that one is trained first, under `runs`."""
     run = RECIPES[name]()
     if run.start_from is not None:
         first = run.start_from.name
@@ -63,7 +63,7 @@ def measured(name: str, runs: Path) -> dict[str, Any]:
 
 
 def generated(run: Run, splits: Splits, folder: Path) -> dict[str, dict[str, float]]:
-    """Where a score is the cost of given targets: what the model's own are worth, and what needs no model."""
+    """Where the metric is the cost of given targets: scores of the text that the model generates, and of the baseline's."""
     task = run.task
     if not isinstance(task, TextPairs) or task.metric != BITS or len(task.metrics) == 1:
         return {}
