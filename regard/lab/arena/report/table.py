@@ -24,6 +24,12 @@ class Standing:
     parameters: tuple[float, float] | None  # fewest and most over the tasks
 
     @property
+    def seconds(self) -> float | None:
+        """Training time of all runs; None where nothing was trained."""
+        runs = [run.seconds for quality in self.quality.values() if quality for run in quality.runs]
+        return sum(runs) if runs else None
+
+    @property
     def memory(self) -> Timed | None:
         """The timing whose peak is shown: the training step's, or else the forward pass's."""
         return self.timed.get("train") or self.timed.get("forward") or self.timed.get("decode")
@@ -106,16 +112,9 @@ def _table(summary: Summary) -> Table:
         cells += [Text(words.times(timed.ratio) if timed else "–") for timed in line.timed.values()]
         if summary.passes:
             cells.append(Text(words.size(line.memory.peak_bytes) if line.memory else "–"))
-        cells.append(Text(parameters(line)))
+        cells.append(Text(words.parameters(line.parameters)))
         table.add_row(*cells)
     return table
-
-
-def parameters(line: Standing) -> str:
-    if line.parameters is None:
-        return "–"
-    low, high = (words.size(count, "") for count in line.parameters)
-    return low if low == high else f"{low} – {high}"
 
 
 def _legend(summary: Summary) -> str:

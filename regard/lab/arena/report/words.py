@@ -1,4 +1,4 @@
-"""How numbers and findings are put, in the same words in terminal and page."""
+"""Formatting of numbers and findings for terminal and page."""
 
 from regard.lab.arena.report.summary import Decision, Quality, Summary
 from regard.lab.arena.results import Pass
@@ -23,11 +23,23 @@ def times(ratio: float) -> str:
     )
 
 
-def size(count: float, unit: str = "B") -> str:
+def size(value: float, unit: str = "B") -> str:
     for power, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= power:
-            return f"{_three(count / power)} {prefix}{unit}".strip()
-    return f"{count:.0f} {unit}".strip()
+        if value >= power:
+            return f"{_three(value / power)} {prefix}{unit}".strip()
+    return f"{value:.0f} {unit}".strip()
+
+
+def count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def parameters(bounds: tuple[float, float] | None) -> str:
+    """Fewest and most, as one number where they look alike."""
+    if bounds is None:
+        return "–"
+    low, high = (size(value, "") for value in bounds)
+    return low if low == high else f"{low} – {high}"
 
 
 def milliseconds(value: float) -> str:
