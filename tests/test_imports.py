@@ -31,7 +31,7 @@ MAY_IMPORT = {
 LAB_MAY_IMPORT = {
     "data": set(),
     "tasks": {"data"},
-    "train": {"tasks"},
+    "train": {"data", "tasks"},
     "recipes": {"data", "tasks", "train"},
     "arena": {"data", "tasks", "train", "recipes"},
     "tables": {"data", "tasks", "train"},

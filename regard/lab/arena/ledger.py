@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import sqlite3
-import tempfile
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from regard.core import StoredDataError
 from regard.lab.arena.results import Checked, NotRun, Provenance, Result, Timed, Trained
+from regard.lab.data.files import locked, whole
 
 FORMAT = 1
 APPLICATION = (
@@ -209,14 +209,11 @@ def _plain(value: Any) -> Any:
 
 
 def _create(path: Path) -> None:
-    """Made under another name and linked into place whole, so that an empty or half-made ledger is never met."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".ledger-") as folder:
-        new = Path(folder) / "new"
-        connection = sqlite3.connect(new)
-        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        connection.close()
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            pass  # another process was faster
+    """An empty ledger, written whole; where two processes come at once, the second finds the first one's."""
+    with locked(path):
+        if path.exists():
+            return
+        with whole(path) as partial:
+            connection = sqlite3.connect(partial)
+            connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            connection.close()

@@ -1,8 +1,6 @@
 """Generated data: drawn in chunks by any number of processes, made once for equal options, kept on disk."""
 
 import json
-import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import StoredDataError
-from regard.lab.data.sources.cache import cache_folder, file_sha256
+from regard.lab.data.files import file_sha256, locked, whole
+from regard.lab.data.sources.cache import cache_folder
 
 Chunk = TypeVar("Chunk")
 
@@ -73,27 +72,33 @@ def generated(name: str, options: Mapping[str, Any], make: Callable[[], Columns]
     Raises StoredDataError naming the file that is not as it was written.
     """
     path = path_of(name, options)
-    if path.exists():
-        return _read(path)
-    columns = make()
-    if sum(column.nbytes for column in columns.values()) < WORTH_KEEPING:
-        return columns
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, lambda partial: _save(partial, columns))
-    about = {
-        "name": name,
-        "options": dict(options),
-        "bytes": path.stat().st_size,
-        "sha256": file_sha256(path),
-    }
-    text = json.dumps(about, indent=1, sort_keys=True)
-    _replace(path.with_suffix(".json"), lambda partial: partial.write_text(text))
-    return columns
+    if not path.exists():
+        with locked(path.with_name(name)):
+            if not path.exists():  # no other process was faster
+                columns = make()
+                if sum(column.nbytes for column in columns.values()) >= WORTH_KEEPING:
+                    _write(path, name, options, columns)
+                return columns
+    return _read(path)
 
 
 def path_of(name: str, options: Mapping[str, Any]) -> Path:
     text = json.dumps([name, dict(options)], sort_keys=True)
     return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}.npz"
+
+
+def _write(path: Path, name: str, options: Mapping[str, Any], columns: Columns) -> None:
+    with whole(path) as partial:
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **columns)
+        about = {
+            "name": name,
+            "options": dict(options),
+            "bytes": partial.stat().st_size,
+            "sha256": file_sha256(partial),
+        }
+        with whole(path.with_suffix(".json")) as record:
+            record.write_text(json.dumps(about, indent=1, sort_keys=True))
 
 
 def _read(path: Path) -> Columns:
@@ -109,16 +114,3 @@ def _read(path: Path) -> Columns:
         raise StoredDataError(f"{path} is not as it was generated: cut short or altered. {remedy}")
     with np.load(path, allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
-
-
-def _save(path: Path, columns: Columns) -> None:
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **columns)
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """All of it or nothing, also where two processes generate at once."""
-    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    os.close(handle)
-    write(Path(partial))
-    os.replace(partial, path)

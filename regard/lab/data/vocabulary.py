@@ -5,9 +5,7 @@ Byte pair encoding: Sennrich et al. 2016 (arXiv 1508.07909); over bytes, as GPT-
 own, so that an answer has them whole or not at all.
 """
 
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard.core import OptionError, StoredDataError
+from regard.lab.data.files import locked, whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -83,8 +82,10 @@ def learn_vocabulary(texts: Sequence[str], size: int, cache: Path | None = None)
     if cache is None:
         return Vocabulary(_learn(texts, size))
     path = cache / f"{_key(texts, size, tokenizers.__version__)}.json"
-    if not path.is_file():
-        _store(path, _learn(texts, size).to_str())
+    with locked(cache / "vocabulary"):
+        if not path.is_file():
+            with whole(path) as partial:
+                partial.write_text(_learn(texts, size).to_str(), encoding="utf-8")
     try:
         return Vocabulary(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
     except Exception as error:  # the library raises nothing narrower
@@ -123,12 +124,3 @@ def _key(texts: Sequence[str], size: int, version: str) -> str:
     for text in texts:
         digest.update(b"\0" + text.encode())
     return digest.hexdigest()
-
-
-def _store(path: Path, content: str) -> None:
-    """All of it or nothing, also where two processes learn at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(content)
-    os.replace(partial, path)

@@ -10,7 +10,6 @@ A committed file that is missing, shorter or different raises StoredDataError wi
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.core import StoredDataError
+from regard.lab.data.files import PARTIAL, file_sha256, whole
 
 FORMAT = 1
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
@@ -35,20 +35,15 @@ def path_of(root: Path, step: int) -> Path:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Writes beside `folder`, makes it durable, then renames: afterwards all of it is there, before none."""
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_file(_unshared(checkpoint.model), partial / MODEL)
-    save_file(_unshared(checkpoint.optimizer), partial / OPTIMIZER)
-    files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
-    (partial / STATE).write_text(
-        _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
-    )
-    for path in (*partial.iterdir(), partial):
-        _sync(path)
-    partial.rename(folder)
-    _sync(folder.parent)
+    """Write the folder whole: afterwards all of it is there, before none."""
+    with whole(folder) as partial:
+        partial.mkdir()
+        save_file(_unshared(checkpoint.model), partial / MODEL)
+        save_file(_unshared(checkpoint.optimizer), partial / OPTIMIZER)
+        files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
+        (partial / STATE).write_text(
+            _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
+        )
 
 
 def load(folder: Path) -> Checkpoint:
@@ -64,12 +59,12 @@ def load(folder: Path) -> Checkpoint:
 
 def committed(root: Path) -> list[Path]:
     """Folders of complete checkpoints, oldest first."""
-    return sorted(path for path in root.glob("step-*") if path.suffix != ".partial")
+    return sorted(path for path in root.glob("step-*") if path.suffix != PARTIAL)
 
 
 def clean(root: Path) -> None:
     """Removes what a killed process left half written."""
-    for path in root.glob("step-*.partial"):
+    for path in root.glob(f"step-*{PARTIAL}"):
         shutil.rmtree(path)
 
 
@@ -77,7 +72,7 @@ def prune(root: Path, keep: int, best: Path) -> None:
     """Leaves the newest `keep` checkpoints and the best. Moved aside first: a kill leaves no half-deleted one."""
     for path in committed(root)[:-keep]:
         if path != best:
-            partial = path.with_name(path.name + ".partial")
+            partial = path.with_name(path.name + PARTIAL)
             path.rename(partial)
             shutil.rmtree(partial)
 
@@ -89,11 +84,7 @@ def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def fingerprint(path: Path) -> dict[str, Any]:
     """Size and SHA-256 of a file."""
-    with path.open("rb") as file:
-        return {
-            "size": path.stat().st_size,
-            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-        }
+    return {"size": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _verify(path: Path, written: dict[str, Any]) -> None:
@@ -136,11 +127,3 @@ def _unsealed(path: Path) -> dict[str, Any]:
 
 def _instead(path: Path) -> str:
     return f"Put the file back, or remove {path.parent} to go on from the checkpoint before it."
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

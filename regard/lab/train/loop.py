@@ -14,6 +14,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
+from filelock import Timeout
 from rich.progress import Progress
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
@@ -25,6 +26,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from regard.core import Mixer, OptionError, RegardError
+from regard.lab.data.files import locked
 from regard.lab.tasks import Batch, Data, Splits, Task
 from regard.lab.train import checkpoint, randomness
 from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_for_tokens
@@ -102,10 +104,10 @@ def fit(
     With several processes each trains on its share of every batch, whose mean losses count equally, and each
     evaluates everything.
 
-    Raises OptionError (the folder holds a different run, the batch does not fit), StoredDataError (a checkpoint
+    Raises OptionError (the folder holds a different run, or another process trains in it; the batch does not fit), StoredDataError (a checkpoint
     is truncated or altered), DivergedError (a loss that is not finite; committed checkpoints stay).
     """
-    with _accelerated(model, config.precision) as accelerator:
+    with _accelerated(model, config.precision) as accelerator, _alone(run_dir, accelerator):
         loaded = splits or task.load()
         trainer = _Trainer(accelerator, model, task, loaded, config, Path(run_dir), origin or {})
         trainer.start(resume)
@@ -393,6 +395,22 @@ def _same(where: str, stored: dict[str, Any], ours: dict[str, Any], run_dir: Pat
                 f"run_dir {run_dir} holds another run: {where}{name} is {old!r} there and {new!r} here. "
                 "Pass the same, or another folder."
             )
+
+
+@contextmanager
+def _alone(run_dir: str | Path, accelerator: Accelerator) -> Iterator[None]:
+    """Refuses a folder in which another run is under way. The first process of a run speaks for all."""
+    if not accelerator.is_main_process:
+        yield
+        return
+    try:
+        lock = locked(Path(run_dir, "run"), timeout=0).acquire()
+    except Timeout:
+        raise OptionError(
+            f"run_dir {run_dir}: another process trains here. Wait for it, or pass another folder."
+        ) from None
+    with lock:
+        yield
 
 
 @contextmanager

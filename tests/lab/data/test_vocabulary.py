@@ -67,14 +67,14 @@ def test_decoding_ends_at_the_end_and_passes_over_marks(vocabulary):
 
 def test_the_cache_is_keyed_by_what_was_learned_from(tmp_path):
     first = learn_vocabulary(TEXTS, SIZE, tmp_path)
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.glob("*.json")
     before = path.stat().st_mtime_ns
     again = learn_vocabulary(TEXTS, SIZE, tmp_path)
     assert path.stat().st_mtime_ns == before
     assert again.encode(TEXTS[:3]) == first.encode(TEXTS[:3])
     learn_vocabulary(TEXTS[1:], SIZE, tmp_path)
     learn_vocabulary(TEXTS, SIZE - 1, tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.glob("*.json"))) == 3
     path.write_text("{}")
     with pytest.raises(StoredDataError, match="Remove it"):
         learn_vocabulary(TEXTS, SIZE, tmp_path)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.core import StoredDataError
+from regard.lab.data import files
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
@@ -78,7 +79,7 @@ def test_a_failure_while_writing_leaves_what_was_committed(folder, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(checkpoint, "_sync", full)
+    monkeypatch.setattr(files, "_sync", full)
     with pytest.raises(OSError, match="no space"):
         checkpoint.save(checkpoint.path_of(folder.parent, 5), Checkpoint({}, {}, {}))
     assert checkpoint.committed(folder.parent) == [folder]

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from regard.core import OptionError
+from regard.lab.data.files import locked
 from regard.lab.train import DivergedError, TrainConfig, checkpoint, fit
 from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
@@ -124,6 +125,14 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
     ):
         train(tmp_path, model=TinyModel(dim=16))
     train(tmp_path, replace(CONFIG, keep=1, log_every=3))
+
+
+def test_a_folder_in_which_another_run_is_under_way_is_refused(tmp_path):
+    with locked(tmp_path / "run"):
+        with pytest.raises(OptionError, match="another process trains here"):
+            train(tmp_path)
+    _, result = train(tmp_path)
+    assert result.steps == CONFIG.steps
 
 
 def test_early_stopping(tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from regard.lab.arena.report.table import plain, terminal
 from regard.lab.arena.results import Result
+from regard.lab.data.files import whole
 
 __all__ = ["picture", "plain", "terminal", "write_page"]
 
@@ -21,10 +22,8 @@ def write_page(rows: Iterable[Result], path: str | os.PathLike[str]) -> Path:
     from regard.lab.arena.report.page import render
 
     path, text = Path(path), render(rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    with whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
     return path
 
 

@@ -1,11 +1,11 @@
 """The folder that fetched packages are kept in, and the check of what lies there."""
 
 import os
-from hashlib import sha256
 from pathlib import Path
 
 from regard.core import MissingDataError, StoredDataError
 from regard.lab.data.archives import Archive, Folder, Joined, Single, open_archive
+from regard.lab.data.files import file_sha256
 from regard.lab.data.sources.source import Package, Source
 
 
@@ -56,11 +56,3 @@ def _open_package(package: Package) -> Archive:
     path = stored_at(package)
     check(package, path)
     return Single(path, package.name) if package.channel == "debian-index" else open_archive(path)
-
-
-def file_sha256(path: Path) -> str:
-    digest = sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

