@@ -1,16 +1,17 @@
 """Interface texts and their translations: gettext catalogues, compiled (.mo) or as source (.po)."""
 
-import ast
 import re
+import struct
 from collections.abc import Iterable, Iterator
-from gettext import GNUTranslations
-from io import BytesIO
+from typing import Any
+
+import polib
 
 from regard.core import StoredDataError
 from regard.lab.data.archives import Archive
 from regard.lab.data.pairs import Pair
 
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_DEFAULT = re.compile(r'^Default: *"(.+)"', re.MULTILINE)
 _ACCELERATOR = re.compile(r"[&_~](?=\w)")
 
 
@@ -25,7 +26,7 @@ def read_catalogues(archive: Archive, language: str) -> list[Pair]:
     pairs: list[Pair] = []
     for name in sorted(names):
         if name.endswith(".po"):
-            entries = read_po(archive.read(name).decode("utf-8"))
+            entries = read_po(archive.read(name).decode("utf-8"), name)
         elif name.endswith(".mo") and f"{name.removesuffix('.mo')}.po" not in names:
             entries = read_mo(archive.read(name), name)
         else:
@@ -37,33 +38,27 @@ def read_catalogues(archive: Archive, language: str) -> list[Pair]:
 def read_mo(content: bytes, name: str) -> Iterator[tuple[str, str]]:
     """(text, translation) of a compiled catalogue. Raises StoredDataError."""
     try:
-        catalogue = GNUTranslations(BytesIO(content))._catalog  # type: ignore[attr-defined]
-    except (OSError, UnicodeError) as error:
+        catalogue = polib.mofile(content)
+    except (OSError, UnicodeError, struct.error) as error:
         raise StoredDataError(f"{name} is no compiled gettext catalogue: {error}") from None
-    for text, translation in catalogue.items():
-        if isinstance(text, str) and text:
-            yield text.rpartition("\x04")[2], translation
+    yield from _entries(catalogue)
 
 
-def read_po(content: str) -> Iterator[tuple[str, str]]:
-    """(text, translation) of a catalogue's source. A comment "Default:" holds the text where the msgid is a mere name."""
-    for block in re.split(r"\n\s*\n", content.replace("\r\n", "\n")):
-        fields: dict[str, str] = {}
-        flags, default, field = "", "", ""
-        for line in block.split("\n"):
-            if line.startswith("#,"):
-                flags += line
-            elif line.startswith("#. Default:"):
-                default = _unquoted(line.removeprefix("#. Default:"))
-            elif line.startswith("#"):
-                continue
-            else:
-                name = re.match(r"msg\w+(?:\[\d\])?", line)
-                field = name.group() if name else field
-                fields[field] = fields.get(field, "") + _unquoted(line)
-        text, translation = default or fields.get("msgid", ""), fields.get("msgstr", "")
-        if text and translation and "fuzzy" not in flags:
-            yield text, translation
+def read_po(content: str, name: str) -> Iterator[tuple[str, str]]:
+    """(text, translation) of a catalogue's source. Raises StoredDataError."""
+    try:
+        catalogue = polib.pofile(content)
+    except OSError as error:
+        raise StoredDataError(f"{name} is no gettext catalogue: {error}") from None
+    yield from _entries(catalogue)
+
+
+def _entries(catalogue: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """A comment "Default:" holds the text where the msgid is a mere name."""
+    for entry in catalogue:
+        if entry.msgstr and not (entry.msgid_plural or entry.obsolete or "fuzzy" in entry.flags):
+            default = _DEFAULT.search(getattr(entry, "comment", ""))
+            yield polib.unescape(default.group(1)) if default else entry.msgid, entry.msgstr
 
 
 def clean(entries: Iterable[tuple[str, str]], group: str) -> Iterator[Pair]:
@@ -78,11 +73,3 @@ def _without_accelerator(text: str) -> str:
     found = _ACCELERATOR.findall(text)
     plain = len(found) == 1 and not re.search(r"&\w+;|\w_\w|~/", text)
     return " ".join((_ACCELERATOR.sub("", text) if plain else text).split())
-
-
-def _unquoted(line: str) -> str:
-    """The strings on a line, read as C and Python read them alike."""
-    try:
-        return "".join(ast.literal_eval(part) for part in _QUOTED.findall(line))
-    except (SyntaxError, ValueError):
-        return ""

@@ -59,7 +59,7 @@ def mo(entries: dict[str, str]) -> bytes:
 
 
 def test_sources_of_catalogues():
-    assert list(read_po(PO)) == [
+    assert list(read_po(PO, "x.po")) == [
         ("&Open %s", "%s ö&ffnen"),
         ("Save the page", 'Seite "speichern"'),
         ("Album", "Album"),
