@@ -1,1 +1,19 @@
 """The laboratory: data, tasks, training, recipes and the arena. It needs the extra `lab`."""
+
+from importlib.util import find_spec
+
+PACKAGES = (
+    *("accelerate", "altair", "filelock", "jinja2", "PIL", "polib", "rouge_score", "sacrebleu"),
+    *("sklearn", "tensorboard", "tokenizers", "torchmetrics", "vl_convert"),
+)
+"""What the extra `lab` brings, by the names under which it is imported."""
+
+
+def require_packages() -> None:
+    """Raises ModuleNotFoundError for the first package that is missing, before a run stops at it half-way."""
+    for name in PACKAGES:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(
+                f"regard.lab needs {name}, which is not installed: pip install 'regard[lab]'",
+                name=name,
+            )

@@ -1,6 +1,7 @@
 """A task = data + loss + metric. `TASKS` lists them; each is a frozen dataclass whose fields are its options."""
 
 from regard.core import Catalog
+from regard.lab import require_packages
 from regard.lab.data import Data
 from regard.lab.tasks.greek_english import GreekEnglish
 from regard.lab.tasks.images import (
@@ -45,6 +46,8 @@ from regard.lab.tasks.texts import (
     Newsgroups,
     Spam,
 )
+
+require_packages()
 
 TASKS: Catalog[type[Task]] = Catalog(
     "task",
