@@ -1,4 +1,4 @@
-"""Softmax attention of one row over given sets of pairs, query by query; shared by the oracles of sparse patterns."""
+"""Softmax attention over given sets of pairs, query by query; shared by the oracles of sparse patterns."""
 
 from collections.abc import Callable
 
@@ -6,35 +6,20 @@ import torch
 from torch import Tensor
 
 from regard.reference._rotary import rope
-from regard.reference._rows import Row, linear, run, softmax
+from regard.reference._rows import Params, Row, linear, mix, softmax
 
 
 def attend_over(
-    pairs: Callable[[Row, int, int, int], bool],
-    params: dict[str, Tensor],
-    H: int,
-    x: Tensor,
-    *,
-    external: Tensor | None = None,
-    rotary: dict | None = None,
-    **request,
-) -> tuple[Tensor, Tensor | None]:
-    """-> (y [B T D], weights [B H T E+T]); `pairs(row, h, i, j)` says whether the mechanism itself joins i and j.
-
-    Global tokens see all and are seen by all; causality, padding and single pairs come on top. `external` [E D]: learned
-    tokens that every query sees. `rotary`: options of `rope`, by which queries and keys are turned.
-    """
-
-    def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        mixed, weights = heads_over(pairs, params, H, row, external=external, rotary=rotary)
-        return linear(params, "heads.out", mixed), weights
-
-    return run(mix_row, x, num_heads=H, **request)
+    pairs: Callable[[int, int, int], bool], params: Params, H: int, row: Row, **options
+) -> tuple[Tensor, Tensor]:
+    """-> (y [T D], weights [H T E+T]), the options those of `heads_over`."""
+    mixed, weights = heads_over(pairs, params, H, row, **options)
+    return linear(params, "heads.out", mixed), weights
 
 
 def heads_over(
-    pairs: Callable[[Row, int, int, int], bool],
-    params: dict[str, Tensor],
+    pairs: Callable[[int, int, int], bool],
+    params: Params,
     H: int,
     row: Row,
     *,
@@ -42,7 +27,11 @@ def heads_over(
     external: Tensor | None = None,
     rotary: dict | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """-> (mixed [T D], before the output projection; weights [H T E+T])"""
+    """-> (mixed [T D], before the output projection; weights [H T E+T]); `pairs(h, i, j)`: the pattern's own pairs.
+
+    Global tokens see all and are seen by all; causality, padding and single pairs come on top. `external` [E D]: learned
+    tokens that every query sees. `rotary`: options of `rope`, by which queries and keys are turned.
+    """
     K = row.x.shape[-1] // H
     source = row.x if external is None else torch.cat([external, row.x])
     E = source.shape[0] - row.T
@@ -56,21 +45,11 @@ def heads_over(
             )
             for z in (q, k)
         )
-    weights = row.x.new_zeros(H, row.T, E + row.T)
-    mixed = []
-    for i in range(row.T):
-        heads = []
-        for h in range(H):
-            scores: list[Tensor | None] = [q[i, h] @ k[e, h] * K**-0.5 for e in range(E)]
-            for j in range(row.T):
-                joined = pairs(row, h, i, j) or row.is_global[i] or row.is_global[j]
-                use = joined and row.allowed[h][i][j]
-                scores.append(q[i, h] @ k[E + j, h] * K**-0.5 if use else None)
-            y = row.x.new_zeros(K)
-            for j, w in enumerate(softmax(scores)):
-                if w is not None:
-                    weights[h, i, j] = w.detach()
-                    y = y + w * v[j, h]
-            heads.append(y)
-        mixed.append(torch.cat(heads))
-    return torch.stack(mixed), weights
+
+    def weigh(h: int, i: int) -> dict[int, Tensor]:
+        tokens = [
+            E + j for j in row.keys(h, i) if pairs(h, i, j) or row.is_global[i] or row.is_global[j]
+        ]
+        return softmax({s: q[i, h] @ k[s, h] * K**-0.5 for s in [*range(E), *tokens]})
+
+    return mix(row, H, v, weigh)

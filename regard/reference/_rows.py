@@ -5,9 +5,12 @@ Nothing here is fast or clever; it imports torch alone, so that an oracle cannot
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import WRAPPER_ASSIGNMENTS
 
 import torch
 from torch import Tensor
+
+Params = dict[str, Tensor]
 
 
 @dataclass
@@ -18,10 +21,12 @@ class Row:
     x: Tensor  # [T D] the queries' tokens
     context: Tensor  # [S D] the keys' tokens: x itself without a context
     is_cross: bool
+    causal: bool
     allowed: list[
         list[list[bool]]
     ]  # [H T S] by causal, pairwise; the mechanism's own pattern comes on top
     is_global: list[bool]  # [S]
+    plan: dict[str, Tensor] | None  # random or data-dependent structure, for the whole batch
 
     @property
     def T(self) -> int:
@@ -31,22 +36,47 @@ class Row:
     def S(self) -> int:
         return self.context.shape[0]
 
+    def keys(self, h: int, i: int) -> list[int]:
+        """The keys that query i of head h may see."""
+        return [j for j in range(self.S) if self.allowed[h][i][j]]
 
-def run(
+
+def oracle(mix_row: Callable) -> Callable:
+    """`mix_row(params, options, row) -> (y [T D], weights [H T S] | None)` as an oracle of whole requests."""
+
+    def whole(
+        params,
+        options,
+        x,
+        *,
+        context=None,
+        causal=False,
+        valid=None,
+        pairwise=None,
+        global_tokens=None,
+        plan=None,
+    ):
+        masks = causal, valid, pairwise, global_tokens
+        H = options.get("num_heads") or 1
+        return _run(lambda row: mix_row(params, options, row), x, H, context, *masks, plan)
+
+    for name in WRAPPER_ASSIGNMENTS:  # but not __wrapped__: the signature is that of whole requests
+        setattr(whole, name, getattr(mix_row, name))
+    return whole
+
+
+def _run(
     mix_row: Callable[[Row], tuple[Tensor, Tensor | None]],
     x: Tensor,
-    *,
-    num_heads: int = 1,
-    context: Tensor | None = None,
-    causal: bool = False,
-    valid: Tensor | None = None,
-    pairwise: Tensor | None = None,
-    global_tokens: Tensor | None = None,
+    num_heads: int,
+    context: Tensor | None,
+    causal: bool,
+    valid: Tensor | None,
+    pairwise: Tensor | None,
+    global_tokens: Tensor | None,
+    plan: dict[str, Tensor] | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Apply `mix_row(row) -> (y [T D], weights [H T S] | None)` to every example, and put the results in place.
-
-    Outputs of absent tokens, and of queries that may see nothing at all, are zero.
-    """
+    """Outputs of absent tokens, and of queries that may see nothing at all, are zero."""
     source = x if context is None else context
     B, S, T = source.shape[0], source.shape[1], x.shape[1]
     outputs, maps = [], []
@@ -71,10 +101,12 @@ def run(
             for h in range(heads)
         ]
         is_global = [global_tokens is not None and bool(global_tokens[b, j]) for j in keys]
-        row = Row(b, x[b, queries], source[b, keys], context is not None, allowed, is_global)
         y, weights = x.new_zeros(T, x.shape[-1]), None
         if queries and keys:
-            mixed, mixed_weights = mix_row(row)
+            tokens, is_cross = (x[b, queries], source[b, keys]), context is not None
+            mixed, mixed_weights = mix_row(
+                Row(b, *tokens, is_cross, causal, allowed, is_global, plan)
+            )
             sees = [any(any(head[i]) for head in allowed) for i in range(len(queries))]
             keep = torch.tensor(sees, device=x.device)[:, None]
             mixed = torch.where(keep, mixed, torch.zeros_like(mixed))
@@ -84,39 +116,59 @@ def run(
                 weights = x.new_zeros(mixed_weights.shape[0], T, external + S)
                 for i, query in enumerate(queries):
                     for e in range(external):
-                        weights[:, query, e] = mixed_weights[:, i, e].detach() * bool(sees[i])
+                        weights[:, query, e] = mixed_weights[:, i, e] * bool(sees[i])
                     for j, key in enumerate(keys):
-                        weights[:, query, external + key] = mixed_weights[
-                            :, i, external + j
-                        ].detach()
+                        weights[:, query, external + key] = mixed_weights[:, i, external + j]
         outputs.append(y)
         maps.append(weights)
     known = next((w for w in maps if w is not None), None)
-    weights = (
-        None
-        if known is None
-        else torch.stack([torch.zeros_like(known) if w is None else w for w in maps])
-    )
-    return torch.stack(outputs), weights
+    if known is None:
+        return torch.stack(outputs), None
+    zeros = torch.zeros_like(known)
+    return torch.stack(outputs), torch.stack([zeros if w is None else w for w in maps])
 
 
-def linear(params: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+def linear(params: Params, name: str, x: Tensor) -> Tensor:
     """x W^T + b with `name.weight` and, where it exists, `name.bias`."""
     y = x @ params[f"{name}.weight"].T
     bias = params.get(f"{name}.bias")
     return y if bias is None else y + bias
 
 
-def softmax(scores: list[Tensor | None]) -> list[Tensor | None]:
-    """Softmax over the entries that are not None."""
-    present = [s for s in scores if s is not None]
-    if not present:
-        return scores
-    top = torch.stack(present).max().detach()
-    total = sum((s - top).exp() for s in present)
-    return [None if s is None else (s - top).exp() / total for s in scores]
+def heads(params: Params, row: Row, H: int) -> tuple[Tensor, Tensor, Tensor]:
+    """q [T H K], k and v [S H K] by the projections heads.query, heads.key, heads.value."""
+    q = linear(params, "heads.query", row.x)
+    k, v = (linear(params, f"heads.{name}", row.context) for name in ("key", "value"))
+    return q.reshape(row.T, H, -1), k.reshape(row.S, H, -1), v.reshape(row.S, H, -1)
+
+
+def mix(
+    row: Row, H: int, v: Tensor, weigh: Callable[[int, int], dict[int, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """y_i = concat_h sum_j w_j v_jh with {j: w_j} = weigh(h, i) -> (y [T H*V], weights [H T S]); v is [S G V]."""
+    S, G, V = v.shape
+    weights = row.x.new_zeros(H, row.T, S)
+    mixed = []
+    for i in range(row.T):
+        parts = []
+        for h in range(H):
+            y = row.x.new_zeros(V)
+            for j, w in weigh(h, i).items():
+                weights[h, i, j] = w.detach()
+                y = y + w * v[j, h * G // H]
+            parts.append(y)
+        mixed.append(torch.cat(parts))
+    return torch.stack(mixed), weights
+
+
+def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
+    if not scores:
+        return {}
+    top = torch.stack(list(scores.values())).max().detach()
+    total = sum((s - top).exp() for s in scores.values())
+    return {j: (s - top).exp() / total for j, s in scores.items()}
 
 
 def softmax_of_all(scores: Iterable[Tensor]) -> list[Tensor]:
-    """Softmax where every entry takes part."""
-    return [weight for weight in softmax(list(scores)) if weight is not None]
+    """The softmax of a list."""
+    return list(softmax(dict(enumerate(scores))).values())

@@ -1,11 +1,11 @@
-"""What the Synthesizer oracles share: given logits, softmax over the allowed keys, values, output projection."""
+"""What the Synthesizer oracles share: synthesized logits, softmax over the allowed keys, values, output projection."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, linear, run, softmax
+from regard.reference._rows import Params, Row, linear, mix, softmax
 
 
 def dense_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
@@ -41,39 +41,25 @@ def _hidden(p, row: Row, H: int, h: int, i: int) -> Tensor:
     return (w[h * F : (h + 1) * F] @ row.x[i] + b[h * F : (h + 1) * F]).clamp(min=0)
 
 
-def part(params: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def part(params: Params, prefix: str) -> Params:
     """The parameters below a name, by their names there."""
     return {name.removeprefix(prefix): p for name, p in params.items() if name.startswith(prefix)}
 
 
 def synthetic(
-    logits: Callable[[Row, int, int], Tensor],
-    params,
-    options,
-    x,
+    logits: Callable[[int, int], Tensor],
+    params: Params,
+    H: int,
+    row: Row,
     *,
     values: str = "synthesis.values",
-    **request,
-) -> tuple[Tensor, Tensor | None]:
-    """`logits(row, h, i)` [T]: the numbers of query i before the softmax."""
-    H = options["num_heads"]
+) -> tuple[Tensor, Tensor]:
+    """`logits(h, i)` [T]: the numbers of query i before the softmax."""
+    v = linear(params, f"{values}.value", row.x).reshape(row.T, H, -1)
 
-    def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        v = linear(params, f"{values}.value", row.x).reshape(row.T, H, -1)
-        weights = x.new_zeros(H, row.T, row.T)
-        mixed = []
-        for i in range(row.T):
-            heads = []
-            for h in range(H):
-                given = logits(row, h, i)
-                scores = [given[j] if row.allowed[h][i][j] else None for j in range(row.T)]
-                y = x.new_zeros(v.shape[-1])
-                for j, w in enumerate(softmax(scores)):
-                    if w is not None:
-                        weights[h, i, j] = w.detach()
-                        y = y + w * v[j, h]
-                heads.append(y)
-            mixed.append(torch.cat(heads))
-        return linear(params, f"{values}.out", torch.stack(mixed)), weights
+    def weigh(h: int, i: int) -> dict[int, Tensor]:
+        made = logits(h, i)
+        return softmax({j: made[j] for j in row.keys(h, i)})
 
-    return run(mix_row, x, num_heads=H, **request)
+    mixed, weights = mix(row, H, v, weigh)
+    return linear(params, f"{values}.out", mixed), weights

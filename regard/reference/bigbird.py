@@ -1,32 +1,20 @@
 """Oracle of `bigbird` (arXiv 2007.14062): the set of blocks that each block of queries sees, given the random ones."""
 
 from regard.reference._patterned import attend_over
+from regard.reference._rows import oracle
 
 
-def bigbird(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def bigbird(params, options, row):
     """-> (y [B T D], weights [B H T E+T], external tokens first); plan: random_blocks [H N r], -1 for none"""
     b = options["block_size"]
-    drawn = plan["random_blocks"].tolist()
+    drawn = row.plan["random_blocks"].tolist()
 
-    def pairs(row, h, i, j):
+    def pairs(h, i, j):
         query, key = i // b, j // b
         if abs(query - key) <= 1 or key in drawn[h][query]:
             return True
-        ends = {0} if causal else {0, (row.T - 1) // b}
+        ends = {0} if row.causal else {0, (row.T - 1) // b}
         return options["global_blocks"] and (query in ends or key in ends)
 
-    masks = dict(causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens)
-    return attend_over(
-        pairs, params, options["num_heads"], x, external=params.get("external"), **masks
-    )
+    return attend_over(pairs, params, options["num_heads"], row, external=params.get("external"))

@@ -5,33 +5,20 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, run
+from regard.reference._rows import oracle
 
 
-def fnet(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def fnet(params, options, row):
     """-> (y [B T D], None)"""
 
     def waves(n: int) -> tuple[Tensor, Tensor]:
         angle = [[2 * math.pi * (j * k % n) / n for j in range(n)] for k in range(n)]
-        cosine = [[math.cos(a) for a in row] for row in angle]
-        sine = [[math.sin(a) for a in row] for row in angle]
-        return torch.tensor(cosine, dtype=x.dtype), torch.tensor(sine, dtype=x.dtype)
+        cosine = [[math.cos(a) for a in line] for line in angle]
+        sine = [[math.sin(a) for a in line] for line in angle]
+        return torch.tensor(cosine, dtype=row.x.dtype), torch.tensor(sine, dtype=row.x.dtype)
 
-    def mix_row(row: Row) -> tuple[Tensor, None]:
-        D = row.x.shape[1]
-        (c_n, s_n), (c_d, s_d) = waves(row.T), waves(D)
-        y = c_n @ row.x @ c_d - s_n @ row.x @ s_d
-        return (y / math.sqrt(row.T * D) if options["norm"] == "ortho" else y), None
-
-    return run(mix_row, x, valid=valid)
+    D = row.x.shape[1]
+    (c_n, s_n), (c_d, s_d) = waves(row.T), waves(D)
+    y = c_n @ row.x @ c_d - s_n @ row.x @ s_d
+    return (y / math.sqrt(row.T * D) if options["norm"] == "ortho" else y), None

@@ -5,21 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, linear, run, softmax
+from regard.reference._rows import linear, oracle, softmax
 
 
-def gmlp(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def gmlp(params, options, row):
     """-> (y [B T D], weights [B 1 T T], None with attention); global tokens change nothing where all see all."""
     K = options["attention_dim"]
 
@@ -36,31 +26,23 @@ def gmlp(
         normal = centred / ((centred**2).mean() + 1e-5).sqrt()
         return normal * params["norm.weight"] + params["norm.bias"]
 
-    def tiny(row: Row, i: int, keys: list[int]) -> Tensor:
+    def tiny(i: int, keys: list[int]) -> Tensor:
         q, k, v = linear(params, "qkv", row.x).split(K, dim=1)
-        attended = x.new_zeros(K)
-        for j, w in enumerate(
-            softmax([q[i] @ k[j] / math.sqrt(K) if j in keys else None for j in range(row.T)])
-        ):
-            if w is not None:
-                attended = attended + w * v[j]
-        return linear(params, "tiny_out", attended)
+        w = softmax({j: q[i] @ k[j] / math.sqrt(K) for j in keys})
+        return linear(params, "tiny_out", sum((w[j] * v[j] for j in keys), row.x.new_zeros(K)))
 
-    def mix_row(row: Row) -> tuple[Tensor, Tensor | None]:
-        z = gelu(linear(params, "widen", row.x))
-        half = z.shape[1] // 2
-        gated = [layer_norm(z[j, half:]) for j in range(row.T)]
-        weights = x.new_zeros(1, row.T, row.T)
-        mixed = []
-        for i in range(row.T):
-            keys = [j for j in range(row.T) if row.allowed[0][i][j]]
-            gate = params["bias"][i].expand(half)
-            for j in keys:
-                weights[0, i, j] = spatial(i, j).detach()
-                gate = gate + spatial(i, j) * gated[j]
-            if K is not None:
-                gate = gate + tiny(row, i, keys)
-            mixed.append(z[i, :half] * gate)
-        return linear(params, "narrow", torch.stack(mixed)), weights if K is None else None
-
-    return run(mix_row, x, causal=causal, valid=valid, pairwise=pairwise)
+    z = gelu(linear(params, "widen", row.x))
+    half = z.shape[1] // 2
+    gated = [layer_norm(z[j, half:]) for j in range(row.T)]
+    weights = row.x.new_zeros(1, row.T, row.T)
+    mixed = []
+    for i in range(row.T):
+        keys = row.keys(0, i)
+        gate = params["bias"][i].expand(half)
+        for j in keys:
+            weights[0, i, j] = spatial(i, j).detach()
+            gate = gate + spatial(i, j) * gated[j]
+        if K is not None:
+            gate = gate + tiny(i, keys)
+        mixed.append(z[i, :half] * gate)
+    return linear(params, "narrow", torch.stack(mixed)), weights if K is None else None

@@ -1,32 +1,22 @@
 """Oracle of `head_mix` (arXiv 2004.05150): each head's pattern, read from its fields and joined pair by pair."""
 
 from regard.reference._patterned import attend_over
+from regard.reference._rows import oracle
 
 
-def head_mix(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def head_mix(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
     patterns = options["patterns"]
 
-    def pairs(row, h, i, j):
+    def pairs(h, i, j):
         if patterns is not None:
             return joins(patterns[h], i, j)
         step = 8 if h % 3 == 1 else 1
         near = abs(i - j) <= 64 * step and (i - j) % step == 0
         return near or (h % 3 == 2 and (i == 0 or j == 0))
 
-    masks = dict(causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens)
-    return attend_over(pairs, params, options["num_heads"], x, **masks)
+    return attend_over(pairs, params, options["num_heads"], row)
 
 
 def joins(pattern, i: int, j: int) -> bool:

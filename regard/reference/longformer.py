@@ -3,37 +3,21 @@
 import torch
 
 from regard.reference._patterned import heads_over
-from regard.reference._rows import linear, run
+from regard.reference._rows import linear, oracle
 
 
-def longformer(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def longformer(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
     H, w, dilation = options["num_heads"], options["window_size"], options["dilation"]
 
-    def near(row, h, i, j):
+    def near(h, i, j):
         step = dilation if isinstance(dilation, int) else dilation[h]
         return any(j == i + s * step for s in range(-w, w + 1))
 
-    def mix_row(row):
-        mixed, weights = heads_over(near, params, H, row)
-        wide, wide_weights = heads_over(
-            lambda row, h, i, j: True, params, H, row, of="global_heads"
-        )
-        is_global = torch.tensor(row.is_global, device=x.device)
-        mixed = torch.where(is_global[:, None], wide, mixed)
-        weights = torch.where(is_global[None, :, None], wide_weights, weights)
-        return linear(params, "heads.out", mixed), weights
-
-    masks = dict(causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens)
-    return run(mix_row, x, num_heads=H, **masks)
+    mixed, weights = heads_over(near, params, H, row)
+    wide, wide_weights = heads_over(lambda h, i, j: True, params, H, row, of="global_heads")
+    is_global = torch.tensor(row.is_global, device=row.x.device)
+    mixed = torch.where(is_global[:, None], wide, mixed)
+    weights = torch.where(is_global[None, :, None], wide_weights, weights)
+    return linear(params, "heads.out", mixed), weights

@@ -1,70 +1,37 @@
 """Oracle of `mixed_chunk` (arXiv 2202.10447): per head, the sum of the two dense matrices, one pair at a time."""
 
-import torch
 from torch import Tensor
 
+from regard.reference._gated import share
 from regard.reference._rotary import rope
-from regard.reference._rows import Row, linear, run, softmax
+from regard.reference._rows import heads, linear, mix, oracle, softmax
 
 
-def mixed_chunk(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def mixed_chunk(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    H, C = options["num_heads"], options["chunk_size"]
-    K = x.shape[-1] // H
+    H, C, T = options["num_heads"], options["chunk_size"], row.T
+    q, k, v = heads(params, row, H)
+    turned_q, turned_k = ([[rope(z[t, h], t) for t in range(T)] for h in range(H)] for z in (q, k))
 
-    def share(i: int, T: int) -> float:
-        summed = i // C * C if causal else T
-        if options["lin_norm"] == "n":
-            return 1 / options["max_len"]
-        if options["lin_norm"] == "chunk" and causal:
-            return 1 / C
-        return 1 / max(1, summed)
-
-    def near_weights(scores: list[Tensor | None]) -> list[Tensor | None]:
+    def normed(scores: dict[int, Tensor]) -> dict[int, Tensor]:
         if options["local_fn"] == "softmax":
             return softmax(scores)
-        n = sum(s is not None for s in scores)
-        return [None if s is None else s.clamp(min=0) ** 2 / n for s in scores]
+        return {j: s.clamp(min=0) ** 2 / len(scores) for j, s in scores.items()}
 
-    def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        T = row.T
-        q, k, v = (
-            linear(params, f"heads.{name}", row.x).reshape(T, H, K)
-            for name in ("query", "key", "value")
-        )
-        weights = x.new_zeros(H, T, T)
-        mixed = [[x.new_zeros(K) for _ in range(H)] for _ in range(T)]
-        for h in range(H):
-            turned_q = [rope(q[i, h], i) for i in range(T)]
-            turned_k = [rope(k[j, h], j) for j in range(T)]
-            for i in range(T):
-                score = {
-                    j: turned_q[i] @ turned_k[j] / K**0.5 for j in range(T) if not causal or j <= i
-                }
-                near = near_weights(
-                    [score[j] if j in score and j // C == i // C else None for j in range(T)]
-                )
-                for j in score:
-                    w = x.new_zeros(())
-                    if options["parts"] != "global" and near[j] is not None:
-                        w = w + near[j]
-                    if options["parts"] != "local" and (not causal or j // C < i // C):
-                        w = w + share(i, T) * score[j]
-                    weights[h, i, j] = w.detach()
-                    mixed[i][h] = mixed[i][h] + w * v[j, h]
-        return linear(
-            params, "heads.out", torch.stack([torch.cat(heads) for heads in mixed])
-        ), weights
+    def weigh(h, i):
+        seen = [j for j in range(T) if not row.causal or j <= i]
+        score = {j: turned_q[h][i] @ turned_k[h][j] / q.shape[-1] ** 0.5 for j in seen}
+        near = normed({j: score[j] for j in seen if j // C == i // C})
+        found = {}
+        for j in seen:
+            w = row.x.new_zeros(())
+            if options["parts"] != "global" and j in near:
+                w = w + near[j]
+            if options["parts"] != "local" and (not row.causal or j // C < i // C):
+                w = w + share(options, row, i) * score[j]
+            found[j] = w
+        return found
 
-    return run(mix_row, x, num_heads=H, causal=causal, valid=valid)
+    mixed, weights = mix(row, H, v, weigh)
+    return linear(params, "heads.out", mixed), weights

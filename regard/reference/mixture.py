@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, linear
+from regard.reference._rows import linear, oracle
 from regard.reference._scores import score
 from regard.reference._synthetic import (
     dense_logits,
@@ -17,52 +17,42 @@ from regard.reference._synthetic import (
 )
 from regard.reference.fixed_patterns import weight
 
+SYNTHESIZED = {
+    "synthesizer_dense": dense_logits,
+    "synthesizer_random": random_logits,
+    "synthesizer_factorized_random": factorized_random_logits,
+}
 
-def mixture(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+
+@oracle
+def mixture(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
     H, names = options["num_heads"], list(options["members"])
     members = {name: part(params, f"members.{name}.") for name in names}
-    projected = {}  # queries and keys by member and row
+    projected = {}  # queries and keys by member
 
-    def of_member(name: str, row: Row, h: int, i: int) -> Tensor:
+    def of_member(name: str, h: int, i: int) -> Tensor:
         p = members[name]
-        if name == "synthesizer_dense":
-            return dense_logits(p, row, H, h, i)
-        if name == "synthesizer_random":
-            return random_logits(p, row, H, h, i)
-        if name == "synthesizer_factorized_random":
-            return factorized_random_logits(p, row, H, h, i)
+        if name in SYNTHESIZED:
+            return SYNTHESIZED[name](p, row, H, h, i)
         if name == "synthesizer_factorized_dense":
             a = math.isqrt(options["max_len"])
-            return factorized_dense_logits(
-                p, row, H, h, i, a=a, b=math.ceil(options["max_len"] / a)
-            )
+            b = math.ceil(options["max_len"] / a)
+            return factorized_dense_logits(p, row, H, h, i, a=a, b=b)
         if name == "fixed_patterns":
             pattern = ("current", "previous", "left")[h % 3]
             raw = [float(weight(pattern, i, j, row.T)) for j in range(row.T)]
-            return torch.stack([x.new_tensor(r / sum(raw) + 2**-10).log() for r in raw])
-        if (name, row.index) not in projected:
+            return torch.stack([row.x.new_tensor(r / sum(raw) + 2**-10).log() for r in raw])
+        if name not in projected:
             q, k = linear(p, "query", row.x), linear(p, "key", row.x)
-            projected[name, row.index] = q.reshape(row.T, H, -1), k.reshape(row.T, H, -1)
-        q, k = projected[name, row.index]
+            projected[name] = q.reshape(row.T, H, -1), k.reshape(row.T, H, -1)
+        q, k = projected[name]
         kind = "scaled_dot" if name == "softmax" else name
         return torch.stack([score(kind, p, h, q[i, h], k[j, h], j) for j in range(row.T)])
 
-    def logits(row: Row, h: int, i: int) -> Tensor:
+    def logits(h: int, i: int) -> Tensor:
         shares = params["blend"][:, h].exp()
         shares = shares / shares.sum()
-        return sum(shares[m] * of_member(name, row, h, i) for m, name in enumerate(names))
+        return sum(shares[m] * of_member(name, h, i) for m, name in enumerate(names))
 
-    request = {"causal": causal, "valid": valid, "pairwise": pairwise}
-    return synthetic(logits, params, options, x, values="values", **request)
+    return synthetic(logits, params, H, row, values="values")

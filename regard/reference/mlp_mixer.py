@@ -5,21 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, run
+from regard.reference._rows import oracle
 
 
-def mlp_mixer(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def mlp_mixer(params, options, row):
     """-> (y [B T D], None); global tokens change nothing where all see all."""
     w1, b1 = params["gather.weight"], params["gather.bias"]
     w2, b2 = params["spread.weight"], params["spread.bias"]
@@ -27,11 +17,8 @@ def mlp_mixer(
     def gelu(a: Tensor) -> Tensor:
         return a * (1 + torch.erf(a / math.sqrt(2))) / 2
 
-    def mix_row(row: Row) -> tuple[Tensor, None]:
-        channels = []
-        for c in range(row.x.shape[1]):
-            hidden = gelu(sum(w1[:, j] * row.x[j, c] for j in range(row.T)) + b1)
-            channels.append(torch.stack([w2[i] @ hidden + b2[i] for i in range(row.T)]))
-        return torch.stack(channels, dim=1), None
-
-    return run(mix_row, x, valid=valid)
+    channels = []
+    for c in range(row.x.shape[1]):
+        hidden = gelu(sum(w1[:, j] * row.x[j, c] for j in range(row.T)) + b1)
+        channels.append(torch.stack([w2[i] @ hidden + b2[i] for i in range(row.T)]))
+    return torch.stack(channels, dim=1), None

@@ -5,58 +5,39 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Row, linear, run
+from regard.reference._rows import heads, linear, mix, oracle
 
 
-def sinkhorn(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def sinkhorn(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    H = options["num_heads"]
-    K = x.shape[-1] // H
+    H, T, causal = options["num_heads"], row.T, row.causal
     C = options["block_size"] or 2 * math.isqrt(options["max_len"])
+    q, k, v = heads(params, row, H)
+    K = q.shape[-1]
+    blocks = [range(start, min(start + C, T)) for start in range(0, T, C)]
+    N = len(blocks)
 
-    def logits(row: Row, blocks: list[range], q: Tensor, k: Tensor) -> Tensor:
+    def block_scores() -> Tensor:
         """[H N N]"""
-        N = len(blocks)
         if options["sort_net"] == "attention":
             means_k = torch.stack([k[list(block)].mean(0) for block in blocks])
             means_q = torch.stack(
                 [q[block[0]] if causal else q[list(block)].mean(0) for block in blocks]
             )
-            scores = torch.stack([means_q[:, h] @ means_k[:, h].T / K**0.5 for h in range(H)])
-        else:
-            parts = []
-            for block in blocks:
-                seen = row.x[: block[0] + 1] if causal else row.x[list(block)]
-                parts.append(seen.sum(0))
-            summary = torch.stack(parts)
-            if options["sort_net"] == "mlp":
-                summary = linear(params, "sort_net.hidden", summary).clamp(min=0)
-            scores = (
-                linear(params, "sort_net.out", summary).reshape(N, H, -1)[:, :, :N].transpose(0, 1)
-            )
-        return scores / options["temperature"]
+            return torch.stack([means_q[:, h] @ means_k[:, h].T / K**0.5 for h in range(H)])
+        seen = [row.x[: block[0] + 1] if causal else row.x[list(block)] for block in blocks]
+        summary = torch.stack([tokens.sum(0) for tokens in seen])
+        if options["sort_net"] == "mlp":
+            summary = linear(params, "sort_net.hidden", summary).clamp(min=0)
+        return linear(params, "sort_net.out", summary).reshape(N, H, -1)[:, :, :N].transpose(0, 1)
 
     def sorting(scores: Tensor) -> Tensor:
         """[H N N]"""
-        H, N, _ = scores.shape
         if causal:
             rows = [
-                [
-                    torch.cat([scores[h, g, :g].softmax(0), scores.new_zeros(N - g)])
-                    for g in range(N)
-                ]
-                for h in range(H)
+                [torch.cat([s[g, :g].softmax(0), s.new_zeros(N - g)]) for g in range(N)]
+                for s in scores
             ]
             return torch.stack([torch.stack(of_head) for of_head in rows])
         for _ in range(options["num_iterations"]):
@@ -64,73 +45,40 @@ def sinkhorn(
             scores = torch.stack([s - s.logsumexp(0)[None, :] for s in scores])
         return scores.exp()
 
-    def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        T = row.T
-        q, k, v = (
-            linear(params, f"heads.{n}", row.x).reshape(T, H, K) for n in ("query", "key", "value")
-        )
-        blocks = [range(start, min(start + C, T)) for start in range(0, T, C)]
-        N = len(blocks)
-        S = sorting(logits(row, blocks, q, k))
-        # column c of block g of the sorted keys, as weights over tokens
-        slots: dict[tuple[int, int, int], Tensor] = {}
-        for h in range(H):
-            for g in range(N):
-                for c in range(C):
-                    sources = [u for u in range(N) if c < len(blocks[u]) and (u < g or not causal)]
-                    if sources:
-                        slot = x.new_zeros(T)
-                        for u in sources:
-                            slot = (
-                                slot
-                                + S[h, g, u]
-                                * torch.eye(T, dtype=x.dtype, device=x.device)[blocks[u][c]]
-                            )
-                        slots[h, g, c] = slot
-        one = torch.eye(T, dtype=x.dtype, device=x.device)
-        rows = []
-        for h in range(H):
-            of_head = []
-            for i in range(T):
-                g = i // C
-                if options["sort_cut"] is not None:
-                    near = [
-                        slots[h, s, c]
-                        for s in range(min(options["sort_cut"], N))
-                        for c in range(C)
-                        if (h, s, c) in slots
-                    ]
-                    of_head.append(attended(q[i, h], k[:, h], near))
-                    continue
-                near = [slots[h, g, c] for c in range(C) if (h, g, c) in slots]
-                own = [one[j] for j in blocks[g] if j <= i or not causal]
-                if options["join"] == "joint":
-                    w = attended(q[i, h], k[:, h], near + own)
-                else:
-                    w = attended(q[i, h], k[:, h], own)
-                    if near:
-                        w = w + attended(q[i, h], k[:, h], near)
-                if options["mixture"]:
-                    w = w + attended(
-                        q[i, h], k[:, h], [one[j] for j in range(T) if j <= i or not causal]
+    S = sorting(block_scores() / options["temperature"])
+    one = torch.eye(T, dtype=row.x.dtype, device=row.x.device)
+    slots: dict[tuple[int, int], list[Tensor]] = {}
+    for h in range(H):
+        for g in range(N):  # the columns of block g of the sorted keys, as weights over tokens
+            slots[h, g] = []
+            for c in range(C):
+                sources = [u for u in range(N) if c < len(blocks[u]) and (u < g or not causal)]
+                if sources:
+                    slots[h, g].append(
+                        torch.stack([S[h, g, u] * one[blocks[u][c]] for u in sources]).sum(0)
                     )
-                of_head.append(w)
-            rows.append(torch.stack(of_head))
-        weights = torch.stack(rows)
-        mixed = torch.cat([weights[h] @ v[:, h] for h in range(H)], dim=1)
-        return linear(params, "heads.out", mixed), weights
 
-    def attended(q: Tensor, k: Tensor, slots: list[Tensor]) -> Tensor:
+    def attended(h: int, i: int, mixtures: list[Tensor]) -> Tensor:
         """Weights over tokens [T] of a softmax over slots, each a mixture of tokens."""
-        mixtures = torch.stack(slots)
-        return (mixtures @ k @ q / K**0.5).softmax(0) @ mixtures
+        matrix = torch.stack(mixtures)
+        return (matrix @ k[:, h] @ q[i, h] / K**0.5).softmax(0) @ matrix
 
-    return run(
-        mix_row,
-        x,
-        num_heads=H,
-        causal=causal,
-        valid=valid,
-        pairwise=pairwise,
-        global_tokens=global_tokens,
-    )
+    def weights_of(h: int, i: int) -> Tensor:
+        g = i // C
+        if options["sort_cut"] is not None:
+            kept = range(min(options["sort_cut"], N))
+            return attended(h, i, [slot for s in kept for slot in slots[h, s]])
+        near = slots[h, g]
+        own = [one[j] for j in blocks[g] if j <= i or not causal]
+        if options["join"] == "joint":
+            w = attended(h, i, near + own)
+        else:
+            w = attended(h, i, own)
+            if near:
+                w = w + attended(h, i, near)
+        if options["mixture"]:
+            w = w + attended(h, i, [one[j] for j in range(T) if j <= i or not causal])
+        return w
+
+    mixed, weights = mix(row, H, v, lambda h, i: dict(enumerate(weights_of(h, i))))
+    return linear(params, "heads.out", mixed), weights

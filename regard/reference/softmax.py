@@ -9,27 +9,16 @@ import torch
 from torch import Tensor
 
 from regard.reference._rotary import rope
-from regard.reference._rows import Row, linear, run, softmax as softmax_of
+from regard.reference._rows import linear, mix, oracle, softmax as softmax_of
 
 
-def softmax(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def softmax(params, options, row):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
     H = options["num_heads"]
     G = options.get("num_kv_heads") or H
-    K = x.shape[-1] // H
-    shared = options.get("shared_qk", False)
-    scale = options.get("scale")
+    K = row.x.shape[-1] // H
+    shared, scale = options.get("shared_qk", False), options.get("scale")
     if scale is None:
         scale = 1.0 if shared else K**-0.5
     position, of_position = options.get("position"), options.get("position_options") or {}
@@ -46,58 +35,29 @@ def softmax(
         )
 
     def added(h: int, i: int, j: int) -> Tensor | float:
-        """To the score of query i and key j."""
+        """What the position adds to the score of query i and key j."""
         if position == "alibi":
             return -slope(h, H) * abs(i - j)
         if position == "t5":
             return params["position.table"][bucket(i - j, **of_position), h]
         return 0.0
 
-    def mix_row(row: Row) -> tuple[Tensor, Tensor]:
-        q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
-        v = linear(params, "heads.value", row.context).reshape(row.S, G, K)
-        if shared:
-            k = torch.stack(
-                [
-                    torch.stack([q[j, h] / q[j, h].norm().clamp_min(1e-12) for h in range(H)])
-                    for j in range(row.S)
-                ]
-            )
-        else:
-            k = linear(params, "heads.key", row.context).reshape(row.S, G, K)
-        q, k = turned(q), turned(k)
-        weights = x.new_zeros(H, row.T, row.S)
-        mixed = []
-        for i in range(row.T):
-            heads = []
-            for h in range(H):
-                g = h * G // H
-                keys = [j for j in range(row.S) if row.allowed[h][i][j]]
-                if shared and any(j != i for j in keys):
-                    keys = [j for j in keys if j != i]
-                scores = [
-                    scale * q[i, h] @ k[j, g] + added(h, i, j) if j in keys else None
-                    for j in range(row.S)
-                ]
-                y = x.new_zeros(K)
-                for j, w in enumerate(softmax_of(scores)):
-                    if w is not None:
-                        weights[h, i, j] = w.detach()
-                        y = y + w * v[j, g]
-                heads.append(y)
-            mixed.append(torch.cat(heads))
-        return linear(params, "heads.out", torch.stack(mixed)), weights
+    q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
+    v = linear(params, "heads.value", row.context).reshape(row.S, G, K)
+    if shared:
+        k = q / q.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    else:
+        k = linear(params, "heads.key", row.context).reshape(row.S, G, K)
+    q, k = turned(q), turned(k)
 
-    return run(
-        mix_row,
-        x,
-        num_heads=H,
-        context=context,
-        causal=causal,
-        valid=valid,
-        pairwise=pairwise,
-        global_tokens=global_tokens,
-    )
+    def weigh(h, i):
+        keys = row.keys(h, i)
+        if shared and any(j != i for j in keys):
+            keys = [j for j in keys if j != i]
+        return softmax_of({j: scale * q[i, h] @ k[j, h * G // H] + added(h, i, j) for j in keys})
+
+    mixed, weights = mix(row, H, v, weigh)
+    return linear(params, "heads.out", mixed), weights
 
 
 def slope(h: int, H: int) -> float:

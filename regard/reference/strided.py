@@ -3,20 +3,11 @@
 from math import isqrt
 
 from regard.reference._patterned import attend_over
+from regard.reference._rows import oracle
 
 
-def strided(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+@oracle
+def strided(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
     kind, stride = options["kind"], options["stride"]
     if stride is None:
@@ -30,12 +21,11 @@ def strided(
     def second(i, j):
         return (i - j) % stride == 0 if kind == "strided" else j % stride >= stride - c
 
-    def pairs(row, h, i, j):
+    def pairs(h, i, j):
         if kind == "dilated":
             return any(j == i + stride * step for step in range(-w, w + 1))
         if options["merged"]:
             return first(i, j) or second(i, j)
         return first(i, j) if h % 2 == 0 else second(i, j)
 
-    masks = dict(causal=causal, valid=valid, pairwise=pairwise, global_tokens=global_tokens)
-    return attend_over(pairs, params, options["num_heads"], x, **masks)
+    return attend_over(pairs, params, options["num_heads"], row)
