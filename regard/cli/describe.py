@@ -135,6 +135,8 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
         about |= {"tasks": list(_configuration(entry).kinds), "presets": presets(entry)}
     if kind == "sources":
         about |= {"licence": entry.licence, "terms": entry.terms}
+    if kind == "scores":
+        about["formula"] = entry.formula
     return about | {"what": _summary(kind, entry)}
 
 
@@ -156,6 +158,8 @@ def _details(kind: str, entry: Any) -> dict[str, Any]:
             "cost": {"time": can.time, "memory": can.memory, "state": can.state},
             "variants": {name: dict(chosen) for name, chosen in entry.variants.items()},
         }
+    if kind == "scores":
+        about["formula"] = entry.formula
     if kind == "sources":
         packages = {package.file: package.sha256 for package in entry.packages}
         about |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}

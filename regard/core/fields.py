@@ -16,7 +16,7 @@ from regard.core.shapes import check_positive
 
 MISSING, UNKNOWN, FIRST_KNOWN = 0, 1, 2
 
-Batch = Mapping[str, Tensor]
+FieldBatch = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)

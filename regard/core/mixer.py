@@ -1,4 +1,4 @@
-"""Mixer: the one interface. x [B T D] -> y [B T D], with masks, context and streaming behind one checked door."""
+"""Mixer: the one interface. x [B T D] -> y [B T D], with masks, context and streaming; requests are checked here."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class State(Protocol):
 
 
 class Observation(NamedTuple):
-    """What one forward really used, as far as the mechanism has it."""
+    """The tensors that one forward used, as far as the mechanism has them."""
 
     q: Float[Tensor, "B H T K"] | None = None
     k: Float[Tensor, "B G S K"] | None = None
@@ -59,7 +59,7 @@ class Mixer(nn.Module, ABC):
     """Entries that this one equals at a limit: name -> (own options, the other's options); parameters are copied."""
 
     delay: int = 0
-    """Causal: how many of the latest tokens may wait, in a slot that is not yet complete, before a later query feels them."""
+    """Lag, in tokens, of an incomplete slot: causal queries may not see as many of the latest tokens."""
 
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
 
@@ -80,7 +80,7 @@ class Mixer(nn.Module, ABC):
         self.max_len = max_len
 
     def declare(self, **changes: Any) -> None:
-        """State where this instance differs from its class: `self.declare(causal=No("..."))`."""
+        """Declare where this instance differs from its class: `self.declare(causal=No("..."))`."""
         self.capabilities = replace(self.capabilities, **changes)
 
     # ------------------------------------------------------------------ for callers
@@ -106,8 +106,8 @@ class Mixer(nn.Module, ABC):
         Raises ShapeError for what does not fit and UnsupportedError for what is declared as a `No`.
         """
         self._check_request(x, context, mask)
-        door = _enter(x, context, mask)
-        return door.leave(self.mix(door.x, door.context, door.mask))
+        request = _compacted(x, context, mask)
+        return request.restore_output(self.mix(request.x, request.context, request.mask))
 
     @final
     def initial_state(
@@ -209,9 +209,9 @@ class Mixer(nn.Module, ABC):
         weights=False leaves the weights out: where the mixer never forms them, nothing of size [T S] is made.
         """
         self._check_request(x, context, mask)
-        door = _enter(x, context, mask)
-        see = self._observe if weights else self._observe_heads
-        return door.restore(see(door.x, door.context, door.mask))
+        request = _compacted(x, context, mask)
+        observe = self._observe if weights else self._observe_heads
+        return request.restore_observation(observe(request.x, request.context, request.mask))
 
     @final
     def plan(
@@ -223,11 +223,11 @@ class Mixer(nn.Module, ABC):
     ) -> dict[str, Tensor] | None:
         """Random or data-dependent structure (hashes, assignments, blocks) that `forward` uses, for oracles.
 
-        It speaks of compact positions: the place of a token among the valid tokens of its row.
+        Positions in it are compact: those among the valid tokens of the row.
         """
         self._check_request(x, context, mask)
-        door = _enter(x, context, mask)
-        return self._plan(door.x, door.context, door.mask)
+        request = _compacted(x, context, mask)
+        return self._plan(request.x, request.context, request.mask)
 
     def after_step(self) -> None:
         """Called once after each optimiser step (centroids, feature redraw). Does nothing by default."""
@@ -258,7 +258,7 @@ class Mixer(nn.Module, ABC):
         return Observation()
 
     def _observe_heads(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
-        """`_observe` without weights: what passes through `self.heads`, where they let themselves be watched."""
+        """`_observe` without weights: what passes through `self.heads`, where they have `watched`."""
         watched = getattr(getattr(self, "heads", None), "watched", None)
         if watched is None:
             return self._observe(x, context, mask)._replace(weights=None)
@@ -331,28 +331,28 @@ def _clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Ten
     return torch.where(valid[..., None], x, x.new_zeros(()))
 
 
-class _Door(NamedTuple):
-    """A request in compact form, and the way back to the caller's positions."""
+class _CompactRequest(NamedTuple):
+    """A request with every row's valid tokens first, and the permutations back to the caller's order."""
 
     x: Tensor
     context: Tensor | None
     mask: Mask
     queries: Compaction | None  # how the rows of x were moved
     keys: Compaction | None  # how the rows of x, or of the context, were moved
-    sees: Tensor | None  # [B T]: queries that exist and may see something
+    answered: Tensor | None  # [B T]: queries that are valid and see at least one key
 
-    def leave(self, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        if self.sees is not None:
-            y = _clear(y, self.sees)
+    def restore_output(self, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        if self.answered is not None:
+            y = _clear(y, self.answered)
         return y if self.queries is None else permute(y, self.queries.target)
 
-    def restore(self, seen: Observation) -> Observation:
+    def restore_observation(self, found: Observation) -> Observation:
         return Observation(
-            q=self._tokens(seen.q, self.queries),
-            k=self._tokens(seen.k, self.keys),
-            v=self._tokens(seen.v, self.keys),
-            weights=self._pairs(seen.weights),
-            heads=self._tokens(seen.heads, self.queries),
+            q=self._tokens(found.q, self.queries),
+            k=self._tokens(found.k, self.keys),
+            v=self._tokens(found.v, self.keys),
+            weights=self._weights(found.weights),
+            heads=self._tokens(found.heads, self.queries),
         )
 
     def _tokens(self, z: Tensor | None, order: Compaction | None) -> Tensor | None:
@@ -361,24 +361,24 @@ class _Door(NamedTuple):
         z = torch.where(order.valid[:, None, :, None], z, z.new_zeros(()))
         return permute(z, order.target, dim=2)
 
-    def _pairs(self, weights: Tensor | None) -> Tensor | None:
+    def _weights(self, weights: Tensor | None) -> Tensor | None:
         if weights is None:
             return None
-        if self.sees is not None:
-            weights = torch.where(self.sees[:, None, :, None], weights, weights.new_zeros(()))
+        if self.answered is not None:
+            weights = torch.where(self.answered[:, None, :, None], weights, weights.new_zeros(()))
         weights = self._tokens(weights, self.queries)
         if self.keys is not None:
             assert weights is not None
-            external, tokens = weights.tensor_split([-self.keys.target.shape[1]], dim=3)
+            prefix, tokens = weights.tensor_split([-self.keys.target.shape[1]], dim=3)
             moved = self._tokens(tokens.transpose(2, 3), self.keys)
             assert moved is not None
-            weights = torch.cat([external, moved.transpose(2, 3)], dim=3)
+            weights = torch.cat([prefix, moved.transpose(2, 3)], dim=3)
         return weights
 
 
-def _enter(x: Tensor, context: Tensor | None, mask: Mask) -> _Door:
+def _compacted(x: Tensor, context: Tensor | None, mask: Mask) -> _CompactRequest:
     T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
-    queries = keys = sees = None
+    queries = keys = answered = None
     if mask.valid is not None:
         keys = compaction(mask.valid)
         if context is None:
@@ -388,17 +388,17 @@ def _enter(x: Tensor, context: Tensor | None, mask: Mask) -> _Door:
             context = _clear(permute(context, keys.source), keys.valid)
         mask = _compact_mask(mask, queries, keys, T, cross=context is not None)
     if context is None:
-        sees = mask.valid
+        answered = mask.valid
     elif mask.causal and (T > S or mask.valid is not None):
-        sees = mask.last_key(T, S, x.device) >= 0
+        answered = mask.last_key(T, S, x.device) >= 0
     elif mask.valid is not None:
-        sees = mask.valid.any(1, keepdim=True)
+        answered = mask.valid.any(1, keepdim=True)
     if mask.pairwise is not None:
         allowed = mask.dense(T, S, device=x.device).any(-1).any(1)
-        sees = allowed if sees is None else sees & allowed
-    if sees is not None:
-        sees = sees.expand(x.shape[0], T)
-    return _Door(x, context, mask, queries, keys, sees)
+        answered = allowed if answered is None else answered & allowed
+    if answered is not None:
+        answered = answered.expand(x.shape[0], T)
+    return _CompactRequest(x, context, mask, queries, keys, answered)
 
 
 def _compact_mask(

@@ -1,4 +1,4 @@
-"""Shape letters, and the checks made once at the outermost door.
+"""Shape letters, and the checks that every request passes once.
 
 B batch, T queries, S keys, D model width, H heads, G key/value heads, K query-key width, V value width,
 F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memory, E experts.

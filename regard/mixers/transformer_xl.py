@@ -44,7 +44,7 @@ from regard.functional.softmax.relative import (
     relative_weights,
 )
 from regard.nn.heads import Heads
-from regard.positions.relative import TransformerXL as RelativePosition
+from regard.positions.relative import RelativePosition
 
 
 class State(NamedTuple):

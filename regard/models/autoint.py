@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core import Mask
-from regard.core.fields import Batch, check_batch
+from regard.core.fields import FieldBatch, check_batch
 from regard.core.shapes import check_flag, check_positive, check_rate, check_widths
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.models.fields import FieldsConfig, require_fields
@@ -132,7 +132,7 @@ class AutoInt(nn.Module):
             self.deep = DNN(M * config.dim, config.hidden_dims, activation=relu)
             self.deep_head = nn.Linear(self.deep.out_dim, config.num_tasks)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         fields, present = self._embedded(batch)
         e = fields
         for layer in self.layers:
@@ -142,7 +142,7 @@ class AutoInt(nn.Module):
             return logits
         return logits + self.deep_head(self.deep(fields.flatten(1)))
 
-    def attention_maps(self, batch: Batch) -> list[Float[Tensor, "B H M M"]]:
+    def attention_maps(self, batch: FieldBatch) -> list[Float[Tensor, "B H M M"]]:
         """The weights of each layer; zero where a field is missing."""
         e, present = self._embedded(batch)
         maps = []
@@ -151,7 +151,7 @@ class AutoInt(nn.Module):
             e = layer(e, present)
         return maps
 
-    def _embedded(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _embedded(self, batch: FieldBatch) -> tuple[Tensor, Tensor]:
         check_batch(self.name, self.config.fields, batch)
         e, present = self.embedding(batch)
         return self.dropout(e), present

@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.fields import Batch, check_batch
+from regard.core.fields import FieldBatch, check_batch
 from regard.core.shapes import check_positive
 from regard.models.fields import FieldsConfig, require_fields
 from regard.nn.fields import FieldEmbedding
@@ -39,7 +39,7 @@ class LogisticRegression(nn.Module):
         self.linear = FieldEmbedding(config.fields, config.num_tasks)
         self.bias = nn.Parameter(torch.zeros(config.num_tasks))
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         check_batch(self.name, self.config.fields, batch)
         return self.linear(batch)[0].sum(1) + self.bias
 
@@ -72,7 +72,7 @@ class FactorizationMachine(nn.Module):
         self.embedding = FieldEmbedding(config.fields, config.num_tasks * config.dim)
         self.bias = nn.Parameter(torch.zeros(config.num_tasks))
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         check_batch(self.name, self.config.fields, batch)
         e = rearrange(self.embedding(batch)[0], "b m (k d) -> b m k d", d=self.config.dim)
         pairs = (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2

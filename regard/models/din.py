@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.fields import MISSING, Batch, Categorical, Sequence, check_batch, vocabularies
+from regard.core.fields import MISSING, Categorical, FieldBatch, Sequence, check_batch, vocabularies
 from regard.core.shapes import check_mapping, check_positive, check_widths
 from regard.mixers import build
 from regard.models.fields import FieldsConfig, require_fields
@@ -92,18 +92,20 @@ class DIN(nn.Module):
         self.network = DNN(inputs, config.hidden_dims, activation=activation)
         self.head = nn.Linear(self.network.out_dim, config.num_tasks)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         history, candidate, valid = self._interest(batch)
         interest = self.pool(history, candidate, valid=valid)[:, 0]
         fields = self.embedding(batch)[0][:, self.others].flatten(1)
         return self.head(self.network(torch.cat([interest, fields], 1)))
 
-    def weights(self, batch: Batch) -> Float[Tensor, "B S"]:
+    def weights(self, batch: FieldBatch) -> Float[Tensor, "B S"]:
         """How much each behaviour counts for the candidate; zero where there is none."""
         history, candidate, valid = self._interest(batch)
         return self.pool.weights(history, candidate, valid=valid)[:, 0]
 
-    def batch_l2(self, batch: Batch, counts: Mapping[str, Int[Tensor, "V"]]) -> Float[Tensor, ""]:
+    def batch_l2(
+        self, batch: FieldBatch, counts: Mapping[str, Int[Tensor, "V"]]
+    ) -> Float[Tensor, ""]:
         """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2."""
         check_batch(self.name, self.config.fields, batch)
         if not isinstance(counts, Mapping):
@@ -118,7 +120,7 @@ class DIN(nn.Module):
         return self.embedding.batch_l2(batch, counts)
 
     def _interest(
-        self, batch: Batch
+        self, batch: FieldBatch
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Bool[Tensor, "B S"]]:
         check_batch(self.name, self.config.fields, batch)
         sequences = self.config.sequences

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.fields import Batch, Field, check_batch, check_fields
+from regard.core.fields import Field, FieldBatch, check_batch, check_fields
 from regard.core.shapes import (
     check_mapping,
     check_place,
@@ -120,14 +120,14 @@ class MMoE(nn.Module):
             for _ in range(config.num_tasks)
         )
 
-    def forward(self, x: Float[Tensor, "B d"] | Batch) -> Float[Tensor, "B K"]:
+    def forward(self, x: Float[Tensor, "B d"] | FieldBatch) -> Float[Tensor, "B K"]:
         inputs = self._inputs(x)
         outputs = self.experts(inputs)
         fused = self.dropout(self._weights(inputs, outputs)) @ outputs
         logits = [tower(fused[:, k]) for k, tower in enumerate(self.towers)]
         return torch.cat(logits, 1)
 
-    def weights(self, x: Float[Tensor, "B d"] | Batch) -> Float[Tensor, "B K n"]:
+    def weights(self, x: Float[Tensor, "B d"] | FieldBatch) -> Float[Tensor, "B K n"]:
         """What each task takes of each expert; rows sum to 1."""
         inputs = self._inputs(x)
         return self._weights(inputs, self.experts(inputs))
@@ -142,7 +142,7 @@ class MMoE(nn.Module):
         query = inputs[:, None].expand(-1, self.gate.num_queries, -1)
         return self.gate.weights(outputs, query).expand(-1, K, -1)
 
-    def _inputs(self, x: Tensor | Batch) -> Float[Tensor, "B d"]:
+    def _inputs(self, x: Tensor | FieldBatch) -> Float[Tensor, "B d"]:
         if self.embedding is None:
             if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[1] != self.width:
                 got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__

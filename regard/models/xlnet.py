@@ -102,15 +102,15 @@ class State(NamedTuple):
     length: Int[Tensor, "B"]  # tokens so far; min(length, M) rows of a memory are tokens
 
 
-class Reading(NamedTuple):
-    """Who sees whom, and the segments; valid tokens come first in every row."""
+class FactorizationOrder(NamedTuple):
+    """The rank of each token, which decides what it sees, and its segment; valid tokens come first in every row."""
 
     order: Int[Tensor, "B T"]
     valid: Bool[Tensor, "B T"]
     segments: Int[Tensor, "B T"] | None
 
     def masks(self, held: Bool[Tensor, "B M"], reuse: int) -> tuple[Mask, Mask]:
-        """Of content and query stream. The first `reuse` tokens see no later ones, which see all of them."""
+        """The masks of the content and the query stream. The first `reuse` tokens see no later ones, which see them all."""
         r, T = self.order, self.order.shape[1]
         place = torch.arange(T, device=r.device)
         later = place >= reuse
@@ -122,8 +122,8 @@ class Reading(NamedTuple):
         return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
 
 
-class Asked(NamedTuple):
-    """The places of the query stream, where it is not made for all."""
+class PredictedPlaces(NamedTuple):
+    """The places that the query stream predicts, where it is not made for all."""
 
     place: Int[Tensor, "B P"]
     among_keys: Int[Tensor, "B P"]  # behind the memory
@@ -131,18 +131,18 @@ class Asked(NamedTuple):
     segments: Int[Tensor, "B P"] | None
 
     @classmethod
-    def of(cls, reading: Reading, query: Mask, most: int) -> "Asked":
-        """Those of the highest ranks."""
-        place = reading.order.topk(min(most, reading.order.shape[1]), dim=1).indices
+    def of(cls, ranks: FactorizationOrder, query: Mask, most: int) -> "PredictedPlaces":
+        """The places of the highest ranks."""
+        place = ranks.order.topk(min(most, ranks.order.shape[1]), dim=1).indices
         assert query.pairwise is not None
-        segments = None if reading.segments is None else reading.segments.gather(1, place)
+        segments = None if ranks.segments is None else ranks.segments.gather(1, place)
         S = query.pairwise.shape[3]
         allowed = query.pairwise.gather(2, place[:, None, :, None].expand(-1, -1, -1, S))
-        memory = S - reading.order.shape[1]
+        memory = S - ranks.order.shape[1]
         return cls(place, place + memory, allowed, segments)
 
 
-class Layer(nn.Module):
+class TwoStreamLayer(nn.Module):
     def __init__(self, config: TrunkConfig):
         super().__init__()
         self.mixer = TransformerXL(
@@ -166,7 +166,7 @@ class Layer(nn.Module):
         memory: Float[Tensor, "B M D"],
         masks: tuple[Mask, Mask],
         segments: Int[Tensor, "B T"] | None,
-        asked: Asked | None = None,
+        asked: PredictedPlaces | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B _ D"] | None]:
         """Keys and values of both streams are those of h as it comes in; g has the places of `asked`, or all."""
         seen = torch.cat([memory, h], dim=1)
@@ -183,8 +183,10 @@ class Layer(nn.Module):
             return self.mixer(x, context=seen, mask=mask)
         return self.mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
 
-    def _ask(self, g: Tensor, seen: Tensor, asked: Asked, segments: Tensor | None) -> Tensor:
-        """As `_mix`, for queries at any places: their pairs with keys, P S of them, are looked up one by one."""
+    def _ask(
+        self, g: Tensor, seen: Tensor, asked: PredictedPlaces, segments: Tensor | None
+    ) -> Tensor:
+        """`_mix` for queries at any places: their P S pairs with keys are gathered one by one."""
         mixer, S = self.mixer, seen.shape[1]
         q, k, v = mixer.heads.split(g, seen)
         key_place = torch.arange(S, device=g.device)[None]
@@ -212,7 +214,7 @@ class Trunk(nn.Module):
         self.checkpoint = config.checkpoint
         self.table = nn.Embedding(config.vocab_size, config.dim)
         nn.init.normal_(self.table.weight, std=0.02)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(TwoStreamLayer(config) for _ in range(config.num_layers))
         self.dropout = nn.Dropout(config.dropout)
 
     def embed(
@@ -234,7 +236,7 @@ class Trunk(nn.Module):
         self,
         h: Float[Tensor, "B T D"],
         g: Float[Tensor, "B T D"] | None,
-        reading: Reading,
+        ranks: FactorizationOrder,
         state: State,
         *,
         reuse_len: int | None = None,
@@ -247,17 +249,17 @@ class Trunk(nn.Module):
         M, T = state.memory[0].shape[1], h.shape[1]
         reuse = T if reuse_len is None else min(reuse_len, T)
         rows = torch.arange(M, device=h.device)
-        masks = reading.masks(rows >= M - state.length[:, None], reuse)
-        added = reading.valid[:, :reuse].sum(1)
+        masks = ranks.masks(rows >= M - state.length[:, None], reuse)
+        added = ranks.valid[:, :reuse].sum(1)
         last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
-        at = None if g is None or asked is None else Asked.of(reading, masks[1], asked)
+        at = None if g is None or asked is None else PredictedPlaces.of(ranks, masks[1], asked)
         if g is not None and at is not None:
             g = g.gather(1, at.place[..., None].expand(-1, -1, g.shape[2]))
         h, g = self.dropout(h), None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
             memories.append(torch.cat([memory, h[:, :reuse]], dim=1).detach().gather(1, last))
-            given = (h, g, memory, masks, reading.segments, at)
+            given = (h, g, memory, masks, ranks.segments, at)
             if self.checkpoint and torch.is_grad_enabled():
                 h, g = cast(tuple, checkpoint(layer, *given, use_reentrant=False))
             else:
@@ -359,7 +361,7 @@ class XLNet(nn.Module):
     ) -> tuple[Float[Tensor, "B N D"], State]:
         h = self.trunk.embed(tokens, valid)
         here = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        reading = Reading(order, here, segments)
+        ranks = FactorizationOrder(order, here, segments)
         most = self.config.asked
         if most is not None and not torch.compiler.is_compiling() and order.device.type == "cpu":
             found = int(((order != CONTEXT) & here).sum(1).max())
@@ -368,7 +370,7 @@ class XLNet(nn.Module):
                     f"xlnet: a row asks for {found} tokens, and asked is {most}. Raise it, or ask for fewer."
                 )
         _, g, state = self.trunk(
-            h, self.query.expand_as(h), reading, state, reuse_len=reuse_len, asked=most
+            h, self.query.expand_as(h), ranks, state, reuse_len=reuse_len, asked=most
         )
         return g, state
 
@@ -404,7 +406,7 @@ class XLNet(nn.Module):
 
 
 def _of_keys(segments: Int[Tensor, "B T"], seen: Float[Tensor, "B S D"]) -> Int[Tensor, "B S"]:
-    """Those of memory and tokens: a memory is of segment 0."""
+    """Segments of memory and tokens: a memory is segment 0."""
     return F.pad(segments, (seen.shape[1] - segments.shape[1], 0))
 
 

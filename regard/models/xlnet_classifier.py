@@ -20,7 +20,7 @@ from regard.core.compaction import compaction, permute
 from regard.core.shapes import check_positive
 from regard.models.generation import last_valid
 from regard.models.tokens import check_tokens
-from regard.models.xlnet import CONTEXT, Reading, Trunk, TrunkConfig, XLNet
+from regard.models.xlnet import CONTEXT, FactorizationOrder, Trunk, TrunkConfig, XLNet
 
 Text = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 
@@ -51,7 +51,7 @@ class XLNetMatcherConfig(XLNetClassifierConfig):
         return XLNetMatcher(self)
 
 
-class Summary(nn.Module):
+class SequenceClassifier(nn.Module):
     """Texts -> logits, from the last layer's h of the CLS that closes them."""
 
     def __init__(self, config: XLNetClassifierConfig):
@@ -102,12 +102,12 @@ class Summary(nn.Module):
         numbers.append(torch.full_like(numbers[0][:, :1], 2))
         source, _, valid = compaction(torch.cat(here, dim=1))
         h, segments = (permute(torch.cat(x, dim=1), source) for x in (columns, numbers))
-        reading = Reading(torch.full_like(segments, CONTEXT), valid, segments)
-        h, _, _ = self.trunk(h, None, reading, self.trunk.empty(B, 0))
+        ranks = FactorizationOrder(torch.full_like(segments, CONTEXT), valid, segments)
+        h, _, _ = self.trunk(h, None, ranks, self.trunk.empty(B, 0))
         return self.head(self.dropout(self.dense(last_valid(h, valid)).tanh()))
 
 
-class XLNetClassifier(Summary):
+class XLNetClassifier(SequenceClassifier):
     """model(tokens [B T], valid=[B T] | None) -> logits [B num_classes]; padding changes nothing."""
 
     name = "xlnet_classifier"
@@ -121,7 +121,7 @@ class XLNetClassifier(Summary):
         return self.summarise([(tokens, valid)])
 
 
-class XLNetMatcher(Summary):
+class XLNetMatcher(SequenceClassifier):
     """model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]: a pair in one sequence."""
 
     name = "xlnet_matcher"

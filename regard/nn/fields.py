@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core.fields import MISSING, Batch, Field, Numeric, Sequence, vocabularies
+from regard.core.fields import MISSING, Field, FieldBatch, Numeric, Sequence, vocabularies
 from regard.core.shapes import check_positive
 
 
@@ -31,7 +31,7 @@ class FieldEmbedding(nn.Module):
         for weight in self.parameters():
             nn.init.normal_(weight, std=std)
 
-    def forward(self, batch: Batch) -> tuple[Float[Tensor, "B M D"], Bool[Tensor, "B M"]]:
+    def forward(self, batch: FieldBatch) -> tuple[Float[Tensor, "B M D"], Bool[Tensor, "B M"]]:
         rows, present = zip(
             *(self._row(field, batch[field.name]) for field in self.fields), strict=True
         )
@@ -45,7 +45,9 @@ class FieldEmbedding(nn.Module):
         rows = self.table(vocabulary)(ids)
         return torch.where((ids != MISSING)[..., None], rows, rows.new_zeros(()))
 
-    def batch_l2(self, batch: Batch, counts: Mapping[str, Int[Tensor, "V"]]) -> Float[Tensor, ""]:
+    def batch_l2(
+        self, batch: FieldBatch, counts: Mapping[str, Int[Tensor, "V"]]
+    ) -> Float[Tensor, ""]:
         """Mini-batch-aware L2 (Zhou et al. 2018, arXiv 1706.06978): sum of |E[j]|^2 / (2 n_j) over the ids j in the batch.
 
         `counts` holds n_j, how often id j occurs in the training data, for each vocabulary. Times lambda, the term's

@@ -1,4 +1,4 @@
-"""SCORES: how much a query and a key have to do with each other. score(q [.. T K], k [.. S K]) -> [.. T S]
+"""SCORES: how well a query and a key match. score(q [.. T K], k [.. S K]) -> [.. T S]
 
 A score is used in two steps, so that the keys of a stream are prepared once and long sequences can be scored in parts:
     queries(q) -> q'     keys(k, position) -> k'     pairs(q', k') -> [.. T S]      (`product`: pairs is q' k'^T)
@@ -28,6 +28,7 @@ class Score(nn.Module):
     """Base of every score: the dot product, with queries and keys as they are."""
 
     name: ClassVar[str]
+    formula: ClassVar[str]  # of one query q and one key k; K is their width
     product: ClassVar[bool] = True  # `pairs` is a dot product, which fused kernels know
     block: int = QUERY_BLOCK  # queries that should be scored at a time
     max_len: int | None = None  # largest number of keys, where there is one
@@ -64,24 +65,27 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """q . k (Luong et al. 2015, arXiv 1508.04025)"""
+    """The dot product (Luong et al. 2015, arXiv 1508.04025)."""
 
     name = "dot"
+    formula = "q . k"
 
 
 class ScaledDot(Score):
-    """q . k / sqrt(K) (Vaswani et al. 2017, arXiv 1706.03762)"""
+    """The dot product over the root of the width (Vaswani et al. 2017, arXiv 1706.03762)."""
 
     name = "scaled_dot"
+    formula = "q . k / sqrt(K)"
 
     def queries(self, q):
         return q / math.sqrt(self.dim)
 
 
 class General(Score):
-    """q^T W k (Luong et al. 2015, arXiv 1508.04025); keys may be of another width."""
+    """A learned bilinear form (Luong et al. 2015, arXiv 1508.04025); keys may be of another width."""
 
     name = "general"
+    formula = "q^T W k"
 
     def __init__(self, dim: int, *, num_heads: int | None = None, key_dim: int | None = None):
         super().__init__(dim, num_heads=num_heads)
@@ -92,12 +96,13 @@ class General(Score):
 
 
 class Additive(Score):
-    """v . tanh(W_q q + W_k k + b) (Bahdanau et al. 2014, arXiv 1409.0473); with W = [W_q W_k] Luong's concat.
+    """One hidden layer on query and key (Bahdanau et al. 2014, arXiv 1409.0473); with W = [W_q W_k] Luong's concat.
 
     Bounded by the sum of |v|. v starts uniform, not at the paper's zero, where all weights are equal.
     """
 
     name = "additive"
+    formula = "v . tanh(W_q q + W_k k + b)"
     product = False
 
     def __init__(
@@ -131,9 +136,10 @@ class Additive(Score):
 
 
 class Location(Score):
-    """(W q)_j, row j of W for the key at position j, whatever it holds (Luong et al. 2015, arXiv 1508.04025)."""
+    """A learned row of W for each position of a key, whatever the key holds (Luong et al. 2015, arXiv 1508.04025)."""
 
     name = "location"
+    formula = "(W q)_j for the key at position j"
 
     def __init__(self, dim: int, *, num_heads: int | None = None, max_len: int):
         super().__init__(dim, num_heads=num_heads)
@@ -149,13 +155,14 @@ class Location(Score):
 
 
 class Cosine(Score):
-    """beta cos(q, k), beta = softplus(raw) > 0 (Graves et al. 2014, arXiv 1410.5401); never beyond beta.
+    """The cosine, sharpened by beta = softplus(raw) > 0 (Graves et al. 2014, arXiv 1410.5401); never beyond beta.
 
     beta is learned, and starts at sqrt(K), where scores of independent vectors vary as scaled dot products do. A vector
     is divided by max(norm, 1e-6), where the paper adds a constant to the product of both norms.
     """
 
     name = "cosine"
+    formula = "beta q . k / (|q| |k|)"
 
     def __init__(self, dim: int, *, num_heads: int | None = None, beta: float | None = None):
         super().__init__(dim, num_heads=num_heads)
@@ -177,7 +184,7 @@ UnitActivation = Literal["dice", "prelu", "sigmoid"]
 
 
 class ActivationUnit(Score):
-    """MLP([k ; interaction ; q]), DIN's activation unit (Zhou et al. 2018, arXiv 1706.06978); unbounded.
+    """DIN's activation unit, a small network on the pair (Zhou et al. 2018, arXiv 1706.06978); unbounded.
 
     interaction: "outer" k q^T, row by row, as in the paper; "elementwise" k * q; "din_code" [q, k, q - k, q * k] in the
     place of the whole input, as in the authors' demo. Each is linear in k for a given q, so that the first layer is one
@@ -186,6 +193,7 @@ class ActivationUnit(Score):
     """
 
     name = "activation_unit"
+    formula = "MLP([k ; interaction(q, k) ; q])"
     product = False
 
     def __init__(

@@ -5,11 +5,11 @@ from regard.positions.absolute import AbsolutePosition, Learned, NoPosition, Sin
 from regard.positions.base import Position
 from regard.positions.build import make
 from regard.positions.grid import Axial, Coordinates
-from regard.positions.relative import T5, Alibi, Rotary, TransformerXL
+from regard.positions.relative import T5, Alibi, RelativePosition, Rotary
 
 POSITIONS: Catalog[type[Position]] = Catalog(
     "position",
-    (NoPosition, Sinusoidal, Learned, Axial, Coordinates, Rotary, Alibi, T5, TransformerXL),
+    (NoPosition, Sinusoidal, Learned, Axial, Coordinates, Rotary, Alibi, T5, RelativePosition),
 )
 
 __all__ = ["POSITIONS", "AbsolutePosition", "NoPosition", "Position", "make"]

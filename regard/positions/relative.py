@@ -108,7 +108,7 @@ class T5(Position):
         return rearrange(self.table[bucket].to(dtype), "b t s h -> b h t s")
 
 
-class TransformerXL(Position):
+class RelativePosition(Position):
     """Content and distance, with a bias for each (Dai et al. 2019, arXiv 1901.02860).
 
         scores_ij = (q_i + u) . k_j + (q_i + v) . W R_(i-j),   R_d = [sin(d w) | cos(d w)] of width D

@@ -5,7 +5,9 @@ import torch
 
 import regard
 from regard import MIXERS, OptionError, UnknownNameError
+from regard.cli import main
 from regard.nn.scores import SCORES, Score, build_score
+from regard.reference._scores import FORMULAS
 
 
 def vectors(*shape, seed=0):
@@ -72,6 +74,14 @@ def test_additive_and_cosine_are_bounded():
     torch.testing.assert_close(
         cosine(K, K).diagonal(dim1=-2, dim2=-1), torch.full((2, 3, 7), 2.5).double()
     )
+
+
+def test_every_score_has_a_formula_in_its_class_and_in_the_oracle(capsys):
+    for cls in SCORES:
+        assert cls.formula and "formula" in vars(cls)
+        assert main(["show", cls.name]) == 0
+        assert cls.formula in " ".join(capsys.readouterr().out.split())
+    assert set(FORMULAS) == set(SCORES.names())
 
 
 def test_cosine_does_not_feel_lengths_and_bears_zero_vectors():
