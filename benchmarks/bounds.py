@@ -1,12 +1,13 @@
 """The least time of a mechanism on this machine: its indispensable operations alone, each measured at its own shape.
 
-What the caller or a projection gives lies in memory and is read from there once a pass; what a step makes of it stays in
-cache, results go to ready memory, and only what a caller keeps is fresh. Nothing is laid out, checked or called through
-autograd; running sums and gradients that tiles share are added by the products that make them. Softmax over tiles is one
-fused call for many of them, under a mask where the plan has one, the cheapest height of tile taken; its backward is the five products, one exponential of each weight, one
-product of two numbers for its gradient, and dy y of each row: other sums and shifts of rows may be columns of the products.
-What is not stored for lack of [T T] numbers is made again in the backward. Who wants a shorter time needs other operations
-than PyTorch's: a target below this one is out of reach here.
+Memory: inputs of a pass are read from memory once; intermediate results stay in cache; results that the caller keeps are fresh memory, others are
+reused. Left out: layout, checks, calls through autograd, running sums, and gradients that tiles share, which the products that make them can add.
+
+Softmax over tiles: one fused call for many tiles, under a mask where the plan has one, with the cheapest tile height. Its backward: five
+products, one exponential and one product of two numbers for each weight, and one sum for each row; other sums and shifts of rows can be columns of the products.
+What is not stored for lack of [T T] numbers is computed again in the backward.
+
+A shorter time needs other operations than PyTorch's: a target below this one is out of reach here.
 """
 
 import math
@@ -27,14 +28,14 @@ from regard.functional.sparse import attention as pattern
 from regard.functional.sparse.tiles import Plan, positions
 
 Call = Callable[[], object]
-IN_CACHE = 1 << 18  # numbers of a part's largest tensor
-KEY = 128  # channels of a gated unit's queries and keys
+IN_CACHE = 1 << 18  # numbers in the largest tensor of one call
+KEY = 128  # channels of queries and keys in a gated unit
 PATTERNS = ("local", "strided", "global", "head_mix", "longformer", "bigbird")
 
 
 @dataclass(frozen=True)
-class Part:
-    """One operation, and those of its backward; each is called `times`."""
+class Operation:
+    """Calls of the forward and of the backward; each is repeated `times`."""
 
     forward: tuple[Call, ...]
     backward: tuple[Call, ...] = ()
@@ -47,9 +48,9 @@ class Part:
                     call()
 
     @property
-    def again(self) -> "Part":
-        """What the backward makes again, since it was not kept."""
-        return Part((), self.forward, self.times)
+    def again(self) -> "Operation":
+        """The forward's calls again, in the backward, for what was not kept."""
+        return Operation((), self.forward, self.times)
 
     def seconds(self, kind: Pass) -> float:
         self.run(kind)
@@ -58,23 +59,23 @@ class Part:
         return time.perf_counter() - began
 
 
-def bound(pair: Pair, case: Case, kind: Pass) -> list[Part] | None:
-    """The parts of one pass, the cheapest for it; None where no bound is written."""
+def bound(pair: Pair, case: Case, kind: Pass) -> list[Operation] | None:
+    """The cheapest operations of one pass; None where they are not written down."""
     make = BOUNDS.get(pair.mixer)
     if make is None:
         return None
-    parts = list(make(pair, case, kind))
-    if pair.door == "layer":
-        parts.append(_results(case.length * case.dim, case.length * case.dim))
+    operations = list(make(pair, case, kind))
+    if pair.scope == "layer":
+        operations.append(_results(case.length * case.dim, case.length * case.dim))
     else:
-        parts.append(_results(case.length * case.dim, 3 * case.length * case.dim))
-    return parts
+        operations.append(_results(case.length * case.dim, 3 * case.length * case.dim))
+    return operations
 
 
-def _linear(tokens: int, wide: int, out: int) -> Part:
+def _linear(tokens: int, wide: int, out: int) -> Operation:
     x, w, y = torch.randn(tokens, wide), torch.randn(wide, out), torch.empty(tokens, out)
     dx, dw = torch.empty_like(x), torch.empty_like(w)
-    return Part(
+    return Operation(
         (lambda: torch.mm(x, w, out=y),),
         (lambda: torch.mm(y, w.T, out=dx), lambda: torch.mm(x.T, y, out=dw)),
     )
@@ -82,31 +83,31 @@ def _linear(tokens: int, wide: int, out: int) -> Part:
 
 @cache
 def _memory(name: str, numbers: int, dtype: torch.dtype) -> Tensor:
-    """Numbers that are too many for the cache; of one name, those of all bounds."""
+    """Random numbers that do not fit in the cache; one tensor for each name, shared by all bounds."""
     return torch.randn(numbers, dtype=dtype)
 
 
-def _pieces(name: str, times: int, *shape: int) -> Callable[[], Tensor]:
-    """One piece of what lies in memory after the other."""
-    pieces = cycle(
+def _blocks(name: str, times: int, *shape: int) -> Callable[[], Tensor]:
+    """A function that returns the next block of a tensor in memory, again and again."""
+    blocks = cycle(
         _memory(name, times * math.prod(shape), torch.get_default_dtype())
         .view(times, *shape)
         .unbind()
     )
-    return lambda: next(pieces)
+    return lambda: next(blocks)
 
 
-def _product(count: int, rows: int, inner: int, cols: int, *, far: str = "") -> Part:
+def _product(count: int, rows: int, inner: int, cols: int, *, far: str = "") -> Operation:
     """`count` products [rows inner] x [inner cols], as many in one call as fit in the cache.
 
-    far: which of a, b and, in the backward, c (a b) lie in memory.
+    far: which of a, b and, in the backward, c (a b) are read from memory.
     """
     most = IN_CACHE // max(rows * inner, inner * cols, rows * cols)
     together = min(count, max(torch.get_num_threads(), most))
     times = -(-count // together)
     shapes = {"a": (rows, inner), "b": (inner, cols), "c": (rows, cols)}
     a, b, c = (
-        _pieces(name, times if name in far else 1, together, *shape)
+        _blocks(name, times if name in far else 1, together, *shape)
         for name, shape in shapes.items()
     )
     y, da, db = (torch.empty(together, *shapes[name]) for name in "cab")
@@ -116,7 +117,7 @@ def _product(count: int, rows: int, inner: int, cols: int, *, far: str = "") -> 
         torch.bmm(dy, right.mT, out=da)
         torch.bmm(left.mT, dy, out=db)
 
-    return Part((lambda: torch.bmm(a(), b(), out=y),), (backward,), times)
+    return Operation((lambda: torch.bmm(a(), b(), out=y),), (backward,), times)
 
 
 def _tiles(
@@ -128,17 +129,17 @@ def _tiles(
     shift: int | None = None,
     masked: bool = False,
     far: bool = True,
-) -> Part:
-    """Softmax attention of `count` tiles of `rows` queries and `keys` keys, a tile's keys `shift` behind the last's.
+) -> Operation:
+    """Softmax attention of `count` tiles of `rows` queries and `keys` keys; keys of a tile begin `shift` after the last tile's.
 
-    far: all of it lies in memory; else an operation before has just brought it.
+    far: inputs are read from memory; else the operation before has left them in cache.
     """
     most = min(IN_CACHE // (rows * keys), IN_CACHE // (2 * rows * width))
     together = min(count, max(torch.get_num_threads(), most))
     times = -(-count // together)
     shift = rows if shift is None else shift
     places = times if far else 1
-    q, y, dy = (_pieces(name, places, together, rows, width) for name in ("q", "y", "dy"))
+    q, y, dy = (_blocks(name, places, together, rows, width) for name in ("q", "y", "dy"))
     k, v = (_windows(name, places, together, keys, width, shift) for name in "kv")
     bias = torch.zeros(rows, keys) if masked else None
     dq, by_row = torch.empty(together, rows, width), torch.empty(together, rows)
@@ -160,7 +161,7 @@ def _tiles(
         torch.bmm(d_weights, k_t, out=dq)
         torch.bmm(d_weights.mT, q_t, out=dk)
 
-    return Part(
+    return Operation(
         (lambda: fused(q()[None], k()[None], v()[None], attn_mask=bias),), (backward,), times
     )
 
@@ -168,63 +169,65 @@ def _tiles(
 def _windows(
     name: str, places: int, together: int, keys: int, width: int, shift: int
 ) -> Callable[[], Tensor]:
-    """Of a line of keys or values, those of so many tiles at a time."""
+    """Overlapping windows of one line of keys or values, for `together` tiles at a time."""
     line = _memory(name, (places * together * shift + keys) * width, torch.get_default_dtype())
     shape, strides = (together, keys, width), (shift * width, width, 1)
     step = together * shift * width
-    pieces = cycle(line.as_strided(shape, strides, i * step) for i in range(places))
-    return lambda: next(pieces)
+    blocks = cycle(line.as_strided(shape, strides, i * step) for i in range(places))
+    return lambda: next(blocks)
 
 
-def _whole(heads: int, tokens: int, keys: int, width: int) -> Part:
-    """Softmax attention of every query of a head over the same keys."""
+def _whole(heads: int, tokens: int, keys: int, width: int) -> Operation:
+    """Softmax attention in which all queries of a head see the same keys."""
     q, k, v = (torch.randn(1, heads, length, width) for length in (tokens, keys, keys))
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
-    def tiles(rows: int) -> list[Part]:
-        part = _tiles(heads * tokens // rows, rows, keys, width, shift=0)
-        return [Part((), part.backward, part.times)]
+    def tiles(rows: int) -> list[Operation]:
+        operation = _tiles(heads * tokens // rows, rows, keys, width, shift=0)
+        return [Operation((), operation.backward, operation.times)]
 
     (backward,) = _cheapest(map(tiles, (64, 128, 256)), "train")
-    return Part((lambda: fused(q, k, v),), (lambda: backward.run("train"),))
+    return Operation((lambda: fused(q, k, v),), (lambda: backward.run("train"),))
 
 
-def _cheapest(ways: Iterable[list[Part]], kind: Pass) -> list[Part]:
-    return min(ways, key=lambda parts: sum(part.seconds(kind) for part in parts))
+def _cheapest(ways: Iterable[list[Operation]], kind: Pass) -> list[Operation]:
+    return min(
+        ways, key=lambda operations: sum(operation.seconds(kind) for operation in operations)
+    )
 
 
-def _exponentials(count: int, *, again: bool = False, far: bool = False) -> Part:
-    """again: in the backward too. far: of numbers in memory."""
+def _exponentials(count: int, *, again: bool = False, far: bool = False) -> Operation:
+    """again: in the backward too. far: inputs are read from memory."""
     times = -(-count // IN_CACHE)
-    x, y = _pieces("x", times if far else 1, IN_CACHE), torch.empty(IN_CACHE)
+    x, y = _blocks("x", times if far else 1, IN_CACHE), torch.empty(IN_CACHE)
     calls: tuple[Call, ...] = (lambda: torch.exp2(x(), out=y),)
-    return Part(calls, calls if again else (), times)
+    return Operation(calls, calls if again else (), times)
 
 
-def _silus(count: int) -> Part:
-    """Of what projections left in memory."""
+def _silus(count: int) -> Operation:
+    """silu of what projections left in memory."""
     times = -(-count // IN_CACHE)
-    x, y, dx = _pieces("x", times, IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
+    x, y, dx = _blocks("x", times, IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
     ops = torch.ops.aten
-    return Part(
+    return Operation(
         (lambda: ops.silu.out(x(), out=y),),
         (lambda: ops.silu_backward.grad_input(y, x(), grad_input=dx),),
         times,
     )
 
 
-def _products_of_numbers(forward: int, backward: int = 0) -> Iterator[Part]:
-    """One pass over so many numbers; not in place, where repeated products would become too small to be fast."""
+def _products_of_numbers(forward: int, backward: int = 0) -> Iterator[Operation]:
+    """One pass of products of two numbers; not in place, since repeated products would underflow, which is slow."""
     x, y, z = torch.randn(IN_CACHE), torch.randn(IN_CACHE), torch.empty(IN_CACHE)
     calls: tuple[Call, ...] = (lambda: torch.mul(x, y, out=z),)
-    yield Part(calls, times=-(-forward // IN_CACHE))
-    yield Part((), calls, times=-(-backward // IN_CACHE))
+    yield Operation(calls, times=-(-forward // IN_CACHE))
+    yield Operation((), calls, times=-(-backward // IN_CACHE))
 
 
-def _elu_plus_one(count: int) -> list[Part]:
-    """The cheaper of two ways: elu, and one more; or what lies below zero apart from what lies above."""
+def _elu_plus_one(count: int) -> list[Operation]:
+    """The cheaper of two ways: elu plus one; or the parts below and above zero computed apart."""
     times = -(-count // IN_CACHE)
-    x, y, z = _pieces("x", times, IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
+    x, y, z = _blocks("x", times, IN_CACHE), torch.empty(IN_CACHE), torch.empty(IN_CACHE)
 
     def whole() -> None:
         torch.ops.aten.elu.out(x(), out=y)
@@ -239,36 +242,36 @@ def _elu_plus_one(count: int) -> list[Part]:
 
     # the gradient is a product with a number between 0 and 1
     back: Call = lambda: torch.mul(y, y, out=z)  # noqa: E731
-    return _cheapest([[Part((way,), (way, back), times)] for way in (whole, apart)], "train")
+    return _cheapest([[Operation((way,), (way, back), times)] for way in (whole, apart)], "train")
 
 
-def _waves(count: int) -> Part:
+def _waves(count: int) -> Operation:
     x, y = torch.randn(IN_CACHE), torch.empty(IN_CACHE)
-    return Part(
+    return Operation(
         (lambda: torch.sin(x, out=y), lambda: torch.cos(x, out=y)), times=-(-count // IN_CACHE)
     )
 
 
-def _without_gradient(part: Part) -> Part:
-    return Part(part.forward, times=part.times)
+def _without_gradient(operation: Operation) -> Operation:
+    return Operation(operation.forward, times=operation.times)
 
 
-def _row_sums(count: int, rows: int, cols: int) -> Part:
-    """Forward alone: in the backward they are a column of what is there."""
+def _row_sums(count: int, rows: int, cols: int) -> Operation:
+    """Sums of rows, in the forward alone: in the backward they are a column of a product."""
     together = max(torch.get_num_threads(), IN_CACHE // (rows * cols))
     x, y = torch.randn(together, rows, cols), torch.empty(together, rows)
-    return Part((lambda: torch.sum(x, -1, out=y),), times=-(-count // together))
+    return Operation((lambda: torch.sum(x, -1, out=y),), times=-(-count // together))
 
 
-def _rows_taken(count: int, of: int, width: int) -> Part:
-    """`count` rows of a table of `of` in any order, and their gradients back to where they were."""
+def _rows_taken(count: int, of: int, width: int) -> Operation:
+    """`count` rows gathered from a table of `of` rows in random order, and their gradients scattered back."""
     table, out, order = torch.randn(of, width), torch.empty(of, width), torch.randperm(of)
     take: Call = lambda: torch.index_select(table, 0, order, out=out)  # noqa: E731
-    return Part((take,), (take,), times=-(-count // of))
+    return Operation((take,), (take,), times=-(-count // of))
 
 
-def _nearest(count: int, columns: int, *, poles: bool = False) -> Part:
-    """The place of the largest of each row, or smallest: `argmax` takes 20 times as long as these passes."""
+def _nearest(count: int, columns: int, *, poles: bool = False) -> Operation:
+    """The index of the largest number of each row, or the smallest: `argmax` takes 20 times as long as these passes."""
     x, places = torch.randn(IN_CACHE // columns, columns), torch.arange(float(columns))
     best, last = torch.empty(2, x.shape[0], 1)
     smallest: tuple[Call, ...] = (lambda: torch.amin(x, -1, keepdim=True, out=last),)
@@ -279,32 +282,32 @@ def _nearest(count: int, columns: int, *, poles: bool = False) -> Part:
         lambda: x.mul_(places),
         lambda: torch.amax(x, -1, keepdim=True, out=last),
     )
-    return Part(calls, times=-(-count // x.shape[0]))
+    return Operation(calls, times=-(-count // x.shape[0]))
 
 
-def _sums_by_cluster(count: int, clusters: int, width: int) -> Part:
+def _sums_by_cluster(count: int, clusters: int, width: int) -> Operation:
     rows = min(count, IN_CACHE // width)
     x, sums = torch.randn(rows, width), torch.zeros(clusters, width)
     place = torch.randint(0, clusters, (rows,))
-    return Part((lambda: sums.index_add_(0, place, x),), times=-(-count // rows))
+    return Operation((lambda: sums.index_add_(0, place, x),), times=-(-count // rows))
 
 
-def _sorted(rounds: int, tokens: int) -> Part:
-    """Stable, all rounds as one row of 32-bit numbers, which is the fastest sort known."""
+def _sorted(rounds: int, tokens: int) -> Operation:
+    """A stable sort of all rounds as one row of 32-bit numbers, which is the fastest that we know."""
     keys = torch.randint(0, rounds * 128, (rounds * tokens,), dtype=torch.int32)
-    return Part((lambda: torch.sort(keys, stable=True),))
+    return Operation((lambda: torch.sort(keys, stable=True),))
 
 
-def _largest(rows: int, of: int, k: int) -> Part:
+def _top_k(rows: int, of: int, k: int) -> Operation:
     x = torch.randn(rows, of)
-    return Part((lambda: torch.topk(x, k, dim=-1, sorted=False),))
+    return Operation((lambda: torch.topk(x, k, dim=-1, sorted=False),))
 
 
-def _norms(count: int, width: int) -> Part:
+def _norms(count: int, width: int) -> Operation:
     """Layer norms without gain and bias."""
     x = torch.randn(IN_CACHE // width, width)
     ops, (_, mean, rstd) = torch.ops.aten, torch.native_layer_norm(x, (width,), None, None, 1e-5)
-    return Part(
+    return Operation(
         (lambda: ops.native_layer_norm(x, (width,), None, None, 1e-5),),
         (
             lambda: ops.native_layer_norm_backward(
@@ -315,25 +318,27 @@ def _norms(count: int, width: int) -> Part:
     )
 
 
-def _read(table: Tensor) -> Part:
-    """A parameter read once, and its gradient written."""
-    return Part((lambda: table.sum(),), (lambda: torch.empty_like(table).fill_(0),))
+def _read(table: Tensor) -> Operation:
+    """A parameter that is read once, and its gradient that is written once."""
+    return Operation((lambda: table.sum(),), (lambda: torch.empty_like(table).fill_(0),))
 
 
-def _results(forward: int, backward: int) -> Part:
-    """Numbers that the caller keeps."""
-    return Part((lambda: torch.empty(forward).fill_(0),), (lambda: torch.empty(backward).fill_(0),))
+def _results(forward: int, backward: int) -> Operation:
+    """Fresh memory for results that the caller keeps."""
+    return Operation(
+        (lambda: torch.empty(forward).fill_(0),), (lambda: torch.empty(backward).fill_(0),)
+    )
 
 
-def _projections(case: Case, count: int = 4) -> list[Part]:
+def _projections(case: Case, count: int = 4) -> list[Operation]:
     return [_linear(case.length, case.dim, case.dim) for _ in range(count)]
 
 
-def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Part]:
-    """The tiles of the plan, without merging; heights of 32 and 64 queries."""
+def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
+    """The tiles of the plan, without merging; the cheaper height of 32 and 64 queries."""
     module, inputs = build_ours(pair, case), given(pair, case)
 
-    def tiles(rows: int) -> list[Part]:
+    def tiles(rows: int) -> list[Operation]:
         sizes: Counter[tuple[int, int, bool]] = Counter()
         for heads in _plan(module, inputs, rows):
             many = len(range(case.num_heads)[heads.heads])
@@ -341,17 +346,17 @@ def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Part]:
                 keys = positions(batch.tile.cols).shape[-1]
                 masked = batch.pairs(torch.float32) is not None
                 sizes[len(batch.tile.rows), keys, masked] += many * batch.repeats
-        parts, left = [], case.num_heads * case.length  # queries that no tile has brought yet
+        operations, left = [], case.num_heads * case.length  # queries that are not in cache yet
         for (t, s, masked), count in sorted(sizes.items(), key=lambda of: -of[1] * of[0][0]):
-            parts.append(_tiles(count, t, s, case.head_dim, masked=masked, far=left > 0))
+            operations.append(_tiles(count, t, s, case.head_dim, masked=masked, far=left > 0))
             left -= count * t
-        return parts
+        return operations
 
-    return _projections(case, 4 * (pair.door == "layer")) + _cheapest(map(tiles, (32, 64)), kind)
+    return _projections(case, 4 * (pair.scope == "layer")) + _cheapest(map(tiles, (32, 64)), kind)
 
 
 def _plan(module: nn.Module, inputs: list[Tensor], rows: int) -> Plan:
-    """The plan that a forward pass computes with."""
+    """The plan that a forward pass uses, with tiles of this many queries."""
     plans = list[Plan]()
 
     def kept(q: Tensor, k: Tensor, v: Tensor, *, plan: Plan, **rest: object) -> Tensor:
@@ -363,36 +368,36 @@ def _plan(module: nn.Module, inputs: list[Tensor], rows: int) -> Plan:
     return plans[0]
 
 
-def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _reformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K = case.length, case.num_heads, case.head_dim
     hashes, chunk = (pair.options(case)[name] for name in ("num_hashes", "chunk_size"))
-    if pair.door == "layer":
+    if pair.scope == "layer":
         yield from _projections(case, 3)
     columns = T // chunk  # two buckets for each chunk, one column for two opposite buckets
     yield _without_gradient(_product(H * T // 256, 256, K, hashes * columns, far="a"))
     yield _nearest(hashes * H * T, columns, poles=True)
     yield _sorted(hashes * H, T)
     yield _rows_taken(3 * hashes * H * T, T, K)  # queries, which are the keys; values; results
-    # keys are made unit vectors; results of all rounds are weighted and added
+    # keys are normalised; results of all rounds are weighted and added
     numbers = H * T * K
     yield from _products_of_numbers(numbers + hashes * numbers, 2 * numbers + hashes * numbers)
 
-    def tiles(rows: int) -> list[Part]:
+    def tiles(rows: int) -> list[Operation]:
         return [_tiles(hashes * H * T // rows, rows, rows + chunk, K, far=False)]
 
     # Causal, each query sees the `chunk` tokens before it; else its own chunk and the one before.
     yield from _cheapest(map(tiles, (chunk // 2, chunk) if case.causal else (chunk,)), kind)
 
 
-def _routing(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _routing(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K = case.length, case.num_heads, case.head_dim
     clusters, size = (pair.options(case)[name] for name in ("num_clusters", "window_size"))
-    yield _norms(2 * H * T, K)  # queries and keys are scored by their direction alone
+    yield _norms(2 * H * T, K)  # clusters depend on normalised queries and keys
     yield _without_gradient(_product(2 * H * T // 256, 256, K, clusters, far="a"))
     if kind == "train":
         yield _sums_by_cluster(2 * H * T, clusters, K)  # centroids follow the tokens
     if not case.causal:
-        yield _largest(2 * H * clusters, T, size)  # who belongs to which cluster
+        yield _top_k(2 * H * clusters, T, size)  # members of each cluster
         yield _rows_taken(4 * H * clusters * size, T, K)  # queries, keys, values, results
         yield _tiles(H * clusters, size, size, K, far=False)
         return
@@ -400,29 +405,29 @@ def _routing(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     yield _sorted(H, T)
     yield _rows_taken(4 * H * T, T, K)
 
-    def tiles(rows: int) -> list[Part]:
+    def tiles(rows: int) -> list[Operation]:
         """Each query sees the `size` tokens of its cluster before it."""
         return [_tiles(H * T // rows, rows, rows + size, K, far=False)]
 
     yield from _cheapest(map(tiles, (size // 4, size // 2, size)), kind)
 
 
-def _sinkhorn(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _sinkhorn(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K, size = case.length, case.num_heads, case.head_dim, pair.options(case)["block_size"]
     yield from _projections(case)
     yield _product(2 * H, T // size, T // size, size * K, far="b")  # sorted keys and values
     yield _tiles(H * T // size, size, 2 * size, K)
 
 
-def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
+def _sums(case: Case, features: int, kind: Pass) -> list[Operation]:
     """Features times values, over all tokens, or in chunks where tokens see only earlier ones.
 
-    Totals of a row's weights, by which it is divided, are one more column of the values, or apart, whichever is cheaper.
+    The sum of a row's weights, by which it is divided, is one more column of the values, or a product of its own, whichever is cheaper.
     """
     T, H, V = case.length, case.num_heads, case.head_dim
 
-    def beside(count: int, rows: int, inner: int, *, far: str = "") -> list[Part]:
-        """A product with the values, or with sums of such."""
+    def beside(count: int, rows: int, inner: int, *, far: str = "") -> list[Operation]:
+        """A product with the values, or with their sums."""
         apart = [_product(count, rows, inner, V, far=far), _product(count, rows, inner, 1)]
         return _cheapest([[_product(count, rows, inner, V + 1, far=far)], apart], kind)
 
@@ -432,11 +437,11 @@ def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
             *beside(H * T // 256, 256, features, far="c"),
         ]
 
-    def chunks(c: int) -> list[Part]:
+    def chunks(c: int) -> list[Operation]:
         n = H * T // c
         return [
             _product(n, c, features, c),
-            *_products_of_numbers(n * c * c, n * c * c),  # those of later keys are taken out
+            *_products_of_numbers(n * c * c, n * c * c),  # weights of later keys are set to zero
             *beside(n, c, c, far="bc"),
             *beside(n, features, c),
             *beside(n, c, features),
@@ -445,22 +450,22 @@ def _sums(case: Case, features: int, kind: Pass) -> list[Part]:
     return _cheapest(map(chunks, (64, 128)), kind)
 
 
-def _linear_attention(pair: Pair, case: Case, kind: Pass) -> list[Part]:
+def _linear_attention(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
     numbers = case.length * case.dim
     return [
         *_sums(case, case.head_dim, kind),
         *_elu_plus_one(2 * numbers),
-        *_products_of_numbers(numbers, numbers),  # by the inverse of the sum of weights
+        *_products_of_numbers(numbers, numbers),  # times the inverse of the sum of weights
     ]
 
 
-def _efficient(pair: Pair, case: Case, kind: Pass) -> list[Part]:
+def _efficient(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
     numbers = 2 * case.length * case.dim
     exponentials = _exponentials(numbers, far=True)
     return [*_projections(case), *_sums(case, case.head_dim, kind), exponentials]
 
 
-def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K, M = case.length, case.num_heads, case.head_dim, 64
     yield _product(2 * H * T // 256, 256, K, M, far="a")
     yield _waves(2 * T * H * M)
@@ -468,7 +473,7 @@ def _rfa(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     yield from _products_of_numbers(T * H * K, T * H * (K + 4 * M))  # y; y, sines and cosines
 
 
-def _performer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _performer(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K = case.length, case.num_heads, case.head_dim
     M = pair.options(case)["num_features"]
     yield _product(2 * H * T // 256, 256, K, M, far="a")
@@ -477,14 +482,14 @@ def _performer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
     yield from _products_of_numbers(T * H * K, T * H * (K + 2 * M))  # y; y, exponentials
 
 
-def _linformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _linformer(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K, slots = case.length, case.num_heads, case.head_dim, pair.options(case)["num_slots"]
     yield from _projections(case)
     yield _product(2 * H * T // 256, slots, 256, K, far="b")
     yield _whole(H, T, slots, K)
 
 
-def _compressed(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _compressed(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K, factor = case.length, case.num_heads, case.head_dim, pair.options(case)["factor"]
     slots = -(-T // factor)
     yield from _projections(case)
@@ -493,9 +498,9 @@ def _compressed(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
 
 
 def _synthesizer(
-    case: Case, logits: Callable[[int, int, int], list[Part]], projections: int
-) -> list[Part]:
-    """Blocks of 128 x 2,048 pairs: logits, an exponential of each, the product with the values."""
+    case: Case, logits: Callable[[int, int, int], list[Operation]], projections: int
+) -> list[Operation]:
+    """Blocks of 128 x 2,048 pairs: logits, one exponential each, the product with the values."""
     T, rows, cols = case.length, 128, min(2048, case.length)
     pairs = case.num_heads * T * T
     count = pairs // (rows * cols)
@@ -503,27 +508,27 @@ def _synthesizer(
     read = _product(count, rows, cols, case.head_dim)
     ways = [[read, _row_sums(count, rows, cols)]]
     more = _without_gradient(_product(count, rows, cols, case.head_dim + 1))
-    ways += [[more, Part((), read.backward, read.times)]]
+    ways += [[more, Operation((), read.backward, read.times)]]
     return [
         *_projections(case, projections),
         *made,
-        *(part.again for part in made),
+        *(operation.again for operation in made),
         _exponentials(pairs, again=True),
         *_products_of_numbers(0, pairs),  # of weights and their gradients
         *_cheapest(ways, "forward"),
     ]
 
 
-def _synthesizer_dense(pair: Pair, case: Case, kind: Pass) -> list[Part]:
-    """In blocks, or as dot-product attention."""
+def _synthesizer_dense(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
+    """The cheaper of two ways: in blocks, or as dot-product attention."""
     T, K = case.length, case.head_dim
     blocks = _synthesizer(case, lambda n, t, s: [_product(n, t, K, s)], 2)
     fused = [*_projections(case, 2), _whole(case.num_heads, T, T, K)]
     return _cheapest([blocks, fused], kind)
 
 
-def _gated(case: Case, pairs: list[Part], views: int, hidden: int = 1024) -> list[Part]:
-    """Projections and their silus, views of the shared one scaled and turned (three passes), the gate."""
+def _gated(case: Case, pairs: list[Operation], views: int, hidden: int = 1024) -> list[Operation]:
+    """Projections and their silus, scaled and rotated views of the shared one (three passes), the gate."""
     T, D = case.length, case.dim
     numbers = views * T * KEY
     return [
@@ -538,8 +543,8 @@ def _gated(case: Case, pairs: list[Part], views: int, hidden: int = 1024) -> lis
 
 def _squared_relu(
     count: int, rows: int, cols: int, hidden: int, *, again: bool = False
-) -> list[Part]:
-    """Blocks of pairs: scores, relu, square, the product with the values. again: all but this in the backward too."""
+) -> list[Operation]:
+    """Blocks of pairs: scores, relu, square, the product with the values. again: the backward repeats all but the product."""
     scores, pairs = _product(count, rows, KEY, cols), count * rows * cols
     return [
         scores,
@@ -549,28 +554,28 @@ def _squared_relu(
     ]
 
 
-def _flash(pair: Pair, case: Case, kind: Pass) -> list[Part]:
+def _flash(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
     c, hidden = pair.options(case)["chunk_size"], 1024
     n = case.length // c
     sums = [_product(n, KEY, c, hidden), _product(n, c, KEY, hidden)]
     return _gated(case, [*_squared_relu(n, c, c, hidden), *sums], views=4)
 
 
-def _gau(pair: Pair, case: Case, kind: Pass) -> list[Part]:
+def _gau(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
     T, c, hidden = case.length, 256, 1024
     n = T * T // c**2 // (2 if case.causal else 1)
     return _gated(case, _squared_relu(n, c, c, hidden, again=True), views=2)
 
 
-def _mixed_chunk(pair: Pair, case: Case, kind: Pass) -> Iterator[Part]:
+def _mixed_chunk(pair: Pair, case: Case, kind: Pass) -> Iterator[Operation]:
     T, H, K, c = case.length, case.num_heads, case.head_dim, 256
     yield from _projections(case)
     yield _tiles(H * T // c, c, c // 2 if case.causal else c, K)
-    yield _product(H * T // c, K, c, K)  # what the tiles have just read
+    yield _product(H * T // c, K, c, K)  # in cache, since the tiles have just read it
     yield _product(H * T // c, c, K, K)
 
 
-BOUNDS: dict[str, Callable[[Pair, Case, Pass], Iterable[Part]]] = {
+BOUNDS: dict[str, Callable[[Pair, Case, Pass], Iterable[Operation]]] = {
     **dict.fromkeys(PATTERNS, _pattern),
     "reformer": _reformer,
     "routing": _routing,

@@ -1,29 +1,29 @@
 """One-token decoding steps: python benchmarks/decoding.py [--only linear softmax] [--contexts 4096 16384] [--json]
 
-Width 512, 8 heads, batch 1, CPU. "projections": the mixer's own channel projections alone, on one token; a state of constant size
-aims at 1.3 times them at any context. "least": the operators that no step can do without, alone (least_steps.py). A state
-has taken one single token after the past, which makes room where there was none. "grown": a step when room was not reserved, the copies of doubling spread over the
-steps that they serve; 1.1 times the step with reserved room is the aim. The cache of transformers (concatenating) is
-timed beside softmax where that package is installed.
+Width 512, 8 heads, batch 1, CPU.
+projections: the mixer's own channel projections alone, on one token; a state of constant size aims at 1.3 times them.
+least: the operators that no step can do without, on ready tensors: four projections and the fewest operators that move the
+state and read it. Weights are plain tensors, since calling nn.Linear takes a third more; positions, checks and lengths are left out.
+grown: a step without reserved room, the copies of doubling spread over the steps that they serve; the aim is 1.1.
+The cache of transformers, which concatenates, is timed beside softmax where that package is installed.
 """
 
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import tyro
-from least_steps import least_step
-from program import run, show
-from rounds import medians
+import torch.nn.functional as F
+from measuring import Json, medians, run, show
 from torch import Tensor, nn
-from tyro.conf import FlagCreatePairsOff
 
 import regard
 
 DIM, HEADS, STEPS = 512, 8, 8
-MOST = 4 * 2**30  # bytes of parameters
-CONSTANT_AIM, GROWN_AIM = 1.3, 1.1
+MOST = 4 * 2**30  # bytes of parameters of a mixer that is timed
+CONSTANT_AIM = 1.3
+
+Mix = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v [H 1 K] -> [H 1 K]
 
 
 @torch.no_grad()
@@ -31,7 +31,7 @@ def main(
     only: tuple[str, ...] = (),
     contexts: tuple[int, ...] = (4096, 16384),
     rounds: int = 15,
-    json_: Annotated[FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
+    json_: Json = False,
 ) -> int:
     """Time one-token steps of the mixers that stream.
 
@@ -94,7 +94,7 @@ def _row(name: str, context: int, rounds: int) -> dict[str, Any] | None:
 
 
 def _steps(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], None]:
-    """STEPS tokens after the same past; the state's storage is ours, and rows beyond the past are written over."""
+    """STEPS tokens after the same past. The state is donated: rows beyond the past are written over each time."""
 
     def run() -> None:
         now = state
@@ -113,7 +113,7 @@ def _repeated(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def _projections(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], None]:
-    """The nn.Linear modules that one step calls, on inputs of the shapes that they get."""
+    """The nn.Linear modules that one step calls, on random inputs of the same shapes."""
     seen: list[tuple[nn.Linear, Tensor]] = []
 
     def note(linear: nn.Linear, args: tuple[Tensor], _: Tensor) -> None:
@@ -133,7 +133,7 @@ def _projections(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], N
 
 
 def _growth(mixer: regard.Mixer, past: Tensor, new: Tensor, step_ms: float, rounds: int) -> float:
-    """A step without reserved room over one with: the doubling's extra time is spread over `past` tokens."""
+    """Time of a step without reserved room over one with it; the doubling's extra time is spread over `past` tokens."""
     context = past.shape[1]
     full: list[Any] = []
 
@@ -170,6 +170,96 @@ def _caches(past: Tensor, new: Tensor) -> dict[str, Callable[[], None]]:
             layer(new, position_embeddings=rotation, attention_mask=None, past_key_values=cache)
 
     return {"transformers": run}
+
+
+def least_step(name: str, x: Tensor, num_heads: int, context: int) -> Callable[[], None] | None:
+    """The least operators of one step with default options on x [1 1 D]; None where they are not written down."""
+    if name not in LEAST:
+        return None
+    D = x.shape[-1]
+    mix = LEAST[name](num_heads, D // num_heads, context)
+    query, key, value, out = (torch.randn(D, D) * D**-0.5 for _ in range(4))
+
+    def run() -> None:
+        q, k, v = (F.linear(x, w).view(num_heads, 1, -1) for w in (query, key, value))
+        F.linear(mix(q, k, v).view(1, 1, D), out)
+
+    return run
+
+
+def _least_linear(H: int, K: int, context: int) -> Mix:
+    S, z = torch.ones(H, K, K), torch.ones(H, 1, K)
+
+    def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k = F.elu(q).add_(1), F.elu(k).add_(1)
+        S.addcmul_(k.mT, v)
+        z.add_(k)
+        return torch.bmm(q, S).div_(torch.bmm(q, z.mT))
+
+    return mix
+
+
+def _least_efficient(H: int, K: int, context: int) -> Mix:
+    S, z, m = torch.ones(H, K, K), torch.ones(H, 1, K), torch.zeros(H, 1, K)
+
+    def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        top = torch.maximum(m, k)
+        e, shrink = (k - top).exp_(), (m - top).exp_()
+        torch.addcmul(e, z, shrink, out=z)
+        S.mul_(shrink.mT).addcmul_(e.mT, v)
+        return torch.bmm(q.softmax(-1).div_(z), S)
+
+    return mix
+
+
+def _least_rfa(H: int, K: int, context: int, M: int = 64) -> Mix:
+    S, z, w = torch.ones(H, 2 * M, K), torch.ones(H, 1, 2 * M), torch.randn(H, K, M)
+
+    def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        both = torch.cat([q, k], dim=1)
+        wx = torch.bmm(both.div_(both.norm(dim=-1, keepdim=True)), w)
+        q, k = torch.cat([wx.sin(), wx.cos()], dim=-1).split(1, dim=1)
+        S.addcmul_(k.mT, v)
+        z.add_(k)
+        return torch.bmm(q, S).div_(torch.bmm(q, z.mT))
+
+    return mix
+
+
+def _least_performer(H: int, K: int, context: int, M: int = 256) -> Mix:
+    S, z, w, c = torch.ones(H, M, K), torch.ones(H, 1, M), torch.randn(M, K), torch.ones(H, 1, 1)
+
+    def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        wx = F.linear(torch.cat([q, k], dim=1), w)
+        half = torch.linalg.vecdot(k, k)[..., None]
+        torch.maximum(c, wx[:, 1:].amax(-1, keepdim=True) - half, out=c)
+        q = torch.softmax(wx[:, :1], dim=-1)  # its factor cancels
+        k = (wx[:, 1:] - (half + c)).exp_()
+        S.addcmul_(k.mT, v)  # a maximum that does not move
+        z.add_(k)
+        return torch.bmm(q, S).div_(torch.bmm(q, z.mT))
+
+    return mix
+
+
+def _least_softmax(H: int, K: int, context: int) -> Mix:
+    keys, values = torch.randn(2, 1, H, context + 1, K)
+
+    def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys[0, :, -1:], values[0, :, -1:] = k, v
+        return F.scaled_dot_product_attention(q[None], keys, values)
+
+    return mix
+
+
+LEAST: dict[str, Callable[[int, int, int], Mix]] = {
+    "efficient": _least_efficient,
+    "linear": _least_linear,
+    "local": lambda H, K, context: _least_softmax(H, K, min(context, 128)),
+    "performer": _least_performer,
+    "rfa": _least_rfa,
+    "softmax": _least_softmax,
+}
 
 
 if __name__ == "__main__":

@@ -1,24 +1,19 @@
 """Peak memory as sequences grow: python benchmarks/growth.py [--only local linear] [--lengths 16384 65536] [--json]
 
-Every mechanism of the table of peers whose time is not declared to grow as T^2, at its width there (8 heads of 64, batch 1,
-float32, CPU): what one forward pass, or training step, adds to the high-water mark of a process of its own, results and
-gradients included. growth: the exponent of memory over length between the first and the last, 1 where it is proportional.
+Memory that one forward pass, or one training step, adds to the high-water mark of a process of its own, results and gradients
+included: 8 heads of 64, batch 1, float32, CPU, every mechanism of `pairs.py` whose time is not declared to grow as T^2.
+growth: the exponent of memory over length between the first length and the last; 1 where memory is proportional.
 """
 
 import math
-import multiprocessing
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import tyro
-from memory import peak_growth
+from measuring import Json, in_a_process, peak_growth, run, show
 from ours import build_ours, given
 from pairs import PAIRS, Case, Pair, Pass, chosen
-from program import run, show
 from torch import Tensor, nn
-from tyro.conf import FlagCreatePairsOff
 
 import regard
 from regard.core import RegardError
@@ -28,7 +23,7 @@ def main(
     only: tuple[str, ...] = (),
     lengths: tuple[int, ...] = (16384, 65536),
     passes: tuple[Pass, ...] = ("forward", "train"),
-    json_: Annotated[FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
+    json_: Json = False,
 ) -> int:
     """Measure the memory of one call at each length.
 
@@ -49,7 +44,7 @@ def _is_linear(pair: Pair) -> bool:
 
 
 def _row(pair: Pair, kind: Pass, lengths: tuple[int, ...]) -> dict[str, Any]:
-    found = [_alone(pair.name, length, kind) for length in lengths]
+    found = [in_a_process(_peak, pair.name, length, kind) for length in lengths]
     row: dict[str, Any] = {"pair": pair.name, "pass": kind}
     row |= {f"{length} MiB": peak / 2**20 for length, peak in zip(lengths, found, strict=True)}
     longer = math.log(lengths[-1] / lengths[0])
@@ -58,23 +53,16 @@ def _row(pair: Pair, kind: Pass, lengths: tuple[int, ...]) -> dict[str, Any]:
     return row
 
 
-def _alone(name: str, length: int, kind: Pass) -> int:
-    """In a process of its own, which no earlier call has left memory in."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as one:
-        return one.submit(_peak, name, length, kind).result()
-
-
 def _peak(name: str, length: int, kind: Pass) -> int:
     pair = next(pair for pair in PAIRS if pair.name == name)
     torch.manual_seed(0)
-    # a short call first: what is loaded once is not the mechanism's
+    # a short call first, so that what is loaded once is not counted
     for tokens in (256, length):
         case = Case(length=tokens, causal=pair.causal)
         module, inputs = build_ours(pair, case).train(kind == "train"), given(pair, case)
         found = peak_growth(lambda: _step(module, inputs, kind))  # noqa: B023
     if found is None:
-        raise RegardError("this system does not tell a process's peak memory")
+        raise RegardError("this system does not report a process's peak memory")
     return found
 
 

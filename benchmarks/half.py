@@ -1,23 +1,19 @@
 """bfloat16 beside float32: python benchmarks/half.py [--only local linear] [--length 4096] [--json]
 
-Each mechanism of the table of peers at its width, forward pass and training step, both types interleaved in one run. On
-a CPU with bfloat16 matrix units at least twice the speed is the aim where matrix products dominate; without such units
-there is nothing to gain, and the line above the table says what the matrix product itself gains here. "least gains": the
-same of the operations that no form can do without, alone and at their own shapes (`bounds.py`): small products,
-exponentials and gathered rows gain less than large products, and where those gain less than the aim it is out of reach.
+Forward pass and training step of each mechanism of `pairs.py`, both types interleaved in one run. On a CPU with bfloat16 matrix units the
+aim is twice the speed, where matrix products dominate; without such units there is nothing to gain, and the first line says what
+a large matrix product gains here. least gains: the gain of the operations that no form can do without, alone and at their own
+shapes (`bounds.py`); where those gain less than the aim, the aim is out of reach.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import tyro
 from bounds import bound
+from measuring import Json, medians, run, show
 from ours import calling
 from pairs import Case, Pair, Pass, feasible
-from program import run, show
-from rounds import medians
-from tyro.conf import FlagCreatePairsOff
 
 from regard.lab.arena.matrix_product import MatrixProduct
 
@@ -29,12 +25,12 @@ def main(
     length: int = 4096,
     passes: tuple[Pass, ...] = ("forward", "train"),
     rounds: int = 5,
-    json_: Annotated[FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
+    json_: Json = False,
 ) -> int:
     """Time every mechanism in both types.
 
     Args:
-        only: names of mechanisms; all of the table by default
+        only: names of mechanisms; all of `pairs.py` by default
         length: tokens
         passes: a forward pass, a forward and backward pass
         rounds: of every entry
@@ -42,7 +38,7 @@ def main(
     """
     rows = [_row(pair, kind, length, rounds) for pair, kind in feasible(only, passes, length)]
     products = {name: MatrixProduct("cpu", dtype) for name, dtype in TYPES.items()}
-    product = medians({name: of.sample for name, of in products.items()}, rounds)
+    product = medians({name: one.sample for name, one in products.items()}, rounds)
     gain = product["float32"] / product["bfloat16"]
     if not json_:
         print(f"a matrix product gains {gain:.1f}")
@@ -54,7 +50,7 @@ def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
     calls = {name: calling(pair, case, kind, dtype) for name, dtype in TYPES.items()}
     least = {f"least {name}": _least(pair, case, kind, dtype) for name, dtype in TYPES.items()}
     found = medians(calls | {name: call for name, call in least.items() if call}, rounds)
-    few = found.get("least float32")
+    fewest = found.get("least float32")
     return {
         "pair": pair.name,
         "pass": kind,
@@ -62,7 +58,7 @@ def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
         "bfloat16 ms": found["bfloat16"],
         "gain": found["float32"] / found["bfloat16"],
         "aim": 2.0,
-        "least gains": few and few / found["least bfloat16"],
+        "least gains": fewest and fewest / found["least bfloat16"],
     }
 
 

@@ -1,18 +1,15 @@
-"""Is making batches ever slower than training on them? Tokens a second of both, for the tasks of the arena.
+"""Is making batches ever slower than training on them? python benchmarks/loader.py [--workers 0 2] [--seconds 5] [--json]
 
-    python benchmarks/loader.py [--workers 0 2] [--seconds 5]
-
-Loading is what training does: items of a shuffled epoch, collated. The step is forward, backward and AdamW of the quick
-suite's softmax model on batches that are ready. One thread, the CPU.
+Tokens a second of both, for the tasks of the quick suite. Loading: items of a shuffled epoch, collated, as in training. The step:
+forward, backward and AdamW of the suite's softmax model on ready batches. CPU, one thread.
 """
 
-import argparse
 import time
 from itertools import islice
 
 import torch
+from measuring import Json, run, show
 
-from regard.cli.printing import print_table
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.suite import QUICK, Contest
 from regard.lab.arena.trial import model_config
@@ -22,7 +19,7 @@ from regard.lab.train.optimizer import make_optimizer
 
 
 def loading(contest: Contest, splits: Splits, workers: int, seconds: float) -> float:
-    """Tokens a second; the time until the first batch, in which workers start, does not count."""
+    """Tokens a second, after the first batch: before it, workers start."""
     task, size = contest.task, contest.train.batch_size
     batches = Batches(len(splits.train), size, seed=0)
     ready = loaded(splits.train, task.collate, Shares(batches, 0, 10**6, 0, 1), workers)
@@ -51,26 +48,29 @@ def stepping(contest: Contest, splits: Splits, seconds: float) -> float:
     return tokens / passed
 
 
-def main(workers: list[int], seconds: float) -> None:
+def main(workers: tuple[int, ...] = (0,), seconds: float = 5.0, json_: Json = False) -> int:
+    """Compare the rates of loading and training.
+
+    Args:
+        workers: processes that load
+        seconds: of each measurement
+        json_: print data instead of a table
+    """
     torch.set_num_threads(1)
     rows = []
     for contest in QUICK.contests:
         splits = contest.task.load()
         step = stepping(contest, splits, seconds)
-        row = {"task": contest.task.name, "step, tokens/s": f"{step:,.0f}"}
+        row = {"task": contest.task.name, "step, tokens/s": round(step)}
         for count in workers:
             rate = loading(contest, splits, count, seconds)
             row |= {
-                f"{count} workers, tokens/s": f"{rate:,.0f}",
-                f"{count}: over": f"{rate / step:.0f}x",
+                f"{count} workers, tokens/s": round(rate),
+                f"{count} workers, of the step": rate / step,
             }
         rows.append(row)
-    print_table(rows)
+    return show(rows, as_json=json_)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, nargs="+", default=[0])
-    parser.add_argument("--seconds", type=float, default=5.0)
-    told = parser.parse_args()
-    main(told.workers, told.seconds)
+    run(main)

@@ -1,6 +1,7 @@
-"""Our side of a pair: the mixer as it is, and at the door "core" without its projections."""
+"""Our side of a pair: a mixer as a layer, or as a core, without its projections."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from pairs import Case, Pair, Pass
@@ -12,7 +13,7 @@ from regard.nn.heads import Heads
 
 
 class ReadyHeads(Heads):
-    """Heads whose q, k, v [B H T K] are given, and whose mixed values are left as they are."""
+    """Heads without projections: q, k, v [B H T K] are set beforehand, and mixed values are returned as they are."""
 
     given: tuple[Tensor, Tensor, Tensor]
 
@@ -49,30 +50,31 @@ class Core(Layer):
         return self.mixer(self.x, mask=self.mask)
 
 
-def build_ours(pair: Pair, case: Case) -> nn.Module:
+def build_ours(pair: Pair, case: Case, **facts: Any) -> nn.Module:
     mixer = regard.build(
         pair.mixer,
         dim=case.dim,
         num_heads=case.num_heads,
         max_len=case.length,
         **pair.options(case),
+        **facts,
     )
     mask = regard.Mask(causal=case.causal)
-    return Layer(mixer, mask) if pair.door == "layer" else Core(mixer, mask, case)
+    return Layer(mixer, mask) if pair.scope == "layer" else Core(mixer, mask, case)
 
 
 def given(pair: Pair, case: Case) -> list[Tensor]:
-    """x [B T D] at the door "layer"; q, k, v [B H T K] at the door "core"."""
+    """Inputs of a pair: x [B T D] for a layer; q, k, v [B H T K] for a core."""
     generator = torch.Generator().manual_seed(case.length)
     shape = (case.batch, case.num_heads, case.length, case.head_dim)
-    if pair.door == "layer":
+    if pair.scope == "layer":
         x = torch.randn(case.batch, case.length, case.dim, generator=generator)
         return [x.requires_grad_()]
     return [torch.randn(shape, generator=generator).requires_grad_() for _ in "qkv"]
 
 
 def forward_cost(module: nn.Module, inputs: list[Tensor]) -> tuple[int, int]:
-    """Counted operations of one forward pass, and those of them that project channels."""
+    """Counted operations of one forward pass, and how many of them are channel projections."""
     projections = 0
 
     def add(linear: nn.Linear, args: tuple[Tensor], _: Tensor) -> None:
@@ -93,7 +95,7 @@ def forward_cost(module: nn.Module, inputs: list[Tensor]) -> tuple[int, int]:
 def calling(
     pair: Pair, case: Case, kind: Pass, dtype: torch.dtype = torch.float32
 ) -> Callable[[], None]:
-    """One pass of our side, whose gradients are let go of."""
+    """A function that runs one pass of our side and frees its gradients."""
     torch.manual_seed(0)
     module = build_ours(pair, case).to(dtype).train(kind == "train")
     inputs = [x.detach().to(dtype).requires_grad_() for x in given(pair, case)]

@@ -1,8 +1,8 @@
-"""What is compared: each mechanism of ours beside the public packages that do the same, or the nearest to it.
+"""What is compared: each mechanism of ours, and the public packages that do the same, or the nearest to it.
 
-A pair is measured at one door. "core": q, k, v [B H T K] are ready, and nothing is projected on either side. "layer":
-x [B T D] comes in and each side does its own projections. Targets are those of the project for this machine class:
-the least ratio to the best peer's time, and the least share of the machine's matrix-product rate.
+A pair has a scope. "core": q, k, v [B H T K] are ready, and neither side projects. "layer": each side gets x [B T D] and makes its own
+projections. Targets were set before the kernels were written: the least ratio to the best peer's time, and the least share of the
+machine's rate of matrix products.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,14 +14,14 @@ from torch import nn
 
 from regard.core import UnknownNameError
 
-Door = Literal["core", "layer"]
+Scope = Literal["core", "layer"]
 Pass = Literal["forward", "train"]
 TOO_LONG = "not run at this length: its time or memory is out of bounds"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One length, and the width that both sides have."""
+    """The length and the width of both sides."""
 
     length: int
     causal: bool
@@ -36,7 +36,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """`function`: "same", or how it differs from ours. `most`: the longest length timed in a pass, for lack of memory."""
+    """function: "same", or how it differs from ours. most: the longest length that is timed in a pass, for lack of memory."""
 
     name: str
     package: str | None  # on PyPI; None for torch's own
@@ -47,7 +47,7 @@ class Peer:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """None: no figure was set. A ratio may differ by length."""
+    """None: no target. A ratio may differ by length."""
 
     ratio: Mapping[int, float] | float | None = None
     share: float | None = None
@@ -56,7 +56,7 @@ class Target:
 @dataclass(frozen=True, kw_only=True)
 class Pair:
     mixer: str
-    door: Door
+    scope: Scope
     causal: bool
     targets: Mapping[Pass, Target]
     peers: tuple[Peer, ...] = ()
@@ -65,7 +65,7 @@ class Pair:
 
     @property
     def name(self) -> str:
-        return f"{self.mixer} {self.door}{' causal' if self.causal else ''}"
+        return f"{self.mixer} {self.scope}{' causal' if self.causal else ''}"
 
 
 def _both(ratio=None, share=None) -> dict[Pass, Target]:
@@ -84,10 +84,6 @@ def _short(most: int) -> dict[Pass, int]:
 
 
 SDPA = Peer(name="torch SDPA", package=None, build=layers.sdpa)
-LOCAL = {
-    "package": "local-attention",
-    "function": "same",
-}
 WHOLE_BLOCKS = "nearest: whole blocks, no exact window"
 FAVOR = "performer-pytorch"
 NO_OUT = "nearest: no output projection"
@@ -96,7 +92,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="softmax",
-            door="core",
+            scope="core",
             causal=causal,
             targets=_both(ratio=0.97),
             peers=(SDPA,),
@@ -106,25 +102,29 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="softmax",
-            door="layer",
+            scope="layer",
             causal=causal,
             targets=_both(ratio=0.97),
             peers=(
                 Peer(name="x-transformers", package="x-transformers", build=layers.x_transformers),
             ),
-            most=_short(4096),  # the core says it at 16,384
+            most=_short(4096),  # at 16,384 the core is enough
         )
         for causal in (False, True)
     ),
     *(
         Pair(
             mixer="local",
-            door="core",
+            scope="core",
             causal=causal,
             targets=_pattern(),
             options=lambda case: {"window_size": 128},
             peers=(
-                Peer(name="local-attention exact", build=layers.local_exact, **LOCAL),
+                Peer(
+                    name="local-attention exact",
+                    package="local-attention",
+                    build=layers.local_exact,
+                ),
                 Peer(
                     name="local-attention",
                     package="local-attention",
@@ -136,16 +136,16 @@ PAIRS: tuple[Pair, ...] = (
         for causal in (False, True)
     ),
     *(
-        Pair(mixer="strided", door="core", causal=causal, targets=_pattern(None, None))
+        Pair(mixer="strided", scope="core", causal=causal, targets=_pattern(None, None))
         for causal in (False, True)
     ),
     *(
-        Pair(mixer=name, door="core", causal=False, targets=_pattern(None, None))
+        Pair(mixer=name, scope="core", causal=False, targets=_pattern(None, None))
         for name in ("global", "head_mix")
     ),
     Pair(
         mixer="longformer",
-        door="layer",
+        scope="layer",
         causal=False,
         targets=_pattern(4.0, 4.0),
         options=lambda case: {"window_size": 128},
@@ -160,7 +160,7 @@ PAIRS: tuple[Pair, ...] = (
     ),
     Pair(
         mixer="bigbird",
-        door="layer",
+        scope="layer",
         causal=False,
         targets=_pattern({1024: 2.0, 4096: 4.0, 16384: 50.0}, {1024: 1.5, 4096: 4.0, 16384: 50.0}),
         options=lambda case: {"block_size": 64, "num_random": 3},
@@ -176,7 +176,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="reformer",
-            door="core",
+            scope="core",
             causal=causal,
             targets=_both(ratio=4.0, share=0.20),
             options=lambda case: {"num_hashes": 4, "chunk_size": 64},
@@ -193,7 +193,7 @@ PAIRS: tuple[Pair, ...] = (
     ),
     Pair(
         mixer="reformer",
-        door="layer",
+        scope="layer",
         causal=True,
         targets=_both(ratio=4.0),
         options=lambda case: {"num_hashes": 4, "chunk_size": 64},
@@ -209,7 +209,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="routing",
-            door="core",
+            scope="core",
             causal=causal,
             targets=_both(ratio=3.0, share=0.20),
             options=lambda case: {
@@ -230,7 +230,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="sinkhorn",
-            door="layer",
+            scope="layer",
             causal=causal,
             targets=_both(ratio=2.0, share=0.35),
             options=lambda case: {"block_size": 128, "sort_net": "attention"},
@@ -247,7 +247,7 @@ PAIRS: tuple[Pair, ...] = (
     ),
     Pair(
         mixer="linear",
-        door="core",
+        scope="core",
         causal=False,
         targets=_both(ratio=1.7, share=0.30),
         peers=(
@@ -260,7 +260,7 @@ PAIRS: tuple[Pair, ...] = (
     ),
     Pair(
         mixer="linear",
-        door="core",
+        scope="core",
         causal=True,
         targets=_both(ratio=1.7, share=0.30),
         peers=(
@@ -275,7 +275,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="efficient",
-            door="layer",
+            scope="layer",
             causal=causal,
             targets=_both(ratio=20.0 if causal else 1.7, share=0.30),
             peers=(
@@ -293,7 +293,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="rfa",
-            door="core",
+            scope="core",
             causal=causal,
             targets=_both(ratio=20.0 if causal else 1.7, share=0.30),
             peers=(
@@ -311,7 +311,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="performer",
-            door="core",
+            scope="core",
             causal=causal,
             targets=_both(ratio=20.0 if causal else 1.5, share=0.30),
             options=lambda case: {"num_features": 256},
@@ -329,7 +329,7 @@ PAIRS: tuple[Pair, ...] = (
     ),
     Pair(
         mixer="linformer",
-        door="layer",
+        scope="layer",
         causal=False,
         targets=_both(ratio=1.0, share=0.45),
         options=lambda case: {"num_slots": min(256, case.length), "sharing": "headwise"},
@@ -338,7 +338,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="compressed",
-            door="layer",
+            scope="layer",
             causal=causal,
             targets=_both(ratio=2.0, share=0.45),
             options=lambda case: {"factor": 3, "first_slot": "null"},
@@ -356,13 +356,13 @@ PAIRS: tuple[Pair, ...] = (
         for causal in (False, True)
     ),
     *(
-        Pair(mixer=f"synthesizer_{form}", door="layer", causal=False, targets=_both(share=0.50))
+        Pair(mixer=f"synthesizer_{form}", scope="layer", causal=False, targets=_both(share=0.50))
         for form in ("factorized_random", "factorized_dense")
     ),
     *(
         Pair(
             mixer=f"synthesizer_{form}",
-            door="layer",
+            scope="layer",
             causal=False,
             targets=_both(share=0.50),
             most=_short(4096),
@@ -372,7 +372,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="gau",
-            door="layer",
+            scope="layer",
             causal=causal,
             targets=_both(ratio=2.0, share=0.50),
             peers=(
@@ -391,7 +391,7 @@ PAIRS: tuple[Pair, ...] = (
     *(
         Pair(
             mixer="flash",
-            door="layer",
+            scope="layer",
             causal=causal,
             targets=_both(ratio=1.3, share=0.45),
             options=lambda case: {"chunk_size": 256},
@@ -407,12 +407,12 @@ PAIRS: tuple[Pair, ...] = (
         for causal in (False, True)
     ),
     *(
-        Pair(mixer="mixed_chunk", door="layer", causal=causal, targets=_both(share=0.45))
+        Pair(mixer="mixed_chunk", scope="layer", causal=causal, targets=_both(share=0.45))
         for causal in (False, True)
     ),
     Pair(
         mixer="gmlp",
-        door="layer",
+        scope="layer",
         causal=False,
         targets=_both(ratio=1.0),
         options=lambda case: {"hidden_dim": 2048},
@@ -421,7 +421,7 @@ PAIRS: tuple[Pair, ...] = (
     ),
     Pair(
         mixer="mlp_mixer",
-        door="layer",
+        scope="layer",
         causal=False,
         targets=_both(ratio=1.0),
         options=lambda case: {"token_hidden_dim": 2048},
@@ -429,7 +429,7 @@ PAIRS: tuple[Pair, ...] = (
     ),
     Pair(
         mixer="fnet",
-        door="layer",
+        scope="layer",
         causal=False,
         targets=_both(ratio=1.0),
         peers=(Peer(name="transformers FNet", package="transformers", build=layers.hf_fnet),),
@@ -438,17 +438,17 @@ PAIRS: tuple[Pair, ...] = (
 
 
 def chosen(only: tuple[str, ...]) -> list[Pair]:
-    """The pairs of these mechanisms, or all; UnknownNameError for a name that is none."""
+    """The pairs of these mechanisms; all of them by default. Raises UnknownNameError."""
     known = list(dict.fromkeys(pair.mixer for pair in PAIRS))
     for name in only:
         if name not in known:
-            raise UnknownNameError("mechanism of the table", name, known)
+            raise UnknownNameError("mechanism", name, known)
     return [pair for pair in PAIRS if not only or pair.mixer in only]
 
 
 def feasible(
     only: tuple[str, ...], passes: tuple[Pass, ...], length: int
 ) -> Iterator[tuple[Pair, Pass]]:
-    """The chosen pairs in these passes, but for those that take too much at this length."""
+    """The chosen pairs in these passes, without those that need too much memory or time at this length."""
     for pair in chosen(only):
         yield from ((pair, kind) for kind in passes if length <= pair.most.get(kind, length))

@@ -1,6 +1,6 @@
-"""The public packages as modules of one form: a core takes q, k, v [B H T K], a layer takes x [B T D].
+"""The public packages as modules: a core takes q, k, v [B H T K], a layer takes x [B T D].
 
-Nothing is imported before a builder is called, so that absent packages cost nothing. Dropout is off everywhere.
+A package is imported when its builder is called, so that absent packages cost nothing. Dropout is off everywhere.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def _first(inner: nn.Module, *inputs: Tensor) -> Tensor:
 
 
 def _fold(inner: nn.Module, *inputs: Tensor) -> Tensor:
-    """Heads into the batch, as some packages want them."""
+    """Heads folded into the batch, as some packages need them."""
     B, H = inputs[0].shape[:2]
     out = inner(*(z.reshape(B * H, *z.shape[2:]) for z in inputs))
     out = out[0] if isinstance(out, tuple) else out
@@ -106,7 +106,7 @@ def hf_longformer(case: Any) -> nn.Module:
 
 
 class _AlwaysTraining(nn.Module):
-    """Stays in training mode: out of it, transformers' BigBird draws the same random block everywhere."""
+    """Stays in training mode: in evaluation, transformers' BigBird draws the same random block everywhere."""
 
     def __init__(self, inner: nn.Module):
         super().__init__()
@@ -228,7 +228,7 @@ def fla_chunks(case: Any) -> nn.Module:
 
 
 def _fla_naive() -> ModuleType:
-    """The file alone: the package around it imports Triton, which a CPU has no use for."""
+    """The one file that is needed: the package around it imports Triton, which a CPU does not have."""
     package = find_spec("fla")
     if package is None or package.origin is None:
         raise ImportError("fla is not installed")

@@ -1,33 +1,29 @@
 """Our mechanisms beside public packages: python benchmarks/peers.py [--only local reformer] [--lengths 1024] [--json]
 
-Same inputs, same width (8 heads of 64, batch 1, float32), CPU. Each length has a process of its own, in which all entries
-are interleaved, above 8,192 tokens one for each mechanism, since together they need more memory than there is; figures are medians, under the allocator that is found. The packages are optional: pip install -e
-'.[peers]' brings the versions that the targets were set with, and for one that is compiled against torch, pip install
---no-build-isolation pytorch-fast-transformers==0.4.0; absent ones are listed as absent. ratio: the best peer's
-time over ours. share: necessary operations of mixing over its time (channel projections and their time at full rate are
-taken out, a training step counts as three forward passes), of the matrix-product rate measured in the same rounds.
-least ms: the indispensable operations alone, the median of the same rounds (`bounds.py`): a target that allows less,
-and by more than noise, is out of reach, and one that differs from it by noise alone is at the limit. A target that is missed
-by no more than noise is a tie.
+Same inputs, same width (8 heads of 64, batch 1, float32), CPU. All entries of one length are interleaved in one process; above 8,192 tokens each
+mechanism has a process of its own, since together they need more memory than there is. Figures are medians, under the allocator that is found.
+
+The packages are optional. pip install -e '.[peers]' brings the versions that the targets were set with; one more is compiled against torch:
+pip install --no-build-isolation pytorch-fast-transformers==0.4.0. Absent ones are listed as absent.
+
+ratio: the best peer's time over ours. share: necessary operations of mixing over its time, as a part of the rate of a matrix product measured in the
+same rounds; channel projections and their time at full rate are taken out, and a training step counts as three forward passes. least ms: the indispensable
+operations alone, the median of the same rounds (`bounds.py`). met: "a tie" misses a target by no more than noise; "out of reach": the least
+time exceeds what a target allows by more than noise; "at the limit": it differs from it by no more than noise.
 """
 
-import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import tyro
+from comparison import Order, rows as measured
+from measuring import Flag, Json, in_a_process, run
 from pairs import TOO_LONG, Pair, Pass, chosen
-from program import run
-from tyro.conf import FlagCreatePairsOff
 
 from regard.cli.printing import print_json, print_table
-from regard.core import RegardError
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.laws import verdict
 from regard.lab.arena.ledger import Ledger
@@ -35,8 +31,7 @@ from regard.lab.arena.provenance import provenance
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
 TOGETHER = 8192  # tokens up to which all mechanisms share a process
-SURE = 1.15  # smaller differences are ties on a machine that others use too
-Flag = FlagCreatePairsOff[bool]
+NOISE = 1.15  # smaller ratios are ties on a machine that others use too
 
 
 def main(
@@ -47,7 +42,7 @@ def main(
     clock: Literal["wall", "processor"] = "wall",
     unchecked: Flag = False,
     ledger: Path = Path("runs/arena/ledger.sqlite"),
-    json_: Annotated[Flag, tyro.conf.arg(name="json")] = False,
+    json_: Json = False,
 ) -> int:
     """Time installed public packages beside ours.
 
@@ -56,7 +51,7 @@ def main(
         lengths: tokens; at 16,384 some entries are left out for lack of memory
         passes: a forward pass, a forward and backward pass
         rounds: of every entry; by default 7, 5 and 3 at 1,024, 4,096 and 16,384 tokens
-        clock: processor: time on the processor, for one thread on a machine that others use too
+        clock: "processor" counts time on the processor, for one thread on a machine that others use too
         unchecked: time without checking the laws; the output says so
         ledger: where the verdicts on the laws are kept
         json_: print data instead of tables
@@ -67,7 +62,9 @@ def main(
     rows = []
     for length in lengths:
         for some in _groups(pairs, length):
-            rows += _in_a_process(some, length, passes, rounds or _rounds(length), clock)
+            names = tuple(pair.name for pair in some)
+            order = Order(names, length, passes, rounds or _rounds(length), clock)
+            rows += in_a_process(measured, order)
     rows = [row | _judged(row) for row in rows]
     origin = provenance()
     if json_:
@@ -111,45 +108,18 @@ def _groups(pairs: list[Pair], length: int) -> list[list[Pair]]:
     return [list(some) for _, some in groupby(pairs, key=lambda pair: pair.mixer)]
 
 
-def _in_a_process(
-    pairs: list[Pair], length: int, passes: tuple[Pass, ...], rounds: int, clock: str
-) -> list[dict[str, Any]]:
-    order = {
-        "pairs": [pair.name for pair in pairs],
-        "length": length,
-        "passes": passes,
-        "rounds": rounds,
-        "clock": clock,
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answer = Path(folder) / "order.json", Path(folder) / "rows.json"
-        asked.write_text(json.dumps(order))
-        program = Path(__file__).with_name("one_length.py")
-        done = subprocess.run([sys.executable, str(program), str(asked), str(answer)], check=False)
-        if done.returncode:
-            raise RegardError(
-                f"the process for {length} tokens ended with {done.returncode}: its words are above. "
-                "Name fewer mechanisms with --only, or a shorter length."
-            )
-        return json.loads(answer.read_text())
-
-
 def _judged(row: dict[str, Any]) -> dict[str, Any]:
     """Best peer, ratio to it, share of the matrix rate, and whether the targets are met."""
     present = [peer for peer in row["peers"] if peer["absent"] is None]
     best = min(present, key=lambda peer: peer["ms"], default=None)
     ratio = best and best["ms"] / row["ours"]["ms"]
-    alone = all(peer["absent"] == TOO_LONG for peer in row["peers"])  # nothing to be ahead of
+    alone = all(peer["absent"] == TOO_LONG for peer in row["peers"])  # no peer to compare with
     rate, seconds = row["matrix_rate"], 1e-3 * row["ours"]["ms"]
     mixing = seconds - row["projection_flops"] / rate
     share = (row["flops"] - row["projection_flops"]) / mixing / rate if mixing > 0 else None
-    verdicts = [
-        found is not None and found >= wanted
-        for found, wanted in (
-            (ratio, None if alone else row["target_ratio"]),
-            (share, row["target_share"]),
-        )
-        if wanted is not None
+    targets = ((ratio, None if alone else row["target_ratio"]), (share, row["target_share"]))
+    reached = [
+        found is not None and found >= wanted for found, wanted in targets if wanted is not None
     ]
     allowed = list(_allowed(row, best))
     return {
@@ -157,22 +127,22 @@ def _judged(row: dict[str, Any]) -> dict[str, Any]:
         "ratio": ratio,
         "share": share,
         "allowed_ms": min(allowed, default=None),
-        "met": _verdict(verdicts, row["ours"]["ms"], row["bound_ms"], allowed),
+        "met": _verdict(reached, row["ours"]["ms"], row["bound_ms"], allowed),
     }
 
 
 def _verdict(
-    targets: list[bool], ours: float, least: float | None, allowed: list[float]
+    reached: list[bool], ours: float, least: float | None, allowed: list[float]
 ) -> str | None:
-    if not targets:
+    if not reached:
         return None
-    if all(targets):
+    if all(reached):
         return "yes"
-    if allowed and ours < SURE * min(allowed):
+    if allowed and ours < NOISE * min(allowed):
         return "a tie"
-    if least is None or not allowed or least * SURE < min(allowed):
+    if least is None or not allowed or least * NOISE < min(allowed):
         return "no"
-    return "out of reach" if least > SURE * min(allowed) else "at the limit"
+    return "out of reach" if least > NOISE * min(allowed) else "at the limit"
 
 
 def _allowed(row: dict[str, Any], best: dict[str, Any] | None) -> Iterator[float]:
@@ -193,7 +163,7 @@ def _line(row: dict[str, Any]) -> dict[str, Any]:
         "pass": row["pass"],
         "ms": ours["ms"],
         "MiB": _mebibytes(ours),
-        "peers, ms": "; ".join(f"{p['peer']} {_told(p)}" for p in peers) or "no peer",
+        "peers, ms": "; ".join(f"{p['peer']} {_time(p)}" for p in peers) or "no peer",
         "MiB of the best": best and _mebibytes(best),
         "function": best["function"] if best else "-",
         "ratio": row["ratio"],
@@ -205,7 +175,7 @@ def _line(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(peer: dict[str, Any]) -> str:
+def _time(peer: dict[str, Any]) -> str:
     return f"{peer['ms']:.4g}" if peer["absent"] is None else f"({peer['absent']})"
 
 

@@ -1,23 +1,19 @@
 """Where the time of a pass goes: python benchmarks/spent.py [--only rfa linear] [--lengths 4096] [--json]
 
-Our side of the table of peers, float32. products: matrix products and fused attention; passes: operators that go over numbers; moved:
-copies, gathers, sorts and fills; all three by PyTorch's profiler, in the call that took least. the rest: what the pass takes
-without the profiler less these three, that is calls, views, Python and the engine of autograd. Where products, passes and moved
-numbers alone take what a target allows, only fewer operators could meet it, not faster calls. KINETO_LOG_LEVEL=5 in the environment
-keeps the profiler quiet.
+Our side of `pairs.py`, float32. By PyTorch's profiler, in the fastest call: products (matrix products and fused attention), passes (one
+operation for each number) and moved (copies, gathers, sorts, fills). the rest: the time without the profiler less these three, which is
+calls, views, Python and the engine of autograd. Where the three alone take what a target allows, only fewer operators could meet it, not
+faster calls. KINETO_LOG_LEVEL=5 in the environment keeps the profiler quiet.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
+from measuring import Json, medians, run, show
 from ours import calling
 from pairs import Case, Pair, Pass, feasible
-from program import run, show
-from rounds import medians
 from torch.profiler import ProfilerActivity, profile
-from tyro.conf import FlagCreatePairsOff
 
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"}
 FUSED = "_scaled_dot_product"
@@ -27,30 +23,12 @@ MOVED = {
     *("scatter_add", "sort", "topk", "embedding", "embedding_dense_backward", "tril", "triu"),
 }
 NOTHING = {  # no number is read or written
-    *(
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "_reshape_alias",
-        "as_strided",
-        "slice",
-        "select",
-        "narrow",
-    ),
-    *("transpose", "t", "permute", "expand", "expand_as", "squeeze", "unsqueeze", "flatten"),
-    *("unflatten", "unbind", "split", "split_with_sizes", "chunk", "detach", "alias", "to"),
-    *(
-        "_to_copy",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "resize",
-        "matmul",
-        "linear",
-    ),
-    *("einsum", "contiguous", "item", "_local_scalar_dense", "is_nonzero", "lift_fresh", "set"),
-    *("scaled_dot_product_attention", "result_type", "view_as", "movedim", "swapaxes", "mT"),
+    *("view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "slice", "select"),
+    *("narrow", "transpose", "t", "permute", "expand", "expand_as", "squeeze", "unsqueeze"),
+    *("flatten", "unflatten", "unbind", "split", "split_with_sizes", "chunk", "detach", "alias"),
+    *("to", "_to_copy", "empty", "empty_like", "empty_strided", "new_empty", "resize", "matmul"),
+    *("linear", "einsum", "contiguous", "item", "_local_scalar_dense", "is_nonzero", "lift_fresh"),
+    *("set", "scaled_dot_product_attention", "result_type", "view_as", "movedim", "swapaxes", "mT"),
 }
 
 
@@ -59,12 +37,12 @@ def main(
     lengths: tuple[int, ...] = (1024, 4096, 16384),
     passes: tuple[Pass, ...] = ("forward", "train"),
     rounds: int = 5,
-    json_: Annotated[FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
+    json_: Json = False,
 ) -> int:
     """Take a pass apart by kind of operator.
 
     Args:
-        only: names of mechanisms; all of the table by default
+        only: names of mechanisms; all of `pairs.py` by default
         lengths: tokens
         passes: a forward pass, a forward and backward pass
         rounds: calls with the profiler, and without
@@ -93,7 +71,7 @@ def _row(pair: Pair, kind: Pass, length: int, rounds: int) -> dict[str, Any]:
 
 
 def _spent(call: Callable[[], None]) -> Counter[str]:
-    """Milliseconds of operators, by their kind."""
+    """Milliseconds of one call, by kind of operator."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         call()
     found = Counter[str]()

@@ -24,13 +24,13 @@ def table() -> str:
     """One row for each mechanism and pass: time, beside its best peer, beside fused softmax, share of the machine."""
     found = measured(f"peers/{LENGTH}")
     softmax = {
-        (row["door"], row["causal"], row["pass"]): row["ours"]["ms"]
+        (row["scope"], row["causal"], row["pass"]): row["ours"]["ms"]
         for row in found["rows"]
         if row["mixer"] == "softmax"
     }
     rows = []
     for row in found["rows"]:
-        exact = softmax[row["door"], row["causal"], row["pass"]]
+        exact = softmax[row["scope"], row["causal"], row["pass"]]
         rows.append(
             {
                 "mechanism": row["pair"],
@@ -92,7 +92,7 @@ def decoding() -> str:
         "One-token steps",
         "Width 512, 8 heads, batch 1. projections: the mixer's own, alone, on one token; a state of constant size aims "
         "at 1.3 times them at any context. least: plain products with the four weights and the fewest operators that "
-        "move the state and read it (`benchmarks/least_steps.py`). grown: a step without reserved room, the copies of "
+        "move the state and read it (`benchmarks/decoding.py`). grown: a step without reserved room, the copies of "
         "doubling spread over the steps that they serve; the aim is 1.1.",
         origin(found),
         _table(found["rows"], columns),

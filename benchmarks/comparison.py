@@ -1,48 +1,44 @@
-"""Measures pairs at one length, in this process alone: every entry is called once a round, in turn.
-
-python benchmarks/one_length.py ORDER RESULT reads what is wanted from the JSON file ORDER and writes rows to RESULT.
-"""
+"""Pairs measured at one length in one process: every entry is called once in each round, in turn."""
 
 import gc
-import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
 from bounds import bound
-from memory import peak_growth
+from measuring import affordable, peak_growth, rotated
 from ours import build_ours, forward_cost, given
 from pairs import PAIRS, TOO_LONG, Case, Pair, Pass, Peer
 from torch import nn
 
 from regard.lab.arena.matrix_product import MatrixProduct
 
-PATIENCE = 3.0  # seconds that one entry may take in all rounds together, two calls at least
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 BACKWARD = 3  # a training step needs three times the operations of its forward pass
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How often each entry is called, and by which clock."""
+class Order:
+    """What one process measures. clock: a key of CLOCKS."""
 
+    pairs: tuple[str, ...]
+    length: int
+    passes: tuple[Pass, ...]
     rounds: int
-    clock: Callable[[], float]
+    clock: str
 
 
 class Entry:
     """One side of a pair in one pass, and its times."""
 
-    def __init__(self, module: nn.Module, pair: Pair, case: Case, kind: Pass, plan: Plan):
+    def __init__(self, module: nn.Module, pair: Pair, case: Case, kind: Pass, order: Order):
         self.module, self.kind = module.train(kind == "train"), kind
-        self.rounds, self.clock = plan.rounds, plan.clock
+        self.rounds, self.clock = order.rounds, CLOCKS[order.clock]
         self.inputs = given(pair, case)
         self.times: list[float] = []
         self.peak_bytes: int | None = None
@@ -53,7 +49,7 @@ class Entry:
     def warm_up(self) -> None:
         took: list[float] = []
         self.peak_bytes = peak_growth(lambda: took.append(self.sample()))
-        self.rounds = min(self.rounds, max(2, round(PATIENCE / took[0])))
+        self.rounds = affordable(self.rounds, took[0])
 
     def sample(self) -> float:
         self.module.train(self.kind == "train")
@@ -84,39 +80,37 @@ class Entry:
         }
 
 
-class Contest:
+class Comparison:
     """A pair in one pass: our entry, its peers' entries, and the matrix product timed beside them."""
 
-    def __init__(self, pair: Pair, case: Case, kind: Pass, plan: Plan, product: MatrixProduct):
+    def __init__(self, pair: Pair, case: Case, kind: Pass, order: Order, product: MatrixProduct):
         self.pair, self.case, self.kind = pair, case, kind
         torch.manual_seed(0)
         ours = build_ours(pair, case)
         self.flops, self.projections = forward_cost(ours, given(pair, case))
-        self.ours = Entry(ours, pair, case, kind, plan)
+        self.ours = Entry(ours, pair, case, kind, order)
         self.product, self.product_times = product, list[float]()
-        self.parts, self.part_times = bound(pair, case, kind), list[float]()
+        self.least, self.least_times = bound(pair, case, kind), list[float]()
         self.peers: dict[str, Entry] = {}
         self.absent: dict[str, str] = {}
         for peer in pair.peers:
             why = _absence(peer, case, kind)
             try:
                 if why is None:
-                    self.peers[peer.name] = Entry(peer.build(case), pair, case, kind, plan)
-            except Exception as error:  # of another's code: it is told, and the others are measured
+                    self.peers[peer.name] = Entry(peer.build(case), pair, case, kind, order)
+            except Exception as error:  # in a package: reported, and the others are measured
                 why = f"fails here: {type(error).__name__}: {error}".partition("\n")[0]
             if why is not None:
                 self.absent[peer.name] = why
 
     def round(self, number: int) -> None:
         self.product_times.append(self.product.sample())
-        if self.parts is not None:
+        if self.least is not None:
             began = self.ours.clock()
-            for part in self.parts:
-                part.run(self.kind)
-            self.part_times.append(self.ours.clock() - began)
-        entries = [self.ours, *self.peers.values()]
-        first = number % len(entries)
-        for entry in entries[first:] + entries[:first]:
+            for operation in self.least:
+                operation.run(self.kind)
+            self.least_times.append(self.ours.clock() - began)
+        for entry in rotated([self.ours, *self.peers.values()], number):
             if number < entry.rounds:
                 entry.times.append(entry.sample())
 
@@ -139,7 +133,7 @@ class Contest:
         return {
             "pair": self.pair.name,
             "mixer": self.pair.mixer,
-            "door": self.pair.door,
+            "scope": self.pair.scope,
             "causal": self.pair.causal,
             "pass": self.kind,
             "length": self.case.length,
@@ -149,7 +143,7 @@ class Contest:
             "matrix_rate": rate,
             "flops": times * self.flops,
             "projection_flops": times * self.projections,
-            "bound_ms": 1e3 * statistics.median(self.part_times) if self.part_times else None,
+            "bound_ms": 1e3 * statistics.median(self.least_times) if self.least_times else None,
             "target_ratio": ratio.get(self.case.length) if hasattr(ratio, "get") else ratio,
             "target_share": target.share,
         }
@@ -172,28 +166,26 @@ def _absence(peer: Peer, case: Case, kind: Pass) -> str | None:
     return None
 
 
-def run(order: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of the pairs named in `order` for its passes at its length."""
-    length, rounds = order["length"], order["rounds"]
-    plan = Plan(rounds, CLOCKS[order["clock"]])
-    product = MatrixProduct("cpu", torch.float32, clock=plan.clock)
-    contests = []
+def rows(order: Order) -> list[dict[str, Any]]:
+    """One row for each pair and pass."""
+    with redirect_stdout(sys.stderr):  # some packages print
+        return [comparison.row() for comparison in _measured(order)]
+
+
+def _measured(order: Order) -> list[Comparison]:
+    length = order.length
+    product = MatrixProduct("cpu", torch.float32, clock=CLOCKS[order.clock])
+    comparisons = []
     for pair in PAIRS:
-        for kind in order["passes"]:
-            if pair.name in order["pairs"] and length <= pair.most.get(kind, length):
-                case = replace(Case(length=length, causal=False), causal=pair.causal)
+        for kind in order.passes:
+            if pair.name in order.pairs and length <= pair.most.get(kind, length):
+                case = Case(length=length, causal=pair.causal)
                 print(f"{length}  {kind}  {pair.name}", file=sys.stderr, flush=True)
-                contests.append(Contest(pair, case, kind, plan, product))
+                comparisons.append(Comparison(pair, case, kind, order, product))
     gc.collect()
     gc.disable()
-    for number in range(rounds):
-        for contest in contests:
-            contest.round(number)
-        print(f"{length}  round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-    return [contest.row() for contest in contests]
-
-
-if __name__ == "__main__":
-    with redirect_stdout(sys.stderr):  # some packages talk
-        found = run(json.loads(Path(sys.argv[1]).read_text()))
-    Path(sys.argv[2]).write_text(json.dumps(found))
+    for number in range(order.rounds):
+        for comparison in comparisons:
+            comparison.round(number)
+        print(f"{length}  round {number + 1} of {order.rounds}", file=sys.stderr, flush=True)
+    return comparisons
