@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.bench import Bench
-from regard.cli.data import Data
+from regard.cli.data import DataCommands
 from regard.cli.printing import console, print_details, print_json, print_table
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.packages import lacking_extra
@@ -149,7 +149,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "arena": Arena,
     "report": Report,
-    "data": Data,
+    "data": DataCommands,
     "doctor": Doctor,
 }
 

@@ -111,7 +111,7 @@ class DataShow:
 
 
 @dataclass(frozen=True)
-class Data:
+class DataCommands:
     """Real data: list it, fetch it, look at it."""
 
     command: OmitSubcommandPrefixes[

@@ -31,8 +31,8 @@ from regard.core.shapes import check_finite, check_flag, is_number
 from regard.lab.data import Schema
 from regard.lab.data.checks import check_seed
 from regard.lab.data.records import TableRows
-from regard.lab.data.schema import Table as Columns, cells, column_names, is_missing, row_count
-from regard.lab.tasks.table import LABEL, Figures, Table, TableSplits, figures, table_splits
+from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
+from regard.lab.tasks.table import LABEL, Figures, TableSplits, TableTask, figures, table_splits
 from regard.lab.tasks.task import Batch, evaluation
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
@@ -230,7 +230,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given(Table):
+class Given(TableTask):
     """The task of rows that are given."""
 
     name = "given"

@@ -74,7 +74,7 @@ class Ledger:
     def get(self, key: str) -> Result | None:
         """The result of this trial, or None if it has not been run."""
         row = self._read("SELECT number, key, kind, result, sha256 FROM trials WHERE key = ?", key)
-        return self._decode(_Row(*row[0])) if row else None
+        return self._decode(_StoredRow(*row[0])) if row else None
 
     def put(self, key: str, result: Result) -> None:
         """Keep this result; when this returns it is on the disk."""
@@ -86,7 +86,7 @@ class Ledger:
                 if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
                     return
                 ((rows, chain),) = connection.execute("SELECT rows, chain FROM format")
-                row = _Row(rows + 1, key, kind, text, _row_hash(rows + 1, key, kind, text))
+                row = _StoredRow(rows + 1, key, kind, text, _row_hash(rows + 1, key, kind, text))
                 connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
                 connection.execute(
                     "UPDATE format SET rows = ?, chain = ?", (row.number, _link(chain, row))
@@ -116,7 +116,7 @@ class Ledger:
         except sqlite3.DatabaseError as error:
             raise self._damaged(f"cannot be read ({error})") from error
 
-    def _verified(self) -> list["_Row"]:
+    def _verified(self) -> list["_StoredRow"]:
         self._read("BEGIN")  # one view of both tables, though another process may be writing
         try:
             ((application,),) = self._read("PRAGMA application_id")
@@ -127,7 +127,7 @@ class Ledger:
                 raise self._damaged(f"is truncated or altered ({faults[0][0]})")
             header = self._read("SELECT version, rows, chain FROM format")
             rows = [
-                _Row(*row)
+                _StoredRow(*row)
                 for row in self._read(
                     "SELECT number, key, kind, result, sha256 FROM trials ORDER BY number"
                 )
@@ -157,7 +157,7 @@ class Ledger:
             raise self._damaged("has rows that were exchanged")
         return rows
 
-    def _decode(self, row: "_Row") -> Result:
+    def _decode(self, row: "_StoredRow") -> Result:
         if row.kind not in KINDS:
             raise self._damaged(f"has a row of unknown kind {row.kind!r}: {row.number}")
         cls, values = KINDS[row.kind], json.loads(row.result)
@@ -180,7 +180,7 @@ class Ledger:
         )
 
 
-class _Row(NamedTuple):
+class _StoredRow(NamedTuple):
     number: int
     key: str
     kind: str
@@ -194,7 +194,7 @@ def _row_hash(number: int, key: str, kind: str, result: str) -> str:
     ).hexdigest()
 
 
-def _link(chain: str, row: _Row) -> str:
+def _link(chain: str, row: _StoredRow) -> str:
     return hashlib.sha256(f"{chain}{row.sha256}".encode()).hexdigest()
 
 

@@ -50,10 +50,10 @@ def run_suite(
     Raises OptionError or UnknownNameError before any compute if the suite names what does not exist.
     """
     with _display(progress, suite) as display:
-        return _Run(suite, ledger, Path(run_dir), command, display).all()
+        return _SuiteRun(suite, ledger, Path(run_dir), command, display).all()
 
 
-class _Run:
+class _SuiteRun:
     def __init__(
         self, suite: Suite, ledger: Ledger, run_dir: Path, command: str | None, display: "_Display"
     ):
@@ -78,8 +78,6 @@ class _Run:
         self.outcome.seconds = time.perf_counter() - began
         return self.outcome
 
-    # ------------------------------------------------------------------ laws
-
     def _check(self, place: int, choice: Choice) -> None:
         with self.display.doing(f"laws  {choice.name}"):
             found = verdict(choice, self.ledger, self.command)
@@ -91,8 +89,6 @@ class _Run:
         if found.fault is not None:
             self.broken[place] = found.fault
             self.display.say(found.fault)
-
-    # ------------------------------------------------------------------ training
 
     def _contest(self, contest: Contest) -> None:
         name = contest.task.name
@@ -142,8 +138,6 @@ class _Run:
                 )
         self._keep(key, row)
 
-    # ------------------------------------------------------------------ timing
-
     def _race(self, race: Race) -> None:
         for kind in race.passes:
             settings = [
@@ -187,8 +181,6 @@ class _Run:
         }
         return {"kind": "timed"} | choice.identity() | {"setting": asdict(setting)} | where
 
-    # ------------------------------------------------------------------ rows
-
     def _absent(self, place: int, subject: str, reason: str) -> None:
         choice = self.choices[place]
         row = NotRun(
@@ -231,9 +223,6 @@ def _line(row: Result) -> str:
         case NotRun():
             return f"{row.subject}: {row.mixer} not run. {row.reason}"
     return f"{row.task}: {row.mixer} {row.metric} {row.value:.3f}, seed {row.seed} ({row.seconds:.0f} s)"
-
-
-# ------------------------------------------------------------------ what a person sees
 
 
 class _Display:

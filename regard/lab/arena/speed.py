@@ -87,9 +87,9 @@ def measure(
         reason = obstacle(choice, setting)
         if reason is not None:
             raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
-    entries = [_Entry(choice, setting) for choice in choices]
+    entries = [_Timing(choice, setting) for choice in choices]
     baselines = {
-        causal: _Entry(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}
+        causal: _Timing(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}
     }
     for entry in entries:
         if entry.choice == _SOFTMAX:
@@ -102,7 +102,7 @@ def measure(
 _SOFTMAX = Choice(mixer="softmax")
 
 
-class _Entry:
+class _Timing:
     """A mixer ready to be timed, and its times so far."""
 
     def __init__(self, choice: Choice, setting: Setting, causal: bool | None = None):
@@ -173,7 +173,7 @@ class _Entry:
         )
 
 
-def _run_rounds(entries: list[_Entry], setting: Setting) -> tuple[int, float]:
+def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     """Fills the entries' times; the number of rounds, and the rate of the matrix product."""
     product = MatrixProduct(setting.device, getattr(torch, setting.dtype))
     product_times: list[float] = []
@@ -198,9 +198,6 @@ def _run_rounds(entries: list[_Entry], setting: Setting) -> tuple[int, float]:
 def _enough(rounds: int, elapsed: float, seconds: float) -> bool:
     least = 5 if elapsed < FAST_ROUND * max(rounds, 1) else 3
     return rounds >= least and (elapsed >= seconds or rounds >= MOST_ROUNDS)
-
-
-# ------------------------------------------------------------------ the passes
 
 
 @dataclass(frozen=True)

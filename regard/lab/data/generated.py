@@ -53,13 +53,13 @@ def bar(who: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-Columns = dict[str, NDArray[Any]]
+Arrays = dict[str, NDArray[Any]]
 
 
 WORTH_KEEPING = 1_000_000  # bytes
 
 
-def generated(name: str, options: Mapping[str, Any], make: Callable[[], Columns]) -> Columns:
+def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
     """Generated data kept on disk: made once for equal options, checked on every reading.
 
         $REGARD_DATA/generated/listops-<hash>.npz      the columns
@@ -87,7 +87,7 @@ def path_of(name: str, options: Mapping[str, Any]) -> Path:
     return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}.npz"
 
 
-def _write(path: Path, name: str, options: Mapping[str, Any], columns: Columns) -> None:
+def _write(path: Path, name: str, options: Mapping[str, Any], columns: Arrays) -> None:
     with whole(path) as partial:
         with partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **columns)
@@ -101,7 +101,7 @@ def _write(path: Path, name: str, options: Mapping[str, Any], columns: Columns) 
             record.write_text(json.dumps(about, indent=1, sort_keys=True))
 
 
-def _read(path: Path) -> Columns:
+def _read(path: Path) -> Arrays:
     remedy = f"Remove {path}, and it is generated anew."
     try:
         about = json.loads(path.with_suffix(".json").read_text())

@@ -32,7 +32,7 @@ from regard.core.fields import (
 from regard.core.shapes import check_mapping, check_positive
 from regard.lab.data.records import Ragged, TableRows
 
-Table = Mapping[str, Any]
+Columns = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Schema:
     @classmethod
     def infer(
         cls,
-        table: Table,
+        table: Columns,
         *,
         train: slice | Collection[int] | None = None,
         of: Mapping[str, str] | None = None,
@@ -95,12 +95,12 @@ class Schema:
         fields = tuple(_field(name, kinds[name], of.get(name, name), ids) for name in columns)
         return cls(fields, ids, counts, scales)
 
-    def encode(self, table: Table) -> dict[str, Tensor]:
+    def encode(self, table: Columns) -> dict[str, Tensor]:
         """Name -> tensor, as models take it; sequences are padded to the longest, or to 1, with the missing id."""
         rows = TableRows(self.columns(table))
         return rows.gather(range(len(rows)))
 
-    def columns(self, table: Table) -> dict[str, NDArray[Any] | Ragged]:
+    def columns(self, table: Columns) -> dict[str, NDArray[Any] | Ragged]:
         """The same without padding, as TableRows keep it."""
         names = column_names(table)
         missing = [field.name for field in self.fields if field.name not in names]
@@ -159,7 +159,7 @@ class Schema:
         return Ragged(np.array(values, dtype=np.int32), lengths)
 
 
-def column_names(table: Table) -> list[str]:
+def column_names(table: Columns) -> list[str]:
     """Raises ShapeError for what is no table, and for one without columns."""
     if not (isinstance(table, Mapping) or hasattr(table, "columns")):
         raise ShapeError(

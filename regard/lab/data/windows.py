@@ -15,12 +15,12 @@ MASK = 258
 MASKED_VOCABULARY = 259  # and a token in the place of what is hidden
 
 
-class Windows(NamedTuple):
+class ByteWindows(NamedTuple):
     tokens: NDArray[np.integer]  # [n length]
     labels: NDArray[np.integer]  # [n length], the token after each token; -100: not asked
 
 
-def cut(who: str, texts: Iterable[bytes], length: int) -> Windows:
+def cut(who: str, texts: Iterable[bytes], length: int) -> ByteWindows:
     """All texts end to end, each behind a START token, in windows of `length` tokens.
 
     Every byte is the label of exactly one token; START is never asked for. The first token of a window is the
@@ -37,15 +37,15 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Windows:
     starts = np.arange(0, asked, length)
     starts[-1] = asked - length
     rows = starts[:, None] + np.arange(length)
-    windows = Windows(stream[rows], labels[rows + 1])
+    windows = ByteWindows(stream[rows], labels[rows + 1])
     windows.labels[-1, : -asked % length] = IGNORED
     return windows
 
 
-def sample(windows: Windows, size: int, rng: np.random.Generator) -> Windows:
+def sample(windows: ByteWindows, size: int, rng: np.random.Generator) -> ByteWindows:
     """`size` of the windows, or all if there are no more, in random order."""
     order = rng.permutation(len(windows.tokens))[:size]
-    return Windows(windows.tokens[order], windows.labels[order])
+    return ByteWindows(windows.tokens[order], windows.labels[order])
 
 
 def _encode(text: bytes) -> NDArray[np.integer]:

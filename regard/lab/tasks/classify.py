@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.tasks.task import Batch, Kind, Splits, Task, evaluation
+from regard.lab.tasks.task import Batch, Splits, Task, TaskKind, evaluation
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Classify(Task):
-    kind: ClassVar[Kind] = "classify"
+    kind: ClassVar[TaskKind] = "classify"
     metric = "accuracy"
     better = "higher"
     baseline = "most frequent class"
@@ -65,15 +65,15 @@ class Classify(Task):
         return float(meter.compute())
 
 
-Rows = NDArray[np.integer]
+Indices = NDArray[np.integer]
 
 
 def stratified(
     labels: NDArray[np.integer], valid: float, test: float, seed: int
-) -> tuple[Rows, Rows, Rows]:
-    """Rows of the three parts, drawn by `seed`; every class has the same share (of its rows, rounded) in each."""
+) -> tuple[Indices, Indices, Indices]:
+    """Indices of the three parts, drawn by `seed`; every class has the same share (of its rows, rounded) in each."""
     rng = np.random.default_rng(seed)
-    parts: tuple[list[Rows], ...] = ([], [], [])
+    parts: tuple[list[Indices], ...] = ([], [], [])
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
         borders = np.round(np.cumsum([test, valid]) * len(rows)).astype(int)

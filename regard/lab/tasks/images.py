@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.generated import Columns, generated
+from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.images import GREY_VALUES, PIXELS, read_digits, read_fashion_mnist
 from regard.lab.data.labelled import Images
 from regard.lab.data.own import read_own
@@ -177,7 +177,7 @@ class Pathfinder(Drawn, Classify):
         told = dataclasses.asdict(drawing) | {"seed": self.seed, "count": count}
         versions = {"rule": _PATHFINDER_RULE, "pillow": PIL.__version__}
 
-        def make() -> Columns:
+        def make() -> Arrays:
             processes = max(
                 1, min(os.cpu_count() or 1, count * self.size**2 // _PIXELS_FOR_A_PROCESS)
             )

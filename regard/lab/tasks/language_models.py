@@ -21,13 +21,13 @@ from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import Split, split_of
-from regard.lab.data.windows import BYTE_VOCABULARY, Windows, cut, sample
-from regard.lab.tasks.task import IGNORED, Batch, Kind, Splits, Task, evaluation
+from regard.lab.data.windows import BYTE_VOCABULARY, ByteWindows, cut, sample
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind, evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextToken(Task):
-    kind: ClassVar[Kind] = "language_model"
+    kind: ClassVar[TaskKind] = "language_model"
     vocab_size: ClassVar[int]
 
     @property
@@ -74,9 +74,9 @@ class LanguageModelling(NextToken):
 
 
 class HeldOut(NamedTuple):
-    train: Windows
-    valid: Windows
-    test: Windows
+    train: ByteWindows
+    valid: ByteWindows
+    test: ByteWindows
 
 
 def held_out(
@@ -90,7 +90,7 @@ def held_out(
 ) -> HeldOut:
     """A hash of its name says whether a text trains. Texts, and samples of windows to evaluate, are drawn by `rng`."""
 
-    def part(split: Split, size: int | None) -> Windows:
+    def part(split: Split, size: int | None) -> ByteWindows:
         names = [name for name in texts if split_of(name) == split]
         windows = cut(who, [texts[names[i]] for i in rng.permutation(len(names))], length)
         return sample(windows, size or len(windows.tokens), rng)

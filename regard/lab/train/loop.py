@@ -1,4 +1,4 @@
-"""The training loop, on Hugging Face Accelerate: one process, DDP, FSDP2 and mixed precision are its business."""
+"""The training loop, on Hugging Face Accelerate, which handles DDP, FSDP2 and mixed precision."""
 
 import dataclasses
 import math
@@ -34,13 +34,8 @@ from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import Bar, Log, bar_of, log_to
 from regard.lab.train.optimizer import make_optimizer, make_schedule
 
-_MAY_DIFFER = {
-    "log_dir",
-    "log_every",
-    "checkpoint_every",
-    "keep",
-    "workers",
-}  # between a run and its resumption
+_MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
+"""Fields of the configuration that a resumed run may change."""
 
 
 class DivergedError(RegardError):
@@ -49,7 +44,7 @@ class DivergedError(RegardError):
 
 @dataclass(frozen=True, kw_only=True)
 class FitResult:
-    """What a run came to. The model that was passed to `fit` holds the best weights."""
+    """Result of a run. The model that was passed to `fit` holds the best weights."""
 
     metric: str
     better: Literal["higher", "lower"]
@@ -59,10 +54,10 @@ class FitResult:
     steps: int
     stopped_early: bool
     tokens: int  # seen in training, padding left out
-    seconds: float  # spent training: neither evaluation nor checkpoints
+    seconds: float  # training alone, without evaluation and checkpoints
     data_sha256: str
     curve: list[tuple[int, float]]  # (step, validation metric)
-    notes: dict[str, str]  # of the data: what they depend on, beside the options
+    notes: dict[str, str]  # what the data depend on besides the options, such as a version
 
     @property
     def tokens_per_second(self) -> float:
@@ -70,7 +65,7 @@ class FitResult:
 
 
 @dataclass
-class Tally:
+class TrainState:
     """How far a run has come."""
 
     step: int = 0
@@ -96,13 +91,14 @@ def fit(
 ) -> FitResult:
     """Trains `model` on the task's training split, keeps the weights with the best validation score, tests them.
 
-    A run that was killed goes on from its newest checkpoint in `run_dir` and ends with the weights that it would
-    have had (on CUDA as far as the kernels are deterministic); one that was finished is only tested again.
-    Seeds the global generators of torch, numpy and Python. `splits` saves loading the task's again; `progress` may be a running rich Progress to draw in.
-    `origin` holds JSON values by which the model was made, such as its seed: a folder whose run had others is refused.
+    A killed run goes on from its newest checkpoint in `run_dir` and ends with the same weights as a run that was not
+    killed (on CUDA as far as the kernels are deterministic); a finished run is only tested again.
+    Seeds the global generators of torch, numpy and Python. `splits` saves loading the task again; `progress` may be a
+    running rich Progress to draw in. `origin` holds JSON values that describe how the model was made, such as its seed:
+    a folder whose run had others is refused.
 
-    With several processes each trains on its share of every batch, whose mean losses count equally, and each
-    evaluates everything.
+    With several processes each trains on its share of every batch (the shares' mean losses have equal weight), and
+    each evaluates everything.
 
     Raises OptionError (the folder holds a different run, or another process trains in it; the batch does not fit), StoredDataError (a checkpoint
     is truncated or altered), DivergedError (a loss that is not finite; committed checkpoints stay).
@@ -111,7 +107,7 @@ def fit(
         loaded = splits or task.load()
         trainer = _Trainer(accelerator, model, task, loaded, config, Path(run_dir), origin or {})
         trainer.start(resume)
-        done, main = trainer.tally.step, accelerator.is_main_process
+        done, main = trainer.state.step, accelerator.is_main_process
         log_dir = Path(run_dir, config.log_dir) if main and config.log_dir else None
         with (
             bar_of(progress if main else False, task.name, trainer.steps, done) as bar,
@@ -142,7 +138,7 @@ class _Trainer:
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
         self.schedule = make_schedule(self.optimizer.optimizer, config.warmup, self.steps)
         self.mixers = [module for module in self.model.modules() if isinstance(module, Mixer)]
-        self.tally = Tally()
+        self.state = TrainState()
 
     def _batches(self, data: Data) -> Batches:
         batch_size, processes = self.config.batch_size, self.accelerator.num_processes
@@ -158,36 +154,34 @@ class _Trainer:
         lengths = None if bucket is None else data.lengths
         return Batches(size, batch_size, self.config.seed, bucket=bucket, lengths=lengths)
 
-    # ------------------------------------------------------------------ training
-
     def run(self, bar: Bar, log: Log) -> None:
-        tally, config = self.tally, self.config
+        state, config = self.state, self.config
         batches = self._loaded()
-        while tally.step < self.steps and not tally.stopped:
-            tokens, seconds = tally.tokens, tally.seconds
+        while state.step < self.steps and not state.stopped:
+            tokens, seconds = state.tokens, state.seconds
             loss = self._train(batches, self._next_stop())
-            rate = (tally.tokens - tokens) / (tally.seconds - seconds)
+            rate = (state.tokens - tokens) / (state.seconds - seconds)
             log.add(
-                tally.step,
+                state.step,
                 {"train/loss": loss, "train/rate": float(self.schedule.get_last_lr()[0])},
             )
-            last = tally.step == self.steps
+            last = state.step == self.steps
             improved = False
-            if last or tally.step % config.eval_every == 0:
+            if last or state.step % config.eval_every == 0:
                 improved = self._evaluate()
-                log.add(tally.step, {f"valid/{self.task.metric}": tally.curve[-1][1]})
-            bar.show(tally.step, loss, tally.curve[-1][1] if tally.curve else None, rate)
-            if last or improved or tally.stopped or tally.step % config.checkpoint_every == 0:
+                log.add(state.step, {f"valid/{self.task.metric}": state.curve[-1][1]})
+            bar.show(state.step, loss, state.curve[-1][1] if state.curve else None, rate)
+            if last or improved or state.stopped or state.step % config.checkpoint_every == 0:
                 self._save()
 
     def _next_stop(self) -> int:
-        config, step = self.config, self.tally.step
+        config, step = self.config, self.state.step
         every = (config.eval_every, config.checkpoint_every, config.log_every)
         return min(self.steps, *(step - step % n + n for n in every))
 
     def _train(self, batches: Iterator[Batch], until: int) -> float:
         """Steps up to `until`, and the mean loss; the losses reach the host once, so that a GPU never waits."""
-        began, first, tokens = time.perf_counter(), self.tally.step, 0
+        began, first, tokens = time.perf_counter(), self.state.step, 0
         losses, norms = [], []
         limit = self.config.clip or math.inf
         self.model.train()
@@ -205,17 +199,17 @@ class _Trainer:
         mean = self._finite(
             first, torch.stack(losses), torch.stack([_whole(norm) for norm in norms])
         )
-        self.tally.tokens += int(
+        self.state.tokens += int(
             self.accelerator.reduce(torch.tensor(tokens, device=self.accelerator.device), "sum")
         )
-        self.tally.seconds += time.perf_counter() - began
-        self.tally.step = until
+        self.state.seconds += time.perf_counter() - began
+        self.state.step = until
         return mean
 
     def _loaded(self) -> Iterator[Batch]:
         """This process's share of the batches that are still to be trained on."""
         rank, processes = self.accelerator.process_index, self.accelerator.num_processes
-        shares = Shares(self.batches, self.tally.step, self.steps, rank, processes)
+        shares = Shares(self.batches, self.state.step, self.steps, rank, processes)
         return loaded(self.splits.train, self.task.collate, shares, self.config.workers)
 
     def _finite(self, first: int, losses: Tensor, norms: Tensor) -> float:
@@ -236,8 +230,6 @@ class _Trainer:
     def _instead(self) -> str:
         return f"Try a lower rate than lr={self.config.lr}, or a longer warm-up; checkpoints before it are intact."
 
-    # ------------------------------------------------------------------ evaluation
-
     def _score(self, data: Data) -> float:
         self.model.eval()
         batches = in_order(data, self.config.batch_size, self.task.collate)
@@ -249,46 +241,44 @@ class _Trainer:
 
     def _evaluate(self) -> bool:
         """Scores the validation split; says whether it is a new best."""
-        tally = self.tally
+        state = self.state
         value = self._score(self.splits.valid)
         if not math.isfinite(value):
             raise DivergedError(
-                f"{self.task.name}: the validation {self.task.metric} after step {tally.step} is {value}. "
+                f"{self.task.name}: the validation {self.task.metric} after step {state.step} is {value}. "
                 f"{self._instead()}"
             )
-        tally.curve.append((tally.step, value))
+        state.curve.append((state.step, value))
         if self._is_best(value):
-            tally.best_step, tally.best_value, tally.stale = tally.step, value, 0
+            state.best_step, state.best_value, state.stale = state.step, value, 0
             return True
-        tally.stale += 1
-        tally.stopped = self.config.patience is not None and tally.stale >= self.config.patience
+        state.stale += 1
+        state.stopped = self.config.patience is not None and state.stale >= self.config.patience
         return False
 
     def _is_best(self, value: float) -> bool:
-        best = self.tally.best_value
+        best = self.state.best_value
         return best is None or (value > best if self.task.better == "higher" else value < best)
 
     def result(self) -> FitResult:
-        tally = self.tally
-        assert tally.best_value is not None
-        if tally.best_step != tally.step:
-            self._restore_weights(checkpoint.load(checkpoint.path_of(self.root, tally.best_step)))
+        state = self.state
+        assert state.best_value is not None
+        if state.best_step != state.step:
+            self._restore_weights(checkpoint.load(checkpoint.path_of(self.root, state.best_step)))
         return FitResult(
             metric=self.task.metric,
             better=self.task.better,
             value=self._score(self.splits.test),
-            valid_value=tally.best_value,
-            best_step=tally.best_step,
-            steps=tally.step,
-            stopped_early=tally.stopped,
-            tokens=tally.tokens,
-            seconds=tally.seconds,
+            valid_value=state.best_value,
+            best_step=state.best_step,
+            steps=state.step,
+            stopped_early=state.stopped,
+            tokens=state.tokens,
+            seconds=state.seconds,
             data_sha256=self.splits.sha256,
-            curve=tally.curve,
+            curve=state.curve,
             notes=dict(self.splits.notes),
         )
-
-    # ------------------------------------------------------------------ checkpoints
 
     def start(self, resume: bool) -> None:
         """Goes on from the newest checkpoint, if there is one."""
@@ -314,10 +304,10 @@ class _Trainer:
         self.accelerator.wait_for_everyone()
 
     def _write(self, model: dict[str, Tensor], optimizer: dict[str, Any], random: list) -> None:
-        tally = self.tally
-        epoch, position = divmod(tally.step, self.batches.per_epoch)
-        state = {
-            "tally": dataclasses.asdict(tally),
+        state = self.state
+        epoch, position = divmod(state.step, self.batches.per_epoch)
+        stored = {
+            "progress": dataclasses.asdict(state),
             "epoch": epoch,
             "position": position,  # batches of this epoch that are done
             "run": self._identity(),
@@ -329,10 +319,10 @@ class _Trainer:
             for name, held in optimizer["state"].items()
             for slot, value in held.items()
         }
-        stored = checkpoint.Checkpoint(model, slots, state)
-        checkpoint.save(checkpoint.path_of(self.root, tally.step), stored)
+        whole = checkpoint.Checkpoint(model, slots, stored)
+        checkpoint.save(checkpoint.path_of(self.root, state.step), whole)
         checkpoint.prune(
-            self.root, self.config.keep, checkpoint.path_of(self.root, tally.best_step)
+            self.root, self.config.keep, checkpoint.path_of(self.root, state.best_step)
         )
 
     def _identity(self) -> dict[str, Any]:
@@ -354,9 +344,11 @@ class _Trainer:
             held.setdefault(name, {})[slot] = value
         optimizer = {"state": held, "param_groups": stored.state["groups"]}
         set_optimizer_state_dict(self.model, self.optimizer.optimizer, optimizer, options=_PRESENT)
-        tally = stored.state["tally"]
-        self.tally = Tally(**tally | {"curve": [(step, value) for step, value in tally["curve"]]})
-        self.schedule.last_epoch = self.tally.step
+        state = stored.state["progress"]
+        self.state = TrainState(
+            **state | {"curve": [(step, value) for step, value in state["curve"]]}
+        )
+        self.schedule.last_epoch = self.state.step
         randomness.restore(stored.state["random"][self.accelerator.process_index])
 
     def _restore_weights(self, stored: checkpoint.Checkpoint) -> None:

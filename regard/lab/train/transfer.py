@@ -39,10 +39,10 @@ def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
             f"start_from: there is no checkpoint in {run_dir}. Train that run first, or name its folder."
         )
     newest = checkpoint.load(found[-1])
-    step = newest.state["tally"]["best_step"] or newest.state["tally"]["step"]
+    step = newest.state["progress"]["best_step"] or newest.state["progress"]["step"]
     best = (
         newest
-        if step == newest.state["tally"]["step"]
+        if step == newest.state["progress"]["step"]
         else checkpoint.load(checkpoint.path_of(root, step))
     )
     ours = model.state_dict()

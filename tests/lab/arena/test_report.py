@@ -16,7 +16,7 @@ from regard.core import OptionError
 from regard.lab.arena.report import picture, plain, terminal, write_page
 from regard.lab.arena.report.layout import Bubble, place_labels, spread_out
 from regard.lab.arena.report.page import render, rows_in
-from regard.lab.arena.report.summary import Summary, crossing
+from regard.lab.arena.report.summary import LedgerSummary, crossing
 from regard.lab.arena.results import NotRun, Timed, Trained
 from tests.lab.arena.made_up import WHERE, rows
 
@@ -133,9 +133,9 @@ def test_every_figure_in_the_table_is_the_ledgers():
 
 
 def test_the_choice_is_the_fastest_of_those_as_good_as_the_best():
-    decision = Summary(rows()).decide("digits", "forward", 4096)
+    decision = LedgerSummary(rows()).decide("digits", "forward", 4096)
     assert (decision.choice, decision.best.mechanism) == ("fnet", "gau")
-    assert Summary(rows()).decide("listops", "forward", 4096).choice == "softmax", (
+    assert LedgerSummary(rows()).decide("listops", "forward", 4096).choice == "softmax", (
         "local and linear lose too much"
     )
 
@@ -147,7 +147,7 @@ def test_softmax_is_the_choice_where_nothing_is_measurably_faster():
         else r
         for r in rows()
     ]
-    assert Summary(slow).decide("digits", "forward", 4096).choice == "softmax"
+    assert LedgerSummary(slow).decide("digits", "forward", 4096).choice == "softmax"
 
 
 def test_seeds_that_disagree_widen_what_counts_as_good():
@@ -157,7 +157,7 @@ def test_seeds_that_disagree_widen_what_counts_as_good():
         else row
         for row in rows(seeds=(0, 1))
     ]
-    assert Summary(wide).decide("listops", "forward", 4096).choice == "linear"
+    assert LedgerSummary(wide).decide("listops", "forward", 4096).choice == "linear"
 
 
 def test_one_seed_is_said():

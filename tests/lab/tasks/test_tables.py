@@ -12,8 +12,8 @@ from regard.lab.data.records import TableRow
 from regard.lab.recipes import RECIPES, Run, start
 from regard.lab.tasks import Adult, CorrelatedTasks, MovieLens, PlantedHistories
 from regard.lab.tasks.table import (
-    Table,
     TableSplits,
+    TableTask,
     figures,
     gauc,
     relative_improvement,
@@ -31,7 +31,7 @@ from regard.models import (
 NAN = math.nan
 
 
-class Shop(Table):
+class Shop(TableTask):
     name = "shop"
     labels = ("clicked", "bought")
 

@@ -26,7 +26,7 @@ from regard.lab.tasks import (
 from regard.lab.tasks.greek_english import count_links
 from regard.lab.tasks.text_pairs import bleu, chrf, rouge_l
 from regard.models import TransformerConfig
-from tests.lab.data import test_alignments, test_descriptions, test_gettext_catalogues, test_sword
+from tests.lab.data import test_bibles, test_debian, test_gettext_catalogues
 
 NUMBERS = "one two three four five six seven eight nine ten".split()
 ZAHLEN = "eins zwei drei vier fünf sechs sieben acht neun zehn".split()
@@ -263,11 +263,11 @@ def test_description_pairs_and_catalogues(tmp_path, monkeypatch):
     archives = {
         "debian_descriptions": put(
             tmp_path / "debian_descriptions",
-            Packages=test_descriptions.PACKAGES,
-            Translation__en=test_descriptions.ENGLISH,
+            Packages=test_debian.PACKAGES,
+            Translation__en=test_debian.ENGLISH,
         ),
         "debian_descriptions_de": put(
-            tmp_path / "debian_descriptions_de", Translation__de=test_descriptions.GERMAN
+            tmp_path / "debian_descriptions_de", Translation__de=test_debian.GERMAN
         ),
         "gettext_django": open_archive(tmp_path / "gettext_django"),
     }
@@ -287,8 +287,8 @@ def test_bible_verses(tmp_path, monkeypatch):
     english, spanish = tmp_path / "en", tmp_path / "es"
     english.mkdir()
     spanish.mkdir()
-    test_sword.write(english, {"ot": test_sword.OLD})
-    test_sword.write(spanish, {"nt": [test_sword.OLD[3], "En el principio"]})
+    test_bibles.write(english, {"ot": test_bibles.OLD})
+    test_bibles.write(spanish, {"nt": [test_bibles.OLD[3], "En el principio"]})
     archives = {"bible_web": open_archive(english), "bible_sparv": open_archive(spanish)}
     monkeypatch.setattr("regard.lab.tasks.pairs.archive", archives.__getitem__)
     assert BibleEs().pairs() == [
@@ -495,10 +495,10 @@ def test_models_without_maps_are_refused_with_the_reason():
 def test_verses_are_read_with_their_links(tmp_path, monkeypatch):
     for name in ("data/sources", "data/eng/targets/BSB", "data/eng/alignments/BSB"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "data/sources/SBLGNT.tsv").write_text(test_alignments.SOURCE)
-    (tmp_path / "data/eng/targets/BSB/nt_BSB.tsv").write_text(test_alignments.TARGET)
+    (tmp_path / "data/sources/SBLGNT.tsv").write_text(test_bibles.GREEK_WORDS)
+    (tmp_path / "data/eng/targets/BSB/nt_BSB.tsv").write_text(test_bibles.TARGET)
     (tmp_path / "data/eng/alignments/BSB/SBLGNT-BSB-manual.json").write_text(
-        json.dumps(test_alignments.RECORDS)
+        json.dumps(test_bibles.RECORDS)
     )
     monkeypatch.setattr(
         "regard.lab.tasks.greek_english.archive", lambda name: open_archive(tmp_path)

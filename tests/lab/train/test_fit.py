@@ -231,7 +231,7 @@ def test_what_is_not_finite_is_refused_with_its_step(tmp_path, poisoned, word):
     with pytest.raises(DivergedError, match=f"majority: the {word} of step 24 is (nan|inf)"):
         train(tmp_path, task=Poisoned())
     newest = checkpoint.load(checkpoint.committed(tmp_path / "checkpoints")[-1])
-    assert newest.state["tally"]["step"] <= 23
+    assert newest.state["progress"]["step"] <= 23
     assert all(value.isfinite().all() for value in newest.model.values())
 
 

@@ -10,7 +10,7 @@ import altair as alt
 from regard.core import OptionError
 from regard.lab.arena.report import words
 from regard.lab.arena.report.layout import LINE, Bubble, place_labels, spread_out
-from regard.lab.arena.report.summary import Summary
+from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.results import Pass, Result, Timed
 
 Chart = alt.LayerChart | alt.FacetChart  # what Altair says a layer of charts may become
@@ -34,24 +34,24 @@ SMALLEST_AREA = 40.0
 CROWD = 12  # from so many mechanisms on, charts are larger and bubbles smaller
 
 
-def is_crowded(summary: Summary) -> bool:
+def is_crowded(summary: LedgerSummary) -> bool:
     return len(summary.mechanisms) >= CROWD
 
 
-def bubble_shape(summary: Summary, *, narrow: bool = False) -> tuple[int, int]:
+def bubble_shape(summary: LedgerSummary, *, narrow: bool = False) -> tuple[int, int]:
     """Width and height in pixels."""
     if narrow:
         return (262, 420) if is_crowded(summary) else (262, 280)
     return (1080, 620) if is_crowded(summary) else (330, 300)
 
 
-def line_shape(summary: Summary, *, narrow: bool = False) -> tuple[int, int]:
+def line_shape(summary: LedgerSummary, *, narrow: bool = False) -> tuple[int, int]:
     """Labels of all lines stand under each other at their ends."""
     height = max(220 if narrow else 240, round(LINE * len(summary.mechanisms)) + 8)
     return (190 if narrow else 345 if is_crowded(summary) else 215), height
 
 
-def colours(summary: Summary) -> dict[str, str]:
+def colours(summary: LedgerSummary) -> dict[str, str]:
     """Family -> colour; softmax is the grey that the others are seen against."""
     families = list(dict.fromkeys(summary.family.values()))
     others = [family for family in families if family != "softmax"]
@@ -60,7 +60,7 @@ def colours(summary: Summary) -> dict[str, str]:
 
 
 def bubbles(
-    summary: Summary,
+    summary: LedgerSummary,
     task: str,
     shape: tuple[int, int],
     view: tuple[Pass, int] | None = None,
@@ -171,7 +171,7 @@ def bubbles(
     return chart
 
 
-def default_view(summary: Summary, views: Sequence[tuple[Pass, int]]) -> tuple[Pass, int]:
+def default_view(summary: LedgerSummary, views: Sequence[tuple[Pass, int]]) -> tuple[Pass, int]:
     """Of the first pass there is, at its longest common length."""
     for kind in summary.passes:
         length = summary.common_length(kind)
@@ -180,7 +180,7 @@ def default_view(summary: Summary, views: Sequence[tuple[Pass, int]]) -> tuple[P
     return views[-1]
 
 
-def _points(summary: Summary, task: str) -> list[dict[str, Any]]:
+def _points(summary: LedgerSummary, task: str) -> list[dict[str, Any]]:
     palette = colours(summary)
     points = []
     for quality in summary.qualities(task):
@@ -218,7 +218,9 @@ def _told(row: Timed) -> dict[str, str]:
     }
 
 
-def scaling(summary: Summary, kind: Pass, quantity: str, shape: tuple[int, int]) -> Chart | None:
+def scaling(
+    summary: LedgerSummary, kind: Pass, quantity: str, shape: tuple[int, int]
+) -> Chart | None:
     """Time ("time") or peak memory ("memory") of one pass against length, log-log."""
     width, height = shape
     palette = colours(summary)
@@ -289,7 +291,7 @@ def scaling(summary: Summary, kind: Pass, quantity: str, shape: tuple[int, int])
     return whole.properties(width=width, height=height)
 
 
-def curves(summary: Summary, task: str, shape: tuple[int, int]) -> Chart | None:
+def curves(summary: LedgerSummary, task: str, shape: tuple[int, int]) -> Chart | None:
     """The validation metric against training steps, one line for each seed."""
     width, height = shape
     palette = colours(summary)
@@ -338,7 +340,7 @@ def curves(summary: Summary, task: str, shape: tuple[int, int]) -> Chart | None:
 
 
 def draw_picture(rows: Iterable[Result], path: Path) -> Path:
-    summary = Summary(rows)
+    summary = LedgerSummary(rows)
     charts = []
     for task in summary.tasks:
         views = sorted({(point["kind"], point["length"]) for point in _points(summary, task)})

@@ -27,14 +27,14 @@ from regard.lab.arena.report.charts import (
     line_shape,
     scaling,
 )
-from regard.lab.arena.report.summary import Summary
+from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.report.table import crossings, standings
 from regard.lab.arena.results import Provenance, Result, Trained
 
 
 def render(rows: Iterable[Result]) -> str:
     """The whole page."""
-    summary = Summary(rows)
+    summary = LedgerSummary(rows)
     charts = _charts(summary)
     devices = {row.provenance.device for row in summary.timed.values()} or {
         run.provenance.device for quality in summary.quality.values() for run in quality.runs
@@ -89,7 +89,7 @@ def _kind(row: Result) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Chart:
+class _Figure:
     id: str
     group: str
     title: str
@@ -98,8 +98,8 @@ class _Chart:
     turns: bool = False  # follows the page's choice of pass and length
 
 
-def _charts(summary: Summary) -> list[_Chart]:
-    found: list[_Chart] = []
+def _charts(summary: LedgerSummary) -> list[_Figure]:
+    found: list[_Figure] = []
 
     def add(group: str, title: str, wide: Chart | None, narrow: Chart | None, turns=False):
         if wide is not None and narrow is not None:
@@ -108,7 +108,7 @@ def _charts(summary: Summary) -> list[_Chart]:
                 spec.pop("$schema", None)
                 spec.pop("config", None)
             found.append(
-                _Chart(id=f"chart-{len(found)}", group=group, title=title, turns=turns, **specs)
+                _Figure(id=f"chart-{len(found)}", group=group, title=title, turns=turns, **specs)
             )
 
     wide, narrow = (bubble_shape(summary, narrow=small) for small in (False, True))
@@ -125,7 +125,7 @@ def _charts(summary: Summary) -> list[_Chart]:
     return found
 
 
-def _origins(summary: Summary) -> list[tuple[Provenance, list[str]]]:
+def _origins(summary: LedgerSummary) -> list[tuple[Provenance, list[str]]]:
     """Where rows were measured, and when each of them started."""
     found: dict[str, tuple[Provenance, list[str]]] = {}
     for row in summary.rows:
@@ -136,7 +136,7 @@ def _origins(summary: Summary) -> list[tuple[Provenance, list[str]]]:
     return list(found.values())
 
 
-def _data(summary: Summary) -> dict[str, list[str]]:
+def _data(summary: LedgerSummary) -> dict[str, list[str]]:
     """Task -> checksums of the data that it was trained on."""
     found: dict[str, set[str]] = defaultdict(set)
     for row in summary.rows:

@@ -21,7 +21,7 @@ TOLERANCE = (
     0.02  # of the best quality: what a faster mechanism may lose and still be called as good
 )
 LEVEL = 0.05  # a smaller difference in time is called none
-Row = TypeVar("Row", Trained, Timed)
+Measured = TypeVar("Measured", Trained, Timed)
 _LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
 
 
@@ -66,7 +66,7 @@ class Decision:
     untimed: tuple[str, ...]  # as good, but without a timing here
 
 
-class Summary:
+class LedgerSummary:
     """`mechanisms` (labels, in catalogue order), `tasks`, `quality`, `timed`, `not_run`, and `notes` in plain words."""
 
     def __init__(self, rows: Iterable[Result]):
@@ -380,8 +380,8 @@ def _frozen(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _newest(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Row]:
-    found: dict[Any, Row] = {}
+def _newest(rows: Iterable[Measured], key: Callable[[Measured], Any]) -> dict[Any, Measured]:
+    found: dict[Any, Measured] = {}
     for row in rows:
         held = found.get(key(row))
         if held is None or row.provenance.started >= held.provenance.started:
@@ -389,7 +389,9 @@ def _newest(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Row]:
     return found
 
 
-def _majority(rows: list[Row], key: Callable[[Row], Hashable]) -> tuple[list[Row], list[Row]]:
+def _majority(
+    rows: list[Measured], key: Callable[[Measured], Hashable]
+) -> tuple[list[Measured], list[Measured]]:
     """Rows of the most frequent key (the newest among equals), and the others."""
     if not rows:
         return [], []

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.lab.arena.report import words
-from regard.lab.arena.report.summary import Crossing, Quality, Summary, crossing
+from regard.lab.arena.report.summary import Crossing, LedgerSummary, Quality, crossing
 from regard.lab.arena.results import Pass, Result, Timed
 
 
@@ -35,7 +35,7 @@ class Standing:
         return self.timed.get("train") or self.timed.get("forward") or self.timed.get("decode")
 
 
-def standings(summary: Summary) -> list[Standing]:
+def standings(summary: LedgerSummary) -> list[Standing]:
     lines = []
     for label in summary.mechanisms:
         found = {task: summary.quality.get((task, label)) for task in summary.tasks}
@@ -54,7 +54,7 @@ def standings(summary: Summary) -> list[Standing]:
     return lines
 
 
-def crossings(summary: Summary) -> list[tuple[str, dict[str, Crossing | None]]]:
+def crossings(summary: LedgerSummary) -> list[tuple[str, dict[str, Crossing | None]]]:
     """Per mechanism: from which length on it is faster than softmax in each pass, and smaller."""
     lines = []
     for label in summary.mechanisms:
@@ -74,7 +74,7 @@ def crossings(summary: Summary) -> list[tuple[str, dict[str, Crossing | None]]]:
 
 def terminal(rows: Iterable[Result]) -> RenderableType:
     """The table for a terminal, with what was not run and why."""
-    summary = Summary(rows)
+    summary = LedgerSummary(rows)
     parts: list[RenderableType] = [Text(words.headline(summary), style="bold"), Text("")]
     if summary.mechanisms:
         parts += [_table(summary), Text(_legend(summary), style="dim")]
@@ -90,7 +90,7 @@ def terminal(rows: Iterable[Result]) -> RenderableType:
     return Group(*parts)
 
 
-def _table(summary: Summary) -> Table:
+def _table(summary: LedgerSummary) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("mechanism", no_wrap=True)
     for task in summary.tasks:
@@ -117,7 +117,7 @@ def _table(summary: Summary) -> Table:
     return table
 
 
-def _legend(summary: Summary) -> str:
+def _legend(summary: LedgerSummary) -> str:
     speed = (
         "speed: times as fast as fused softmax attention beside it; memory: of a training step. "
         if summary.timed
@@ -128,7 +128,7 @@ def _legend(summary: Summary) -> str:
 
 def plain(rows: Iterable[Result]) -> dict[str, Any]:
     """The same as data, for --json."""
-    summary = Summary(rows)
+    summary = LedgerSummary(rows)
     decisions = [
         found
         for kind in summary.passes

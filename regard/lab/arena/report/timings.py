@@ -9,7 +9,7 @@ import altair as alt
 from regard.core import OptionError
 from regard.lab.arena.report import words
 from regard.lab.arena.report.charts import save, scaling
-from regard.lab.arena.report.summary import Summary
+from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.results import Pass, Timed
 
 
@@ -20,7 +20,7 @@ def draw_timings(rows: Iterable[Timed], path: Path) -> Path:
         groups[row.kind, row.provenance.dtype, row.provenance.device].append(row)
     lines = []
     for (kind, dtype, device), of_group in groups.items():
-        summary = Summary(of_group)
+        summary = LedgerSummary(of_group)
         charts = [scaling(summary, kind, quantity, (330, 300)) for quantity in ("time", "memory")]
         title = alt.TitleParams(words.PASS_NAMES[kind], subtitle=f"{dtype}, {device}")
         lines.append(

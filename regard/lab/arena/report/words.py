@@ -1,6 +1,6 @@
 """Formatting of numbers and findings for terminal and page."""
 
-from regard.lab.arena.report.summary import Decision, Quality, Summary
+from regard.lab.arena.report.summary import Decision, LedgerSummary, Quality
 from regard.lab.arena.results import Pass
 
 PASS_NAMES: dict[Pass, str] = {
@@ -61,7 +61,7 @@ def joined(names: list[str] | tuple[str, ...], last: str = "and") -> str:
     return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def decision(found: Decision, summary: Summary) -> str:
+def decision(found: Decision, summary: LedgerSummary) -> str:
     """What to take, what it gains and what it costs, in a sentence."""
     name, best = metric(found.quality.metric), found.best
     if summary.is_baseline(found.choice):
@@ -77,7 +77,7 @@ def decision(found: Decision, summary: Summary) -> str:
     return f"{speed}, {cost}{also}{untimed}"
 
 
-def certainty(summary: Summary) -> str:
+def certainty(summary: LedgerSummary) -> str:
     """How far the choice can be trusted."""
     rule = "“As good” means within 2 % of the best quality, or within the spread of the seeds where that is wider."
     fewest = summary.seeds_per_pair
@@ -88,7 +88,7 @@ def certainty(summary: Summary) -> str:
     return f"{rule} Quality is the mean of at least {fewest} seeds, ± half their range."
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: LedgerSummary) -> str:
     """One line for a reader in a hurry."""
     kind = summary.passes[0] if summary.passes else None
     length = summary.common_length(kind) if kind else None

@@ -1,3 +1,5 @@
+"""Readers of pictures."""
+
 import gzip
 import struct
 

@@ -1,3 +1,5 @@
+"""Items of a split."""
+
 import numpy as np
 import pytest
 import torch

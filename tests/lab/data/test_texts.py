@@ -1,11 +1,33 @@
+"""Readers of labelled texts."""
+
 import numpy as np
 import pytest
 
 from regard.core import StoredDataError
 from regard.lab.data.archives import Archive
-from regard.lab.data.texts import read_newsgroups, unique_newsgroups
+from regard.lab.data.texts import Email, body_of, read_newsgroups, unique_emails, unique_newsgroups
+
+
+def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():
+    assert body_of(b"Subject: x\nTo: y\n\nfirst\n\nsecond \xff\n") == b"first\n\nsecond \xff\n"
+    assert body_of(b"Subject: x\r\n\r\nfirst\r\n") == b"first\r\n"
+    assert body_of(b"Subject: only a head\n") == b""
+
+
+def test_bodies_that_differ_in_spacing_are_kept_once():
+    emails = [
+        Email("spam-1", "a", b"buy  now"),
+        Email("spam-2", "b", b"buy\nnow\n"),
+        Email("easy-ham-1", "c", b" \n"),
+        Email("easy-ham-1", "d", b"hello"),
+    ]
+    assert [email.name for email in unique_emails(emails)] == ["a", "d"]
+    assert [email.spam for email in unique_emails(emails)] == [True, False]
+
 
 HEAD = b"Category\tText\nd\tstring\nclass\t\n"
+
+
 LONG = b"a post of more than twenty letters"
 
 

@@ -1,5 +1,59 @@
+"""Readers of Python source."""
+
+import pytest
+
+from regard.core import OptionError
 from regard.lab.data.pairs import Pair, unique
 from regard.lab.data.python_source import read_docstrings, read_modules, stdlib_root, summary_of
+from regard.lab.data.splits import split_of
+
+
+@pytest.fixture
+def library(tmp_path):
+    files = {
+        "a.py": "x = 1\n",
+        "copy_of_a.py": "x = 1\n",
+        "empty.py": "\n",
+        "pack/b.py": "y = 2\n",
+        "pack/tests/c.py": "z = 3\n",
+        "site-packages/d.py": "w = 4\n",
+        "_sysconfigdata__linux.py": "v = 5\n",
+        "config-3.11/e.py": "u = 6\n",
+        "notes.txt": "no source",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_what_is_read_and_what_is_left_out(library):
+    assert read_modules(library) == {"a.py": b"x = 1\n", "pack/b.py": b"y = 2\n"}
+
+
+def test_a_folder_without_source_is_named(tmp_path):
+    with pytest.raises(OptionError, match=f"no Python source under {tmp_path}"):
+        read_modules(tmp_path)
+
+
+def test_the_real_library_has_no_text_twice_and_no_test():
+    modules = read_modules(stdlib_root())
+    assert len(set(modules.values())) == len(modules) > 300
+    assert "json/decoder.py" in modules
+    assert not any("test" in name.split("/")[:-1] for name in modules)
+
+
+def test_splits_go_by_name_in_tenths():
+    names = [f"package/module{i}.py" for i in range(4000)]
+    shares = {
+        part: [split_of(name) for name in names].count(part) / 4000
+        for part in ("train", "valid", "test")
+    }
+    assert shares["train"] == pytest.approx(0.8, abs=0.03)
+    assert shares["valid"] == pytest.approx(0.1, abs=0.02)
+    assert shares["test"] == pytest.approx(0.1, abs=0.02)
+
 
 SOURCE = '''
 class Shelf:

@@ -1,0 +1,125 @@
+"""Small synthetic tasks follow their rules."""
+
+import numpy as np
+import pytest
+
+from regard.core import OptionError
+from regard.lab.data.synthetic import (
+    IGNORED,
+    generate_correlated_tasks,
+    generate_planted_histories,
+    generate_recall,
+)
+
+OPTIONS = {"length": 40, "num_pairs": 5, "vocab_size": 30, "spread": 0.5, "seed": 2}
+
+
+def test_each_key_is_asked_once_and_its_value_is_the_label():
+    tokens, labels = generate_recall(200, **OPTIONS)
+    for row, asked in zip(tokens.tolist(), labels.tolist(), strict=True):
+        pairs = dict(zip(row[0:10:2], row[1:10:2], strict=True))
+        assert len(pairs) == 5 and max(pairs) < 15 <= min(pairs.values())
+        places = [place for place, label in enumerate(asked) if label != IGNORED]
+        assert {row[place]: asked[place] for place in places} == pairs and len(places) == 5
+        assert min(places) >= 10 and all(row[place + 1] == asked[place] for place in places)
+
+
+def test_no_token_is_padding_and_the_seed_decides():
+    one, same = generate_recall(50, **OPTIONS), generate_recall(50, **OPTIONS)
+    other = generate_recall(50, **{**OPTIONS, "seed": 3})
+    assert one.tokens.min() > 0 and one.tokens.max() < 30
+    assert np.array_equal(one.tokens, same.tokens) and not np.array_equal(one.tokens, other.tokens)
+
+
+def test_a_small_spread_asks_early():
+    def mean_place(spread):
+        labels = generate_recall(500, **{**OPTIONS, "length": 200, "spread": spread}).labels
+        return np.nonzero(labels != IGNORED)[1].mean()
+
+    assert mean_place(0.01) + 20 < mean_place(1.0)
+    assert mean_place(1.0) == pytest.approx((10 + 198) / 2, abs=4)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"num_pairs": 11}, r"length \(40\) must be at least"),
+        ({"vocab_size": 11}, r"vocab_size \(11\) must be at least 12"),
+        ({"spread": 0.0}, "spread"),
+        ({"length": -1}, r"length \(-1\)"),
+    ],
+)
+def test_impossible_options_are_refused(options, words):
+    with pytest.raises(OptionError, match=words):
+        generate_recall(5, **{**OPTIONS, **options})
+
+
+def weights(rho):
+    """Least squares sees the linear part and what the sines add along it."""
+    x, y = generate_correlated_tasks(20000, rho=rho, dim=10, num_sines=2)
+    w = np.linalg.lstsq(x, y, rcond=None)[0]
+    return w / np.linalg.norm(w, axis=0)
+
+
+@pytest.mark.parametrize("rho", [-1.0, 0.0, 0.5, 1.0])
+def test_rho_is_the_cosine_of_the_tasks(rho):
+    w = weights(rho)
+    assert abs(w[:, 0] @ w[:, 1] - rho) < 0.03
+    np.testing.assert_allclose(w[:, 0], weights(0.3)[:, 0], atol=0.03)
+
+
+def test_what_is_left_once_the_weights_are_known_is_one_curve_and_noise():
+    y = generate_correlated_tasks(4000, rho=1.0, dim=3).y
+    assert abs((y[:, 0] - y[:, 1]).std() - 0.1 * np.sqrt(2)) < 0.01
+
+
+def test_the_seed_decides_and_more_rows_begin_the_same():
+    one = generate_correlated_tasks(5, rho=0.5)
+    more, other = (
+        generate_correlated_tasks(9, rho=0.5),
+        generate_correlated_tasks(5, rho=0.5, seed=1),
+    )
+    assert np.array_equal(more.x[:5], one.x) and np.allclose(more.y[:5], one.y)
+    assert one.x.shape == (5, 100) and one.y.shape == (5, 2)
+    assert not np.array_equal(one.x, other.x)
+
+
+def test_what_is_wrong_is_named():
+    with pytest.raises(OptionError, match=r"rho \(1.5\)"):
+        generate_correlated_tasks(5, rho=1.5)
+    with pytest.raises(OptionError, match=r"dim \(1\)"):
+        generate_correlated_tasks(5, rho=0.5, dim=1)
+
+
+def test_a_candidate_is_liked_for_its_kind():
+    history, candidate, liked = generate_planted_histories(300, length=5, num_items=20, num_kinds=7)
+    assert history.shape == (300, 5) and set(np.unique(history)) == set(range(20))
+    for n in range(300):
+        assert liked[n] == (candidate[n] % 7 in {h % 7 for h in history[n]})
+
+
+def test_neither_side_tells_anything_alone():
+    history, candidate, liked = generate_planted_histories(64_000)
+    share = 1 - (15 / 16) ** 8
+    assert abs(liked.mean() - share) < 0.01
+    of_items = [liked[candidate == item].mean() for item in range(64)]
+    seen = [liked[(history == item).any(1)].mean() for item in range(64)]
+    assert max(abs(np.array([*of_items, *seen]) - share)) < 0.07
+
+
+def test_more_histories_of_a_seed_begin_with_the_same_rows():
+    one, more = generate_planted_histories(5), generate_planted_histories(9)
+    assert np.array_equal(more.history[:5], one.history)
+    assert np.array_equal(more.candidate[:5], one.candidate)
+    assert not np.array_equal(generate_planted_histories(5, seed=1).history, one.history)
+
+
+def test_options_of_histories_that_cannot_be_used_are_named():
+    for options, message in [
+        ({"num_kinds": 1}, r"num_kinds \(1\) must be from 2 to num_items \(64\)"),
+        ({"num_items": 9}, r"num_kinds \(16\)"),
+        ({"length": 0}, r"length \(0\)"),
+        ({"seed": -1}, "seed"),
+    ]:
+        with pytest.raises(OptionError, match=message):
+            generate_planted_histories(5, **options)
