@@ -115,8 +115,8 @@ class Bench:
         print_table(map(_line, timed))
         if absent:
             print_table(absent)
-        for told in dict.fromkeys(map(_origin, timed)):
-            print(told)
+        for origin in dict.fromkeys(map(_origin, timed)):
+            print(origin)
         checked = "not checked (--unchecked)" if self.unchecked else "checked on this source"
         print(f"laws: {checked}. share: counted operations over time, of the matrix-product rate.")
 

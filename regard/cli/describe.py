@@ -181,7 +181,7 @@ def _configuration(entry: Any) -> Any:
 
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
-    """What an entry that is a value was made with; for a recipe, what the run that it makes is told."""
+    """The fields of an entry that is a value; for a recipe, those of the run that it makes."""
     fixed = _flat(asdict(entry() if hasattr(entry, "make") else entry))
     return [
         {"name": name, "default": _plain(value)}

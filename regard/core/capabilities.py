@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class No:
-    """An absence, with the sentence a user is told: `causal=No("the length projection mixes future keys")`."""
+    """A missing capability, with the reason that users read: `causal=No("the length projection mixes future keys")`."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Moving every row's valid tokens to its front and back again, so that kernels meet right padding only."""
+"""Moving every row's valid tokens to its front and back again, so that kernels see right padding only."""
 
 from typing import NamedTuple
 

@@ -15,7 +15,7 @@ IGNORED = -100
 
 class Corrupted(NamedTuple):
     tokens: Int[Tensor, "B T"]
-    labels: Int[Tensor, "B T"]  # what stood there, -100 where nothing is asked
+    labels: Int[Tensor, "B T"]  # the original tokens, -100 where none is predicted
 
 
 def corrupt(
@@ -28,9 +28,9 @@ def corrupt(
     rate: float = 0.15,
     generator: torch.Generator | None = None,
 ) -> Corrupted:
-    """Each token is asked for with probability `rate`; of those 8 in 10 become mask_token and 1 any token of the vocabulary.
+    """Each token is chosen with probability `rate`; 8 in 10 of those become mask_token and 1 any token of the vocabulary.
 
-    Tokens that are not valid or are among `never` (separators, say) are neither asked for nor changed.
+    Tokens that are not valid or are among `never` (separators, say) are neither chosen nor changed.
     """
     if not isinstance(rate, int | float) or not 0 <= rate <= 1:
         raise OptionError(f"rate ({rate!r}) must be at least 0 and at most 1")
@@ -39,14 +39,14 @@ def corrupt(
             f"mask_token ({mask_token}) must be a token id below vocab_size ({vocab_size})"
         )
     B, T = tokens.shape
-    asked_at, fate = torch.rand(2, B, T, generator=generator, device=tokens.device)
-    asked = asked_at < rate
+    draw, fate = torch.rand(2, B, T, generator=generator, device=tokens.device)
+    chosen = draw < rate
     drawn = torch.randint(vocab_size, (B, T), generator=generator, device=tokens.device)
     if valid is not None:
         Mask(valid=valid).check("corrupt", B, T, T)
-        asked &= valid
+        chosen &= valid
     for token in never:
-        asked &= tokens != token
+        chosen &= tokens != token
     changed = torch.where(fate < 0.8, mask_token, torch.where(fate < 0.9, drawn, tokens))
-    inputs = torch.where(asked, changed, tokens).to(tokens.dtype)
-    return Corrupted(inputs, tokens.masked_fill(~asked, IGNORED))
+    inputs = torch.where(chosen, changed, tokens).to(tokens.dtype)
+    return Corrupted(inputs, tokens.masked_fill(~chosen, IGNORED))

@@ -34,7 +34,7 @@ class StoredDataError(RegardError):
 
 
 class MissingDataError(RegardError):
-    """Data is not on this machine and cannot be had as asked; the text says what brings it."""
+    """Data that is not on this machine and cannot be fetched as requested; the text says how to get it."""
 
 
 def suggestion(name: object, known: Iterable[str], *, otherwise: str) -> str:

@@ -1,4 +1,4 @@
-"""Fields of a table, as models see them: plain facts; and what stands for what is missing.
+"""Fields of a table, as models see them, and the ids that mark missing values.
 
 A batch is a dict from a field's name to a tensor: ids [B] for a Categorical, numbers [B] for a Numeric, ids [B T] for a
 Sequence. Id 0 is missing (in a sequence: padding), 1 is a value that was not known when the schema was made, and known

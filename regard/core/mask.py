@@ -36,7 +36,7 @@ class Mask:
     def only_causal(self) -> bool:
         """No tensor restricts a query that does not already see nothing: `causal` alone decides.
 
-        Where valid tokens come first, a causal query among them never meets an invalid key.
+        Where valid tokens come first, no invalid key precedes a causal query.
         """
         free = self.valid is None or self.compact
         return self.causal and free and self.pairwise is None and self.shift is None
@@ -61,7 +61,7 @@ class Mask:
         """The allowed pairs as one boolean tensor; axes that do not vary have size 1.
 
         `pattern` is the mechanism's own set of pairs (default: all), widened by global tokens before the
-        restrictions apply. `rows` and `cols` ask for these queries and keys only, so that callers can go block by
+        restrictions apply. `rows` and `cols` restrict the result to these queries and keys, so that callers can go block by
         block; a pattern is then that of the block.
         """
         rows = slice(0, T) if rows is None else rows

@@ -22,7 +22,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 @cache
 def lacking(distribution: str, oldest: str) -> str | None:
-    """None where this version or a later one is installed, else what brings it."""
+    """None where this version or a later one is installed, else how to install it."""
     found = version(distribution)
     if found is not None and numbers(found) >= numbers(oldest):
         return None
@@ -31,7 +31,7 @@ def lacking(distribution: str, oldest: str) -> str | None:
 
 
 def lacking_extra(error: ModuleNotFoundError) -> str | None:
-    """What brings the missing module, where it belongs to the extra `lab`; None for a module of Regard itself."""
+    """How to install the missing module, through the extra `lab`; None for a module of Regard itself."""
     missing = (error.name or "").partition(".")[0]
     if missing in ("", "regard"):
         return None

@@ -29,13 +29,12 @@ from regard.models.published.bigbird import bigbird
 from regard.models.published.flash import flash, flash_quad
 from regard.models.published.fnet import fnet
 from regard.models.published.gmlp import gmlp, gmlp_image
-from regard.models.published.images import PublishedImages
 from regard.models.published.linformer import linformer
 from regard.models.published.longformer import longformer
 from regard.models.published.mlp_mixer import mlp_mixer
 from regard.models.published.performer import performer
 from regard.models.published.reformer import reformer
-from regard.models.published.stack import Published
+from regard.models.published.stack import Published, PublishedImages
 from regard.models.published.synthesizer import synthesizer
 from regard.models.sizing import count_parameters, match_parameters
 from regard.models.transformer import (

@@ -23,7 +23,7 @@ from regard.core import Mask
 from regard.core.fields import FieldBatch, check_batch
 from regard.core.shapes import check_flag, check_positive, check_rate, check_widths
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
-from regard.models.fields import FieldsConfig, require_fields
+from regard.models.config import FieldsConfig, require_fields
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding
 

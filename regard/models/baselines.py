@@ -1,8 +1,8 @@
-"""What models of fields are compared with: logistic regression, and the factorisation machine (Rendle 2010, ICDM).
+"""Baselines for models of fields: logistic regression, and the factorisation machine (Rendle 2010, ICDM).
 
     LR:  y = b + sum_m w_m           FM:  y = LR + sum_{m < k} <e_m, e_k> = LR + (|sum_m e_m|^2 - sum_m |e_m|^2) / 2
 
-w_m is a field's weight: of its id, the mean over a sequence's, v_m x_m of a number. Cost: M, and M D for FM.
+w_m is the weight of a field: of its id, the mean over the ids of a sequence, v_m x_m for a number. Cost: M, and M D for FM.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.fields import FieldBatch, check_batch
 from regard.core.shapes import check_positive
-from regard.models.fields import FieldsConfig, require_fields
+from regard.models.config import FieldsConfig, require_fields
 from regard.nn.fields import FieldEmbedding
 
 
@@ -46,7 +46,7 @@ class LogisticRegression(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class FactorizationMachineConfig(FieldsConfig):
-    """dim: of the embeddings of each task."""
+    """dim: width of the embeddings of each task."""
 
     name: ClassVar[str] = "factorization_machine"
     dim: int = 16

@@ -4,7 +4,7 @@
     post-norm:  x <- norm(x + drop(f(x)))       (Vaswani et al. 2017, arXiv 1706.03762)
 
 f is the mixer, then the feed-forward layer. A mixer that includes its feed-forward gets no second layer, and two of
-its blocks stand for one ordinary block.
+its blocks count as one ordinary block.
 """
 
 from typing import Any

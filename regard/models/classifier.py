@@ -1,7 +1,6 @@
 """Classifier: a bidirectional encoder, the mean or the maximum over valid tokens, a linear head.
 
-The maximum of each number over time is that of Kim 2014 (arXiv 1408.5882): one place that says enough is not diluted by
-the others.
+The maximum of each channel over time (Kim 2014, arXiv 1408.5882) keeps one telling token from being averaged away.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ Summary = Literal["mean", "max"]
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(StackConfig):
-    """summary: what the head reads of all valid tokens, their mean or the largest of each number."""
+    """summary: what the head reads, the mean over valid tokens or the maximum of each channel."""
 
     name: ClassVar[str] = "classifier"
     kinds = ("classify",)

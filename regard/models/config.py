@@ -1,4 +1,4 @@
-"""What every model, and every stack of blocks, is configured by."""
+"""Configurations of every model, of stacks of blocks, and of models of a table's fields."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 from torch import nn
 
 from regard.core import Mixer, OptionError
+from regard.core.fields import Field, check_fields
 from regard.core.shapes import check_flag, check_mapping, check_positive, check_rate
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
@@ -16,7 +17,7 @@ from regard.positions import POSITIONS
 
 
 class ModelConfig(ABC):
-    """Base of every model's configuration, a frozen dataclass. kinds: of the tasks that the model is trained on."""
+    """Base of every model's configuration, a frozen dataclass. kinds: the kinds of tasks that the model is trained on."""
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]] = ()
@@ -48,7 +49,7 @@ class StackConfig(ModelConfig):
     """Token embedding, positions, blocks.
 
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
-    with two layers of its own. mixer may be a tuple of Layers, gone through again and again, where they differ.
+    with two layers of its own. mixer may be a tuple of Layers, repeated in order, where they differ.
     hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated.
     position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
     embedding_norm puts a norm after the positions. global_tokens: so many first tokens of each row see all and are
@@ -155,4 +156,31 @@ def check_mixer(name: str, mixer: str | type[Mixer], options: object) -> None:
     for fact in check_mapping(f"{name}_options", options).keys() & {"dim", "num_heads", "max_len"}:
         raise OptionError(
             f"{name}_options must not hold {fact}: the config's own {fact} is given to every mixer"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldsConfig(ModelConfig):
+    """Base of models of a table's fields. num_tasks: logits of each row.
+
+    fields: those of a `regard.lab.data.Schema`, or written by hand; none until the data are read.
+    """
+
+    kinds = ("table",)
+
+    fields: tuple[Field, ...] = ()
+    num_tasks: int = 1
+
+    def __post_init__(self):
+        if self.fields != ():
+            check_fields(self.fields)
+        check_positive(num_tasks=self.num_tasks)
+
+
+def require_fields(who: str, fields: tuple[Field, ...]) -> None:
+    """Raise OptionError unless there are fields: called before a model is built."""
+    if not fields:
+        raise OptionError(
+            f"{who}: fields are not known. Pass those of a schema, or train it on a table: "
+            "its schema has them."
         )

@@ -3,7 +3,7 @@
     post-norm:  x <- norm(x + drop(f(x)))       pre-norm:  x <- x + drop(f(norm(x))), and a norm after the last block
 
 f is the causal self mixer, the cross mixer (queries from the tokens, the rest from the context), the feed-forward
-layer. The cross mixer must stream: that is the proof that no query of it feels a later one.
+layer. The cross mixer must stream: that proves that no query depends on a later one.
 Streaming state: that of each self mixer, and that of each cross mixer, which holds its projections of the context.
 """
 
@@ -52,7 +52,7 @@ class EncoderDecoderConfig(StackConfig):
 
 
 class State(NamedTuple):
-    blocks: tuple[tuple[Any, Any], ...]  # of each block: its self mixer's state, its cross mixer's
+    blocks: tuple[tuple[Any, Any], ...]  # (self mixer's, cross mixer's) for each block
     length: Int[Tensor, "B"]
 
 

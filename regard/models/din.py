@@ -2,7 +2,7 @@
 
     v_U(A) = sum_j a(e_j, v_A) e_j for each history,   y = MLP([v_U ; v_A ; other fields])
 
-A candidate asks the user's history what it has to do with it. Histories are Sequence fields; the candidate is the
+A candidate item attends to the user's history. Histories are Sequence fields; the candidate is the
 field of the same vocabulary, `Sequence("history", of=item)` and `item`. Several histories, of items and of their
 shops say, are one list of pairs: they must be aligned, and their embeddings are joined. `pool` is any of POOLS that takes
 a query: target_query is the paper's, whose options are `pool_options`; mean the base model; cross any mixer
@@ -24,7 +24,7 @@ from regard.core import OptionError, ShapeError
 from regard.core.fields import MISSING, Categorical, FieldBatch, Sequence, check_batch, vocabularies
 from regard.core.shapes import check_mapping, check_positive, check_widths
 from regard.mixers import build
-from regard.models.fields import FieldsConfig, require_fields
+from regard.models.config import FieldsConfig, require_fields
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding

@@ -22,7 +22,7 @@ from regard.models.encoder import Encoder
 
 @dataclass(frozen=True, kw_only=True)
 class DualEncoderConfig(StackConfig):
-    """mlp_dim M: four times dim by default. summary: what stands for a sequence, the mean or the largest of each number."""
+    """mlp_dim M: four times dim by default. summary: a sequence's vector, the mean or the maximum of each channel over tokens."""
 
     name: ClassVar[str] = "dual_encoder"
     kinds = ("match",)
@@ -80,7 +80,7 @@ class DualEncoder(nn.Module):
     def encode(
         self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B D"]:
-        """What stands for a sequence: computed once, it can be compared with many."""
+        """The vector of a sequence: computed once, it can be compared with many."""
         return SUMMARIES[self.config.summary](self.encoder(tokens, valid=valid), valid)
 
     def compare(

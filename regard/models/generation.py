@@ -206,7 +206,7 @@ class GenerativeModel(nn.Module, ABC):
         length_penalty: float = 0.6,
         eos: int | None = None,
     ) -> Beams:
-        """The most likely continuations of each prompt; the file's docstring says what is kept and when it ends."""
+        """The most likely continuations of each prompt; see the top of this file for the search and its score."""
         check_beams(beams, length_penalty)
         with evaluating(self):
             prompt = self.read_prompt(tokens, valid, max_new_tokens, eos)

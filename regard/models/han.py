@@ -4,7 +4,7 @@
     h_i  = biGRU(s_i)          v   = pool_i(h_i)       sentences of a document;   y = W v + b
 
 Both pools are context_query. `word_encoder` and `sentence_encoder` are "gru" or the name of a mixer: a linear layer,
-sinusoidal positions and one block then stand for the GRU. Words that are not valid, and sentences without words, are as if absent: the
+sinusoidal positions and one block then replace the GRU. Words that are not valid, and sentences without words, are as if absent: the
 backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one after another.
 """
 

@@ -1,4 +1,4 @@
-"""MaskedLanguageModel: says what stands where tokens were hidden (Devlin et al. 2018, arXiv 1810.04805).
+"""MaskedLanguageModel: predicts the tokens that were hidden (Devlin et al. 2018, arXiv 1810.04805).
 
     logits = norm(gelu(W h + b)) E^T + c        h: a bidirectional stack, E: its embedding
 

@@ -2,10 +2,10 @@
 
     f_i(x) = expert_i(x),   f_k = sum_i g_ki f_i(x),   y_k = tower_k(f_k)
 
-`gate` is how the weights are made:
+`gate` chooses how the weights are made:
     "linear"            g_k = softmax(W_k x), a gate for each task: MMoE
     "one"               the same for all tasks: OMoE
-    "attention_query"   g_k = softmax_i score(c_k, f_i(x)), c_k learned; `gate_options` as of that pool
+    "attention_query"   g_k = softmax_i score(c_k, f_i(x)), c_k learned; `gate_options` are that pool's
     "none"              shared-bottom: one expert, and no gates
 x is a vector [B input_dim], or the joined embeddings of `fields`. Experts end in a relu, towers are linear, relu, linear. No bias in
 gates, and no top-k: all experts are computed. Dropout on the gates' weights (`gate_dropout`, off in the paper) is against gates that
@@ -30,7 +30,7 @@ from regard.core.shapes import (
     check_widths,
 )
 from regard.models.config import ModelConfig
-from regard.nn.experts import Experts
+from regard.nn.dnn import Experts
 from regard.nn.fields import FieldEmbedding
 from regard.pools import Pool, build_pool
 
@@ -41,7 +41,7 @@ Gating = Literal["linear", "one", "attention_query", "none"]
 class MMoEConfig(ModelConfig):
     """Either input_dim (of vectors) or fields (of a table); dim is that of embeddings.
 
-    The defaults are those of the paper's synthetic data. Fields may be left out where the data that tell them are not read yet.
+    The defaults are those of the paper's synthetic data. Fields may be left out until the data are read.
     """
 
     name: ClassVar[str] = "mmoe"

@@ -32,7 +32,7 @@ from regard.nn import NORMS
 class PatchClassifierConfig(StackConfig):
     """image_size: height and width. vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted.
 
-    summary: what the head reads of all patches, their mean or the largest of each number. stem: channels and stride of
+    summary: what the head reads, the mean over patches or the maximum of each channel. stem: channels and stride of
     each convolution; patch_size counts pixels of the image, so that it is a multiple of the strides' product.
     """
 
@@ -143,7 +143,7 @@ class PatchClassifier(nn.Module):
         return self.read(images.to(self.project.weight.dtype) * (2 / (levels - 1)) - 1)
 
     def read(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B num_classes"]:
-        """Of images as numbers, from -1 to 1 where levels are their source."""
+        """Logits of images given as numbers; those made from levels run from -1 to 1."""
         wanted = [self.config.channels, *self.config.image_size]
         if images.dim() != 4 or list(images.shape[1:]) != wanted:
             raise ShapeError(

@@ -1,4 +1,4 @@
-"""What every stack asks of token ids before it computes."""
+"""Checks of token ids, and positions of tokens among the valid ones."""
 
 import torch
 from jaxtyping import Bool, Int

@@ -113,18 +113,18 @@ class Transformer(nn.Module):
         valid: Bool[Tensor, "B S"] | None = None,
         target_valid: Bool[Tensor, "B T"] | None = None,
     ) -> list[Float[Tensor, "B H T S"]]:
-        """The weights with which each decoder block looks at the source in `forward`, the first block's first.
+        """The cross-attention weights of each decoder block in `forward`, the first block's first.
 
-        Row t is that of target token t, whose logits are of the token after it. Zero where a token is invalid.
+        Row t belongs to target token t, whose logits predict the token after it. Zero where a token is invalid.
         Raises UnsupportedError, with the reason, where the cross mixer has no such map.
         """
         mixers = self.decoder.cross_mixers
         for mixer in mixers:
             mixer.require("attention_map")
-        asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         hooks = [
             mixer.register_forward_pre_hook(
-                lambda _, args, kwargs: asked.append((args, kwargs)), with_kwargs=True
+                lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
             )
             for mixer in mixers
         ]
@@ -135,7 +135,7 @@ class Transformer(nn.Module):
                 hook.remove()
         maps = [
             mixer.attention_map(*args, **kwargs)
-            for mixer, (args, kwargs) in zip(mixers, asked, strict=True)
+            for mixer, (args, kwargs) in zip(mixers, calls, strict=True)
         ]
         if target_valid is None:
             return maps
@@ -220,7 +220,7 @@ class Transformer(nn.Module):
         length_penalty: float = 0.6,
         eos: int | None = None,
     ) -> Beams:
-        """The most likely targets after `start`; `regard.models.generation` says what is kept and when it ends."""
+        """The most likely targets after `start`; see `regard.models.generation`."""
         check_beams(beams, length_penalty)
         with evaluating(self):
             prompt = self._read_start(source, start, valid, start_valid, max_new_tokens, eos)

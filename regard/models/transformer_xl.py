@@ -179,7 +179,7 @@ class TransformerXL(GenerativeModel):
         if order is not None:
             tokens, valid = permute(tokens, order.source), order.valid
             tokens = tokens.masked_fill(~valid, 0)
-        asked = torch.cat([tokens[:, 1:], tokens.new_zeros(tokens.shape[0], 1)], dim=1)
+        following = torch.cat([tokens[:, 1:], tokens.new_zeros(tokens.shape[0], 1)], dim=1)
         dtype = torch.promote_types(self.encoder.embedding.table.weight.dtype, torch.float32)
         found, start = [torch.zeros_like(tokens[:, :1], dtype=dtype)], 0
         with evaluating(self):
@@ -187,7 +187,7 @@ class TransformerXL(GenerativeModel):
                 stop = start + hidden.shape[1]
                 surprise = F.cross_entropy(
                     self._logits(hidden).to(dtype).transpose(1, 2),
-                    asked[:, start:stop].long(),
+                    following[:, start:stop].long(),
                     reduction="none",
                 )
                 found.append(-surprise)

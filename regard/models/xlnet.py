@@ -5,12 +5,12 @@
     each:  y = norm(x + Attn),  x <- norm(y + FFN(y)),  the same weights;     log p(x_i | those before) from the last g_i
 
 r is the rank of each token in the order, which changes masks alone: positions stay those of the text. Rank -1 is context:
-seen by all, and seeing all context; partial prediction asks for the last 1/K of an order and makes the rest context.
+seen by all, and seeing all context; partial prediction predicts the last 1/K of an order and makes the rest context.
 Attention is that of Transformer-XL with distances of both signs, a segment term, and biases of each layer's own. A memory
 of earlier tokens, through which no gradient flows, is seen by all and counts as segment 0. A row that may see nothing
 attends to nothing (the released masking makes it attend to everything, its own token too).
 
-Cost: twice a Transformer-XL layer in pre-training; 1 + 1/K where g is made only for the places that are asked (`asked`);
+Cost: twice a Transformer-XL layer in pre-training; 1 + 1/K where g is made only for the predicted places (`num_predict`);
 once in fine-tuning, which has no g. Left out: the reversed half of a batch; dropout on the sinusoids.
 """
 
@@ -73,8 +73,8 @@ class TrunkConfig(ModelConfig, ABC):
 class XLNetConfig(TrunkConfig):
     """segment_len: `forward` reads so many tokens at a time, each part with the memory of those before; None: all at once.
 
-    asked: no row (no part, with segment_len) asks for more tokens than this, and the query stream is made for so many
-    only; context then has the logits of a query stream that is zero. None: every token may be asked.
+    num_predict: the most tokens of a row (of a part, with segment_len) that are not context, and the places for which the
+    query stream is made; context then has the logits of a query stream that is zero. None: every token.
     """
 
     name: ClassVar[str] = "xlnet"
@@ -82,12 +82,12 @@ class XLNetConfig(TrunkConfig):
 
     mem_len: int = 0
     segment_len: int | None = None
-    asked: int | None = None
+    num_predict: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
-        if self.asked is not None:
-            check_positive(asked=self.asked)
+        if self.num_predict is not None:
+            check_positive(num_predict=self.num_predict)
         if isinstance(self.mem_len, bool) or not isinstance(self.mem_len, int) or self.mem_len < 0:
             raise OptionError(f"mem_len ({self.mem_len!r}) must be a number of tokens, 0 for none")
         if self.segment_len is not None:
@@ -166,38 +166,38 @@ class TwoStreamLayer(nn.Module):
         memory: Float[Tensor, "B M D"],
         masks: tuple[Mask, Mask],
         segments: Int[Tensor, "B T"] | None,
-        asked: PredictedPlaces | None = None,
+        predicted: PredictedPlaces | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B _ D"] | None]:
-        """Keys and values of both streams are those of h as it comes in; g has the places of `asked`, or all."""
+        """Keys and values of both streams are those of h as it comes in; g has the places of `predicted`, or all."""
         seen = torch.cat([memory, h], dim=1)
         content, query = masks
         after = self._after(h, self._mix(h, seen, content, segments))
         if g is None:
             return after, None
-        if asked is None:
+        if predicted is None:
             return after, self._after(g, self._mix(g, seen, query, segments))
-        return after, self._after(g, self._ask(g, seen, asked, segments))
+        return after, self._after(g, self._mix_predicted(g, seen, predicted, segments))
 
     def _mix(self, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None) -> Tensor:
         if segments is None:
             return self.mixer(x, context=seen, mask=mask)
         return self.mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
 
-    def _ask(
-        self, g: Tensor, seen: Tensor, asked: PredictedPlaces, segments: Tensor | None
+    def _mix_predicted(
+        self, g: Tensor, seen: Tensor, predicted: PredictedPlaces, segments: Tensor | None
     ) -> Tensor:
         """`_mix` for queries at any places: their P S pairs with keys are gathered one by one."""
         mixer, S = self.mixer, seen.shape[1]
         q, k, v = mixer.heads.split(g, seen)
         key_place = torch.arange(S, device=g.device)[None]
-        scores = mixer.position.scores(q, k, asked.among_keys, key_place)
+        scores = mixer.position.scores(q, k, predicted.among_keys, key_place)
         if segments is not None:
-            assert mixer.segment is not None and asked.segments is not None
+            assert mixer.segment is not None and predicted.segments is not None
             ids = Segments(
-                asked.segments, _of_keys(segments, seen), mixer.segment.s, mixer.segment.b
+                predicted.segments, _of_keys(segments, seen), mixer.segment.s, mixer.segment.b
             )
             scores = scores + segment_bias(q, ids, 1.0)(slice(0, g.shape[1]), slice(0, S))
-        weights = masked_softmax(q.shape[-1] ** -0.5 * scores, asked.allowed)
+        weights = masked_softmax(q.shape[-1] ** -0.5 * scores, predicted.allowed)
         weights = F.dropout(weights, mixer.dropout, self.training)
         return mixer.heads.merge(weights @ v)
 
@@ -240,11 +240,11 @@ class Trunk(nn.Module):
         state: State,
         *,
         reuse_len: int | None = None,
-        asked: int | None = None,
+        num_predict: int | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, State]:
         """Both streams after the last layer, and the memories with the first `reuse_len` tokens (all by default).
 
-        asked: g is made for the places of so many highest ranks, and is zero elsewhere.
+        num_predict: g is made for the places of so many highest ranks, and is zero elsewhere.
         """
         M, T = state.memory[0].shape[1], h.shape[1]
         reuse = T if reuse_len is None else min(reuse_len, T)
@@ -252,7 +252,11 @@ class Trunk(nn.Module):
         masks = ranks.masks(rows >= M - state.length[:, None], reuse)
         added = ranks.valid[:, :reuse].sum(1)
         last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
-        at = None if g is None or asked is None else PredictedPlaces.of(ranks, masks[1], asked)
+        at = (
+            None
+            if g is None or num_predict is None
+            else PredictedPlaces.of(ranks, masks[1], num_predict)
+        )
         if g is not None and at is not None:
             g = g.gather(1, at.place[..., None].expand(-1, -1, g.shape[2]))
         h, g = self.dropout(h), None if g is None else self.dropout(g)
@@ -362,15 +366,15 @@ class XLNet(nn.Module):
         h = self.trunk.embed(tokens, valid)
         here = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         ranks = FactorizationOrder(order, here, segments)
-        most = self.config.asked
+        most = self.config.num_predict
         if most is not None and not torch.compiler.is_compiling() and order.device.type == "cpu":
             found = int(((order != CONTEXT) & here).sum(1).max())
             if found > most:
                 raise ShapeError(
-                    f"xlnet: a row asks for {found} tokens, and asked is {most}. Raise it, or ask for fewer."
+                    f"xlnet: a row predicts {found} tokens, and num_predict is {most}. Raise it, or predict fewer."
                 )
         _, g, state = self.trunk(
-            h, self.query.expand_as(h), ranks, state, reuse_len=reuse_len, asked=most
+            h, self.query.expand_as(h), ranks, state, reuse_len=reuse_len, num_predict=most
         )
         return g, state
 

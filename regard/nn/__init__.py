@@ -1,9 +1,8 @@
 """Shared parts with parameters."""
 
-from regard.nn.chunked import Chunked
 from regard.nn.coord_conv import CoordConv2d
 from regard.nn.disagreement import disagreement
-from regard.nn.feed_forward import FEED_FORWARDS, FeedForward
+from regard.nn.feed_forward import FEED_FORWARDS, Chunked, FeedForward
 from regard.nn.heads import Heads
 from regard.nn.label_smoothing import smoothed_cross_entropy
 from regard.nn.length_projection import LengthProjection

@@ -1,4 +1,4 @@
-"""CoordConv (Liu et al. 2018, arXiv 1807.03247): a convolution that is told where it is."""
+"""CoordConv (Liu et al. 2018, arXiv 1807.03247): a convolution with coordinates among its input channels."""
 
 import torch
 from jaxtyping import Float

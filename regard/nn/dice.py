@@ -1,4 +1,4 @@
-"""Dice (Zhou et al. 2018, arXiv 1706.06978): a PReLU whose step is smooth and lies where the data are.
+"""Dice (Zhou et al. 2018, arXiv 1706.06978): a PReLU with a smooth step at the mean of the data.
 
     f(s) = p s + (1 - p) alpha s,   p = sigmoid((s - E[s]) / sqrt(Var[s] + eps))
 
@@ -16,7 +16,7 @@ EPS = 1e-8
 
 
 class Dice(nn.Module):
-    """s [.. F] -> [.. F]; `valid` [..] says over which positions the statistics are taken (default: all)."""
+    """s [.. F] -> [.. F]; statistics are taken over the positions that are `valid` [..] (default: all)."""
 
     mean: Tensor
     variance: Tensor

@@ -1,7 +1,12 @@
-"""A plain network: linear layers, each with an activation after it. x [B D] -> [B hidden_dims[-1]]"""
+"""Plain networks of linear layers with activations: one, and several of one shape computed together.
 
+DNN: x [B D] -> [B F]        Experts: x [B D] -> [B n E],  f_i(x) = relu(.. relu(x W_1i + b_1i) .. W_Li + b_Li)
+"""
+
+import math
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -9,7 +14,7 @@ from regard.core.shapes import check_positive
 
 
 class DNN(nn.Module):
-    """activation: makes the one that follows a layer of this width, `Dice` or `lambda width: nn.ReLU()`."""
+    """Linear layers, each with an activation after it. activation: makes the one that follows a layer of this width, `Dice` or `lambda width: nn.ReLU()`."""
 
     def __init__(
         self, dim: int, hidden_dims: tuple[int, ...], *, activation: Callable[[int], nn.Module]
@@ -26,3 +31,25 @@ class DNN(nn.Module):
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B F"]:
         return self.layers(x)
+
+
+class Experts(nn.Module):
+    """Ma et al. 2018 (KDD); every layer ends in a ReLU, weights start with Glorot for each expert."""
+
+    def __init__(self, dim: int, num_experts: int, hidden_dims: tuple[int, ...]):
+        check_positive(dim=dim, num_experts=num_experts)
+        super().__init__()
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for width in hidden_dims:
+            check_positive(hidden_dim=width)
+            bound = math.sqrt(6 / (dim + width))
+            self.weights.append(torch.empty(num_experts, dim, width).uniform_(-bound, bound))
+            self.biases.append(torch.zeros(num_experts, width))
+            dim = width
+        self.num_experts, self.out_dim = num_experts, dim
+
+    def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B n E"]:
+        hidden = x.unsqueeze(0).expand(self.num_experts, -1, -1)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            hidden = torch.relu(hidden @ weight + bias[:, None])
+        return hidden.transpose(0, 1)

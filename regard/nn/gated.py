@@ -12,7 +12,6 @@ from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
 from regard.functional.gated.gau import gated
 from regard.functional.positions.rotary import rotate
-from regard.nn.offset_scale import OffsetScale
 
 # The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on
 # associative recall (T 47, two causal GAU layers, 1,000 steps of AdamW) the loss is 0.001 for three seeds from 1, and 1.7
@@ -20,6 +19,18 @@ from regard.nn.offset_scale import OffsetScale
 VIEW_STD = {"paper": 0.02, "visible": 1.0, "ns": 1.0}
 
 RelativeForm = Literal["rotary", "toeplitz"] | None
+
+
+class OffsetScale(nn.Module):
+    """Views of one tensor, each with its own scale and offset per channel: z [B T K] -> [B n T K], z gamma_i + beta_i; gamma ~ N(0, std^2), beta = 0."""
+
+    def __init__(self, dim: int, views: int, *, std: float):
+        super().__init__()
+        self.gamma = nn.Parameter(std * torch.randn(views, dim))
+        self.beta = nn.Parameter(torch.zeros(views, dim))
+
+    def forward(self, z: Float[Tensor, "B T K"]) -> Float[Tensor, "B n T K"]:
+        return torch.addcmul(self.beta[:, None], z[:, None], self.gamma[:, None])
 
 
 class GatedUnit(nn.Module):

@@ -15,7 +15,7 @@ class LayerNorm(nn.LayerNorm):
 
 
 class ScaleNorm(nn.Module):
-    """eps stands inside the root; g is 1 at the start."""
+    """eps is inside the root; g starts at 1."""
 
     name = "scale"
 

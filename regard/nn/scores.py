@@ -21,14 +21,14 @@ from regard.functional.softmax.scored import QUERY_BLOCK, additive_score, dot_pr
 from regard.nn.dice import Dice
 
 EPS = 1e-6
-HELD = 512  # numbers of hidden layer for each key, held at once
+HELD = 512  # most hidden values per key that are held at once
 
 
 class Score(nn.Module):
     """Base of every score: the dot product, with queries and keys as they are."""
 
     name: ClassVar[str]
-    formula: ClassVar[str]  # of one query q and one key k; K is their width
+    formula: ClassVar[str]  # for one query q and one key k of width K
     product: ClassVar[bool] = True  # `pairs` is a dot product, which fused kernels know
     block: int = QUERY_BLOCK  # queries that should be scored at a time
     max_len: int | None = None  # largest number of keys, where there is one

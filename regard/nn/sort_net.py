@@ -1,4 +1,4 @@
-"""Sorting networks of Sinkhorn attention: which source block should stand at each place (arXiv 2002.11296).
+"""Sorting networks of Sinkhorn attention: which source block goes to each place (arXiv 2002.11296).
 
 linear     R_g = W s_g                         s_g [D] the summary of block g; one output for each source block
 mlp        R_g = W_2 relu(W_1 s_g)

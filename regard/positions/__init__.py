@@ -1,9 +1,8 @@
-"""Where a token stands: kinds that are added to embeddings, and kinds that a mixer takes into its scores."""
+"""Positions of tokens: kinds that are added to embeddings, and kinds that a mixer takes into its scores."""
 
 from regard.core import Catalog
 from regard.positions.absolute import AbsolutePosition, Learned, NoPosition, Sinusoidal
-from regard.positions.base import Position
-from regard.positions.build import make
+from regard.positions.base import Position, make
 from regard.positions.grid import Axial, Coordinates
 from regard.positions.relative import T5, Alibi, RelativePosition, Rotary
 

@@ -1,14 +1,38 @@
-"""What every kind of position is."""
+"""The base of every kind of position, and how one is made from its options."""
 
-from typing import ClassVar, Literal
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from torch import nn
+
+from regard.core import OptionError, UnknownNameError
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
 
 
 class Position(nn.Module):
-    """`kind` says who uses it: the embedding ("absolute"), or a mixer, through the method named in relative.py."""
+    """kind: "absolute" is added to the embedding; the others are used by a mixer, through the method named in relative.py."""
 
     name: ClassVar[str]
     kind: ClassVar[Kind]
+
+
+def make(cls: type[Position], facts: Mapping[str, Any], options: Mapping[str, Any]) -> Position:
+    """`facts` of the stack (dim, num_heads, max_len) go to those that take them; `options` are the kind's own."""
+    known = inspect.signature(cls.__init__).parameters.keys() - {"self", "args", "kwargs"}
+    for name in options:
+        if name not in known:
+            raise UnknownNameError(f"option of {cls.name} positions", name, known)
+    given = {
+        name: fact for name, fact in facts.items() if name in known and fact is not None
+    } | dict(options)
+    parameters = inspect.signature(cls).parameters
+    missing = [
+        k for k in known if k not in given and parameters[k].default is inspect.Parameter.empty
+    ]
+    if missing:
+        raise OptionError(
+            f"{cls.name} positions need {' and '.join(sorted(missing))}: pass them as position_options"
+        )
+    return cls(**given)

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.core import Mixer, OptionError, UnknownNameError, UnsupportedError
-from regard.positions.base import Position
-from regard.positions.build import make
+from regard.positions.base import Position, make
 from regard.positions.relative import T5, Alibi, Rotary
 
 KINDS: dict[str, type[Position]] = {cls.name: cls for cls in (Rotary, Alibi, T5)}

@@ -1,4 +1,4 @@
-"""Positions that a mixer takes into its scores. Three small protocols, told apart by `kind`:
+"""Positions that a mixer takes into its scores. Three small protocols, by `kind`:
 
     rotation:  rotate(x [B H T K], position [T] or [B T]) -> x         applied to queries and keys
     bias:      bias(query_position [b T], key_position [b S], dtype) -> [b H T S]      added to the scores

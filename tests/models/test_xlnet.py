@@ -211,13 +211,13 @@ def test_padding_changes_nothing(options):
         torch.testing.assert_close(padded[row, here], alone[0], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("asked", [3, 9])
+@pytest.mark.parametrize("num_predict", [3, 9])
 @pytest.mark.parametrize("ids", [None, 2])
-def test_a_query_stream_for_what_is_asked_is_the_same(asked, ids):
+def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
     tokens, valid = draw(2, 9), torch.arange(9) < torch.tensor([[9], [7]])
     order = orders(2, 9)
     order = torch.where(order < 3, order, -1)
-    few = make(mem_len=4, segment_len=5, clamp_len=6, asked=asked)
+    few = make(mem_len=4, segment_len=5, clamp_len=6, num_predict=num_predict)
     whole = make(mem_len=4, segment_len=5, clamp_len=6)
     given = {
         "order": order,
@@ -235,8 +235,8 @@ def test_a_query_stream_for_what_is_asked_is_the_same(asked, ids):
         assert (a is None) == (b is None)
         if a is not None:
             torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
-    with pytest.raises(regard.ShapeError, match="asks for 3 tokens, and asked is 2"):
-        make(asked=2)(tokens, order=order)
+    with pytest.raises(regard.ShapeError, match="predicts 3 tokens, and num_predict is 2"):
+        make(num_predict=2)(tokens, order=order)
 
 
 def test_segments_are_told_apart_and_one_is_none():
@@ -313,7 +313,7 @@ def test_saved_and_loaded_is_the_same(build, tmp_path):
 
 
 def test_compiles_whole():
-    model = make(num_layers=1, segment_len=4, mem_len=3, asked=4)
+    model = make(num_layers=1, segment_len=4, mem_len=3, num_predict=4)
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     given = {"order": orders(3, 7, 0.3), "valid": ragged(), "segments": draw(3, 7, below=2)}
     torch.testing.assert_close(compiled(prompts(), **given), model(prompts(), **given))
@@ -395,7 +395,9 @@ def test_learns_to_predict_in_any_order_and_no_more_than_the_order_shows():
     """Every token stands twice. What is asked after its twin is known exactly; what is asked before it is even chance."""
     torch.manual_seed(0)
     symbols, half = 8, 4
-    model = XLNetConfig(vocab_size=symbols, dim=32, num_heads=4, hidden_dim=64, asked=half).build()
+    model = XLNetConfig(
+        vocab_size=symbols, dim=32, num_heads=4, hidden_dim=64, num_predict=half
+    ).build()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 
     def step(rows: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,6 @@
 import torch
 
-from regard.nn.experts import Experts
+from regard.nn.dnn import Experts
 
 
 def test_each_expert_is_its_own_network():

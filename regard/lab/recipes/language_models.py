@@ -128,7 +128,7 @@ def _permuted(task: PermutedLanguageModelling) -> Run:
             num_heads=4,
             num_layers=1,
             hidden_dim=128,
-            asked=task.length // task.k,
+            num_predict=task.length // task.k,
         ),
         train=TrainConfig(steps=600, batch_size=16, lr=3e-3, eval_every=200),
     )
@@ -145,7 +145,7 @@ def xlnet() -> Run:
             num_heads=4,
             num_layers=2,
             hidden_dim=256,
-            asked=task.length // task.k,
+            num_predict=task.length // task.k,
         ),
         train=TrainConfig(steps=1500, batch_size=8, lr=1e-3, eval_every=150, patience=5),
     )

@@ -1,8 +1,8 @@
 """gMLP and aMLP: feed-forward layers gated across positions, and a tiny attention in the gate (Liu et al. 2021, arXiv 2105.08050).
 
 base, large, xlarge: the paper's masked language models of 48, 96 and 144 layers for 512 tokens; amlp_base, amlp_large
-have 36 and 72 with tiny attention of width 64 and 128. Position mixing is one number per distance, as the published
-numbers of parameters (130, 365 and 941 million; 109 and 316) ask. No positions are added. Two gated layers are one
+have 36 and 72 with tiny attention of width 64 and 128. Position mixing is one number per distance, which gives
+the published numbers of parameters (130, 365 and 941 million; 109 and 316). No positions are added. Two gated layers are one
 ordinary block, so num_layers is half the paper's. small: for small machines.
 
 `gmlp_image` has the paper's image models. Unlike the paper: the head of the masked language model is BERT's.
@@ -10,8 +10,7 @@ ordinary block, so num_layers is half the paper's. small: for small machines.
 
 from typing import Any
 
-from regard.models.published.images import PublishedImages
-from regard.models.published.stack import SMALL, Published
+from regard.models.published.stack import SMALL, Published, PublishedImages
 
 
 def _text(dim: int, layers: int, hidden_dim: int, attention_dim: int | None = None) -> dict:

@@ -9,7 +9,7 @@ no stochastic depth.
 
 from typing import Any
 
-from regard.models.published.images import PublishedImages
+from regard.models.published.stack import PublishedImages
 
 
 def _mixer(

@@ -4,7 +4,7 @@ proteins: the 36-layer model for protein sequences, in both directions (TrEMBL, 
 imagenet64: the 6-layer causal model for pixels of 64x64 images, 12,288 tokens of 256 levels.
 small: for small machines. All with 256 features (64 in small), drawn anew every 1,000 steps.
 
-Unlike the paper: sinusoids are added to the embeddings, the norms stand before the layers, and causal stabilising is
+Unlike the paper: sinusoids are added to the embeddings, the norms come before the layers, and causal stabilising is
 strict, as the mixer `performer` says.
 """
 

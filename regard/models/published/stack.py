@@ -1,4 +1,4 @@
-"""Published: a paper's stack by its named sizes, under the head that a task needs."""
+"""A paper's stack by its named sizes: for tokens, under the head that a task needs, and for images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from regard.models.classifier import ClassifierConfig
 from regard.models.config import Layer, StackConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
+from regard.models.patches import PatchClassifierConfig
 from regard.models.transformer import TransformerConfig
 
 Head = Literal["classifier", "masked_language_model", "language_model", "transformer"]
@@ -66,7 +67,7 @@ class Published:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of the tasks that its heads are trained on."""
+        """The kinds of tasks that its heads are trained on."""
         return tuple(kind for head in self.heads for kind in CONFIGS[head].kinds)
 
     def __call__(
@@ -106,13 +107,51 @@ class Published:
         return CONFIGS[head](**fields)
 
 
+@dataclass(frozen=True)
+class PublishedImages:
+    """`mlp_mixer("b_16", image_size=(224, 224), channels=3, num_classes=1000)` is a PatchClassifierConfig."""
+
+    name: str
+    about: str
+    presets: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return PatchClassifierConfig.kinds
+
+    def __call__(
+        self,
+        preset: str,
+        *,
+        image_size: tuple[int, int],
+        channels: int,
+        num_classes: int,
+        vocab_size: int = 256,
+        mixer: str | type[Mixer] | tuple[Layer, ...] | None = None,
+        mixer_options: Mapping[str, Any] | None = None,
+    ) -> PatchClassifierConfig:
+        """The configuration; what is not named here is changed by `dataclasses.replace`.
+
+        vocab_size: the number of levels of a pixel. `mixer` swaps the mechanism, with options of its own.
+        Raises UnknownNameError (preset), OptionError.
+        """
+        fields = chosen(self, preset, mixer, mixer_options)
+        return PatchClassifierConfig(
+            image_size=image_size,
+            channels=channels,
+            num_classes=num_classes,
+            vocab_size=vocab_size,
+            **fields,
+        )
+
+
 def chosen(
     entry: Any,
     preset: str,
     mixer: str | type[Mixer] | tuple[Layer, ...] | None,
     mixer_options: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The fields of a preset, with the mixer that was asked for. Raises UnknownNameError, OptionError."""
+    """The fields of a preset, with another mixer where one is given. Raises UnknownNameError, OptionError."""
     if not isinstance(preset, str) or preset not in entry.presets:
         raise UnknownNameError(f"preset of {entry.name}", preset, entry.presets)
     fields = dict(entry.presets[preset])
