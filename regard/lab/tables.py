@@ -42,7 +42,7 @@ ROWS_AT_ONCE = 4096
 
 
 class NotFitted(RegardError, NotFittedError):
-    """A prediction was asked for before `fit`."""
+    """Raised for a prediction before `fit`."""
 
 
 class TableClassifier(ClassifierMixin, BaseEstimator):
@@ -178,7 +178,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return found
 
     def _places(self, names: tuple[str, ...]) -> list[int]:
-        """Of the fitted labels among those of these names."""
+        """Index in `names` of each fitted label."""
         if sorted(names) != sorted(self.label_names_):
             raise OptionError(
                 f"labels are called {', '.join(names)}, and those fitted {', '.join(self.label_names_)}"

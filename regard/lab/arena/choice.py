@@ -49,6 +49,6 @@ class Choice:
 
 
 def refusal(mixer: Mixer, needed: str) -> str | None:
-    """Why this mixer cannot serve where the capability `needed` is asked, or None."""
+    """Why this mixer lacks the capability `needed`, or None."""
     reason = mixer.capabilities.refusals().get(needed)
     return None if reason is None else f"{mixer.name} does not support {needed}: {reason}"

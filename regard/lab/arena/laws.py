@@ -1,4 +1,4 @@
-"""Whether a mechanism keeps its laws, asked once for each state of the source and kept in a ledger."""
+"""Whether a mechanism keeps its laws: checked once for each state of the source, and kept in a ledger."""
 
 import time
 from typing import NamedTuple

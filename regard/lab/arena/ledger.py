@@ -19,9 +19,7 @@ from regard.lab.arena.results import Checked, NotRun, Provenance, Result, Timed,
 from regard.lab.data.files import locked, whole
 
 FORMAT = 1
-APPLICATION = (
-    0x52474152  # "RGAR" in the header, so that `file` and we can tell whose database it is
-)
+APPLICATION = 0x52474152  # "RGAR" in the header, which marks the database as ours
 BUSY_SECONDS = 60
 KINDS: dict[str, type] = {"trained": Trained, "timed": Timed, "not run": NotRun, "checked": Checked}
 _SCHEMA = f"""
@@ -48,7 +46,7 @@ def canonical(content: Any) -> str:
 class Ledger:
     """Results by trial. Opening reads and verifies every row; a new path makes a new ledger.
 
-    Several processes may write to one ledger. The first result of a trial stands: putting another under the same key
+    Several processes may write to one ledger. The first result of a trial stays: putting another under the same key
     changes nothing.
 
     >>> ledger = Ledger("runs/ledger.sqlite")

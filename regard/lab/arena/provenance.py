@@ -21,7 +21,7 @@ PACKAGE = Path(regard.__file__).parent
 def provenance(
     *, device: str = "cpu", dtype: str = "float32", command: str | None = None
 ) -> Provenance:
-    """Of what is computed now on this device; `command` is this process's own by default."""
+    """Provenance of what is computed now on this device; `command` is this process's own by default."""
     return Provenance(
         commit=commit(),
         command=command or own_command(),
@@ -50,7 +50,7 @@ def own_command() -> str:
 
 
 def describe(device: str) -> str:
-    """As a person would name it: "AMD EPYC 7B13, 2 threads", "NVIDIA H100 80GB HBM3"."""
+    """Name of the device: "AMD EPYC 7B13, 2 threads", "NVIDIA H100 80GB HBM3"."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
@@ -59,7 +59,7 @@ def describe(device: str) -> str:
 
 @cache
 def commit() -> str:
-    """Of the checkout that this package is in, "+changes" when it is not clean; "unknown" when it is in none."""
+    """Commit of the checkout that holds this package, "+changes" when it is not clean; "unknown" without one."""
     root = PACKAGE.parent
     top = _git("rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != root.resolve():
@@ -70,7 +70,7 @@ def commit() -> str:
 
 @cache
 def source_sha256() -> str:
-    """Of every Python file of the package, names included."""
+    """Checksum of every Python file of the package, names included."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         content = path.read_bytes()

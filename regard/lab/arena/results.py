@@ -74,7 +74,7 @@ class Timed:
 
     @property
     def share(self) -> float | None:
-        """Of the machine's matrix-product rate; projections count, recomputation too. None where nothing is counted."""
+        """Share of the machine's matrix-product rate; projections and recomputation count. None where nothing is counted."""
         if not self.flops or not self.matrix_rate:
             return None
         return self.flops / (1e-3 * self.median_ms * self.matrix_rate)

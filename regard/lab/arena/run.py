@@ -46,7 +46,7 @@ def run_suite(
     """Do what is missing in the ledger. Killed at any point, the next call goes on where this one was.
 
     A mechanism that breaks a law is neither trained nor timed; it, and every pair that its capabilities forbid,
-    becomes a NotRun row with the reason. `command` is what the rows say they come from: this process's own by default.
+    becomes a NotRun row with the reason. `command` is recorded in the rows as their origin: this process's own by default.
     Raises OptionError or UnknownNameError before any compute if the suite names what does not exist.
     """
     with _display(progress, suite) as display:

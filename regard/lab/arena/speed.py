@@ -2,7 +2,7 @@
 
 A round calls every entry once, so that a machine that slows down slows all of them; medians and quartiles are over
 rounds. A large matrix product is timed in the same rounds: the rate beside which each mixer's own is read. Operations are
-counted on the eager form, whichever implementation is timed, and so is peak memory on a CPU; CUDA's allocator is asked.
+counted on the eager form, whichever implementation is timed, and so is peak memory on a CPU; on CUDA the allocator reports it.
 """
 
 import gc

@@ -13,7 +13,7 @@ from regard.mixers import MIXERS
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSize:
-    """Of the softmax model; every other has the same width and as many parameters, within 10 %."""
+    """Size of the softmax model; every other has the same width and as many parameters, within 10 %."""
 
     dim: int = 64
     num_heads: int = 4
@@ -23,7 +23,7 @@ class ModelSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """A task, and the budget and size with which every mechanism meets it. The trial's seed replaces train.seed."""
+    """A task, with the budget and model size that every mechanism gets. The trial's seed replaces train.seed."""
 
     task: Task
     train: TrainConfig
@@ -91,9 +91,7 @@ QUICK = Suite(
     race=Race(lengths=(256, 512, 1024, 2048, 4096)),
 )
 
-_SHORT: dict[
-    str, dict[str, Any]
-] = {  # patterns that say something at the lengths of the small tasks
+_SHORT: dict[str, dict[str, Any]] = {  # patterns that are sparse at the lengths of the small tasks
     "local": {"window_size": 32},
     "strided": {"stride": 8},
     "longformer": {"window_size": 32},

@@ -35,7 +35,7 @@ def obstacle(contest: Contest, choice: Choice, splits: Splits) -> str | None:
 
 
 def needs(task: Task, splits: Splits) -> list[str]:
-    """The capabilities that a model of this task asks of its mixer."""
+    """The capabilities that this task needs of a mixer."""
     direction = "causal" if task.kind == "language_model" else "bidirectional"
     lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
     equal = all(int(of.min()) == int(of.max()) for of in lengths)

@@ -19,7 +19,7 @@ _AR_HEADER = 60  # name 16, time 12, owner 6, group 6, mode 8, size 10, two byte
 
 
 class Archive(ABC):
-    """Files by name; `label` says in errors where they come from."""
+    """Files by name; `label` names their origin in errors."""
 
     label: str
 
@@ -91,7 +91,7 @@ class Tar(Archive):
 
 
 class Folder(Archive):
-    """What lies under a folder; names are relative to it, with forward slashes."""
+    """The files under a folder; names are relative to it, with forward slashes."""
 
     def __init__(self, path: Path):
         self.label = str(path)
@@ -123,7 +123,7 @@ class Single(Archive):
 
 
 class Joined(Archive):
-    """Several archives as one; no name may stand in two of them."""
+    """Several archives as one; no two may hold the same name."""
 
     def __init__(self, label: str, parts: Sequence[Archive]):
         self.label = label
@@ -134,7 +134,7 @@ class Joined(Archive):
         home: dict[str, Archive] = {}
         for part in self._parts:
             for name in part.names():
-                assert name not in home, f"{self.label}: {name} stands in two packages"
+                assert name not in home, f"{self.label}: {name} is in two packages"
                 home[name] = part
         return home
 

@@ -28,12 +28,12 @@ _MARK = re.compile(r"\\(?:\d+:\d+\\)?")
 
 
 def read_chapters(archive: Archive) -> dict[tuple[int, int], str]:
-    """The same chapter in two Bibles: pairs of long documents that say the same in other words.
+    """The same chapter in two Bibles: pairs of long documents with the same meaning in other words.
 
     The packages hold a Bible as Python source: one call whose arguments are the version, the text, and tables of where each verse
     starts and ends, by number (book 1,000,000 + chapter 1,000 + verse). The literals are read; nothing is run. The table of
     the Bible in Basic English is wrong from Genesis on, by more and more characters, so chapters are cut at the verse numbers
-    that stand in the text; of the table only the books and their chapters are used. In that Bible Isaiah 64 is torn in two
+    in the text; of the table only the books and their chapters are used. In that Bible Isaiah 64 is torn in two
     after its first verse, and made one again here. Marks of other numberings, \43:2\, are taken out.
 
     In the Psalms and some other places the two Bibles number verses apart, and a chapter may begin a few verses sooner in one.
@@ -118,7 +118,7 @@ def read_verses(archive: Archive) -> dict[str, str]:
 
         .bzs  where each block lies in .bzz: offset, size, size when unpacked      .bzv  of each verse: block, offset, size
 
-    Verses stand in the order of the module's versification, chapters and books have entries of their own before them. The
+    Verses are in the order of the module's versification, chapters and books have entries of their own before them. The
     chapters' entries name themselves (osisID), so no table of versifications is needed: a verse is the n-th entry after its
     chapter's. Two modules with different versifications agree but for a few verses, which are shifted by one.
 

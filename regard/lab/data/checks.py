@@ -19,7 +19,7 @@ def check_seed(who: str, seed: int) -> None:
 
 
 def need(path: Path, layout: str) -> Path:
-    """The path, if it is there. Raises MissingDataError that tells what should lie there."""
+    """The path, if it is there. Raises MissingDataError, which names the expected layout."""
     if not path.exists():
         raise MissingDataError(f"there is no {path}. Expected: {layout}")
     return path

@@ -129,7 +129,7 @@ class Document(NamedTuple):
 
 
 def read_documents(archive: Archive, *, min_count: int = 500) -> list[Document]:
-    """Descriptions of Debian packages as documents of sentences, with the archive section that each package stands in.
+    """Descriptions of Debian packages as documents of sentences, with the archive section of each package.
 
     A document is the short line and the paragraphs below it. Documents with the same words are kept once. Binary packages of
     one source repeat paragraphs: whoever splits them splits by `source`.
@@ -161,7 +161,7 @@ def split_sentences(paragraph: str) -> list[str]:
 
 
 def count_descriptions(archive: Archive) -> Mapping[str, int]:
-    """Of the index with the English texts."""
+    """Counts of the index with the English texts."""
     packages = read_packages(archive.read("Packages").decode())
     english = read_descriptions(archive.read("Translation-en").decode(), "en")
     sizes = Counter(listed.section for listed in packages.values())
@@ -179,7 +179,7 @@ def count_descriptions(archive: Archive) -> Mapping[str, int]:
 
 
 def count_translations(archive: Archive) -> Mapping[str, int]:
-    """Of the index of one other language."""
+    """Counts of the index of one other language."""
     (name,) = archive.names()
     language = name.removeprefix("Translation-")
     return {"descriptions": len(read_descriptions(archive.read(name).decode(), language))}

@@ -24,7 +24,7 @@ class Images(NamedTuple):
 
 
 def label(texts: list[bytes], names: list[str], classes: tuple[str, ...] | None = None) -> Texts:
-    """Texts whose classes are given by name; the classes are sorted by name unless they are told."""
+    """Texts whose classes are given by name; `classes` defaults to the sorted names."""
     classes = tuple(sorted(set(names))) if classes is None else classes
     number = {name: place for place, name in enumerate(classes)}
     return Texts(texts, np.array([number[name] for name in names], dtype=np.int64), classes)

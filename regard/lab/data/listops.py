@@ -7,7 +7,7 @@ tree(1) is the root; OP is uniform over MIN, MAX, MED (median, the mean of the m
 SM (sum modulo 10). An operator counts two tokens, a digit one; an expression is kept if min_length < tokens <
 max_length. Published: max_depth 10, max_args 10, operator_probability 0.25, lengths 500 and 2000.
 
-Trees are drawn many at once, level by level, and one that has outgrown max_length is dropped where it stands:
+Trees are drawn many at once, level by level, and one that has outgrown max_length is dropped at once:
 the same distribution as drawing them one by one, at a few array operations a level. They come in chunks, each from a
 generator of its own: any number of processes gives the same expressions.
 """

@@ -16,7 +16,7 @@ Integers = NDArray[np.integer]
 Floats = NDArray[np.floating]
 
 DEGREES = 360  # directions that a first paddle may have: -180, -179, ..., 179 degrees
-_BASE = 16  # coordinates are rounded where they stand, away from zero
+_BASE = 16  # added before rounding, so that coordinates round away from zero
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from regard.lab.data.splits import Split, split_of
 class Pair(NamedTuple):
     """Pairs of one group (a file, a package, a chapter) stay in one split.
 
-    links: (word of the source, word of the target) that belong together, where people have said so; a word is what
-    stands between spaces, counted from 0.
+    links: (word of the source, word of the target) that belong together, where people have aligned them; words are
+    separated by spaces and counted from 0.
     """
 
     source: str
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 def unique(pairs: Iterable[Pair]) -> list[Pair]:
-    """The first pair of each source, compared without case and spacing: a text asked in the test was not trained on."""
+    """The first pair of each source, compared without case and spacing: no test text was trained on."""
     seen: dict[str, Pair] = {}
     for pair in pairs:
         seen.setdefault(key_of(pair), pair)

@@ -8,7 +8,7 @@ The picture is the pixelwise maximum of all, scaled so that its brightest pixel 
 targets have snake contrast times paddle contrast and distractors the snake contrast alone, and the last paddle of the
 first target is not marked as occupied. Its single paddles (not used for the published sets) are left out. For the room
 of a first paddle it tests a footprint one pixel aside, which bars some directions; here it is the paddle's own. A disc near
-an edge is cut as if the picture went on. `regard.lab.data.snakes` says how a path grows.
+an edge is cut as if the picture went on. `regard.lab.data.snakes` grows the paths.
 
 Pictures come in chunks, each from a generator of its own: more pictures of a seed begin with the same ones, and any
 number of processes gives the same pictures. Within a chunk many attempts grow in step. A chunk is CHUNK pictures of 32 x 32
@@ -37,7 +37,7 @@ _CELLS = 2**21  # bytes of a round's pictures
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Everything that the rule is told. Lengths are pixels; contour and distractor lengths are paddles.
+    """The rule's parameters. Lengths are pixels; contour and distractor lengths are paddles.
 
     Of margins one is drawn for each picture, of snake contrasts one for each path, of paddle contrasts one for each
     paddle. A paddle that would touch another is drawn again paddle_retrials times, a distractor distractor_retrials.

@@ -1,4 +1,4 @@
-"""The source text of the Python standard library that runs us, and what its docstrings say."""
+"""The source text of the running Python's standard library, and its docstrings."""
 
 import ast
 import os
@@ -69,7 +69,7 @@ _FEWEST_WORDS = 3
 
 
 def read_docstrings(modules: Mapping[str, bytes]) -> list[Pair]:
-    """Functions and what their docstrings say first, read out of Python source.
+    """Functions with the first paragraph of their docstrings, read out of Python source.
 
     For each documented function: its source without the docstring -> the docstring's first paragraph.
 

@@ -138,7 +138,7 @@ class Examples(Dataset):
     Item i is {"tokens": long [t_i], "label": long [] or [t_i]}; the order is fixed by whoever made it.
 
     `tokens` holds all sequences end to end, `lengths` says where to cut. `labels` holds one number for each
-    sequence or one for each token; -100 asks nothing of a token.
+    sequence or one for each token; -100 marks a token without a label.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class TableRows(Dataset):
 
 
 class TableRow(Mapping[str, Tensor]):
-    """One row of TableRows, read when it is asked: name -> its number, id or ids."""
+    """One row of TableRows, read lazily: name -> its number, id or ids."""
 
     __slots__ = ("index", "rows")
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from regard.lab.data.paddles import DEGREES, Integers, Paddles
 
 _FULL = 459  # 1.8 of 255
-FREE = 76  # 0.3 of 255: at most so much may lie under a paddle that is laid first
+FREE = 76  # 0.3 of 255: a first paddle covers no pixel above this
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Strokes:
     """One paddle in each of some pictures."""
 
     row: Integers
-    at: Integers  # [n 2], where the stroke's middle lies
+    at: Integers  # [n 2], the middle of the stroke
     direction: Integers
     contrast: NDArray[np.floating]
 

@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 
 def first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[Item]:
-    """The items without those whose key stood before."""
+    """The items whose key is new."""
     found: dict[Hashable, Item] = {}
     for item in items:
         found.setdefault(key(item), item)
@@ -25,7 +25,7 @@ def first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> lis
 
 
 def apart(parts: Sequence[Iterable[Item]], key: Callable[[Item], Hashable]) -> list[list[Item]]:
-    """Each part without the items whose key stood before, in it or in a part before it."""
+    """The items of each part whose key is new, in this part and in those before it."""
     numbered = [(number, item) for number, part in enumerate(parts) for item in part]
     kept = first_of_each(numbered, key=lambda one: key(one[1]))
     return [[item for of, item in kept if of == number] for number in range(len(parts))]

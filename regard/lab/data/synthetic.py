@@ -21,10 +21,10 @@ def generate_recall(
 ) -> Recalls:
     """Multi-query associative recall (Arora et al. 2023, arXiv 2312.04927): keys with values first, then keys alone.
 
-        k1 v1 k2 v2 ... kn vn   . . k2 v2 . . . k1 v1 . .        each key is asked for once; the value is the label there
+        k1 v1 k2 v2 ... kn vn   . . k2 v2 . . . k1 v1 . .        each key comes once more; its value is the label there
 
-    A query stands at an even distance g behind the pairs, drawn without replacement with weight (g/2 + 1)^(spread - 1):
-    small spreads ask early, spread 1 anywhere. The dots are random tokens. Keys and values are disjoint halves of the
+    A query is at an even distance g behind the pairs, drawn without replacement with weight (g/2 + 1)^(spread - 1):
+    small spreads put it early, spread 1 anywhere. The dots are random tokens. Keys and values are disjoint halves of the
     vocabulary. As in the paper, except that the dots are never padding (token 0).
     """
     check_sizes("recall", count=count)
@@ -79,12 +79,12 @@ class Copies(NamedTuple):
 
 
 def generate_copies(count: int, *, copied: int, gap: int, symbols: int, seed: int) -> Copies:
-    """The copying problem (Hochreiter & Schmidhuber 1997; Arjovsky et al. 2015, arXiv 1511.06464): repeat what stood long ago.
+    """The copying problem (Hochreiter & Schmidhuber 1997; Arjovsky et al. 2015, arXiv 1511.06464): repeat symbols from long ago.
 
         w1 w2 ... wn   - - - ... -   : w1 w2 ... wn        n symbols, `gap` blanks, a sign, and the symbols once more
 
-    Symbols are drawn evenly. The label of the sign is w1, that of each repeated symbol the next; all others ask nothing.
-    Every answer stands n + gap tokens back: without a way to reach so far, nothing is better than chance.
+    Symbols are drawn evenly. The label of the sign is w1, that of each repeated symbol the next; all other tokens have none.
+    Every answer is n + gap tokens back: a model that does not reach so far is no better than chance.
     """
     check_sizes("copy_across", count=count, copied=copied, gap=gap, symbols=symbols)
     check_seed("copy_across", seed)
@@ -111,11 +111,11 @@ class Duplications(NamedTuple):
 
 
 def generate_duplications(count: int, *, length: int, vocab_size: int, seed: int) -> Duplications:
-    """Duplication: say a sequence again (Kitaev et al. 2020, arXiv 2001.04451).
+    """Duplication: repeat a sequence (Kitaev et al. 2020, arXiv 2001.04451).
 
         s w s w        s: token 1; w: drawn anew for each row from the other tokens
 
-    What follows is asked for in the second half alone. As in the paper, except that the separator is not token 0, which is
+    Only the second half has labels, the next token at each place. As in the paper, except that the separator is not token 0, which is
     padding here.
 
     `length` counts the tokens that are read: all of s w s w but the last.
@@ -134,7 +134,7 @@ def generate_duplications(count: int, *, length: int, vocab_size: int, seed: int
 
 
 def check_duplication(length: int, vocab_size: int) -> None:
-    """Raise OptionError unless both halves have a word to say."""
+    """Raise OptionError unless both halves hold a separator and a token."""
     check_sizes("duplication", length=length, vocab_size=vocab_size)
     if length < 3 or length % 2 == 0:
         raise OptionError(
@@ -150,17 +150,17 @@ CONTEXT = -1
 
 
 class Orders(NamedTuple):
-    order: NDArray[np.integer]  # [n T]: the rank of each asked token, -1 for context
-    labels: NDArray[np.integer]  # [n T]: the token itself where it is asked, else -100
+    order: NDArray[np.integer]  # [n T]: the rank of each target, -1 for context
+    labels: NDArray[np.integer]  # [n T]: the token itself where it is a target, else -100
 
 
 def draw_orders(
     tokens: NDArray[np.integer], k: int, rng: np.random.Generator, *, never: Collection[int] = ()
 ) -> Orders:
-    """Orders in which the tokens of a window are asked for (Yang et al. 2019, arXiv 1906.08237).
+    """Orders in which the tokens of a window are predicted (Yang et al. 2019, arXiv 1906.08237).
 
-    Of every T tokens T / K are asked, in an order of their own drawn evenly; the others are context, which all see and which
-    asks nothing. Unlike in the paper's code the asked tokens are single ones drawn evenly, not spans of whole words.
+    T / K of every T tokens are targets, in an order drawn evenly; the others are context, which every target sees and which
+    has no label. Unlike in the paper's code the targets are single tokens drawn evenly, not spans of whole words.
 
     Tokens among `never` are context always.
     """
@@ -184,12 +184,12 @@ class Regressions(NamedTuple):
 def generate_correlated_tasks(
     count: int, *, rho: float, dim: int = 100, num_sines: int = 4, seed: int = 0
 ) -> Regressions:
-    """Two regression tasks that are as much alike as one says (Ma et al. 2018, KDD, section 3.2).
+    """Two regression tasks of chosen similarity (Ma et al. 2018, KDD, section 3.2).
 
         w_1 = c u_1,   w_2 = c (rho u_1 + sqrt(1 - rho^2) u_2),   u_1 and u_2 unit vectors at right angles
         x ~ N(0, I),   y_k = w_k . x + sum_i sin(alpha_i w_k . x + beta_i) + e,   e ~ N(0, 0.01)
 
-    rho is the cosine of the weight vectors. The paper does not tell c, alpha and beta: here c = 1, and alpha_i in [0, 4) and
+    rho is the cosine of the weight vectors. The paper does not give c, alpha and beta: here c = 1, and alpha_i in [0, 4) and
     beta_i in [0, 2 pi) are drawn from the seed before anything else, the same for both tasks and every rho.
 
     Rows of one seed share weights and sines; more rows of it begin with the same ones.
@@ -233,7 +233,7 @@ def generate_planted_histories(
         kind(i) = i mod num_kinds,   y = [kind(candidate) in {kind(h) for h in history}]
 
     What DIN is for (Zhou et al. 2018, arXiv 1706.06978), with nothing else in it: all items are drawn alike, so that neither
-    the candidate nor the history tells anything alone.
+    the candidate nor the history carries information alone.
 
     Items are numbers from 0; more rows of a seed begin with the same ones.
     """

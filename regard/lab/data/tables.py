@@ -68,8 +68,8 @@ def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> Q
     """Behaviours: who took which item and when; and the question that DIN answers about them: is this the user's next item?
 
     A target is one of a user's positive behaviours; its history, the positive ones before it. The user's last is for testing, the
-    one before it for validation, `targets` before that for training. Each is asked beside an item that the user never touched,
-    drawn as often as it is a target of training: how popular an item is tells nothing.
+    one before it for validation, `targets` before that for training. Each is paired with an item that the user never touched,
+    drawn as often as it is a target of training: popularity carries no information.
 
     Users with fewer than three positive behaviours are left out; a history holds the newest `history` items.
     """

@@ -72,7 +72,7 @@ def read_newsgroups(archive: Archive, part: Literal["train", "test"]) -> Texts:
     """20 Newsgroups in Orange's table: `class <tab> text` a line, below three lines of head.
 
     The posts were cleaned by whoever made the table: lower-case letters and single spaces, no sentence ends. What is left of
-    addresses and organisations still stands in the text, which makes it easier than the raw posts.
+    addresses and organisations is still in the text, which makes it easier than the raw posts.
 
     Every post, also the empty and the repeated ones. Raises StoredDataError for a line without a tab.
     """

@@ -61,7 +61,7 @@ class Vocabulary:
         )
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text up to the first end; padding, beginning and ids beyond the vocabulary say nothing."""
+        """The text up to the first end; padding, beginning and ids beyond the vocabulary are skipped."""
         tokens = list(tokens)
         if END in tokens:
             tokens = tokens[: tokens.index(END)]

@@ -17,15 +17,15 @@ MASKED_VOCABULARY = 259  # and a token in the place of what is hidden
 
 class ByteWindows(NamedTuple):
     tokens: NDArray[np.integer]  # [n length]
-    labels: NDArray[np.integer]  # [n length], the token after each token; -100: not asked
+    labels: NDArray[np.integer]  # [n length], the token after each token; -100: no label
 
 
 def cut(who: str, texts: Iterable[bytes], length: int) -> ByteWindows:
     """All texts end to end, each behind a START token, in windows of `length` tokens.
 
-    Every byte is the label of exactly one token; START is never asked for. The first token of a window is the
+    Every byte is the label of exactly one token; START is never a label. The first token of a window is the
     last label of the one before it, so that its first byte is predicted from one byte of context. The last
-    window reaches back to be full, and asks nothing of what the one before it asked.
+    window reaches back to be full, and has no labels where it overlaps the one before it.
     """
     stream = np.concatenate([_encode(text) for text in texts] or [np.empty(0, dtype=np.int32)])
     asked = len(stream) - 1

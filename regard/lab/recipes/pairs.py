@@ -121,7 +121,7 @@ def debian_summary() -> Run:
     """The first 64 tokens of a package's long description -> its short one, by the bits that a byte of the given one costs.
 
     Measured: 1.91 bits, frequencies of the summaries' tokens 2.85; 135 seconds of one core. Its own summaries are not better than
-    the description's first words yet: ROUGE-L 14.7 of 23.0. `--task.metric rouge_l` asks for that score.
+    the description's first words yet: ROUGE-L 14.7 of 23.0. `--task.metric rouge_l` gives that score.
     """
     task = DebianSummary(metric="bits_per_byte", vocab_size=2048, source_len=64, valid_size=500)
     return Run(

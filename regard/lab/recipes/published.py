@@ -10,7 +10,7 @@ from regard.models import Published, PublishedImages
 
 
 def reformer() -> Run:
-    """Reformer, reversible and hashed, says a sequence of 31 tokens again."""
+    """Reformer, reversible and hashed, repeats a sequence of 31 tokens."""
     return _continues(models.reformer, Duplication(), steps=400)
 
 

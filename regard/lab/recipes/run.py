@@ -1,4 +1,4 @@
-"""Run: everything that one training run is told; and starting it."""
+"""Run: the whole configuration of one training run, and the function that starts it."""
 
 import dataclasses
 import json
@@ -73,7 +73,7 @@ def start(
     model = _filled(run.model, splits.facts)
     torch.manual_seed(run.seed)
     built = model.build()
-    origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": _told(model)}
+    origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": _as_json(model)}
     if run.start_from is not None:
         taken = take_weights(built, run.start_from)
         origin["start_from"] = taken.sha256
@@ -82,7 +82,7 @@ def start(
     return fit(built, run.task, run.train, run_dir, splits=splits, progress=progress, origin=origin)
 
 
-def _told(model: ModelConfig) -> dict[str, Any]:
+def _as_json(model: ModelConfig) -> dict[str, Any]:
     """All fields as JSON values; a class or a function by its name."""
 
     assert is_dataclass(model)
@@ -95,7 +95,7 @@ def _told(model: ModelConfig) -> dict[str, Any]:
 
 
 def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
-    """The configuration with what only the data tell. OptionError where it says otherwise."""
+    """The configuration with the facts that are read off the data. OptionError where the two differ."""
     for name, fact in facts.items():
         if getattr(model, name) not in ((), None, fact):
             raise OptionError(f"model.{name} is {getattr(model, name)}, and the data have {fact}")

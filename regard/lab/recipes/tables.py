@@ -128,7 +128,7 @@ def taobao_din() -> Run:
 def criteo_autoint() -> Run:
     """AutoInt in its paper's sizes on Criteo's display advertising data: is it clicked?
 
-    On your own copy, which `--task.path` names; `--task.max-rows` says how much of it. No figures are stated.
+    On your own copy, which `--task.path` names; `--task.max-rows` limits its length. No figures are stated.
     """
     return Run(
         task=Criteo(),

@@ -48,7 +48,7 @@ def spam_transfer() -> Run:
 def newsgroups() -> Run:
     """Twenty newsgroups by the first 256 bytes of a post.
 
-    Attention over seven bytes at a time, and of each number its largest over the post.
+    Attention over seven bytes at a time; the summary is the maximum of each feature over the post.
     Measured: accuracy 0.364, most frequent class 0.052; 142 seconds of one core.
     """
     task = Newsgroups(length=256)

@@ -1,4 +1,4 @@
-"""Greek to English, where people have linked the words: how much do attention weights say about translation?
+"""Greek to English, with words aligned by hand: do attention weights find the translation of a word?
 
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)       (Och & Ney 2003, Computational Linguistics 29)
 
@@ -108,7 +108,7 @@ class GreekEnglish(TextPairs):
         return count.error_rate
 
     def align(self, model: nn.Module, batch: Batch) -> Bool[Tensor, "B V W"]:
-        """The links that the attention weights say: of each target word w the source word v with the largest weight."""
+        """The links that the attention weights imply: each target word w with the source word v of the largest weight."""
         weights = self.word_weights(model, batch)
         best = weights.argmax(1, keepdim=True)
         words = batch["target_word"].new_ones(weights.shape[2]).cumsum(0) - 1
@@ -144,7 +144,7 @@ class GreekEnglish(TextPairs):
         return weights.masked_fill(~from_source.any(1)[:, :, None], -torch.inf)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """The rate of the diagonal: words are linked that stand in the same part of their verses."""
+        """The rate of the diagonal: words at the same relative position of their verses are linked."""
         test = (splits or self.load()).test
         batch = self.collate([test[i] for i in range(len(test))])
         found = torch.zeros_like(batch["links"])

@@ -174,7 +174,7 @@ class Pathfinder(Drawn, Classify):
         import PIL
 
         drawing, count = published(self.size, self.contour_length), self.total
-        told = dataclasses.asdict(drawing) | {"seed": self.seed, "count": count}
+        options = dataclasses.asdict(drawing) | {"seed": self.seed, "count": count}
         versions = {"rule": _PATHFINDER_RULE, "pillow": PIL.__version__}
 
         def make() -> Arrays:
@@ -184,7 +184,7 @@ class Pathfinder(Drawn, Classify):
             drawn = generate_pathfinder(drawing, count, seed=self.seed, processes=processes)
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 
-        found = generated(self.name, told | versions, make)
+        found = generated(self.name, options | versions, make)
         pixels = found["pixels"].reshape(count, self.max_len)
 
         def part(rows: NDArray[np.integer]) -> Examples:

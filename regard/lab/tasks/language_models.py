@@ -88,7 +88,7 @@ def held_out(
     test_size: int,
     rng: np.random.Generator,
 ) -> HeldOut:
-    """A hash of its name says whether a text trains. Texts, and samples of windows to evaluate, are drawn by `rng`."""
+    """Texts are split by a hash of their name; `rng` orders them and samples the windows to evaluate."""
 
     def part(split: Split, size: int | None) -> ByteWindows:
         names = [name for name in texts if split_of(name) == split]

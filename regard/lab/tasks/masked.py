@@ -1,4 +1,4 @@
-"""Masked language modelling of bytes: what stood where bytes were hidden (Devlin et al. 2018, arXiv 1810.04805).
+"""Masked language modelling: predict hidden bytes (Devlin et al. 2018, arXiv 1810.04805).
 
 Training hides other bytes each time that a window is seen, drawn from the global generator: a run that goes on after a
 kill has its state back. In the validation and the test windows the hidden bytes are fixed, part of the data.
@@ -31,7 +31,7 @@ from regard.lab.tasks.texts import divided
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModelling(LanguageModelling):
-    """Token = byte + 1, 257 the start of a text, 258 the mask. Bits are those of the asked bytes alone.
+    """Token = byte + 1, 257 the start of a text, 258 the mask. Bits count the hidden bytes alone.
 
     Validation and test are REDUCED to samples of windows, drawn by `seed`; a number larger than there are takes all.
     """
@@ -41,7 +41,7 @@ class MaskedLanguageModelling(LanguageModelling):
     vocab_size = MASKED_VOCABULARY
 
     length: int = 256  # tokens in a window
-    rate: float = 0.15  # of the bytes that are asked for
+    rate: float = 0.15  # share of the bytes that are hidden
     valid_size: int = 256  # windows
     test_size: int = 512
 
@@ -57,7 +57,7 @@ class MaskedLanguageModelling(LanguageModelling):
         return self.length
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """In training mode of what is hidden anew, else of what the batch says."""
+        """In training mode bytes are hidden anew; otherwise those that the batch hides."""
         tokens, labels = batch["tokens"], batch["labels"]
         if model.training:
             tokens, labels = corrupt(
@@ -76,7 +76,7 @@ class MaskedLanguageModelling(LanguageModelling):
     def of_texts(
         self, train: Sequence[bytes], valid: Sequence[bytes], test: Sequence[bytes]
     ) -> Splits:
-        """Of texts whose parts are decided already."""
+        """Splits of texts whose parts are given."""
         rng = np.random.default_rng(self.seed)
 
         def part(texts: Sequence[bytes], size: int | None) -> ByteWindows:

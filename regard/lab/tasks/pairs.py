@@ -100,7 +100,7 @@ class TranslateIt(DescriptionTranslation):
 class BibleEs(TextPairs):
     """English -> Spanish, verse by verse: World English Bible, Reina-Valera of 1909; both public domain. Split by chapter.
 
-    The two count verses differently in places, where a verse meets its neighbour's translation.
+    The two count verses differently in places, where a verse is paired with its neighbour's translation.
     """
 
     name = "bible_es"
@@ -203,7 +203,7 @@ class DebianSummary(TextPairs):
 
 @dataclass(frozen=True, kw_only=True)
 class Docstrings(TextPairs):
-    """Docstrings: what a function does, said in the words of its author, from its source.
+    """Docstrings: a function's source -> its author's summary of it.
 
     A function of the standard library without its docstring -> the docstring's first paragraph; split by file.
 

@@ -23,7 +23,7 @@ from regard.lab.tasks.task import IGNORED, Batch, Splits
 
 @dataclass(frozen=True, kw_only=True)
 class PermutedLanguageModelling(LanguageModelling):
-    """Token = byte + 1. One in `k` is asked, given all context and the asked ones before it in the window's own order.
+    """Token = byte + 1. One in `k` is a target, predicted from all context and from the targets before it in the window's own order.
 
     The batch holds `order`, the rank of each token, -1 for context; labels are the tokens themselves, not the next. The
     order of a window is part of the data: the same at every visit. Whole texts are held out, decided by a hash of their
@@ -95,7 +95,7 @@ class PermutedLanguageModelling(LanguageModelling):
 
 @dataclass(frozen=True, kw_only=True)
 class StdlibPermuted(PermutedLanguageModelling):
-    """Stdlib permuted: bytes of the Python standard library's own source, asked for in drawn orders.
+    """Stdlib permuted: bytes of the Python standard library's source, predicted in drawn orders.
 
     The text is that of the running interpreter, as in `stdlib_bytes`: results compare only at equal checksums.
     """

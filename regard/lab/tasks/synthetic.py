@@ -48,7 +48,7 @@ def accuracy_of_answers(
 
 
 def most_frequent_answer(splits: Splits) -> float:
-    """Accuracy of always answering what is asked for most often in the training split."""
+    """Accuracy of always answering the training split's most frequent label."""
     seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
     return float((asked == torch.bincount(seen).argmax()).double().mean())
 
@@ -96,7 +96,7 @@ class ListOps(Drawn, Classify):
         return self.max_length - 1
 
     def load(self) -> Splits:
-        told: dict[str, Any] = dict(
+        options: dict[str, Any] = dict(
             min_length=self.min_length,
             max_length=self.max_length,
             max_depth=self.max_depth,
@@ -108,10 +108,10 @@ class ListOps(Drawn, Classify):
         def make() -> Arrays:
             tokens = self.total * self.max_length
             processes = max(1, min(os.cpu_count() or 1, tokens // _TOKENS_FOR_A_PROCESS))
-            return generate_listops(self.total, **told, processes=processes)._asdict()
+            return generate_listops(self.total, **options, processes=processes)._asdict()
 
         count = {"count": self.total, "rule": _LISTOPS_RULE}
-        found = generated(self.name, told | count, make)
+        found = generated(self.name, options | count, make)
         rows = np.cumsum([self.train_size, self.valid_size])
         lengths, values = np.split(found["lengths"], rows), np.split(found["values"], rows)
         tokens = np.split(found["tokens"], np.cumsum(found["lengths"])[rows - 1])
@@ -123,7 +123,7 @@ class ListOps(Drawn, Classify):
 class Recall(Drawn, NextToken):
     """Recall: multi-query associative recall, the cheap task that separates mechanisms by their memory.
 
-    Labels stand at the asked keys only; accuracy counts those. The defaults are small, for small machines.
+    Only the repeated keys have labels; accuracy counts those. The defaults are small, for small machines.
     """
 
     name = "recall"
@@ -211,9 +211,9 @@ class CopyAcross(Drawn, NextToken):
 
 @dataclass(frozen=True, kw_only=True)
 class Duplication(Drawn, NextToken):
-    """Duplication: a sequence is read, and said again; what a model that hashes its keys must learn to find.
+    """Duplication: repeat a sequence; a model that hashes its keys must learn to find the first copy.
 
-    Labels stand in the second half only; accuracy counts those. The paper's sizes are length 1023, vocab_size 129.
+    Only the second half has labels; accuracy counts those. The paper's sizes are length 1023, vocab_size 129.
     """
 
     name = "duplication"

@@ -221,7 +221,7 @@ class TableTask(Task):
         return float(np.mean([auc(scores[:, k], label) for k, label in enumerate(test.labels.T)]))
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """Of items of one TableRows: {fields: {name: tensor}, labels [B K], groups [B] | None}."""
+        """{fields: {name: tensor}, labels [B K], groups [B] | None} from items of one TableRows."""
         columns = gathered(items)
         labels, groups = columns.pop(LABEL), columns.pop(GROUP, None)
         return {"fields": columns, "labels": labels, "groups": groups}

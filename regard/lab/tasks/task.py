@@ -49,7 +49,7 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts of a task's data. `sha256` covers all their content; `notes` says what it depends on."""
+    """The three parts of a task's data. `sha256` covers all their content; `notes` names what it depends on."""
 
     train: Data
     valid: Data
@@ -62,7 +62,7 @@ class Splits:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Fields of a model's configuration that only the data tell; a run fills them in."""
+        """Fields of a model's configuration that are read off the data; a run fills them in."""
         return {}
 
 
@@ -112,7 +112,7 @@ class Task(ABC):
         """The metric on the test split of what needs no model; `splits` saves loading them again."""
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """Of items {tokens, label}, padded on the right to the longest: {tokens, valid, labels}."""
+        """{tokens, valid, labels} from items {tokens, label}, padded on the right to the longest."""
         labels = [item["label"] for item in items]
         tokens, valid = padded([item["tokens"] for item in items])
         stacked = (
@@ -156,7 +156,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn(Task):
-    """Tasks whose examples are drawn from a seed: how many are asked for, and in which part they are.
+    """Tasks whose examples are drawn from a seed, with the sizes of their parts.
 
     The first examples train, the next are for validation, the last for the test.
     """
@@ -176,7 +176,7 @@ class Drawn(Task):
 
     @property
     def total(self) -> int:
-        """Of all parts."""
+        """Number of examples in all parts."""
         return self.train_size + self.valid_size + self.test_size
 
     @property
@@ -186,5 +186,5 @@ class Drawn(Task):
         return np.split(np.arange(self.total), borders)
 
     def windows(self, tokens: NDArray[np.integer], labels: NDArray[np.integer]) -> Splits:
-        """Of sequences of one length with a label for each token, both [total T]."""
+        """Splits of sequences of one length with a label for each token, both [total T]."""
         return Splits(*(Examples.windows(tokens[rows], labels[rows]) for rows in self.parts))

@@ -57,8 +57,8 @@ class BitCount:
 
         score = -sum over target tokens of log2 p(token | source, tokens before) / sum over targets of (bytes + 1)
 
-    The end of a target is a token, and counts as a byte. No text is generated, so that a model is told from a better one
-    long before either says a sentence that is right.
+    The end of a target is a token, and counts as a byte. No text is generated, so the score
+    separates models long before any of them writes a correct sentence.
 
     Summed batch by batch.
     """
@@ -89,7 +89,7 @@ def token_frequencies(
 
 
 def byte_count(vocabulary: Vocabulary, targets: Iterable[Sequence[int]]) -> int:
-    """Of the targets, each with one for its end."""
+    """Bytes of all targets, plus one for the end of each."""
     return sum(len(vocabulary.decode(target).encode()) + 1 for target in targets)
 
 
@@ -118,13 +118,13 @@ class TextPairs(Task):
     learned from the training part and kept in the cache. A pair whose target, or source, is too long is left out of
     every part; where `cuts_source`, long sources are cut instead, and those that are then alike count once. Validation and test are REDUCED to samples of
     `valid_size` and `test_size` pairs, drawn by `seed`, because each is generated token by token; a number larger
-    than there are pairs takes all. `notes` says how many there were.
+    than there are pairs takes all. `notes` has their numbers.
     """
 
     kind = "translate"
     better: ClassVar[Literal["higher", "lower"]] = "higher"
     baseline = "source copied"
-    metrics: ClassVar[tuple[str, ...]] = (*METRICS, BITS)  # that may be asked
+    metrics: ClassVar[tuple[str, ...]] = (*METRICS, BITS)  # values that `metric` may have
     cuts_source: ClassVar[bool] = False
 
     metric: str = "bleu"  # type: ignore[misc]  # an option here, a constant of the other tasks
@@ -342,7 +342,7 @@ class TextPairs(Task):
         }
 
     def texts(self, data: Data) -> Iterator[Pair]:
-        """The pairs of a split as a model meets them; which group each is of is no longer known."""
+        """The pairs of a split as the model sees them, cut and decoded; their groups are lost."""
         for item in (data[i] for i in range(len(data))):
             source, target = (
                 self.vocabulary.decode(item[name].tolist()) for name in ("source", "target")
@@ -351,7 +351,7 @@ class TextPairs(Task):
 
 
 def first_words(train: Sequence[Pair], sources: Sequence[str]) -> list[str]:
-    """As many words of each source as a training target has, in the median."""
+    """The first words of each source, as many as the median training target has."""
     length = round(median(len(pair.target.split()) for pair in train))
     return [" ".join(source.split()[:length]) for source in sources]
 

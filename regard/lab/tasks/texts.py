@@ -118,12 +118,12 @@ class Match(Classify):
 class Spam(ByteText):
     """Spam: is an e-mail's body spam or ham? Byte-level classification of the SpamAssassin corpus.
 
-    Class 1 is spam. Bodies only: headers tell the answer.
+    Class 1 is spam. Bodies only: headers give the answer away.
 
-    Balanced: all spam and as many easy ham, drawn by `seed`; a tenth of each for validation and for the test. What begins as
-    an earlier body does, in the bytes that are read, is left out after the parts are drawn, and parts are balanced again: so
-    no body changes its part with `length`, nor in `spam_masked`. test="hard_ham" asks, in the place of the test's easy ham,
-    ham that looks like spam. The metric is macro-F1, so that no class counts more. `length` is REDUCED for small machines:
+    Balanced: all spam and as many easy ham, drawn by `seed`; a tenth of each for validation and for the test. A body whose
+    first `length` bytes equal those of an earlier body is left out after the parts are drawn, and parts are balanced again:
+    no body changes its part with `length`, nor in `spam_masked`. test="hard_ham" replaces the test's easy ham by ham that
+    looks like spam. The metric is macro-F1, so that no class counts more. `length` is REDUCED for small machines:
     the Long Range Arena reads 4,000 bytes of other texts (IMDb), and numbers must not be compared.
     """
 
@@ -187,7 +187,7 @@ def divided(emails: list[Email], seed: int) -> Divided:
 
 
 def _balanced(rows: Indices, labels: Indices) -> Indices:
-    """As many of the one class as of the other, the first of each."""
+    """The first rows of each class, equally many of both."""
     of = [rows[labels[rows] == label] for label in (0, 1)]
     return np.concatenate([found[: min(map(len, of))] for found in of])
 
@@ -198,8 +198,9 @@ class Newsgroups(ByteText):
 
     The test part is the published one (later posts); a tenth of the training part, drawn by `seed`, is validation.
 
-    Equal posts count once. What begins as an earlier post does, in the bytes that are read, is left out after the parts
-    are drawn: so they are the same at every length, and for `newsgroups_masked`. The table holds lower-case letters and single spaces only.
+    Equal posts count once. A post whose first `length` bytes equal those of an earlier post is left out after the parts are
+    drawn: the parts are the same at every length, and for `newsgroups_masked`. The table holds lower-case letters and
+    single spaces only.
     """
 
     name = "newsgroups"
@@ -242,7 +243,7 @@ class _Encoded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DebianSections(Classify):
-    """Debian sections: in which section does a package stand? Its description, a document of sentences of words.
+    """Debian sections: to which section does a package belong? Its description is a document of sentences of words.
 
     Token 1 is any word that is not among the most frequent of the training part, 2 and on those, lower case.
 
@@ -339,7 +340,7 @@ class DebianSections(Classify):
 
 
 def words_of(sentence: str) -> list[str]:
-    """Lower case; marks stand alone."""
+    """Lower-case words; each punctuation mark is a word."""
     return _WORD.findall(sentence.lower())
 
 
@@ -431,7 +432,7 @@ class LabelledTexts(ByteText):
     """Texts of your own with a class each, saved by the `datasets` library: `text` and `label` name their columns.
 
     The splits are the folder's: train, validation, test. For one that is missing a tenth of the training part is drawn by
-    `seed`. What begins as an earlier text does, in the bytes that are read, is left out.
+    `seed`. A text whose first `length` bytes equal those of an earlier text is left out.
     """
 
     name = "labelled_texts"

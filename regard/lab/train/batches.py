@@ -1,4 +1,4 @@
-"""Which items meet in which batch: a pure function of the seed and the epoch, so that a run can go on anywhere."""
+"""Which items form which batch: a pure function of the seed and the epoch, so that a run can go on anywhere."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -77,7 +77,7 @@ def loaded(
     if not workers:
         return (collate([data[item] for item in share]) for share in shares)
     loader: DataLoader[Any] = DataLoader(
-        data,  # type: ignore[arg-type]  # items by number and a length are all that is asked
+        data,  # type: ignore[arg-type]  # items by number and a length are all that it needs
         batch_sampler=shares,  # type: ignore[arg-type]
         collate_fn=collate,
         num_workers=workers,

@@ -1,4 +1,4 @@
-"""What a training run is told."""
+"""The configuration of a training run."""
 
 import math
 from dataclasses import dataclass

@@ -240,7 +240,7 @@ class _Trainer:
         return broadcast_object_list([float(value)])[0]
 
     def _evaluate(self) -> bool:
-        """Scores the validation split; says whether it is a new best."""
+        """Scores the validation split. True for a new best."""
         state = self.state
         value = self._score(self.splits.valid)
         if not math.isfinite(value):
@@ -363,9 +363,7 @@ class _Trainer:
 
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-_PRESENT = dataclasses.replace(
-    _WHOLE, strict=False
-)  # a parameter that met no gradient has no slots
+_PRESENT = dataclasses.replace(_WHOLE, strict=False)  # a parameter without gradients has no slots
 
 
 def _weights(model: nn.Module, options: StateDictOptions | None = None) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
     terminal(rows)            -> something rich can print        plain(rows)           -> the same, for --json
     write_page(rows, path)    -> report.html, self-contained     picture(rows, path)   -> .png or .svg for a README
 
-Charts need altair and vl-convert, which are imported when a page or picture is asked for.
+Charts need altair and vl-convert, which are imported when a page or picture is drawn.
 """
 
 import os

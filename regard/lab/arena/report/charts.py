@@ -13,7 +13,7 @@ from regard.lab.arena.report.layout import LINE, Bubble, place_labels, spread_ou
 from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.results import Pass, Result, Timed
 
-Chart = alt.LayerChart | alt.FacetChart  # what Altair says a layer of charts may become
+Chart = alt.LayerChart | alt.FacetChart  # what a layer of charts may become in Altair
 COLOURS = (
     "#3f7fd1",
     "#e07b39",
@@ -46,7 +46,7 @@ def bubble_shape(summary: LedgerSummary, *, narrow: bool = False) -> tuple[int, 
 
 
 def line_shape(summary: LedgerSummary, *, narrow: bool = False) -> tuple[int, int]:
-    """Labels of all lines stand under each other at their ends."""
+    """The labels of all lines are stacked at their right ends."""
     height = max(220 if narrow else 240, round(LINE * len(summary.mechanisms)) + 8)
     return (190 if narrow else 345 if is_crowded(summary) else 215), height
 
@@ -172,7 +172,7 @@ def bubbles(
 
 
 def default_view(summary: LedgerSummary, views: Sequence[tuple[Pass, int]]) -> tuple[Pass, int]:
-    """Of the first pass there is, at its longest common length."""
+    """The first pass that has views, at its longest common length."""
     for kind in summary.passes:
         length = summary.common_length(kind)
         if length and (kind, length) in views:
@@ -202,13 +202,13 @@ def _points(summary: LedgerSummary, task: str) -> list[dict[str, Any]]:
                         "bytes": row.peak_bytes,
                         "quality": words.quality(quality),
                         "size": words.size(quality.parameters, ""),
-                        **_told(row),
+                        **_shown(row),
                     }
                 )
     return points
 
 
-def _told(row: Timed) -> dict[str, str]:
+def _shown(row: Timed) -> dict[str, str]:
     return {
         "faster": words.times(row.ratio),
         "time": f"{words.milliseconds(row.median_ms)} ({row.low_ms:.3g} – {row.high_ms:.3g})",
@@ -240,7 +240,7 @@ def scaling(
                         "y": value,
                         "low": row.low_ms,
                         "high": row.high_ms,
-                        **_told(row),
+                        **_shown(row),
                     }
                 )
     if not points:
@@ -302,7 +302,7 @@ def curves(summary: LedgerSummary, task: str, shape: tuple[int, int]) -> Chart |
             "seed": run.seed,
             "step": step,
             "y": value,
-            "told": f"{value:.4g}",
+            "value": f"{value:.4g}",
         }
         for quality in summary.qualities(task)
         for run in quality.runs
@@ -332,7 +332,7 @@ def curves(summary: LedgerSummary, task: str, shape: tuple[int, int]) -> Chart |
         x=at_x,
         y=at_y,
         color=colour,
-        tooltip=_tooltip(mechanism="mechanism", seed="seed", step="step", told=name),
+        tooltip=_tooltip(mechanism="mechanism", seed="seed", step="step", value=name),
     )
     ends = _ends([(p["mechanism"], p["step"], p["y"], p["colour"]) for p in points], y, height)
     whole = alt.layer(lines, dots, _end_labels(ends, width), data=alt.Data(values=points))
@@ -361,7 +361,7 @@ def draw_picture(rows: Iterable[Result], path: Path) -> Path:
 
 
 def save(chart: alt.HConcatChart | alt.VConcatChart, path: Path) -> Path:
-    """As .png or .svg, on white. Raises OptionError for any other ending."""
+    """Save as .png or .svg, on white. Raises OptionError for any other ending."""
     import vl_convert
 
     if path.suffix not in (".png", ".svg"):

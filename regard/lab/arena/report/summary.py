@@ -1,4 +1,4 @@
-"""What the rows say: one reading of the ledger, shared by the terminal table, the page and the picture.
+"""One reading of the ledger, shared by the terminal table, the page and the picture.
 
 Nothing here is measured again and nothing is filled in. Where two rows answer the same question the newer one
 counts; timings of one machine are never set beside those of another; whatever is left out is named in `notes`.
@@ -228,7 +228,7 @@ class LedgerSummary:
         return sorted(of_task, key=lambda q: -q.mean if q.better == "higher" else q.mean)
 
     def tasks_for(self, kind: Pass) -> list[str]:
-        """Decoding token by token says something about language models alone."""
+        """The tasks of a pass: decoding token by token concerns language models alone."""
         return [task for task in self.tasks if kind != "decode" or self.is_language(task)]
 
     def decide(self, task: str, kind: Pass, length: int) -> Decision | None:
@@ -370,8 +370,8 @@ def _labels(trained: list[Trained], timed: list[Timed]) -> Callable[[Trained | T
         return len(values[mixer, option]) > 1 or given[mixer, option] < counts[mixer]
 
     def name(row: Trained | Timed) -> str:
-        told = [f"{k}={v}" for k, v in sorted(row.options.items()) if differs(row.mixer, k)]
-        return f"{row.mixer} ({', '.join(told)})" if told and row.mixer in several else row.mixer
+        shown = [f"{k}={v}" for k, v in sorted(row.options.items()) if differs(row.mixer, k)]
+        return f"{row.mixer} ({', '.join(shown)})" if shown and row.mixer in several else row.mixer
 
     return name
 

@@ -1,4 +1,4 @@
-"""Format: how the files of a data set lie on disk when the user has a copy, and the function that reads them."""
+"""Format: the layout of a user's copy of a data set, and the function that reads it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Format:
     name: str
     about: str
     layout: str
-    """what lies under the path"""
+    """what the path must hold"""
     read: Callable[[Path], Parts]
     count: Callable[[Any], dict[str, int]] | None = None
     """of a part that is none of these"""

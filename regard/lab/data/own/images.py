@@ -23,7 +23,7 @@ _ARRAYS = {"_reconstruct", "ndarray", "dtype"}
 def read_cifar10(path: Path) -> Parts:
     """CIFAR-10 in its Python batches (Krizhevsky 2009): pickles of `data` [n 3072], red, green, blue, and `labels`.
 
-    A pickle can run code when it is opened. These are opened by a reader that knows numpy arrays and nothing else.
+    A pickle can run code when it is opened. This reader accepts numpy arrays and nothing else.
     """
     train = [_cifar_batch(need(path / f"data_batch_{number}", CIFAR10)) for number in range(1, 6)]
     return {

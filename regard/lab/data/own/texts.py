@@ -159,7 +159,7 @@ TEXT_FILES = "a folder with two files train.*, such as train.en and train.de, an
 def read_text_files(path: Path) -> Parts:
     """Two files of which line n translates line n, as WMT's: `regard.lab.data.pairs` reads them.
 
-    Pairs in the order of the files' names; which side is the source, a task is told.
+    Pairs in the order of the files' names; the task's options name the source side.
     """
     found = {
         part: sorted(need(path, TEXT_FILES).glob(f"{part}.*"))

@@ -1,4 +1,4 @@
-"""The folder that fetched packages are kept in, and the check of what lies there."""
+"""The folder of fetched packages, and the check of its files."""
 
 import os
 from pathlib import Path

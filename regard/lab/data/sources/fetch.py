@@ -1,7 +1,7 @@
 """Fetching packages through the client of their registry: pip, npm or apt-get, each in a process of its own.
 
 A package is written to a folder of its own, checked against the recorded size and SHA-256, and only then moved into
-the cache under its name: what lies in the cache is whole. What is there already is not fetched again, so an interrupted
+the cache under its name: files in the cache are always whole. What is there already is not fetched again, so an interrupted
 `get` goes on where it stopped.
 """
 

@@ -23,7 +23,7 @@ class Package:
     name: str
     version: str
     file: str
-    """its name in the cache; the ending says how it is read"""
+    """its name in the cache; the ending decides how it is read"""
     bytes: int
     sha256: str
 
