@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import cycle
+from typing import Any
 from unittest import mock
 
 import torch
@@ -25,7 +26,8 @@ from pairs import Case, Pair, Pass
 from torch import Tensor, nn
 
 from regard.functional.sparse import attention as pattern
-from regard.functional.sparse.tiles import Plan, positions
+from regard.functional.sparse.plan import plan_tiles
+from regard.functional.sparse.tiles import TilePlan, positions
 
 Call = Callable[[], object]
 IN_CACHE = 1 << 18  # numbers in the largest tensor of one call
@@ -344,7 +346,7 @@ def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
             many = len(range(case.num_heads)[heads.heads])
             for batch in heads.batches:
                 keys = positions(batch.tile.cols).shape[-1]
-                masked = batch.pairs(torch.float32) is not None
+                masked = batch.mask(torch.float32) is not None
                 sizes[len(batch.tile.rows), keys, masked] += many * batch.repeats
         operations, left = [], case.num_heads * case.length  # queries that are not in cache yet
         for (t, s, masked), count in sorted(sizes.items(), key=lambda of: -of[1] * of[0][0]):
@@ -355,15 +357,19 @@ def _pattern(pair: Pair, case: Case, kind: Pass) -> list[Operation]:
     return _projections(case, 4 * (pair.scope == "layer")) + _cheapest(map(tiles, (32, 64)), kind)
 
 
-def _plan(module: nn.Module, inputs: list[Tensor], rows: int) -> Plan:
+def _plan(module: nn.Module, inputs: list[Tensor], rows: int) -> TilePlan:
     """The plan that a forward pass uses, with tiles of this many queries."""
-    plans = list[Plan]()
+    plans = list[TilePlan]()
 
-    def kept(q: Tensor, k: Tensor, v: Tensor, *, plan: Plan, **rest: object) -> Tensor:
+    def kept(q: Tensor, k: Tensor, v: Tensor, *, plan: TilePlan, **rest: object) -> Tensor:
         plans.append(plan)
         return torch.empty_like(v)
 
-    with mock.patch.multiple(pattern, tile_attention=kept, FORWARD_ROWS=rows), torch.no_grad():
+    def planned(*facts: Any, **others: Any) -> TilePlan:
+        return plan_tiles(*facts, **others | {"rows": rows})
+
+    patched = mock.patch.multiple(pattern, tile_attention=kept, plan_tiles=planned)
+    with patched, torch.no_grad():
         module(*inputs)
     return plans[0]
 

@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, final
@@ -322,9 +322,17 @@ class Mixer(nn.Module, ABC):
 
 def _instead(what: str) -> str:
     """Names of the library's mixers that can, for the end of an error message."""
-    ours = [cls for cls in Mixer.__subclasses__() if cls.__module__.startswith("regard.")]
+    ours = [cls for cls in _mechanisms(Mixer) if cls.__module__.startswith("regard.")]
     able = [cls.name for cls in ours if getattr(cls.capabilities, what)]
     return f" Mixers that do: {', '.join(able)}." if able else ""
+
+
+def _mechanisms(base: type) -> Iterator[type[Mixer]]:
+    """Subclasses with a name, at any depth."""
+    for cls in base.__subclasses__():
+        if "name" in vars(cls):
+            yield cls
+        yield from _mechanisms(cls)
 
 
 def _clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Tensor, "B S D"]:

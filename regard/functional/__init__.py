@@ -15,7 +15,7 @@ from regard.functional.softmax.dense import softmax_attention
 from regard.functional.softmax.relative import relative_attention
 from regard.functional.softmax.scored import scored_attention
 from regard.functional.softmax.window import window_attention
-from regard.functional.sparse.attention import pattern_attention
+from regard.functional.sparse.attention import attend as pattern_attention
 from regard.functional.synthetic.fourier import fourier_mixing
 from regard.functional.synthetic.spatial import spatial_mixing
 from regard.functional.synthetic.synthesizer import synthesizer_attention

@@ -12,11 +12,8 @@ pattern has no bound. The output projection has no bias.
 
 from collections.abc import Sequence
 
-from regard.core import Capabilities, Mixer, No, Observation, OptionError
-from regard.core.shapes import check_positive
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.sparse.attention import pattern_attention, pattern_weights
-from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.core import OptionError
+from regard.functional.shared.implementation import Impl
 from regard.functional.sparse.patterns import (
     All,
     Block,
@@ -28,27 +25,14 @@ from regard.functional.sparse.patterns import (
     Summary,
     Window,
 )
-from regard.nn.heads import Heads
+from regard.mixers._patterned import PatternMixer
 
 DEFAULT = (Window(64, 64), Window(64, 64, 8), Window(64, 64) | First(1))
 
 
-class HeadMix(Mixer):
+class HeadMix(PatternMixer):
     name = "head_mix"
-    family = "banded"
     paper = "Beltagy et al. 2020, arXiv 2004.05150"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=No("a pattern needs queries and keys on one axis"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T W H K",
-        memory="T D",
-        state="W H K",
-    )
     variants = {
         "small": {"patterns": (Window(2, 2), Window(1, 1, 3), Window(0, 0) | First(2))},
         "unbounded": {
@@ -66,9 +50,7 @@ class HeadMix(Mixer):
         patterns: Pattern | Sequence[Pattern] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl, "pattern")
-        check_positive(num_heads=num_heads)
+        super().__init__(dim, num_heads=num_heads, impl=impl)
         if isinstance(patterns, PerHead):
             patterns = patterns.heads
         elif isinstance(patterns, Pattern):
@@ -89,32 +71,6 @@ class HeadMix(Mixer):
                     "head_mix: a table of random blocks belongs to one length, and is saved with the mixer that has "
                     "it: bigbird"
                 )
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
         self.pattern = PerHead(tuple(patterns))
         if self.pattern.reach is None:
             self.declare(time="T^2 H K", state="T H K")
-
-    def mix(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        return self.heads.merge(
-            pattern_attention(q, k, v, pattern=self.pattern, mask=mask, impl=self.impl)
-        )
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        return empty_state(
-            weight, batch_size, self.num_heads, self.heads.head_dim, self.pattern, max_len
-        )
-
-    def _extend(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
-        mixed, state = extend_pattern(
-            q, k, v, state, pattern=self.pattern, valid=valid, donate=donate
-        )
-        return self.heads.merge(mixed), state
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        weights = pattern_weights(q, k, pattern=self.pattern, mask=mask)
-        return Observation(q, k, v, weights, weights @ v)

@@ -11,40 +11,24 @@ keys by their place in the whole sequence; `position_options` are the kind's own
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
-from regard.core import Capabilities, Mixer, No, Observation
 from regard.core.shapes import check_positive
 from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.sparse.attention import pattern_attention, pattern_weights
-from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.shared.implementation import Impl
 from regard.functional.sparse.patterns import Window
-from regard.nn.heads import Heads
+from regard.mixers._patterned import PatternMixer
 from regard.positions.inside import inside
 from regard.positions.relative import Rotary
 
 
-class Local(Mixer):
+class Local(PatternMixer):
     name = "local"
-    family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=No("a window needs queries and keys on one axis"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute", "rotary"}),
-        time="T W H K",
-        memory="T D",
-        state="W H K",
-    )
+    capabilities = replace(PatternMixer.capabilities, positions=frozenset({"absolute", "rotary"}))
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},
@@ -63,45 +47,17 @@ class Local(Mixer):
         position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl, "pattern")
+        super().__init__(dim, num_heads=num_heads, impl=impl)
         check_positive(window_size=window_size)
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
         self.pattern = Window(window_size, window_size, dilation)
         self.position = inside(self, num_heads, position, position_options)
 
-    def _split(
-        self, x: Tensor, position: Int[Tensor, "b T"] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v of tokens at these positions; without any: 0, 1, 2 .."""
+    def _split(self, x, state=None, valid=None):
         q, k, v = self.heads.split(x)
         if not isinstance(self.position, Rotary):
             return q, k, v
-        if position is None:
-            position = torch.arange(x.shape[1], device=x.device)
+        T = x.shape[1]
+        position = (
+            torch.arange(T, device=x.device) if state is None else place(state.length, valid, T)
+        )
         return self.position.rotate(q, position), self.position.rotate(k, position), v
-
-    def mix(self, x, context, mask):
-        q, k, v = self._split(x)
-        return self.heads.merge(
-            pattern_attention(q, k, v, pattern=self.pattern, mask=mask, impl=self.impl)
-        )
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        return empty_state(
-            weight, batch_size, self.num_heads, self.heads.head_dim, self.pattern, max_len
-        )
-
-    def _extend(self, x, state, valid, donate):
-        q, k, v = self._split(x, place(state.length, valid, x.shape[1]))
-        mixed, state = extend_pattern(
-            q, k, v, state, pattern=self.pattern, valid=valid, donate=donate
-        )
-        return self.heads.merge(mixed), state
-
-    def _observe(self, x, context, mask):
-        q, k, v = self._split(x)
-        weights = pattern_weights(q, k, pattern=self.pattern, mask=mask)
-        return Observation(q, k, v, weights, weights @ v)

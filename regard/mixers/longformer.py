@@ -15,36 +15,18 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, ShapeError
+from regard.core import Mask, OptionError, ShapeError
 from regard.core.shapes import check_positive
+from regard.functional.shared.implementation import Impl
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
-from regard.functional.sparse.attention import (
-    global_places,
-    pattern_attention,
-    pattern_weights,
-    replace_rows,
-)
-from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.sparse.attention import global_places, replace_rows
 from regard.functional.sparse.patterns import PerHead, Window
-from regard.nn.heads import Heads
+from regard.mixers._patterned import PatternMixer
 
 
-class Longformer(Mixer):
+class Longformer(PatternMixer):
     name = "longformer"
-    family = "banded"
     paper = "Beltagy et al. 2020, arXiv 2004.05150"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=No("a window needs queries and keys on one axis"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T W H K",
-        memory="T D",
-        state="W H K",
-    )
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": (1, 3, 2)},
@@ -60,18 +42,16 @@ class Longformer(Mixer):
         window_size: int = 128,
         dilation: int | Sequence[int] = 1,
         max_global: int | None = None,
+        impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        check_positive(num_heads=num_heads, window_size=window_size)
-        if max_global is not None:
-            check_positive(max_global=max_global)
+        super().__init__(dim, num_heads=num_heads, impl=impl)
+        check_positive(window_size=window_size, max_global=1 if max_global is None else max_global)
         steps = [dilation] * num_heads if isinstance(dilation, int) else list(dilation)
         if len(steps) != num_heads:
             raise OptionError(
                 f"longformer: {len(steps)} dilations for {num_heads} heads: give one for each"
             )
-        self.num_heads, self.max_global = num_heads, max_global
-        self.heads = Heads(dim, num_heads)
+        self.max_global = max_global
         self.global_heads = nn.ModuleDict(
             {name: nn.Linear(dim, dim, bias=False) for name in ("query", "key", "value")}
         )
@@ -84,19 +64,20 @@ class Longformer(Mixer):
         )
         self.pattern = PerHead(tuple(Window(window_size, window_size, step) for step in steps))
 
-    def mix(self, x, context, mask):
+    def _request(self, x, mask):
+        return self.pattern, mask, self.max_global
+
+    def _mixed(self, x, mask):
         self._check_global(mask)
-        q, k, v = self.heads.split(x)
-        y = pattern_attention(q, k, v, pattern=self.pattern, mask=mask, max_global=self.max_global)
-        if mask.global_tokens is not None:
-            q, k, v = self._global(x)
-            if self.max_global is None:
-                rows = softmax_attention(q, k, v, mask=mask)
-                y = torch.where(mask.global_tokens[:, None, :, None], rows, y)
-            else:
-                at, present = global_places(mask.global_tokens, self.max_global)
-                y = replace_rows(y, q, k, v, mask, at, present)
-        return self.heads.merge(y)
+        y = super()._mixed(x, mask)
+        if mask.global_tokens is None:
+            return y
+        q, k, v = self._global(x)
+        if self.max_global is None:
+            rows = softmax_attention(q, k, v, mask=mask)
+            return torch.where(mask.global_tokens[:, None, :, None], rows, y)
+        at, present = global_places(mask.global_tokens, self.max_global)
+        return replace_rows(y, q, k, v, mask, at, present)
 
     def _check_global(self, mask: Mask) -> None:
         """A row with more global tokens than promised is refused; a compiled graph cannot look at the values."""
@@ -118,29 +99,14 @@ class Longformer(Mixer):
             for linear in self.global_heads.values()
         ]
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        return empty_state(
-            weight, batch_size, self.num_heads, self.heads.head_dim, self.pattern, max_len
-        )
-
-    def _extend(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
-        mixed, state = extend_pattern(
-            q, k, v, state, pattern=self.pattern, valid=valid, donate=donate
-        )
-        return self.heads.merge(mixed), state
-
     def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        weights = pattern_weights(q, k, pattern=self.pattern, mask=mask)
-        mixed = weights @ v
-        if mask.global_tokens is not None:
-            is_global = mask.global_tokens[:, None, :, None]
-            global_q, global_k, global_v = self._global(x)
-            rows = softmax_weights(global_q, global_k, mask=mask)
-            weights, mixed = (
-                torch.where(is_global, rows, weights),
-                torch.where(is_global, rows @ global_v, mixed),
-            )
-        return Observation(q, k, v, weights, mixed)
+        seen = super()._observe(x, context, mask)
+        if mask.global_tokens is None:
+            return seen
+        is_global = mask.global_tokens[:, None, :, None]
+        q, k, v = self._global(x)
+        rows = softmax_weights(q, k, mask=mask)
+        return seen._replace(
+            weights=torch.where(is_global, rows, seen.weights),
+            heads=torch.where(is_global, rows @ v, seen.heads),
+        )

@@ -13,14 +13,13 @@ without max_len). State: every key for "strided", whose columns all come round a
 "dilated". The output projection has no bias.
 """
 
+from dataclasses import replace
 from math import isqrt
 from typing import Literal, get_args
 
-from regard.core import Capabilities, Mixer, No, Observation, OptionError
+from regard.core import OptionError
 from regard.core.shapes import check_positive
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.sparse.attention import pattern_attention, pattern_weights
-from regard.functional.sparse.cache import empty_state, extend_pattern
+from regard.functional.shared.implementation import Impl
 from regard.functional.sparse.patterns import (
     Block,
     Pattern,
@@ -30,27 +29,15 @@ from regard.functional.sparse.patterns import (
     Union,
     Window,
 )
-from regard.nn.heads import Heads
+from regard.mixers._patterned import PatternMixer
 
 Kind = Literal["strided", "fixed", "dilated"]
 
 
-class Strided(Mixer):
+class Strided(PatternMixer):
     name = "strided"
-    family = "banded"
     paper = "Child et al. 2019, arXiv 1904.10509"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=No("a stride needs queries and keys on one axis"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T W H K + T^2 H K / W",
-        memory="T D",
-        state="T H K",
-    )
+    capabilities = replace(PatternMixer.capabilities, time="T W H K + T^2 H K / W", state="T H K")
     variants = {
         "small": {"stride": 4},
         "separate": {"stride": 2, "window_size": 3, "merged": False},
@@ -73,8 +60,7 @@ class Strided(Mixer):
         max_len: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl, "pattern")
+        super().__init__(dim, num_heads=num_heads, impl=impl)
         if kind not in get_args(Kind):
             raise OptionError(
                 f"strided: kind ({kind!r}) must be one of {', '.join(get_args(Kind))}"
@@ -89,38 +75,12 @@ class Strided(Mixer):
             raise OptionError("strided: merged=False needs two sets, and kind 'dilated' has one")
         if stride is None:
             stride = 128 if max_len is None else max(1, isqrt(max_len // 2))
-        check_positive(num_heads=num_heads, stride=stride, window_size=window_size or 1)
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        check_positive(stride=stride, window_size=window_size or 1)
         self.pattern = _pattern(
             kind, stride, window_size or stride, summary_width, merged, num_heads
         )
         if kind == "dilated":
             self.declare(time="T W H K", state="W H K")
-
-    def mix(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        return self.heads.merge(
-            pattern_attention(q, k, v, pattern=self.pattern, mask=mask, impl=self.impl)
-        )
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        return empty_state(
-            weight, batch_size, self.num_heads, self.heads.head_dim, self.pattern, max_len
-        )
-
-    def _extend(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
-        mixed, state = extend_pattern(
-            q, k, v, state, pattern=self.pattern, valid=valid, donate=donate
-        )
-        return self.heads.merge(mixed), state
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        weights = pattern_weights(q, k, pattern=self.pattern, mask=mask)
-        return Observation(q, k, v, weights, weights @ v)
 
 
 def _pattern(

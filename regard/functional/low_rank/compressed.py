@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.blocks import near
+from regard.functional.shared.implementation import cut
 from regard.functional.softmax.dense import softmax_attention
-from regard.functional.sparse.tiles import Batch, HeadPlan, Pairs, Tile, tile_attention
+from regard.functional.sparse.tiles import HeadPlan, Tile, TileBatch, TileMask, tile_attention
 
 QUERY_BLOCK = 512  # queries whose mask is held at once
 TILE = 256  # queries of a tile on a CPU: a head's weights, and their gradients, stay near
@@ -112,14 +112,15 @@ def slot_attention(
         count = torch.where(at < 0, 0, lead + (at + 1 - int(late)) // factor)
         return torch.arange(seen(rows), device=q.device) < count[:, None, :, None]
 
-    if near(q) and T > QUERY_BLOCK:
+    how = cut("compressed", "auto", q)
+    if how.tiled and T > QUERY_BLOCK:
         batches = [
-            Batch(Tile(rows, range(seen(rows))), partial(_pairs, allowed, rows))
+            TileBatch(Tile(rows, range(seen(rows))), partial(_tile_mask, allowed, rows))
             for rows in _blocks(T, TILE)
         ]
         plan = [HeadPlan(slice(0, q.shape[1], 1), batches, whole=True)]
         k, v = k.to(q.dtype), v.to(q.dtype)  # autocast leaves learned slots as they are
-        return tile_attention(q, k, v, plan=plan, back=lambda: plan)
+        return tile_attention(q, k, v, plan=plan, back=lambda: plan, cut=how)
     parts = []
     for rows in _blocks(T, QUERY_BLOCK):
         here, mask = slice(0, seen(rows)), Mask(pairwise=allowed(rows))
@@ -132,10 +133,10 @@ def _blocks(T: int, size: int) -> list[range]:
     return [range(start, min(start + size, T)) for start in range(0, T, size)]
 
 
-def _pairs(
+def _tile_mask(
     allowed: Callable[[range], Bool[Tensor, "b 1 t s"]], rows: range, dtype: torch.dtype
-) -> Pairs:
-    return Pairs.of(allowed(rows), dtype)
+) -> TileMask:
+    return TileMask.of(allowed(rows), dtype)
 
 
 def write(

@@ -24,7 +24,7 @@ from regard.core.mask import Mask
 from regard.core.packages import lacking
 
 TILE, CHUNK = 256, 64
-SIZES: dict[str, tuple[int, int]] = {}
+SIZES: dict[str, tuple[int, int]] = {"pattern": (128, 128)}
 """Default (tile, chunk) of the kernel families for which other sizes than TILE and CHUNK are faster."""
 
 
@@ -59,6 +59,8 @@ class Cut(NamedTuple):
     threads: int  # that share the room
     tiled: bool  # True: loop over small tiles in reused memory. False: a few large operations
     readable: bool  # True if steps may depend on tensor values: reading them needs no device sync
+    compiling: bool  # True: lengths and patterns are known, tensor values are not
+    concrete: bool  # True if tensors have values at all, if only after a device sync
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,8 @@ def cut(family: str, impl: Impl, *tensors: Tensor) -> Cut:
         threads,
         tiled,
         readable=tiled and device == "cpu",
+        compiling=compiling,
+        concrete=device != "meta" and not compiling,
     )
 
 

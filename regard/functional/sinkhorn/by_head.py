@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.functional.shared.numerics import LOG2_E
-from regard.functional.sparse.tiles import Pairs, attend, merge
+from regard.functional.sparse.tiles import TileMask, attend, merge
 
 WEIGHTS = 1 << 19  # in a run of blocks: fewer and larger products are better for two threads
 
@@ -26,12 +26,12 @@ class Meeting(NamedTuple):
     allowed: Bool[Tensor, "#B #n #C D"] | None
     sides: slice = slice(0, 2)  # sorted, own
 
-    def pairs(self, example: int, dtype: torch.dtype) -> Pairs | None:
+    def pairs(self, example: int, dtype: torch.dtype) -> TileMask | None:
         """[n 1 C D]"""
         if self.allowed is None:
             return None
         some = self.allowed[example if self.allowed.shape[0] > 1 else 0]
-        return Pairs.of(some[:, None], dtype)
+        return TileMask.of(some[:, None], dtype)
 
 
 class SortedHeads(torch.autograd.Function):
@@ -62,7 +62,7 @@ class SortedHeads(torch.autograd.Function):
                     near_k, near_v = (
                         z[part.blocks, part.sides].flatten(1, 2)[:, None] for z in (keys, values)
                     )
-                    found, lse = attend(q[some][:, None], near_k, near_v, meet, scale)
+                    found, lse = attend(q[some][:, None], near_k, near_v, meet, scale, fused=True)
                     merge(y[some], total[some], found[:, 0], lse[:, 0], first=part is parts[0])
         ctx.save_for_backward(q, k, v, sorting, total)
         ctx.meetings, ctx.scale = meetings, scale
@@ -115,7 +115,9 @@ def _dot(dz: Float[Tensor, "N 2 C K"], z: Float[Tensor, "N 2 C K"]) -> Float[Ten
     return dz[:, 0].flatten(1) @ z[:, 1].flatten(1).mT
 
 
-def _runs(pairs: list[tuple[slice, Pairs | None]], C: int) -> Iterator[tuple[slice, Pairs | None]]:
+def _runs(
+    pairs: list[tuple[slice, TileMask | None]], C: int
+) -> Iterator[tuple[slice, TileMask | None]]:
     """Some blocks at once, and what they may see."""
     most = max(1, WEIGHTS // (2 * C * C))
     for blocks, meet in pairs:
@@ -125,7 +127,7 @@ def _runs(pairs: list[tuple[slice, Pairs | None]], C: int) -> Iterator[tuple[sli
                 yield some, meet
             else:
                 here = slice(some.start - blocks.start, some.stop - blocks.start)
-                yield some, Pairs(*(z[here] for z in meet))
+                yield some, TileMask(*(z[here] for z in meet))
 
 
 def _gradients(
@@ -134,7 +136,7 @@ def _gradients(
     keys: Float[Tensor, "n D K"],
     values: Float[Tensor, "n D V"],
     total: Float[Tensor, "n C"],
-    meet: Pairs | None,
+    meet: TileMask | None,
     scale: float,
     out: tuple[Tensor, Tensor, Tensor],
 ) -> None:

@@ -6,7 +6,6 @@ arXiv 1904.10509; Beltagy et al. 2020, arXiv 2004.05150).
 
 import math
 from functools import partial
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,23 +19,13 @@ from regard.functional.shared.implementation import Impl, choose
 from regard.functional.softmax.dense import masked_softmax, softmax_attention
 from regard.functional.sparse.flex import flex_pattern_attention
 from regard.functional.sparse.patterns import Pattern, PerHead, picture
-from regard.functional.sparse.plan import Ahead, plan_tiles
+from regard.functional.sparse.plan import Prefix, plan_tiles
 from regard.functional.sparse.tiles import tile_attention
 
-# Queries of a tile at least: the fused kernel of the forward is as fast with few, the products of the backward are not.
-FORWARD_ROWS, BACKWARD_ROWS = 32, 64
+KeysAndValues = tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]]
 
 
-class Front(NamedTuple):
-    """Keys and values before those of the tokens, and which of them are global tokens: see `Ahead`."""
-
-    k: Float[Tensor, "B H E K"]
-    v: Float[Tensor, "B H E V"]
-    position: Int[Tensor, "B E"] | None = None
-    present: Bool[Tensor, "B E"] | None = None
-
-
-def pattern_attention(
+def attend(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
@@ -44,55 +33,64 @@ def pattern_attention(
     pattern: Pattern,
     mask: Mask = OPEN,
     scale: float | None = None,
-    external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
+    prefix: KeysAndValues | None = None,
     max_global: int | None = None,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the pairs of the pattern that the mask allows.
 
-    external: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
+    prefix: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
     it any token may be one, and where `mask.global_tokens` is given every query is compared with every key: time grows
-    as T^2, memory does not. impl: see `implementation`.
+    as T^2, memory does not. impl: see `shared.implementation`.
     """
     _check_one_axis(q, k)
-    if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
-        raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
-    if choose("pattern", impl, q, mask, plain=external is None).name == "flex":
+    H, T = q.shape[1:3]
+    if isinstance(pattern, PerHead) and len(pattern.heads) != H:
+        raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {H}")
+    cut = choose("pattern", impl, q, mask, plain=prefix is None)
+    if cut.name == "flex":
         return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
-    front = None if external is None else Front(*external)
-    if mask.global_tokens is None or max_global is None:
-        return _tiled(q, k, v, pattern, mask, scale, front)
-    at, present = global_places(mask.global_tokens, max_global)
-    front = Front(pick(k, at), pick(v, at), at, present)
-    if external is not None:
-        E = external[0].shape[2]
-        front = Front(
-            torch.cat([external[0], front.k], dim=2),
-            torch.cat([external[1], front.v], dim=2),
-            F.pad(at, (E, 0), value=-1),
-            F.pad(present, (E, 0), value=True),
-        )
-    y = _tiled(q, k, v, pattern, mask, scale, front)
-    return replace_rows(y, q, k, v, mask, at, present, scale=scale, external=external)
+    E = 0 if prefix is None else prefix[0].shape[2]
+    before, first, some = prefix, Prefix(E) if E else None, None
+    if mask.global_tokens is not None and max_global is not None:
+        at, present = some = global_places(mask.global_tokens, max_global)
+        before = _joined(prefix, (pick(k, at), pick(v, at)))
+        at, present = F.pad(at, (E, 0), value=-1), F.pad(present, (E, 0), value=True)
+        first = Prefix(at.shape[1], at, present)
+    # The fused kernel of the forward is as fast with few rows, the products of the backward are not.
+    plan = partial(plan_tiles, pattern, mask, H, T, q.device, cut, prefix=first)
+    y = tile_attention(
+        q,
+        k,
+        v,
+        plan=plan(rows=max(1, cut.tile // 4)),
+        back=partial(plan, rows=max(1, cut.tile // 2)),
+        cut=cut,
+        prefix=before,
+        scale=scale,
+    )
+    if some is None:
+        return y
+    return replace_rows(y, q, k, v, mask, *some, scale=scale, prefix=prefix)
 
 
-def pattern_weights(
+def weights(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
     *,
     pattern: Pattern,
     mask: Mask = OPEN,
     scale: float | None = None,
-    external: Float[Tensor, "B H E K"] | None = None,
+    prefix: Float[Tensor, "B H E K"] | None = None,
 ) -> Float[Tensor, "B H T S"]:
-    """The weights that `pattern_attention` applies, external keys first; rows without a key are zero."""
+    """The weights that `attend` applies, prefix keys first; rows without a key are zero."""
     _check_one_axis(q, k)
     T = q.shape[2]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     allowed = mask.dense(T, T, pattern=picture(pattern, T, device=q.device))
-    if external is not None:
-        allowed = F.pad(allowed, (external.shape[2], 0), value=True)
-        k = torch.cat([external, k], dim=2)
+    if prefix is not None:
+        allowed = F.pad(allowed, (prefix.shape[2], 0), value=True)
+        k = torch.cat([prefix, k], dim=2)
     return masked_softmax(scale * q @ k.transpose(-1, -2), allowed)
 
 
@@ -118,7 +116,7 @@ def replace_rows(
     present: Bool[Tensor, "B M"],
     *,
     scale: float | None = None,
-    external: tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]] | None = None,
+    prefix: KeysAndValues | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """y, with the rows of global tokens computed anew over all keys that the mask allows."""
     T = q.shape[2]
@@ -129,34 +127,18 @@ def replace_rows(
         allowed = allowed & mask.valid[:, None, None, :]
     if mask.pairwise is not None:
         allowed = allowed & pick(mask.pairwise.expand(q.shape[0], -1, -1, -1), at)
-    if external is not None:
-        k, v = torch.cat([external[0], k], dim=2), torch.cat([external[1], v], dim=2)
-        allowed = F.pad(allowed, (external[0].shape[2], 0), value=True)
+    if prefix is not None:
+        k, v = _joined(prefix, (k, v))
+        allowed = F.pad(allowed, (prefix[0].shape[2], 0), value=True)
     rows = softmax_attention(pick(q, at), k, v, mask=Mask(pairwise=allowed), scale=scale)
     rows = torch.where(present[:, None, :, None], rows, pick(y, at))
     return y.scatter(2, at[:, None, :, None].expand_as(rows), rows)
 
 
-def _tiled(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pattern: Pattern,
-    mask: Mask,
-    scale: float | None,
-    front: Front | None,
-) -> Tensor:
-    ahead = None if front is None else Ahead(front.k.shape[2], front.position, front.present)
-    plan = partial(plan_tiles, pattern, mask, q.shape[1], q.shape[2], q.device, ahead=ahead)
-    return tile_attention(
-        q,
-        k,
-        v,
-        plan=plan(rows=FORWARD_ROWS),
-        back=partial(plan, rows=BACKWARD_ROWS),
-        front=None if front is None else (front.k, front.v),
-        scale=scale,
-    )
+def _joined(first: KeysAndValues | None, second: KeysAndValues) -> KeysAndValues:
+    if first is None:
+        return second
+    return torch.cat([first[0], second[0]], dim=2), torch.cat([first[1], second[1]], dim=2)
 
 
 def _check_one_axis(q: Tensor, k: Tensor) -> None:

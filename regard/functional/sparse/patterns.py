@@ -22,9 +22,6 @@ from torch import Tensor
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
 
-Positions = Int[Tensor, "b 1 T 1"]
-Pairs = Bool[Tensor, "b h T S"]
-
 
 class Pattern:
     """A set of (query, key) positions."""
@@ -34,7 +31,9 @@ class Pattern:
         """How far apart queries lie that share keys."""
         return 1
 
-    def contains(self, i: Positions, j: Int[Tensor, "b 1 1 S"]) -> Pairs:
+    def contains(
+        self, i: Int[Tensor, "b 1 T 1"], j: Int[Tensor, "b 1 1 S"]
+    ) -> Bool[Tensor, "b h T S"]:
         """Whether query i may see key j, broadcast over batch and heads."""
         raise NotImplementedError
 
@@ -301,7 +300,7 @@ class Scattered(Pattern):
 
     @property
     def share(self) -> int:
-        return self.size * max(1, 32 // self.size)  # small blocks go together
+        return self.size
 
     def contains(self, i, j):
         named = self.table[:, (i // self.size)[:, 0, :, 0]].transpose(0, 1)  # b H T r
@@ -389,7 +388,7 @@ class PerHead(Pattern):
 
 def picture(
     pattern: Pattern, T: int, *, causal: bool = False, device: torch.device | None = None
-) -> Pairs:
+) -> Bool[Tensor, "1 h T T"]:
     """The pairs among T tokens, [1 h T T]: the dense oracle, and what the documentation draws."""
     place = torch.arange(T, device=device)
     pairs = pattern.contains(place[None, None, :, None], place[None, None, None, :])

@@ -1,9 +1,9 @@
 """A pattern and a mask cut into tiles for `tile_attention`.
 
-Queries are taken in tiles that share keys: neighbours for windows and blocks, queries a stride apart for strides. A
-tile meets the keys that its pattern names, each once, under the exact mask. Terms of a union that want different
-tiles are parts of their own. Tiles that look alike, but for a shift, become one batch of small tiles; the others are
-joined to larger ones. A plan that no mask's values enter is kept for its pattern and length.
+Queries that share keys are one tile: neighbours for windows and blocks, queries a stride apart for strides. A tile has
+the keys that its pattern names, each once, under the exact mask. Terms of a union that need different tiles are parts
+of their own. Tiles that are equal but for a shift become one batch of small tiles; the others are joined to larger
+ones. A plan that depends on no tensor of a mask is kept for its pattern, length and cut.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -17,20 +17,38 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
+from regard.functional.shared.implementation import Cut
 from regard.functional.sparse.patterns import All, Pattern, PerHead, Union, disjoint
-from regard.functional.sparse.tiles import Batch, HeadPlan, Keys, Pairs, Plan, Tile, positions
+from regard.functional.sparse.tiles import (
+    HeadPlan,
+    Tile,
+    TileBatch,
+    TileKeys,
+    TileMask,
+    TilePlan,
+    positions,
+)
 
-TILE = 128  # queries
-LONG = 8  # tiles that a tile of queries is long which meets the few keys of global tokens
-RUN = 4  # tiles of a batch at least
 
-
-class Ahead(NamedTuple):
-    """Keys before those of the tokens: learned ones, or global tokens brought to where every query meets them."""
+class Prefix(NamedTuple):
+    """Keys before those of the tokens: learned ones, or global tokens brought to where every query sees them."""
 
     size: int
     position: Int[Tensor, "B E"] | None = None  # of global tokens; -1: learned
     present: Bool[Tensor, "B E"] | None = None  # None: all, and every query sees them
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a plan depends on, but for the tensors of a mask."""
+
+    pattern: Pattern
+    causal: bool
+    H: int
+    T: int
+    device: torch.device
+    cut: Cut
+    rows: int
 
 
 def plan_tiles(
@@ -39,44 +57,33 @@ def plan_tiles(
     H: int,
     T: int,
     device: torch.device,
+    cut: Cut,
     *,
-    ahead: Ahead | None = None,
+    prefix: Prefix | None = None,
     rows: int,
-) -> Plan:
+) -> TilePlan:
     """The tiles of all heads. rows: queries that a tile of a batch has at least."""
-    facts = _Facts(pattern, mask.causal, H, T, device, rows)
-    tensors = (mask.valid, mask.pairwise, mask.global_tokens, mask.shift, ahead and ahead.present)
-    if torch.compiler.is_compiling() or any(tensor is not None for tensor in tensors):
-        return _plan(facts, mask, ahead)
-    return _kept(facts, 0 if ahead is None else ahead.size)
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """All that a plan without the values of masks depends on."""
-
-    pattern: Pattern
-    causal: bool
-    H: int
-    T: int
-    device: torch.device
-    rows: int
+    facts = _Facts(pattern, mask.causal, H, T, device, cut, rows)
+    tensors = (mask.valid, mask.pairwise, mask.global_tokens, mask.shift, prefix and prefix.present)
+    if cut.compiling or any(tensor is not None for tensor in tensors):
+        return _plan(facts, mask, prefix)
+    return _kept(facts, 0 if prefix is None else prefix.size)
 
 
 @lru_cache(maxsize=128)
-def _kept(facts: _Facts, ahead: int) -> Plan:
+def _kept(facts: _Facts, prefix: int) -> TilePlan:
     with torch.inference_mode(False):
-        return _plan(facts, Mask(causal=facts.causal), Ahead(ahead) if ahead else None)
+        return _plan(facts, Mask(causal=facts.causal), Prefix(prefix) if prefix else None)
 
 
-def _plan(facts: _Facts, mask: Mask, ahead: Ahead | None) -> Plan:
-    H = facts.H
-    if not isinstance(facts.pattern, PerHead):
-        return [_plan_heads(facts.pattern, slice(0, H, 1), facts, mask, ahead)]
+def _plan(facts: _Facts, mask: Mask, prefix: Prefix | None) -> TilePlan:
+    H, pattern = facts.H, facts.pattern
+    if not isinstance(pattern, PerHead):
+        return [_plan_heads(pattern, slice(0, H, 1), facts, mask, prefix)]
     return [
-        _plan_heads(one, heads, facts, mask, ahead)
-        for one in dict.fromkeys(facts.pattern.heads)
-        for heads in _slices([h for h, other in enumerate(facts.pattern.heads) if other == one])
+        _plan_heads(one, heads, facts, mask, prefix)
+        for one in dict.fromkeys(pattern.heads)
+        for heads in _slices([h for h, other in enumerate(pattern.heads) if other == one])
     ]
 
 
@@ -91,31 +98,30 @@ def _slices(heads: list[int]) -> list[slice]:
 
 
 def _plan_heads(
-    pattern: Pattern, heads: slice, facts: _Facts, mask: Mask, ahead: Ahead | None
+    pattern: Pattern, heads: slice, facts: _Facts, mask: Mask, prefix: Prefix | None
 ) -> HeadPlan:
-    T = facts.T
-    every_pair = mask.global_tokens is not None and (ahead is None or ahead.present is None)
-    dense = every_pair or T <= TILE
+    every_pair = mask.global_tokens is not None and (prefix is None or prefix.present is None)
+    dense = every_pair or facts.T <= facts.cut.tile
     groups = [pattern] if dense else _groups(pattern)
-    allowed = Allowance(groups, mask, ahead, heads, facts.device, _marks(mask, facts.device))
-    batches = list(_front_batches(T, ahead, allowed))
+    allowed = Allowance(facts, groups, mask, prefix, heads, _marks(mask, facts.cut))
+    batches = list(_prefix_batches(allowed))
     for part, group in enumerate([All()] if dense else groups, start=allowed.first):
-        batches += _batches(group, part, facts, allowed)
+        batches += _batches(group, part, allowed)
     covered = sum(b.repeats * len(b.tile.rows) for b in batches if b.tile.part == 0)
-    return HeadPlan(heads, batches, covered == T)
+    return HeadPlan(heads, batches, covered == facts.T)
 
 
-def _marks(mask: Mask, device: torch.device) -> list[list[int] | None]:
-    """How many absent, and how many global, tokens of any row stand before each; None where that is not known here."""
+def _marks(mask: Mask, cut: Cut) -> list[list[int] | None]:
+    """How many absent, and how many global, tokens of any row come before each; None where that cannot be read."""
     absent = None if mask.valid is None else ~mask.valid
     given = [marks for marks in (absent, mask.global_tokens) if marks is not None]
-    if device.type != "cpu" or torch.compiler.is_compiling():
+    if not cut.readable:
         return [None for _ in given]
     return [[0, *accumulate(marks.any(0).tolist())] for marks in given]
 
 
 def _groups(pattern: Pattern) -> list[Pattern]:
-    """The terms of the pattern, those that want the same tiles in one union; global tokens first."""
+    """The terms of the pattern, those that need the same tiles in one union; global tokens first."""
 
     def kind(term: Pattern) -> tuple[bool, bool, int, int]:
         return term.span is None, term.reach is None, term.step, term.share or 0
@@ -123,44 +129,55 @@ def _groups(pattern: Pattern) -> list[Pattern]:
     return [Union(tuple(group)) for _, group in groupby(sorted(pattern.terms, key=kind), key=kind)]
 
 
-def _front_batches(T: int, ahead: Ahead | None, allowed: "Allowance") -> Iterator[Batch]:
-    if ahead is None:
+def _prefix_batches(allowed: "Allowance") -> Iterator[TileBatch]:
+    prefix, facts = allowed.prefix, allowed.facts
+    if prefix is None:
         return
-    for rows in _rows(range(T), LONG * TILE):
-        tile = Tile(rows, range(ahead.size), 0, front=True)
-        yield Batch(tile, _everything if ahead.present is None else partial(allowed.pairs, tile))
+    for rows in _rows(range(facts.T), _many(facts)):
+        tile = Tile(rows, range(prefix.size), 0, prefix=True)
+        yield TileBatch(
+            tile, _everything if prefix.present is None else partial(allowed.mask_of, tile)
+        )
 
 
-def _batches(group: Pattern, part: int, facts: _Facts, allowed: "Allowance") -> list[Batch]:
-    H, T = facts.H, facts.T
-
-    def tile(rows: range) -> Tile | None:
-        end = rows[-1] + 1 if facts.causal else T
-        ranges = group.keys(rows, T)
-        ranges = disjoint([range(r.start, min(r.stop, end), r.step) for r in ranges])
-        cols: Keys = ranges[0] if len(ranges) == 1 else tuple(ranges)
-        for term in group.terms:
-            scattered = term.scattered(rows, T)
-            if scattered is not None:
-                scattered = scattered.masked_fill(_inside(scattered, ranges), -1)
-                shared = positions(cols, facts.device).expand(H, -1)
-                cols = torch.cat([shared, scattered.expand(H, -1)], dim=-1)
-        return Tile(rows, cols, part) if isinstance(cols, Tensor) or len(cols) else None
+def _batches(group: Pattern, part: int, allowed: "Allowance") -> list[TileBatch]:
+    facts, T, tile = allowed.facts, allowed.facts.T, allowed.facts.cut.tile
 
     def tiles(all_rows: Iterable[range]) -> list[Tile]:
-        return [one for one in map(tile, all_rows) if one is not None]
+        found = (Tile(rows, _keys(group, rows, facts), part) for rows in all_rows)
+        return [one for one in found if isinstance(one.cols, Tensor) or len(one.cols)]
 
+    def each(some: Iterable[Tile]) -> list[TileBatch]:
+        return [allowed.batch(one) for one in some]
+
+    term = group.terms[0]
     if isinstance(group, All):
-        return _each(tiles(_rows(range(T), TILE)), allowed)
-    if group.terms[0].span is not None:
-        return _each(tiles(_span_rows(group, T)), allowed)
-    if group.terms[0].share is not None:
-        size = min([TILE, *(term.share for term in group.terms if term.share is not None)])
-        return _scattered_batches(tiles(_rows(range(T), size)), allowed, H)
-    if torch.compiler.is_compiling():
-        return _each(tiles(_shared_rows(group, T, _large(group))), allowed)
-    batches, left = _runs(tiles(_shared_rows(group, T, _small(group, facts.rows))), allowed)
-    return batches + _each(tiles(_joined(left, _large(group))), allowed)
+        return each(tiles(_rows(range(T), tile)))
+    if term.span is not None:
+        return each(tiles(_span_rows(group, facts)))
+    if term.share is not None:
+        size = min(tile, term.share * max(1, tile // 4 // term.share))
+        batches, left = _equal(tiles(_rows(range(T), size)), allowed)
+        return batches + each(left)
+    if facts.cut.compiling:
+        return each(tiles(_shared_rows(group, T, _large(group, tile))))
+    batches, left = _equal(tiles(_shared_rows(group, T, _small(group, facts))), allowed)
+    return batches + each(tiles(_joined([one.rows for one in left], _large(group, tile))))
+
+
+def _keys(group: Pattern, rows: range, facts: _Facts) -> TileKeys:
+    """The keys that the pattern names for these queries, each once."""
+    end = rows[-1] + 1 if facts.causal else facts.T
+    ranges = group.keys(rows, facts.T)
+    ranges = disjoint([range(r.start, min(r.stop, end), r.step) for r in ranges])
+    cols: TileKeys = ranges[0] if len(ranges) == 1 else tuple(ranges)
+    for term in group.terms:
+        scattered = term.scattered(rows, facts.T)
+        if scattered is not None:
+            scattered = scattered.masked_fill(_inside(scattered, ranges), -1)
+            both = positions(cols, facts.device).expand(facts.H, -1), scattered.expand(facts.H, -1)
+            cols = torch.cat(both, dim=-1)
+    return cols
 
 
 def _rows(places: range, size: int) -> list[range]:
@@ -177,35 +194,40 @@ def _shared_rows(group: Pattern, T: int, size: int) -> Iterator[range]:
                 yield rows
 
 
-def _span_rows(group: Pattern, T: int) -> list[range]:
-    """Global tokens, which meet every key, and long pieces of what lies between, which meet only them."""
+def _span_rows(group: Pattern, facts: _Facts) -> list[range]:
+    """Global tokens, which see every key, and long tiles of what is between them, which see only these."""
     spans = [term.span for term in group.terms if term.span is not None]
+    T, tile = facts.T, facts.cut.tile
     borders = sorted({0, T, *(min(b, T) for span in spans for b in (span.start, span.stop))})
     return [
         rows
         for a, b in pairwise(borders)
-        for rows in _rows(range(a, b), TILE if any(a in s for s in spans) else LONG * TILE)
+        for rows in _rows(range(a, b), tile if any(a in s for s in spans) else _many(facts))
     ]
 
 
-def _small(group: Pattern, least: int) -> int:
-    """Rows of a tile of a batch: so few that little of it is masked, so many that a matrix product is one."""
+def _many(facts: _Facts) -> int:
+    """Rows of a tile with few keys."""
+    return 8 * facts.cut.tile
+
+
+def _small(group: Pattern, facts: _Facts) -> int:
+    """Rows of a tile of a batch: so few that little of it is masked, so many that a matrix product is efficient."""
     period = Union(group.terms).period
-    if period is None:
-        return TILE
-    return period * -(-least // period) if period <= LONG * TILE else TILE
+    if period is None or period > _many(facts):
+        return facts.cut.tile
+    return period * -(-facts.rows // period)
 
 
-def _large(group: Pattern) -> int:
-    """Rows of a tile that stands alone: fewer where keys are few, so that it is not mostly masked."""
+def _large(group: Pattern, tile: int) -> int:
+    """Rows of a tile without a batch: fewer where keys are few, so that it is not mostly masked."""
     if group.reach is None:
-        return max(1, TILE // 2)
-    steps = group.reach // group.terms[0].step
-    return min(TILE, 32 if steps <= 16 else 64 if steps <= 64 else TILE)
+        return max(1, tile // 2)
+    return max(1, tile // 4, min(tile, 1 + group.reach // group.terms[0].step))
 
 
 def _joined(left: list[range], size: int) -> Iterator[range]:
-    """The same queries in pieces of up to `size`, neighbours joined."""
+    """The same queries in tiles of up to `size`, neighbours joined."""
     yield from (r for r in left if r.step > 1)
     plain = [r for r in left if r.step == 1]
     starts = [0, *accumulate(len(r) for r in plain)]
@@ -215,70 +237,43 @@ def _joined(left: list[range], size: int) -> Iterator[range]:
         yield from _rows(range(rows[0].start, rows[-1].stop), size)
 
 
-def _runs(tiles: list[Tile], allowed: "Allowance") -> tuple[list[Batch], list[range]]:
-    """Batches of neighbours in the list that look alike and lie equally far apart, and the rows of all others."""
-    batches, left, n = list[Batch](), list[range](), 0
-    alike = [allowed.alike(tile) for tile in tiles]
+def _equal(tiles: list[Tile], allowed: "Allowance") -> tuple[list[TileBatch], list[Tile]]:
+    """Batches of neighbours in the list that are equal and equally far apart, and all other tiles."""
+    batches, left, n = list[TileBatch](), list[Tile](), 0
+    kinds = [allowed.kind(tile) for tile in tiles]
     while n < len(tiles):
-        tile, end = tiles[n], n + 1
-        shift = tiles[end].rows.start - tile.rows.start if end < len(tiles) else 0
+        end = n + 1
+        shift = tiles[end].rows.start - tiles[n].rows.start if end < len(tiles) else 0
         while (
-            alike[n] is not None
+            kinds[n] is not None
             and end < len(tiles)
-            and alike[end] == alike[n]
-            and tiles[end].rows.start == tile.rows.start + (end - n) * shift
+            and kinds[end] == kinds[n]
+            and tiles[end].rows.start == tiles[n].rows.start + (end - n) * shift
         ):
             end += 1
-        if end - n >= RUN and isinstance(tile.cols, range):
-            batches.append(_batch(tile, allowed)._replace(repeats=end - n, shift=shift))
+        if end - n > 1:
+            batches.append(allowed.batch_of(tiles[n:end], shift))
         else:
-            left += [tile.rows for tile in tiles[n:end]]
+            left += tiles[n:end]
         n = end
     return batches, left
 
 
-def _scattered_batches(tiles: list[Tile], allowed: "Allowance", H: int) -> list[Batch]:
-    """One batch for neighbours with as many keys each, all of whose queries see the same ones of them."""
-    batches = list[Batch]()
-    seen = [allowed.columns(tile, H) for tile in tiles]
-    runs = groupby(
-        zip(tiles, seen, strict=True),
-        key=lambda pair: (len(pair[0].rows), positions(pair[0].cols).shape, pair[1] is None),
-    )
-    for (size, _, unlike), run in runs:
-        some, columns = zip(*run, strict=True)
-        if unlike or len(some) < RUN:
-            batches += _each(some, allowed)
-            continue
-        cols = torch.stack([positions(tile.cols) for tile in some], dim=1).clamp(min=0)
-        kept = _Kept(torch.stack(columns, dim=1))
-        batches.append(Batch(some[0]._replace(cols=cols), kept, len(some), size))
-    return batches
+class _KeptMask:
+    """A mask that is the same in every call."""
 
-
-class _Kept:
-    """Pairs that do not change."""
-
-    def __init__(self, allowed: Bool[Tensor, "H n 1 s"]):
+    def __init__(self, allowed: Bool[Tensor, "h n 1 s"]):
         self._allowed = None if allowed.all() else allowed
-        self._pairs: dict[torch.dtype, Pairs] = {}
+        self._masks: dict[torch.dtype, TileMask] = {}
 
-    def __call__(self, dtype: torch.dtype) -> Pairs | None:
-        if self._allowed is not None and dtype not in self._pairs:
-            self._pairs[dtype] = Pairs.of(self._allowed, dtype)
-        return self._pairs.get(dtype)
-
-
-def _each(tiles: Iterable[Tile], allowed: "Allowance") -> list[Batch]:
-    return [_batch(tile, allowed) for tile in tiles]
-
-
-def _batch(tile: Tile, allowed: "Allowance") -> Batch:
-    return Batch(tile, _everything if allowed.opens(tile) else partial(allowed.pairs, tile))
+    def __call__(self, dtype: torch.dtype) -> TileMask | None:
+        if self._allowed is not None and dtype not in self._masks:
+            self._masks[dtype] = TileMask.of(self._allowed, dtype)
+        return self._masks.get(dtype)
 
 
 def _everything(dtype: torch.dtype) -> None:
-    """A tile's pairs where all are allowed."""
+    """The mask of a tile where all pairs are allowed."""
 
 
 def _inside(cols: Int[Tensor, "h s"], ranges: list[range]) -> Bool[Tensor, "h s"]:
@@ -292,51 +287,79 @@ def _inside(cols: Int[Tensor, "h s"], ranges: list[range]) -> Bool[Tensor, "h s"
 class Allowance:
     """The pairs that a tile counts: those of its group of terms that no earlier group has, and the mask allows."""
 
+    facts: _Facts
     groups: list[Pattern]
     mask: Mask
-    ahead: Ahead | None
+    prefix: Prefix | None
     heads: slice
-    device: torch.device
     marks: list[list[int] | None]
-    _last: dict[Hashable, Pairs] = field(default_factory=dict)
+    _last: dict[Hashable, TileMask] = field(default_factory=dict)
 
     @property
     def first(self) -> int:
-        """The part of the first group; keys in front are a part before it."""
-        return int(self.ahead is not None)
+        """The part of the first group; prefix keys are a part before it."""
+        return int(self.prefix is not None)
 
-    def pairs(self, tile: Tile, dtype: torch.dtype) -> Pairs:
-        """What the tile allows, asked for once for neighbours that look alike."""
-        likeness = self.alike(tile)
-        if likeness is None:
-            return Pairs.of(self(tile), dtype)
-        if (likeness, dtype) not in self._last:
+    def batch(self, tile: Tile) -> TileBatch:
+        """A batch of this tile alone, without a mask if all of its pairs are known to be allowed."""
+        is_open = not self._is_unknown(tile) and bool(self(tile).all())
+        return TileBatch(tile, _everything if is_open else partial(self.mask_of, tile))
+
+    def batch_of(self, tiles: list[Tile], shift: int) -> TileBatch:
+        """One batch of tiles of one kind."""
+        first = tiles[0]
+        if not isinstance(first.cols, Tensor):
+            return self.batch(first)._replace(repeats=len(tiles), shift=shift)
+        cols = torch.stack([positions(tile.cols) for tile in tiles], dim=1)
+        seen = [self._same_for_all(tile) for tile in tiles]
+        kept = _KeptMask(torch.stack([some for some in seen if some is not None], dim=1))
+        return TileBatch(first._replace(cols=cols), kept, len(tiles), shift)
+
+    def mask_of(self, tile: Tile, dtype: torch.dtype) -> TileMask:
+        """The tile's mask, made once for neighbours of one kind."""
+        kind = None if isinstance(tile.cols, Tensor) else self.kind(tile)
+        if kind is None:
+            return TileMask.of(self(tile), dtype)
+        if (kind, dtype) not in self._last:
             self._last.clear()
-            self._last[likeness, dtype] = Pairs.of(self(tile), dtype)
-        return self._last[likeness, dtype]
+            self._last[kind, dtype] = TileMask.of(self(tile), dtype)
+        return self._last[kind, dtype]
 
-    def opens(self, tile: Tile) -> bool:
-        """Whether all pairs of the tile are allowed, as far as can be told without waiting for a device."""
-        return not self._is_unknown(tile) and bool(self(tile).all())
+    def kind(self, tile: Tile) -> Hashable | None:
+        """Equal for tiles that can be one batch; None where a mask or the pattern tells a tile from its neighbours."""
+        if tile.prefix or self._reads_values(tile):
+            return None
+        if isinstance(tile.cols, Tensor):
+            same = self._same_for_all(tile)
+            return None if same is None else (len(tile.rows), tile.cols.shape)
+        terms = self._terms(tile)
+        period = Union(tuple(term for some in terms for term in some)).period
+        if period is None:
+            return None
+        ranges = (tile.cols,) if isinstance(tile.cols, range) else tile.cols
+        start, rows = tile.rows.start, tile.rows
+        return (
+            (tuple(terms), start % period, len(rows), rows.step),
+            tuple((r.start - start, len(r), r.step) for r in ranges),
+        )
 
-    def columns(self, tile: Tile, H: int) -> Bool[Tensor, "H 1 s"] | None:
-        """The keys that every query of the tile sees, by head; None where queries differ, or that cannot be told."""
-        if self._is_unknown(tile) or len(range(H)[self.heads]) < H:
+    def _same_for_all(self, tile: Tile) -> Bool[Tensor, "h 1 s"] | None:
+        """The keys that every query of the tile sees, by head; None where queries differ, or that is unknown."""
+        if self._is_unknown(tile):
             return None
         allowed = self(tile)[0]
         first = allowed[:, :1]
-        return first.expand(H, -1, -1) if bool((allowed == first).all()) else None
+        return first if bool((allowed == first).all()) else None
 
     def _is_unknown(self, tile: Tile) -> bool:
-        return (
-            self._reads_values(tile) or torch.compiler.is_compiling() or self.device.type == "meta"
-        )
+        return not self.facts.cut.concrete or self._reads_values(tile)
 
     def __call__(self, tile: Tile) -> Bool[Tensor, "b h t s"]:
-        rows, cols = positions(tile.rows, self.device), positions(tile.cols, self.device)
+        device = self.facts.device
+        rows, cols = positions(tile.rows, device), positions(tile.cols, device)
         i, j = rows[None, None, :, None], cols.view(1, -1, 1, cols.shape[-1])
-        if tile.front:
-            return self._front(rows, i)
+        if tile.prefix:
+            return self._prefix_pairs(rows, i)
         own, *earlier = self._terms(tile)
         pairs = Union(own).contains(i, j)
         for terms in earlier:
@@ -349,23 +372,8 @@ class Allowance:
             pairs = self._restrict(pairs, rows, j)
         return pairs[:, self.heads] if pairs.shape[1] > 1 else pairs
 
-    def alike(self, tile: Tile) -> Hashable | None:
-        """Where a tile lies but for a shift that the pattern does not notice; None where masks or places tell tiles apart."""
-        if isinstance(tile.cols, Tensor) or tile.front or self._reads_values(tile):
-            return None
-        terms = self._terms(tile)
-        period = Union(tuple(term for some in terms for term in some)).period
-        if period is None:
-            return None
-        ranges = (tile.cols,) if isinstance(tile.cols, range) else tile.cols
-        start, rows = tile.rows.start, tile.rows
-        return (
-            (tuple(terms), start % period, len(rows), rows.step),
-            tuple((r.start - start, len(r), r.step) for r in ranges),
-        )
-
     def _terms(self, tile: Tile) -> list[tuple[Pattern, ...]]:
-        """The tile's own terms, and those of each earlier group, but for global tokens that it does not touch."""
+        """The tile's own terms, and those of each earlier group, but for global tokens that are not in it."""
 
         def far(term: Pattern) -> bool:
             if term.span is None or isinstance(tile.cols, Tensor):
@@ -380,7 +388,7 @@ class Allowance:
         return [kept[0], *(terms for terms in kept[1:] if terms)]
 
     def _reads_values(self, tile: Tile) -> bool:
-        """Whether a mask has something to say about this tile that a shift would change."""
+        """True if the mask depends on tensor values in this tile."""
         mask = self.mask
         if mask.pairwise is not None or mask.shift is not None:
             return True
@@ -396,7 +404,7 @@ class Allowance:
         mask, at = self.mask, j[0, :, 0].clamp(min=0)
         if mask.global_tokens is not None:
             seen_by_all = mask.global_tokens[:, at][:, :, None]
-            if self.ahead is not None and self.ahead.present is not None:
+            if self.prefix is not None and self.prefix.present is not None:
                 pairs = pairs & ~seen_by_all
             else:
                 seen = seen_by_all | mask.global_tokens[:, None, rows, None]
@@ -407,9 +415,9 @@ class Allowance:
             pairs = pairs & _columns(mask.pairwise[:, :, rows], at[None])
         return pairs
 
-    def _front(self, rows: Tensor, i: Tensor) -> Bool[Tensor, "b h t E"]:
-        assert self.ahead is not None
-        at, present = self.ahead.position, self.ahead.present
+    def _prefix_pairs(self, rows: Tensor, i: Tensor) -> Bool[Tensor, "b h t E"]:
+        assert self.prefix is not None
+        at, present = self.prefix.position, self.prefix.present
         assert at is not None and present is not None
         seen = present[:, None, None].expand(-1, 1, len(rows), -1)
         if self.mask.causal:

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from regard import Eager
 from regard.core import Mask
+from regard.functional import pattern_attention
 from regard.functional.softmax.dense import softmax_attention
-from regard.functional.sparse.attention import pattern_attention
-from regard.functional.sparse.cache import CHUNK, empty_state, extend_pattern
+from regard.functional.sparse.cache import extend, initial_state
 from regard.functional.sparse.patterns import (
     Block,
     First,
@@ -18,7 +19,8 @@ from regard.functional.sparse.patterns import (
 )
 
 TABLE = draw_blocks(2, 12, 1, seed=3, causal=True, first_is_global=False)
-SINGLES = CHUNK + 9  # behind the store there is room for CHUNK
+CHUNK = 8
+SINGLES = 3 * CHUNK + 1  # there is room for CHUNK, or for the reach again, after the store
 
 
 @pytest.mark.parametrize(
@@ -39,17 +41,22 @@ def test_single_tokens_for_long(pattern, begin):
     valid[1, begin + SINGLES + 2 : begin + SINGLES + 4] = False  # the end of the chunk of four
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 2, 2, len(valid[0]), 4, generator=generator, dtype=torch.float64)
-    state, outputs, start = empty_state(q, 2, 2, 4, pattern, None), [], 0
+    state, outputs, start = initial_state(q, 2, 2, 4, pattern, None), [], 0
     most = pattern.sinks + pattern.reach
     for n in chunks:
         new = slice(start, start + n)
         some = valid[:, new] if n == 4 else None
-        y, state = extend_pattern(
-            *(z[:, :, new] for z in (q, k, v)), state, pattern=pattern, valid=some, donate=True
+        y, state = extend(
+            *(z[:, :, new] for z in (q, k, v)),
+            state,
+            pattern=pattern,
+            valid=some,
+            donate=True,
+            impl=Eager(chunk=CHUNK),
         )
         outputs.append(y)
         start += n
-        assert state.position.shape[1] <= most + CHUNK
+        assert state.position.shape[1] <= most + max(most, CHUNK)
         assert n == 1 or state.position.shape[1] == most
     streamed = torch.cat(outputs, dim=2)
     for row in range(2):
@@ -67,7 +74,7 @@ def test_single_tokens_for_long(pattern, begin):
     ],
     ids=["strided", "per head", "scattered"],
 )
-def test_a_single_token_meets_only_the_keys_that_it_sees(pattern, monkeypatch):
+def test_a_single_token_is_compared_with_the_keys_that_it_sees(pattern, monkeypatch):
     """In rows of two lengths, with the gradients of whatever is stored."""
     met = []
 
@@ -81,12 +88,10 @@ def test_a_single_token_meets_only_the_keys_that_it_sees(pattern, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     given = torch.randn(3, 2, 2, 48, 4, generator=generator, dtype=torch.float64).requires_grad_()
     q, k, v = given
-    state, outputs = empty_state(q, 2, 2, 4, pattern, 48), []
+    state, outputs = initial_state(q, 2, 2, 4, pattern, 48), []
     for new in (slice(0, 8), *(slice(at, at + 1) for at in range(8, 48))):
         some = valid[:, new] if new.start == 0 else None
-        y, state = extend_pattern(
-            *(z[:, :, new] for z in (q, k, v)), state, pattern=pattern, valid=some
-        )
+        y, state = extend(*(z[:, :, new] for z in (q, k, v)), state, pattern=pattern, valid=some)
         outputs.append(y)
     streamed = torch.cat(outputs, dim=2)
     for row in range(2):

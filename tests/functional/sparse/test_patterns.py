@@ -7,9 +7,12 @@ import pytest
 import torch
 
 import regard
-from regard import Mask, OptionError, ShapeError, UnknownNameError, UnsupportedError
-from regard.functional.sparse import attention, flex, plan, tiles
-from regard.functional.sparse.attention import pattern_attention, pattern_weights
+from regard import Eager, Mask, OptionError, ShapeError, UnknownNameError, UnsupportedError
+from regard.core.mask import OPEN
+from regard.functional import pattern_attention
+from regard.functional.shared.implementation import cut
+from regard.functional.sparse import flex, tiles
+from regard.functional.sparse.attention import weights as pattern_weights
 from regard.functional.sparse.patterns import (
     All,
     Block,
@@ -25,6 +28,7 @@ from regard.functional.sparse.patterns import (
     mask_mod,
     picture,
 )
+from regard.functional.sparse.plan import plan_tiles
 
 B, H, K = 2, 3, 4
 TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
@@ -47,11 +51,15 @@ PATTERNS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    monkeypatch.setattr(plan, "TILE", 4)
-    monkeypatch.setattr(attention, "FORWARD_ROWS", 1)
-    monkeypatch.setattr(attention, "BACKWARD_ROWS", 2)
+TINY = Eager(tile=4, chunk=3, room=2048)
+DEVICE = torch.device("cpu")
+
+
+def plan_of(pattern, T: int, mask: Mask = OPEN, impl=TINY) -> list[tiles.TileBatch]:
+    """The batches of a forward pass."""
+    how = cut("pattern", impl, torch.empty(0))
+    made = plan_tiles(pattern, mask, H, T, DEVICE, how, rows=how.tile // 4)
+    return [batch for heads in made for batch in heads.batches]
 
 
 def masks(T: int, causal: bool):
@@ -79,35 +87,38 @@ def test_tiles_equal_the_dense_softmax_in_outputs_and_gradients(pattern, causal,
         )
         dy = torch.randn(B, H, T, K, dtype=torch.float64)
         for mask in masks(T, causal):
-            for external in (None, (outer_k, outer_v)):
-                leaves = (q, k, v) if external is None else (q, k, v, *external)
+            for prefix in (None, (outer_k, outer_v)):
+                leaves = (q, k, v) if prefix is None else (q, k, v, *prefix)
                 y = pattern_attention(
-                    q, k, v, pattern=pattern, mask=mask, external=external, max_global=max_global
+                    q,
+                    k,
+                    v,
+                    pattern=pattern,
+                    mask=mask,
+                    prefix=prefix,
+                    max_global=max_global,
+                    impl=TINY,
                 )
                 weights = pattern_weights(
-                    q, k, pattern=pattern, mask=mask, external=external and external[0]
+                    q, k, pattern=pattern, mask=mask, prefix=prefix and prefix[0]
                 )
-                dense = weights @ (v if external is None else torch.cat([outer_v, v], dim=2))
+                dense = weights @ (v if prefix is None else torch.cat([outer_v, v], dim=2))
                 torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
                 found, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
                 torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("room, heads_side_by_side", [(1, False), (40, True)])
+@pytest.mark.parametrize("room, heads_side_by_side", [(8, False), (320, True), (20000, False)])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
-def test_batches_of_any_size_and_layout_equal_the_dense_softmax(
-    pattern, heads_side_by_side, room, monkeypatch
-):
-    monkeypatch.setattr(tiles, "ROOM_ON_CPU", room)
-    monkeypatch.setattr(tiles, "WEIGHTS_ON_CPU", room)
-    monkeypatch.setattr(tiles, "ALONE_ON_CPU", 300 * room)
+def test_batches_of_any_size_and_layout_equal_the_dense_softmax(pattern, heads_side_by_side, room):
+    impl = Eager(tile=4, room=room)
     torch.manual_seed(0)
     T = 31
     shape = (1, T, H, K) if heads_side_by_side else (1, H, T, K)
     leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     q, k, v = (z.transpose(1, 2) for z in leaves) if heads_side_by_side else leaves
     for causal in (False, True):
-        y = pattern_attention(q, k, v, pattern=pattern, mask=Mask(causal=causal))
+        y = pattern_attention(q, k, v, pattern=pattern, mask=Mask(causal=causal), impl=impl)
         dense = pattern_weights(q, k, pattern=pattern, mask=Mask(causal=causal)) @ v
         torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
         dy = torch.randn_like(y)
@@ -115,8 +126,30 @@ def test_batches_of_any_size_and_layout_equal_the_dense_softmax(
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def test_alike_tiles_are_one_batch_even_where_a_mask_touches_others(monkeypatch):
-    monkeypatch.undo()
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "pattern, tiles, equal",
+    [
+        (Window(2, 1), 12, 1),
+        (Window(2, 2, 3), 13, 3),
+        (Block(4), 4, 1),
+        (Strided(4), 13, 3),
+        (Scattered(2, TABLE), 7, 1),
+        (Block(2, 1) | Scattered(2, TABLE) | First(2), 15, 1),
+        (PerHead((Window(2, 1), Strided(4), Window(2, 1))), 25, 4),
+        (Summary(4, 2), 6, 0),
+        (First(2), 2, 0),
+        (All(), 7, 0),
+    ],
+    ids="window dilated block strided scattered bigbird heads summary first all".split(),
+)
+def test_13_tokens_are_many_tiles_and_batches_where_tiles_are_small(pattern, tiles, equal, causal):
+    batches = plan_of(pattern, 13, Mask(causal=causal))
+    assert sum(batch.repeats for batch in batches) >= tiles
+    assert sum(batch.repeats > 1 for batch in batches) >= equal
+
+
+def test_equal_tiles_are_one_batch_even_where_a_mask_touches_others():
     valid = torch.ones(2, 4096, dtype=torch.bool)
     valid[1, 3000:] = False
     padded = Mask(valid=valid, compact=True)
@@ -127,11 +160,9 @@ def test_alike_tiles_are_one_batch_even_where_a_mask_touches_others(monkeypatch)
         (Block(64, 1, 1) | First(64), Mask(), 70),
         (Window(8, 8, 4), padded, 200),
     ):
-        for rows in (32, 64):
-            made = plan.plan_tiles(pattern, mask, H, 4096, torch.device("cpu"), rows=rows)
-            batches = [batch for heads in made for batch in heads.batches]
-            assert len(batches) <= most
-            assert {i for b in batches for i in _queries(b)} == set(range(4096))
+        batches = plan_of(pattern, 4096, mask, impl="auto")
+        assert len(batches) <= most
+        assert {i for b in batches for i in _queries(b)} == set(range(4096))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +183,7 @@ def test_gradients_of_keys_are_added_where_no_two_tiles_write(cols, shift, count
         assert len(set(written)) == len(written)
 
 
-def _queries(batch: tiles.Batch):
+def _queries(batch: tiles.TileBatch):
     for n in range(batch.repeats):
         yield from (row + n * batch.shift for row in batch.tile.rows)
 
@@ -164,7 +195,7 @@ def test_tiles_without_the_fused_kernel(width):
     v = torch.randn(B, H, T, width, dtype=torch.float64, requires_grad=True)
     mask = Mask(valid=torch.arange(T) < torch.tensor([[T], [2]]), compact=True)
     y, dense = (
-        pattern_attention(q, k, v, pattern=pattern, mask=mask),
+        pattern_attention(q, k, v, pattern=pattern, mask=mask, impl=TINY),
         pattern_weights(q, k, pattern=pattern, mask=mask) @ v,
     )
     torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)

@@ -1,0 +1,123 @@
+"""What mixers over a pattern of positions share: heads, prefix tokens, masks, streaming and maps."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core.shapes import check_positive
+from regard.functional.shared.implementation import Impl, check_impl
+from regard.functional.sparse.attention import attend, weights
+from regard.functional.sparse.cache import State, extend, initial_state
+from regard.functional.sparse.patterns import Pattern
+from regard.nn.heads import Heads
+
+
+class PatternMixer(Mixer):
+    """y = concat_h( softmax over the pairs of a pattern ) W_out; a mechanism sets `pattern`.
+
+    num_external: learned tokens before the sequence, whose keys and values all queries see.
+    """
+
+    family = "banded"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("a pattern needs queries and keys on one axis"),
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T W H K",
+        memory="T D",
+        state="W H K",
+    )
+    pattern: Pattern
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        impl: Impl,
+        max_len: int | None = None,
+        num_external: int = 0,
+    ):
+        super().__init__(dim, max_len=max_len)
+        check_positive(num_heads=num_heads, num_external=num_external + 1)
+        self.impl = check_impl(self.name, impl, "pattern")
+        self.num_heads = num_heads
+        self.heads = Heads(dim, num_heads)
+        self.external = (
+            nn.Parameter(torch.randn(num_external, dim) * 0.02) if num_external else None
+        )
+
+    def _split(
+        self, x: Tensor, state: State | None = None, valid: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v of tokens that come after those of the state."""
+        return self.heads.split(x)
+
+    def _request(self, x: Tensor, mask: Mask) -> tuple[Pattern, Mask, int | None]:
+        """The pattern and the mask that serve a request, and the most global tokens of a row, if that is known."""
+        return self.pattern, mask, None
+
+    def _causal_pattern(self) -> Pattern:
+        return self.pattern
+
+    def _prefix(self, B: int) -> tuple[Tensor, Tensor] | None:
+        """Keys and values of the external tokens."""
+        if self.external is None:
+            return None
+        k, v = self.heads.keys(self.external[None]), self.heads.values(self.external[None])
+        return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
+
+    def mix(self, x, context, mask):
+        return self.heads.merge(self._mixed(x, mask))
+
+    def _mixed(self, x: Tensor, mask: Mask) -> Tensor:
+        """Outputs of the heads [B H T V]."""
+        q, k, v = self._split(x)
+        pattern, mask, max_global = self._request(x, mask)
+        return attend(
+            q,
+            k,
+            v,
+            pattern=pattern,
+            mask=mask,
+            prefix=self._prefix(x.shape[0]),
+            max_global=max_global,
+            impl=self.impl,
+        )
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        heads = self.heads
+        return initial_state(
+            heads.value.weight,
+            batch_size,
+            self.num_heads,
+            heads.head_dim,
+            self._causal_pattern(),
+            max_len,
+        )
+
+    def _extend(self, x, state, valid, donate):
+        q, k, v = self._split(x, state, valid)
+        mixed, state = extend(
+            q,
+            k,
+            v,
+            state,
+            pattern=self._causal_pattern(),
+            valid=valid,
+            donate=donate,
+            prefix=self._prefix(x.shape[0]),
+            impl=self.impl,
+        )
+        return self.heads.merge(mixed), state
+
+    def _observe(self, x, context, mask):
+        q, k, v = self._split(x)
+        pattern, mask, _ = self._request(x, mask)
+        first_k, first_v = self._prefix(x.shape[0]) or (None, v[:, :, :0])
+        found = weights(q, k, pattern=pattern, mask=mask, prefix=first_k)
+        return Observation(q, k, v, found, found @ torch.cat([first_v, v], dim=2))
