@@ -111,6 +111,10 @@ WRONG = {
     "train digits --train.lr -1": "lr must be a positive number",
     "train digits --model.max-len 63": "model.max_len (63) is below",
     "train digits --model.num-classes 11": "model.num_classes is 11",
+    "laws liner": "unknown mixer 'liner'. Did you mean 'linear'?",
+    "laws linear --law pading": "unknown law 'pading'. Did you mean 'padding'?",
+    "laws nowhere:Mine": "nowhere:Mine: there is no module 'nowhere' here",
+    "laws regard.core:Mask": "'Mask' in regard.core is not a subclass of regard.Mixer",
     "arena quik": "unknown suite 'quik'. Did you mean 'quick'?",
     "report --ledger nowhere.sqlite": "there is no ledger at nowhere.sqlite",
 }
@@ -245,3 +249,26 @@ def test_doctor_names_what_is_missing(capsys, monkeypatch):
     monkeypatch.setitem(REQUIRED, "no-such-package", "1.0")
     code, out, _ = ran(capsys, "doctor")
     assert code == 1 and "pip install 'no-such-package>=1.0'" in out
+
+
+LEAKY = """
+from regard.mixers.fnet import FNet
+
+
+class Leaky(FNet):
+    name = "leaky"
+    variants = {}
+
+    def mix(self, x, context, mask):
+        return x + x.mean(0, keepdim=True)
+"""
+
+
+def test_laws_name_what_is_broken_in_a_class_of_ones_own(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "leaky", raising=False)
+    (tmp_path / "leaky.py").write_text(LEAKY)
+    code, out, _ = ran(capsys, "laws", "leaky:Leaky", "--law", "refusals", "batch")
+    assert code == 1 and "broken" in out and "default: leaky:" in out
+    code, out, _ = ran(capsys, "laws", "fnet", "--law", "batch")
+    assert code == 0 and "holds in" in out

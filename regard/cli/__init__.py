@@ -126,6 +126,26 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Laws:
+    """Run the laws on a mixer: `regard laws linear`, or your own, `regard laws my_module:MyMixer`."""
+
+    name: Positional[str]
+    law: tuple[str, ...] = ()
+    """names of laws; all of them by default"""
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.cli.laws import verdicts
+
+        rows = verdicts(self.name, self.law)
+        if self.json:
+            print_json(rows)
+        else:
+            print_table(rows, title=self.name)
+        return 1 if any(row["verdict"] == "broken" for row in rows) else 0
+
+
+@dataclass(frozen=True)
 class Doctor:
     """What this machine has: versions, threads, devices, settings, and what is missing."""
 
@@ -150,12 +170,13 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "arena": Arena,
     "report": Report,
     "data": DataCommands,
+    "laws": Laws,
     "doctor": Doctor,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0 done, 1 something is missing, 2 the request cannot be met (the reason is on stderr)."""
+    """Exit code: 0 done, 1 something is missing or broken, 2 the request cannot be met (the reason is on stderr)."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:

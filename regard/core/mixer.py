@@ -329,7 +329,8 @@ def _instead(what: str) -> str:
 
 def _mechanisms(base: type) -> Iterator[type[Mixer]]:
     """Subclasses with a name, at any depth."""
-    for cls in base.__subclasses__():
+    subclasses: list[type[Mixer]] = base.__subclasses__()
+    for cls in subclasses:
         if "name" in vars(cls):
             yield cls
         yield from _mechanisms(cls)
