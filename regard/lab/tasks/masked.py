@@ -5,7 +5,7 @@ kill has its state back. In the validation and the test windows the hidden bytes
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,45 +16,32 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.core.corruption import corrupt
-from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.labelled import Texts
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.texts import Email, read_emails, unique_newsgroups
-from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows, cut, sample
+from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows
 from regard.lab.tasks.classify import stratified
-from regard.lab.tasks.language_models import HeldOut, LanguageModelling, held_out
+from regard.lab.tasks.language_models import LanguageModelling, held_out
 from regard.lab.tasks.task import IGNORED, Batch, Splits
 from regard.lab.tasks.texts import divided
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModelling(LanguageModelling):
-    """Token = byte + 1, 257 the start of a text, 258 the mask. Bits count the hidden bytes alone.
-
-    Validation and test are REDUCED to samples of windows, drawn by `seed`; a number larger than there are takes all.
-    """
+    """Token = byte + 1, 257 the start of a text, 258 the mask. Bits count the hidden bytes alone."""
 
     kind = "masked_language_model"
     metric = "bits_per_masked_byte"
     vocab_size = MASKED_VOCABULARY
 
-    length: int = 256  # tokens in a window
     rate: float = 0.15  # share of the bytes that are hidden
-    valid_size: int = 256  # windows
-    test_size: int = 512
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        sizes = {"valid_size": self.valid_size, "test_size": self.test_size}
-        check_sizes(self.name, length=self.length, **sizes)
+        super().__post_init__()
         if not 0 < self.rate <= 1:
             raise OptionError(f"{self.name}: rate ({self.rate!r}) must be above 0 and at most 1")
-
-    @property
-    def max_len(self) -> int:
-        return self.length
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """In training mode bytes are hidden anew; otherwise those that the batch hides."""
@@ -78,21 +65,15 @@ class MaskedLanguageModelling(LanguageModelling):
     ) -> Splits:
         """Splits of texts whose parts are given."""
         rng = np.random.default_rng(self.seed)
+        return self.masked(self.windows((train, valid, test), rng))
 
-        def part(texts: Sequence[bytes], size: int | None) -> ByteWindows:
-            windows = cut(self.name, texts, self.length)
-            return sample(windows, size or len(windows.tokens), rng)
-
-        return self.masked(
-            HeldOut(part(train, None), part(valid, self.valid_size), part(test, self.test_size))
-        )
-
-    def masked(self, parts: HeldOut, notes: dict[str, str] | None = None) -> Splits:
+    def masked(self, parts: Iterable[ByteWindows], notes: dict[str, str] | None = None) -> Splits:
+        train, valid, test = parts
         draw = torch.Generator().manual_seed(self.seed)
         return Splits(
-            self._whole(parts.train),
-            self._hidden(parts.valid, draw),
-            self._hidden(parts.test, draw),
+            self._whole(train),
+            self._hidden(valid, draw),
+            self._hidden(test, draw),
             notes=notes or {},
         )
 
@@ -123,14 +104,8 @@ class StdlibMasked(MaskedLanguageModelling):
     sources = ("stdlib",)
 
     def load(self) -> Splits:
-        parts = held_out(
-            self.name,
-            read_modules(stdlib_root()),
-            self.length,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-            rng=np.random.default_rng(self.seed),
-        )
+        rng = np.random.default_rng(self.seed)
+        parts = self.windows(held_out(read_modules(stdlib_root()), rng), rng)
         return self.masked(parts, {"cpython": platform.python_version()})
 
 
