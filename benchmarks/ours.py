@@ -1,7 +1,6 @@
 """Our side of a pair: a mixer as a layer, or as a core, without its projections."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from pairs import Case, Pair, Pass
@@ -50,14 +49,13 @@ class Core(Layer):
         return self.mixer(self.x, mask=self.mask)
 
 
-def build_ours(pair: Pair, case: Case, **facts: Any) -> nn.Module:
+def build_ours(pair: Pair, case: Case) -> nn.Module:
     mixer = regard.build(
         pair.mixer,
         dim=case.dim,
         num_heads=case.num_heads,
         max_len=case.length,
         **pair.options(case),
-        **facts,
     )
     mask = regard.Mask(causal=case.causal)
     return Layer(mixer, mask) if pair.scope == "layer" else Core(mixer, mask, case)
