@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, final
@@ -329,7 +329,7 @@ def _instead(what: str) -> str:
 
 def _mechanisms(base: type) -> Iterator[type[Mixer]]:
     """Subclasses with a name, at any depth."""
-    subclasses: list[type[Mixer]] = base.__subclasses__()
+    subclasses: Sequence[type[Mixer]] = base.__subclasses__()
     for cls in subclasses:
         if "name" in vars(cls):
             yield cls
