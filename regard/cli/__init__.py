@@ -12,6 +12,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.bench import Bench
 from regard.cli.data import DataCommands
+from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_json, print_table
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.packages import lacking_extra
@@ -123,26 +124,6 @@ class Report:
             console().print(terminal(rows))
             print(f"\nThe page: {page}")
         return 0
-
-
-@dataclass(frozen=True)
-class Laws:
-    """Run the laws on a mixer: `regard laws linear`, or your own, `regard laws my_module:MyMixer`."""
-
-    name: Positional[str]
-    law: tuple[str, ...] = ()
-    """names of laws; all of them by default"""
-    json: Json = False
-
-    def run(self) -> int:
-        from regard.cli.laws import verdicts
-
-        rows = verdicts(self.name, self.law)
-        if self.json:
-            print_json(rows)
-        else:
-            print_table(rows, title=self.name)
-        return 1 if any(row["verdict"] == "broken" for row in rows) else 0
 
 
 @dataclass(frozen=True)

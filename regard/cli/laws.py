@@ -1,37 +1,79 @@
-"""`regard laws` on the command line: which laws a mixer keeps, and what breaks one."""
+"""`regard laws` on the command line: what each law finds in a mixer, in all of its variants."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
-from regard.core import Mixer, OptionError, UnknownNameError
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from regard.cli.printing import print_json, print_table
+from regard.core import Mixer, OptionError
+
+if TYPE_CHECKING:
+    from regard.testing import Verdict
+
+Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
+OUTCOMES = ("failed", "cannot judge", "passed", "does not apply")  # the first that any variant has
 
 
-def verdicts(name: str, laws: Sequence[str]) -> list[dict[str, str]]:
-    """One row for each law: the law, whether it holds in every variant, and what breaks it."""
+@dataclass(frozen=True)
+class Laws:
+    """Run the laws on a mixer: `regard laws linear`, or your own, `regard laws my_module:MyMixer`."""
+
+    name: Positional[str]
+    law: tuple[str, ...] = ()
+    """names of laws; all of them by default"""
+    json: Json = False
+
+    def run(self) -> int:
+        """1 if a law is broken."""
+        rows = judged(self.name, self.law)
+        outcomes = [row["verdict"] for row in rows]
+        if self.json:
+            print_json(rows)
+        else:
+            print_table(rows, title=self.name)
+            print(", ".join(f"{outcomes.count(o)} {o}" for o in OUTCOMES if o in outcomes))
+        return int("failed" in outcomes)
+
+
+def judged(name: str, laws: Sequence[str]) -> list[dict[str, Any]]:
+    """One row for each law: the law, its verdict over all variants, seconds, and what breaks it or why it cannot judge."""
+    from rich.console import Console
+
     from regard import build
-    from regard.testing import LAWS, LawError, check_mixer
+    from regard.testing import LAWS, judge_mixer
 
-    for law in laws:
-        if law not in LAWS:
-            raise UnknownNameError("law", law, LAWS)
     cls = mixer_class(name)
     variants = {"default": {}, **cls.variants}
     for options in variants.values():  # wrong options are found before any law runs
         build(cls, **FACTS | dict(options))
-    rows = []
-    for law in laws or LAWS:
-        broken = []
+    found: dict[str, dict[str, Verdict]] = {}
+    with Console(stderr=True).status("laws") as status:
         for variant, options in variants.items():
-            try:
-                check_mixer(lambda options=options: build(cls, **FACTS | dict(options)), law)  # type: ignore[misc]
-            except LawError as error:
-                broken.append(f"{variant}: {str(error).removeprefix(f'{law}: ')}")
-        verdict = "broken" if broken else f"holds in {len(variants)} variants"
-        rows.append({"law": law, "verdict": verdict, "why": "\n".join(broken)})
-    return rows
+            factory = lambda options=options: build(cls, **FACTS | dict(options))  # noqa: E731
+            for verdict in judge_mixer(factory, laws or "all"):
+                found.setdefault(verdict.law, {})[variant] = verdict
+                status.update(f"laws  {variant}: {verdict.law} of {len(laws or LAWS)} laws")
+    return [_row(law, by_variant) for law, by_variant in found.items()]
+
+
+def _row(law: str, by_variant: "Mapping[str, Verdict]") -> dict[str, Any]:
+    outcomes = {verdict.outcome for verdict in by_variant.values()}
+    outcome = next(outcome for outcome in OUTCOMES if outcome in outcomes)
+    said: dict[str, list[str]] = {}
+    for variant, verdict in by_variant.items():
+        if verdict.outcome == outcome and verdict.sentence:
+            said.setdefault(verdict.sentence, []).append(variant)
+    why = [
+        sentence if len(variants) == len(by_variant) else f"{', '.join(variants)}: {sentence}"
+        for sentence, variants in said.items()
+    ]
+    seconds = sum(verdict.seconds for verdict in by_variant.values())
+    return {"law": law, "verdict": outcome, "seconds": round(seconds, 1), "why": "\n".join(why)}
 
 
 def mixer_class(name: str) -> type[Mixer]:

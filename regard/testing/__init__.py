@@ -4,10 +4,10 @@
 >>> check_mixer(lambda: MyMixer(dim=24, num_heads=3))
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from regard.core import Mixer, UnknownNameError
+from regard.core import Mixer
 from regard.testing.laws import (
     autocast,
     batch,
@@ -18,6 +18,7 @@ from regard.testing.laws import (
     isolation,
     lengths,
     limit,
+    long,
     map,
     padding,
     poison,
@@ -28,7 +29,8 @@ from regard.testing.laws import (
     streaming,
     transfer,
 )
-from regard.testing.subject import LawError, Request, Subject
+from regard.testing.subject import Request, Subject
+from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
 
 LAWS: dict[str, Callable[[Subject], None]] = {
     "refusals": refusals.law,
@@ -49,6 +51,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "autocast": autocast.law,
     "compiled": compiled.law,
     "complexity": complexity.law,
+    "long": long.law,
 }
 
 
@@ -57,27 +60,35 @@ def check_mixer(
     laws: str | Iterable[str] = "all",
     *,
     oracle: Callable[..., Any] | None = None,
-) -> list[str]:
+) -> Checked:
     """Run laws on the mixers that `factory()` makes; small sizes (dim 24, num_heads 3, max_len 64) are enough.
 
     laws: "all", or names of LAWS. oracle: a reference function with the signature of `regard.reference.<name>`; by
-    default the library's own for its own mixers. Without one, the laws that compare to it have nothing to say.
+    default the library's own for its own mixers. Where the class has the option `impl`, the laws are run with tiny
+    blocks, and "long" with those that `impl` says.
 
-    Returns the names of the laws that were run; raises LawError, whose text starts with the law's name.
+    Returns the names of the laws that were run, with their verdicts: `.of("cannot judge")` gives what could not be
+    judged, and why. Raises LawError, whose text starts with the law's name.
     """
-    names = list(LAWS) if laws == "all" else [laws] if isinstance(laws, str) else list(laws)
-    for name in names:
-        if name not in LAWS:
-            raise UnknownNameError("law", name, LAWS)
-    subject = Subject(factory, oracle or own_oracle(factory()))
-    for name in names:
-        try:
-            LAWS[name](subject)
-        except LawError as error:
-            raise LawError(f"{name}: {subject.name}: {error}") from None
-        except Exception as error:
-            raise LawError(f"{name}: {subject.name}: {type(error).__name__}: {error}") from error
-    return names
+    subject = mixer_subject(factory, oracle)
+    return require_kept(subject, judge(subject, {name: LAWS[name] for name in named(laws, LAWS)}))
+
+
+def judge_mixer(
+    factory: Callable[[], Mixer],
+    laws: str | Iterable[str] = "all",
+    *,
+    oracle: Callable[..., Any] | None = None,
+) -> Iterator[Verdict]:
+    """The verdict of each law as it is reached; a broken law does not end the run."""
+    names = named(laws, LAWS)
+    return judge(mixer_subject(factory, oracle), {name: LAWS[name] for name in names})
+
+
+def mixer_subject(
+    factory: Callable[[], Mixer], oracle: Callable[..., Any] | None = None
+) -> Subject:
+    return Subject(factory, oracle or own_oracle(factory()))
 
 
 def own_oracle(mixer: Mixer) -> Callable[..., Any] | None:
@@ -89,4 +100,13 @@ def own_oracle(mixer: Mixer) -> Callable[..., Any] | None:
     return getattr(oracles, mixer.name)
 
 
-__all__ = ["LAWS", "LawError", "Request", "Subject", "check_mixer"]
+__all__ = [
+    "LAWS",
+    "Checked",
+    "LawError",
+    "Request",
+    "Subject",
+    "Verdict",
+    "check_mixer",
+    "judge_mixer",
+]

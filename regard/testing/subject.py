@@ -4,18 +4,21 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from regard import Eager
 from regard.core import Mask, Mixer
+from regard.testing.verdicts import Judged, LawError, NotDeclared, require, require_close
 
 B, T, S = 2, 13, 9  # odd, small and distinct
 
+TINY = Eager(tile=4, chunk=3, room=2048)
+"""Blocks so small that T tokens cross many tiles, chunks and pieces."""
 
-class LawError(AssertionError):
-    """A mixer breaks a law; the text starts with the law's name."""
+Blocks = Literal["tiny", "own"]
 
 
 @dataclass(frozen=True)
@@ -30,30 +33,55 @@ class Request:
         return mixer(x, context=self.context, mask=self.mask)
 
 
-class Subject:
+class Subject(Judged):
     """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
 
     def __init__(self, factory: Callable[[], Mixer], oracle: Callable[..., Any] | None = None):
+        super().__init__()
         self.factory = factory
         self.oracle = oracle
         first = factory()
         assert isinstance(first, Mixer), (
             f"the factory must return a regard.Mixer, got {type(first).__name__}"
         )
+        self.cls = type(first)
         self.name, self.can, self.dim = first.name, first.capabilities, first.dim
         self.num_heads: int = getattr(first, "num_heads", 1)
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
         self.options = first.options
+        self.takes_blocks = "impl" in self.options
 
-    def make(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Mixer:
-        """A fresh mixer whose parameters are moved away from special values such as zero and one."""
+    def make(
+        self,
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+        *,
+        blocks: Blocks | Eager = "tiny",
+        max_len: int | None = None,
+    ) -> Mixer:
+        """A fresh mixer whose parameters are moved away from special values such as zero and one.
+
+        blocks: sizes of tiles and chunks, where the class has the option `impl`; "own": what the factory says.
+        max_len: in the place of the factory's, where the class has this option.
+        """
+        changes: dict[str, Any] = {}
+        if self.takes_blocks and blocks != "own":
+            changes["impl"] = TINY if blocks == "tiny" else blocks
+        if max_len is not None and "max_len" in self.options:
+            changes["max_len"] = max_len
         torch.manual_seed(seed)
-        mixer = self.factory()
+        mixer = self.cls(**dict(self.options) | changes) if changes else self.factory()
         generator = torch.Generator().manual_seed(seed + 1)
         with torch.no_grad():
             for parameter in mixer.parameters():
                 parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
         return mixer.to(dtype).eval()
+
+    def require_declared(self, what: str) -> None:
+        """Raise NotDeclared, with the reason, where the capability of this name is a `No`."""
+        reason = self.can.refusals().get(what)
+        if reason is not None:
+            raise NotDeclared(f"{what} is declared a No: {reason}")
 
     def tokens(self, *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
         """Normal values [*shape, D]; different for every shape and seed."""
@@ -139,33 +167,37 @@ def tensors(mixer: Mixer) -> dict[str, Tensor]:
     return dict(mixer.named_parameters()) | dict(mixer.named_buffers())
 
 
-def require_close(actual: Tensor, expected: Tensor, bound: float, what: str) -> None:
-    """Worst element within `bound`, relative to the largest expected value where that exceeds one."""
-    if actual.shape != expected.shape:
-        raise LawError(f"{what}: shape {list(actual.shape)} instead of {list(expected.shape)}")
-    if actual.numel() == 0:
-        return
-    scale = max(1.0, expected.detach().abs().max().item())
-    error = (actual - expected).detach().abs().max().item()
-    if not error <= bound * scale:
-        raise LawError(f"{what}: differs by {error:.2e}, allowed {bound * scale:.0e}")
-
-
-def require(condition: Any, what: str) -> None:
-    if not condition:
-        raise LawError(what)
+def projected(y: Tensor, seed: int = 5, *, like: torch.dtype | None = None) -> Tensor:
+    """Sum of y times fixed normal numbers of y's type, or first rounded to `like`."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64)
+    return (y * weight.to(like or y.dtype).to(y.dtype)).sum()
 
 
 def gradients(
     y: Tensor, leaves: list[Tensor], seed: int = 5, *, like: torch.dtype | None = None
 ) -> list[Tensor]:
-    """Gradients of a fixed random projection of y, in numbers of y's type or `like`; zero where a leaf takes no part."""
-    generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64)
-    weight = weight.to(like or y.dtype).to(y.dtype)
+    """Gradients of `projected(y)`; zero where a leaf takes no part."""
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    found = torch.autograd.grad((y * weight).sum(), leaves, allow_unused=True)
+    found = torch.autograd.grad(projected(y, seed, like=like), leaves, allow_unused=True)
     return [
         torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)
     ]
+
+
+__all__ = [
+    "TINY",
+    "B",
+    "Blocks",
+    "LawError",
+    "Request",
+    "S",
+    "Subject",
+    "T",
+    "gradients",
+    "projected",
+    "require",
+    "require_close",
+    "tensors",
+]

@@ -9,7 +9,7 @@ BOUND = 0.05  # of the outputs' norm
 
 
 def law(subject: Subject) -> None:
-    mixer = subject.make(torch.float32)
+    mixer = subject.make(torch.float32, blocks="own")
     x = subject.tokens(B, T, dtype=torch.float32)
     for causal in subject.causalities():
         mask = Mask(causal=causal)

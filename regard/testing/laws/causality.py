@@ -12,8 +12,7 @@ SCALES = (1.0, 30.0)
 
 
 def law(subject: Subject) -> None:
-    if not subject.can.causal:
-        return
+    subject.require_declared("causal")
     mixer = subject.make()
     for request in subject.requests():
         if not request.mask.causal or request.context is not None:

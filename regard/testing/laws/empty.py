@@ -4,9 +4,14 @@ import torch
 
 from regard.core import Mask
 from regard.testing.subject import B, Request, S, Subject, T, gradients, require
+from regard.testing.verdicts import NotDeclared
 
 
 def law(subject: Subject) -> None:
+    if not (subject.can.padding or subject.can.pairwise or subject.can.cross):
+        raise NotDeclared(
+            "every query sees something: padding, pairwise and cross are declared a No"
+        )
     mixer = subject.make()
     for causal in subject.causalities():
         for request, blind in _requests(subject, causal):

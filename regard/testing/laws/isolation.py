@@ -8,8 +8,7 @@ from regard.testing.subject import Request, S, Subject, T, require
 
 
 def law(subject: Subject) -> None:
-    if not subject.can.pairwise:
-        return
+    subject.require_declared("pairwise")
     mixer = subject.make()
     x = subject.tokens(1, T)
     for causal in subject.causalities():

@@ -23,8 +23,7 @@ def place(layout: str, amount: int, length: int = T) -> Tensor:
 
 
 def law(subject: Subject) -> None:
-    if not subject.can.padding:
-        return
+    subject.require_declared("padding")
     for dtype, bound in BOUNDS:
         mixer = subject.make(dtype)
         x = subject.tokens(B, T, dtype=dtype)

@@ -6,8 +6,7 @@ from regard.testing.subject import B, Request, Subject, T, gradients, require
 
 
 def law(subject: Subject) -> None:
-    if not subject.can.padding:
-        return
+    subject.require_declared("padding")
     mixer = subject.make()
     for request in subject.requests():
         valid = request.mask.valid

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.core import Mixer
+from regard.core import Mask, Mixer
 from regard.testing.subject import Request, Subject, T, require
 
 SEEDS = range(3)
@@ -28,10 +28,15 @@ def law(subject: Subject) -> None:
                     f"{request.label}: an output ignores a key to which it gives weight",
                 )
         assert heard is not None
+        if request.mask.pairwise is not None and not subject.can.attention_map:
+            subject.cannot_judge(
+                "which pairs meet under a pairwise mask: attention_map is declared a No"
+            )
+            continue
         reaches = request.mask.dense(T, heard.shape[1])[0].any(0)
         if request.mask.valid is not None and request.context is None:
             reaches = reaches & request.mask.valid[0][:, None]
-        if subject.can.attention_map and request.mask.pairwise is not None:
+        if request.mask.pairwise is not None:
             reaches = reaches & _met_without_pairwise(mixer, request, subject)
         takes_part = reaches.any(0)
         if request.mask.causal and mixer.delay:
@@ -83,26 +88,34 @@ def _met_without_pairwise(mixer: Mixer, request: Request, subject: Subject) -> T
 
 
 def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:
-    """[T S]: does the output of query i depend on key j?"""
-    x = x.clone().requires_grad_()
-    source = x
-    if request.context is not None:
-        source = request.context.clone().requires_grad_()
-        request = Request(request.label, request.mask, source)
-    y = request(mixer, x)
-    rows = []
-    for i in range(y.shape[1]):
-        generator = torch.Generator().manual_seed(i)
-        weight = torch.randn(y.shape[-1], generator=generator, dtype=torch.float64)
-        if y.requires_grad:
-            (found,) = torch.autograd.grad(
-                (y[0, i] * weight).sum(), [source], retain_graph=True, allow_unused=True
-            )
-        else:
-            found = None
-        rows.append(
-            torch.zeros(source.shape[1], dtype=torch.bool)
-            if found is None
-            else (found[0] != 0).any(-1)
-        )
-    return torch.stack(rows)
+    """[T S]: does the output of query i depend on key j? x and the request have one row.
+
+    Row i of a batch of T copies is asked about its output i, so that one backward pass answers for all queries.
+    """
+    T = x.shape[1]
+    source = x if request.context is None else request.context
+    source = source.expand(T, -1, -1).clone().requires_grad_()
+    context = None if request.context is None else source
+    y = Request(request.label, _copies(request.mask, T), context)(
+        mixer, source if context is None else x.expand(T, -1, -1)
+    )
+    if not y.requires_grad:
+        return torch.zeros(T, source.shape[1], dtype=torch.bool)
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(T, y.shape[-1], generator=generator, dtype=torch.float64)
+    own = y.diagonal(dim1=0, dim2=1).T  # [T D]
+    (found,) = torch.autograd.grad((own * weight).sum(), [source], allow_unused=True)
+    felt = torch.zeros_like(source) if found is None else found
+    return (felt != 0).any(-1)
+
+
+def _copies(mask: Mask, rows: int) -> Mask:
+    def repeated(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value.expand(rows, *value.shape[1:])
+
+    return replace(
+        mask,
+        valid=repeated(mask.valid),
+        pairwise=repeated(mask.pairwise),
+        global_tokens=repeated(mask.global_tokens),
+    )

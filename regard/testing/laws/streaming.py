@@ -13,8 +13,7 @@ CHUNKS = ((T,), (1,) * T, (4, 1, 5, 3), (2, 11))
 
 
 def law(subject: Subject) -> None:
-    if not subject.can.streaming:
-        return
+    subject.require_declared("streaming")
     mixer = subject.make()
     chunkings = CHUNKS if subject.can.streaming == "exact" else CHUNKS[:1]
     _equals_forward(subject, mixer, chunkings)

@@ -1,0 +1,116 @@
+"""What a law found: it passed, it failed, it cannot judge, or it does not apply; and the loop that runs laws."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from torch import Tensor
+
+from regard.core import UnknownNameError
+
+Outcome = Literal["passed", "failed", "cannot judge", "does not apply"]
+
+
+class LawError(AssertionError):
+    """A law is broken; the text starts with the law's name."""
+
+
+class NotDeclared(Exception):
+    """The law proves something that the subject does not declare."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One law on one subject. `sentence` says what failed, what could not be judged and why, or what is not declared."""
+
+    law: str
+    outcome: Outcome
+    seconds: float
+    sentence: str = ""
+    cause: Exception | None = field(default=None, compare=False, repr=False)
+
+
+class Checked(list[str]):
+    """Names of the laws that were run and not broken, with the verdict of each."""
+
+    def __init__(self, verdicts: Iterable[Verdict]):
+        self.verdicts = tuple(verdicts)
+        super().__init__(verdict.law for verdict in self.verdicts)
+
+    def of(self, outcome: Outcome) -> dict[str, str]:
+        """Law -> sentence, for the laws with this outcome."""
+        return {v.law: v.sentence for v in self.verdicts if v.outcome == outcome}
+
+
+class Judged:
+    """Base of what laws are run on: a name, and the notes of the law that is running."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def cannot_judge(self, what: str) -> None:
+        """Note a part that this law leaves unjudged, and why; the law goes on with the rest."""
+        self.notes.append(what)
+
+
+S = TypeVar("S", bound=Judged)
+
+
+def named(laws: str | Iterable[str], known: Mapping[str, Any]) -> list[str]:
+    """Names of laws from "all", one name or several. Raises UnknownNameError."""
+    names = list(known) if laws == "all" else [laws] if isinstance(laws, str) else list(laws)
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("law", name, known)
+    return names
+
+
+def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdict]:
+    """Run each law; a broken one does not keep the others from being run."""
+    for name, law in laws.items():
+        subject.notes.clear()
+        outcome: Outcome = "passed"
+        sentence, cause, began = "", None, time.perf_counter()
+        try:
+            law(subject)
+        except NotDeclared as error:
+            outcome, sentence = "does not apply", str(error)
+        except LawError as error:
+            outcome, sentence = "failed", str(error)
+        except Exception as error:
+            outcome, sentence, cause = "failed", f"{type(error).__name__}: {error}", error
+        else:
+            if subject.notes:
+                outcome, sentence = "cannot judge", "; ".join(dict.fromkeys(subject.notes))
+        yield Verdict(name, outcome, time.perf_counter() - began, sentence, cause)
+
+
+def require_kept(subject: Judged, verdicts: Iterable[Verdict]) -> Checked:
+    """The verdicts, of which none may be a failure. Raises LawError at the first that is."""
+    kept = []
+    for verdict in verdicts:
+        if verdict.outcome == "failed":
+            text = f"{verdict.law}: {subject.name}: {verdict.sentence}"
+            raise LawError(text) from verdict.cause
+        kept.append(verdict)
+    return Checked(kept)
+
+
+def require(condition: Any, what: str) -> None:
+    if not condition:
+        raise LawError(what)
+
+
+def require_close(actual: Tensor, expected: Tensor, bound: float, what: str) -> None:
+    """Worst element within `bound`, relative to the largest expected value where that exceeds one."""
+    if actual.shape != expected.shape:
+        raise LawError(f"{what}: shape {list(actual.shape)} instead of {list(expected.shape)}")
+    if actual.numel() == 0:
+        return
+    scale = max(1.0, expected.detach().abs().max().item())
+    error = (actual - expected).detach().abs().max().item()
+    if not error <= bound * scale:
+        raise LawError(f"{what}: differs by {error:.2e}, allowed {bound * scale:.0e}")
