@@ -27,7 +27,7 @@ STRETCH = 64
 STEP = 1e-6  # of a finite difference
 BOUND = 1e-9  # float64, relative
 BOUND_FLOAT32 = 2e-3
-BOUND_DERIVATIVE = 1e-4  # of the gradient's norm
+BOUND_DERIVATIVE = 1e-2  # of the norm; a step may cross the kinks of some units
 
 
 def law(subject: Subject) -> None:
