@@ -173,7 +173,7 @@ def _is_value(entry: Any) -> bool:
 
 
 def _configuration(entry: Any) -> Any:
-    """A model is made from one configuration: its fields are the options."""
+    """The class of a model's configuration, whose fields are its options."""
     if not inspect.isclass(entry) or is_dataclass(entry):
         return entry
     taken = get_type_hints(entry.__init__)

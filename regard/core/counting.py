@@ -40,7 +40,7 @@ def count(fn: Callable[[], object]) -> Counted:
 
 
 class _Counter(TorchDispatchMode):
-    """Sees every operation below autograd; follows storages from their first tensor to their death."""
+    """Counts every operation below autograd, and the bytes of each storage while it exists."""
 
     def __init__(self):
         super().__init__()

@@ -34,7 +34,7 @@ class Mask:
 
     @property
     def only_causal(self) -> bool:
-        """No tensor restricts a query that does not already see nothing: `causal` alone decides.
+        """True if `causal` alone decides what each valid query sees.
 
         Where valid tokens come first, no invalid key precedes a causal query.
         """

@@ -87,7 +87,7 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
 
 
 def first_parameter(module: nn.Module) -> Tensor | None:
-    """Without the sets of names that `module.parameters()` keeps, which a decoding step would wait for."""
+    """The module's first parameter, without the sets of names that `module.parameters()` builds: they slow a decoding step."""
     for parameter in module._parameters.values():
         if parameter is not None:
             return parameter

@@ -73,7 +73,7 @@ class HANConfig(ModelConfig):
 
 
 class Reading(NamedTuple):
-    """What a document was classified by; weights are zero where there is no word or sentence."""
+    """Logits, and the weights that led to them; weights are zero where there is no word or sentence."""
 
     logits: Float[Tensor, "B num_classes"]
     words: Float[Tensor, "B S T"]

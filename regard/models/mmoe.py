@@ -128,7 +128,7 @@ class MMoE(nn.Module):
         return torch.cat(logits, 1)
 
     def weights(self, x: Float[Tensor, "B d"] | FieldBatch) -> Float[Tensor, "B K n"]:
-        """What each task takes of each expert; rows sum to 1."""
+        """The weight of each expert for each task; rows sum to 1."""
         inputs = self._inputs(x)
         return self._weights(inputs, self.experts(inputs))
 

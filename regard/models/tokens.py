@@ -43,7 +43,7 @@ def check_tokens(
 
 
 def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:
-    """The place of each token among the valid ones of its row."""
+    """The position of each token among the valid ones of its row."""
     if valid is None:
         return torch.arange(tokens.shape[1], device=tokens.device)[None]
     return (valid.cumsum(1) - 1).clamp(min=0)

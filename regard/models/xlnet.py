@@ -40,7 +40,7 @@ CONTEXT = -1
 
 @dataclass(frozen=True, kw_only=True)
 class TrunkConfig(ModelConfig, ABC):
-    """What pre-training and fine-tuning share. checkpoint: every layer is computed again for its backward."""
+    """Fields shared by pre-training and fine-tuning. checkpoint: every layer is computed again for its backward."""
 
     vocab_size: int
     dim: int = 128
@@ -98,7 +98,7 @@ class XLNetConfig(TrunkConfig):
 
 
 class State(NamedTuple):
-    memory: tuple[Float[Tensor, "B M D"], ...]  # of each layer, newest last
+    memory: tuple[Float[Tensor, "B M D"], ...]  # one for each layer, newest token last
     length: Int[Tensor, "B"]  # tokens so far; min(length, M) rows of a memory are tokens
 
 

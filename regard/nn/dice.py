@@ -55,5 +55,5 @@ class Dice(nn.Module):
 
 
 def _computed_again() -> bool:
-    """Within a backward pass, where gradient checkpointing computes again what has been counted already."""
+    """True within a backward pass: gradient checkpointing recomputes a forward that has been counted already."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

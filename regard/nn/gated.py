@@ -103,7 +103,7 @@ class RelativeBias(nn.Module):
     def pair(
         self, views: Float[Tensor, "B n T K"], position: Int[Tensor, "b T"], scale: float
     ) -> list[Float[Tensor, "B 1 T _"]]:
-        """Turned views of tokens, all at once: queries times `scale`, keys, and any others, which get no channels more."""
+        """Turned views of tokens, all at once: queries times `scale`, keys, and any others, without further channels."""
         if self.form != "rotary":
             q, k, *others = rotate(views, position).split(1, dim=1)
             return [q * scale, k, *others]
@@ -134,7 +134,7 @@ class RelativeBias(nn.Module):
     def table(
         self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]
     ) -> Callable[[slice], Tensor] | None:
-        """What the channels do not hold: rows -> [b 1 t S] for these queries."""
+        """The Toeplitz bias, which is not in the channels: rows -> [b 1 t S] for these queries."""
         if self.form != "toeplitz":
             return None
 

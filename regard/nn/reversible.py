@@ -24,7 +24,7 @@ Merge = Literal["concat", "mean"]
 
 
 class ReversibleBlock(nn.Module):
-    """(x_1, x_2) -> (y_1, y_2). What else f needs, such as a mask, is passed on to it."""
+    """(x_1, x_2) -> (y_1, y_2). Further arguments, such as a mask, go to f."""
 
     def __init__(self, f: nn.Module, g: nn.Module):
         super().__init__()
