@@ -6,13 +6,13 @@ from typing import NamedTuple
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import provenance, source_sha256, versions
-from regard.lab.arena.results import Checked
+from regard.lab.arena.results import LawsChecked
 from regard.testing import LawError, check_mixer
 
 
 class Verdict(NamedTuple):
     key: str  # of the row in the ledger
-    row: Checked
+    row: LawsChecked
     new: bool  # judged now, rather than found
 
     @property
@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
 def verdict(choice: Choice, ledger: Ledger, command: str | None = None) -> Verdict:
     """Reuses the newest verdict if it was on this source; an older one is not enough, even if it was."""
     options = dict(choice.options)
-    checked = [row for row in ledger.results() if isinstance(row, Checked)]
+    checked = [row for row in ledger.results() if isinstance(row, LawsChecked)]
     earlier = [row for row in checked if (row.mixer, row.options) == (choice.name, options)]
     source = trial_key(choice.identity() | {"package": source_sha256()})
     same = bool(earlier) and earlier[-1].source_sha256 == source
@@ -34,14 +34,14 @@ def verdict(choice: Choice, ledger: Ledger, command: str | None = None) -> Verdi
     key = trial_key({"kind": "checked", "source": source, "verdict": again} | versions())
     known = ledger.get(key)
     if known is not None:
-        assert isinstance(known, Checked)
+        assert isinstance(known, LawsChecked)
         return Verdict(key, known, new=False)
     row = _judge(choice, source, command)
     ledger.put(key, row)
     return Verdict(key, row, new=True)
 
 
-def _judge(choice: Choice, source: str, command: str | None) -> Checked:
+def _judge(choice: Choice, source: str, command: str | None) -> LawsChecked:
     origin = provenance(device="cpu", dtype="float64", command=command)
     began, failed, message = time.perf_counter(), None, ""
     try:
@@ -49,7 +49,7 @@ def _judge(choice: Choice, source: str, command: str | None) -> Checked:
     except LawError as error:
         message = str(error).splitlines()[0]
         failed = message.partition(":")[0]
-    return Checked(
+    return LawsChecked(
         mixer=choice.name,
         options=dict(choice.options),
         source_sha256=source,

@@ -15,13 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import StoredDataError
-from regard.lab.arena.results import Checked, NotRun, Provenance, Result, Timed, Trained
+from regard.lab.arena.results import LawsChecked, NotRun, Provenance, Result, Timed, Trained
 from regard.lab.data.files import locked, whole
 
 FORMAT = 1
 APPLICATION = 0x52474152  # "RGAR" in the header, which marks the database as ours
 BUSY_SECONDS = 60
-KINDS: dict[str, type] = {"trained": Trained, "timed": Timed, "not run": NotRun, "checked": Checked}
+KINDS: dict[str, type] = {
+    "trained": Trained,
+    "timed": Timed,
+    "not run": NotRun,
+    "checked": LawsChecked,
+}
 _SCHEMA = f"""
     PRAGMA application_id = {APPLICATION};
     CREATE TABLE format (version INTEGER NOT NULL, rows INTEGER NOT NULL, chain TEXT NOT NULL);

@@ -91,7 +91,7 @@ class NotRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class LawsChecked:
     """The laws of one mixer, with these options and this state of the source."""
 
     mixer: str
@@ -103,7 +103,7 @@ class Checked:
     provenance: Provenance
 
 
-Result = Trained | Timed | NotRun | Checked
+Result = Trained | Timed | NotRun | LawsChecked
 
 
 def current(results: Iterable[Result]) -> list[Result]:
@@ -130,7 +130,7 @@ def current(results: Iterable[Result]) -> list[Result]:
                     result.causal,
                     result.provenance.device,
                 )
-            case Checked():
+            case LawsChecked():
                 absent = {key: row for key, row in absent.items() if key[0] != who}
                 place = ()
         absent.pop((who, subject), None)

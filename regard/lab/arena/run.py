@@ -17,7 +17,7 @@ from regard.lab.arena.choice import Choice
 from regard.lab.arena.laws import verdict
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, provenance, versions
-from regard.lab.arena.results import Checked, NotRun, Result, Timed
+from regard.lab.arena.results import LawsChecked, NotRun, Result, Timed
 from regard.lab.arena.suite import Contest, Race, Suite
 from regard.lab.tasks import Splits
 from regard.lab.train import DivergedError
@@ -214,9 +214,9 @@ def _shared(race: Race) -> dict[str, Any]:
 
 def _line(row: Result) -> str:
     match row:
-        case Checked(failed_law=None):
+        case LawsChecked(failed_law=None):
             return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
-        case Checked():
+        case LawsChecked():
             return f"{row.mixer} breaks {row.failed_law}"
         case Timed():
             return f"{row.kind} {row.length}: {row.mixer} {row.median_ms:.3g} ms, {row.ratio:.2f} of softmax"

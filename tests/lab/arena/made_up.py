@@ -3,7 +3,7 @@
 import math
 import random
 
-from regard.lab.arena.results import Checked, NotRun, Provenance, Result, Timed, Trained
+from regard.lab.arena.results import LawsChecked, NotRun, Provenance, Result, Timed, Trained
 
 WHERE = Provenance(
     commit="0123456789ab",
@@ -43,7 +43,7 @@ def rows(seeds: tuple[int, ...] = (0,)) -> list[Result]:
     made: list[Result] = []
     for mixer, values in QUALITY.items():
         made.append(
-            Checked(
+            LawsChecked(
                 mixer=mixer,
                 options={},
                 source_sha256="ab" * 32,

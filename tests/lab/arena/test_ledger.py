@@ -11,7 +11,7 @@ import pytest
 
 from regard.core import StoredDataError
 from regard.lab.arena.ledger import Ledger, trial_key
-from regard.lab.arena.results import Checked, NotRun, Provenance, Timed, Trained, current
+from regard.lab.arena.results import LawsChecked, NotRun, Provenance, Timed, Trained, current
 
 PROVENANCE = Provenance(
     commit="c0ffee", command="regard arena quick", device="test", threads=1, dtype="float32",
@@ -44,7 +44,7 @@ def path(tmp_path):
 
 
 def test_results_come_back_equal_and_in_order(tmp_path):
-    checked = Checked(
+    checked = LawsChecked(
         mixer="gau",
         options={},
         source_sha256="ef",
@@ -177,7 +177,7 @@ def test_two_ledgers_on_one_file_see_each_other(path):
 
 
 def checked(failed_law=None):
-    return Checked(
+    return LawsChecked(
         mixer="softmax", options={"window_size": 3}, source_sha256="ef", failed_law=failed_law, message="", seconds=1.0,
         provenance=PROVENANCE,
     )  # fmt: skip

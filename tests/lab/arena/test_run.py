@@ -15,7 +15,7 @@ from regard import MIXERS, OptionError, UnknownNameError, UnsupportedError
 from regard.lab.arena import laws, trial
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.ledger import Ledger, canonical
-from regard.lab.arena.results import Checked, NotRun, Timed, Trained, current
+from regard.lab.arena.results import LawsChecked, NotRun, Timed, Trained, current
 from regard.lab.arena.run import run_suite
 from regard.lab.arena.suite import QUICK, SUITES, Contest, ModelSize, Race, Suite
 from regard.lab.tasks import Digits, ListOps, StdlibBytes
@@ -60,7 +60,7 @@ def of(cls, rows):
 def test_a_suite_fills_the_ledger(ledger, tmp_path, lawful):
     outcome = run_suite(TINY, ledger, tmp_path, command="regard arena tiny", progress=False)
     rows = ledger.results()
-    assert outcome.found == 0 and outcome.new == len(of((Checked, Trained, Timed), rows))
+    assert outcome.found == 0 and outcome.new == len(of((LawsChecked, Trained, Timed), rows))
     trained = {(row.task, row.mixer): row for row in of(Trained, rows)}
     assert set(trained) == {("listops", m) for m in TINY.mixers} | {
         ("stdlib_bytes", m) for m in ("softmax", "linear")
@@ -151,7 +151,7 @@ def test_a_mixer_that_breaks_a_law_is_not_measured(ledger, tmp_path, monkeypatch
         row.reason == "linear breaks a law. causality: linear: token 3 moves output 1"
         for row in absent
     )
-    (verdict,) = [row for row in of(Checked, rows) if row.mixer == "linear"]
+    (verdict,) = [row for row in of(LawsChecked, rows) if row.mixer == "linear"]
     assert verdict.failed_law == "causality"
 
 
@@ -174,9 +174,9 @@ def test_laws_are_run_anew_when_the_source_changes(ledger, tmp_path, monkeypatch
         monkeypatch.setattr(laws, "source_sha256", lambda source=source: source)
         outcome = run_suite(suite, ledger, tmp_path, progress=False)
         assert isinstance(outcome.results[-1], present)
-        assert [type(row) for row in current(ledger.results()) if not isinstance(row, Checked)] == [
-            present
-        ]
+        assert [
+            type(row) for row in current(ledger.results()) if not isinstance(row, LawsChecked)
+        ] == [present]
     assert len(verdicts) == 3
     assert len(of(Trained, ledger.results())) == 1
 
@@ -186,7 +186,7 @@ def test_the_laws_are_the_real_ones(ledger, tmp_path):
         replace(TINY, mixers=("fnet",), contests=(), race=None), ledger, tmp_path, progress=False
     )
     (verdict,) = ledger.results()
-    assert isinstance(verdict, Checked) and verdict.failed_law is None, verdict
+    assert isinstance(verdict, LawsChecked) and verdict.failed_law is None, verdict
 
 
 def test_wrong_names_and_options_are_found_before_any_compute(ledger, tmp_path):

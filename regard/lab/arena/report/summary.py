@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Literal, TypeVar, get_args
 
-from regard.lab.arena.results import Checked, NotRun, Pass, Result, Timed, Trained, current
+from regard.lab.arena.results import LawsChecked, NotRun, Pass, Result, Timed, Trained, current
 from regard.mixers import MIXERS
 
 PASSES: tuple[Pass, ...] = get_args(Pass)
@@ -78,7 +78,8 @@ class LedgerSummary:
             key=lambda row: (_place(row.mixer), str(row.subject)),
         )
         self.checked = sorted(
-            [row for row in newest if isinstance(row, Checked)], key=lambda row: _place(row.mixer)
+            [row for row in newest if isinstance(row, LawsChecked)],
+            key=lambda row: _place(row.mixer),
         )
         trained = self._comparable_training([row for row in newest if isinstance(row, Trained)])
         timed = self._comparable_timing([row for row in newest if isinstance(row, Timed)])
