@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.functional.softmax.fixed import (
     CAUSAL_PATTERNS,
@@ -66,8 +67,16 @@ class FixedPatterns(Mixer):
         "no_learned_head": {"patterns": ("current", "left", "previous")},
     }
 
-    def __init__(self, dim: int, *, num_heads: int, patterns: Sequence[str] | None = None):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        patterns: Sequence[str] | None = None,
+        impl: Impl = "auto",
+    ):
         super().__init__(dim)
+        self.impl = check_impl(self.name, impl)
         self.patterns = tuple(SEVEN[: num_heads - 1] if patterns is None else patterns)
         for name in self.patterns:
             if name not in PATTERNS:
@@ -109,9 +118,10 @@ class FixedPatterns(Mixer):
         fixed_mask, learned_mask = _by_heads(mask, F)
         parts = []
         if F:
-            parts.append(fixed_attention(self.patterns, v[:, :F], query, key, n, mask=fixed_mask))
+            fixed = {"mask": fixed_mask, "impl": self.impl}
+            parts.append(fixed_attention(self.patterns, v[:, :F], query, key, n, **fixed))
         if q is not None:
-            parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask))
+            parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))
         return torch.cat(parts, dim=1)
 
     def _initial_state(self, batch_size, max_len, context, valid):

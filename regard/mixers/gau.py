@@ -25,6 +25,7 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.positions.rotary import rotate
 from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -77,8 +78,10 @@ class GAU(Mixer):
         scale: Literal["visible", "paper", "ns"] = "visible",
         relative_bias: RelativeForm = "rotary",
         bias: bool = True,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         if scale not in ("visible", "paper", "ns"):
             raise OptionError(f"gau: scale must be 'visible', 'paper' or 'ns', got {scale!r}")
         given = {
@@ -104,7 +107,9 @@ class GAU(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v, options = self._parts(x, context, mask)
-        return self.unit.merge(x, squared_relu_attention(q, k, v, mask=mask, **options))
+        return self.unit.merge(
+            x, squared_relu_attention(q, k, v, mask=mask, impl=self.impl, **options)
+        )
 
     def _parts(
         self, x: Tensor, context: Tensor | None, mask: Mask
@@ -156,7 +161,7 @@ class GAU(Mixer):
             key = torch.arange(state.k.shape[2], device=x.device)[None]
             mask, options = Mask(valid=state.valid), self._options(new, key)
             y = self.unit.merge(
-                x, squared_relu_attention(q, state.k, state.v, mask=mask, **options)
+                x, squared_relu_attention(q, state.k, state.v, mask=mask, impl=self.impl, **options)
             )
             return y * state.valid.any(1)[:, None, None], state._replace(length=length)
         q, new_k = self.relative.pair(self.unit.views(x), new, self.score_scale)
@@ -166,7 +171,9 @@ class GAU(Mixer):
         position = torch.cat([state.position, new], dim=1)
         n = position.shape[1]
         mask, options = cached_mask(new, position, valid), self._options(new, position)
-        mixed = squared_relu_attention(q, k[:, :, :n], v[:, :, :n], mask=mask, **options)
+        mixed = squared_relu_attention(
+            q, k[:, :, :n], v[:, :, :n], mask=mask, impl=self.impl, **options
+        )
         return self.unit.merge(x, mixed), State(k, v, position, length)
 
     def _observe(self, x, context, mask):

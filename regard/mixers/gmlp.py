@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible, check_positive
 from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.synthetic.spatial import spatial_mixing
 
@@ -66,8 +67,10 @@ class GMLP(Mixer):
         hidden_dim: int | None = None,
         attention_dim: int | None = None,
         toeplitz: bool = False,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
         check_positive(hidden_dim=hidden_dim)
         check_divisible(hidden_dim=hidden_dim, halves=2)
@@ -93,7 +96,9 @@ class GMLP(Mixer):
     def mix(self, x, context, mask):
         T = x.shape[1]
         z1, z2 = self._halves(x)
-        gate = spatial_mixing(self._first(T)[None], z2, bias=self.bias[None, :T], mask=mask)
+        gate = spatial_mixing(
+            self._first(T)[None], z2, bias=self.bias[None, :T], mask=mask, impl=self.impl
+        )
         if self.qkv is not None:
             q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
             gate = gate + self._tiny(q, k, v, mask)
@@ -121,7 +126,7 @@ class GMLP(Mixer):
 
     def _tiny(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         assert self.tiny_out is not None
-        return self.tiny_out(softmax_attention(q, k, v, mask=mask)[:, 0])
+        return self.tiny_out(softmax_attention(q, k, v, mask=mask, impl=self.impl)[:, 0])
 
     def _initial_state(self, batch_size, max_len, context, valid):
         width = self.norm.normalized_shape[0]
@@ -144,7 +149,7 @@ class GMLP(Mixer):
         w = self._weights(new.clamp_min(0), position.clamp_min(0))
         width = z1.shape[-1]
         bias = self.bias[new.clamp_min(0)]
-        gate = spatial_mixing(w, seen[:, 0, :, :width], bias=bias, mask=mask)
+        gate = spatial_mixing(w, seen[:, 0, :, :width], bias=bias, mask=mask, impl=self.impl)
         if self.qkv is not None:
             k, v = seen[..., width:].chunk(2, dim=-1)
             gate = gate + self._tiny(q, k, v, mask)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
 from regard.functional.shared.cache import advance, place
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.window import Windows, window_attention, window_weights
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
@@ -85,8 +86,10 @@ class LuongLocal(Mixer):
         score: str | type[Score] = "general",
         score_options: Mapping[str, Any] | None = None,
         renormalise: bool = False,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         check_positive(window_size=window_size)
         if alignment not in get_args(Alignment):
             raise OptionError(
@@ -134,6 +137,7 @@ class LuongLocal(Mixer):
             pairwise=pairwise,
             pairs=self.score.pairs,
             renormalise=self.renormalise,
+            impl=self.impl,
         )
 
     def _windows(

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.softmax.scored import Normaliser, scored_attention, scored_weights
 from regard.nn.heads import Heads
@@ -81,8 +82,10 @@ class Scored(Mixer):
         score: str | type[Score] = "scaled_dot",
         normaliser: Normaliser = "softmax",
         score_options: Mapping[str, Any] | None = None,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         if normaliser not in get_args(Normaliser):
             raise OptionError(
                 f"scored: normaliser must be one of {get_args(Normaliser)}, got {normaliser!r}"
@@ -107,7 +110,7 @@ class Scored(Mixer):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         if self.score.product and self.normaliser == "softmax":
-            return softmax_attention(q, k, v, mask=mask, scale=1.0)
+            return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=self.impl)
         return scored_attention(
             q,
             k,
@@ -115,7 +118,8 @@ class Scored(Mixer):
             pairs=self.score.pairs,
             mask=mask,
             normaliser=self.normaliser,
-            block=self.score.block,
+            width=self.score.width,
+            impl=self.impl,
         )
 
     def _initial_state(self, batch_size, max_len, context, valid):

@@ -6,7 +6,7 @@ Cost: T S (K + V) per head; the fused kernel stores no weights. Options beyond t
 (`num_kv_heads`, arXiv 2305.13245); keys made from the queries (`shared_qk`, arXiv 2001.04451), where keys have unit
 norm, the scale is 1 and a token sees itself only if it sees nothing else; positions inside attention (`position`):
 "rotary" turns queries and keys (arXiv 2104.09864), "alibi" (arXiv 2108.12409) and "t5" (arXiv 1910.10683) add a number
-to each scaled score, T H S more, made for 512 queries at a time. `position_options` are the kind's own; layers share a
+to each scaled score, T H S more, computed for one tile of queries at a time. `position_options` are the kind's own; layers share a
 table of "t5" when one module is given to all: `layer.position = first.position`. T5 itself has `scale=1.0`.
 """
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.biased import Bias, biased_attention
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.nn.heads import Heads
@@ -79,8 +80,10 @@ class Softmax(Mixer):
         position: str | None = None,
         position_options: Mapping[str, Any] | None = None,
         dropout: float = 0.0,
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
+        self.impl = check_impl(self.name, impl)
         if shared_qk and num_kv_heads not in (None, num_heads):
             raise OptionError(
                 f"softmax: shared_qk makes every key from a query, so num_kv_heads must be {num_heads}"
@@ -123,7 +126,14 @@ class Softmax(Mixer):
         dropout = self.dropout if self.training else 0.0
         if bias is None:
             return softmax_attention(
-                q, k, v, mask=mask, scale=self.scale, exclude_self=exclude_self, dropout=dropout
+                q,
+                k,
+                v,
+                mask=mask,
+                scale=self.scale,
+                exclude_self=exclude_self,
+                dropout=dropout,
+                impl=self.impl,
             )
         return biased_attention(
             q,
@@ -134,6 +144,7 @@ class Softmax(Mixer):
             scale=self.scale,
             exclude_self=exclude_self,
             dropout=dropout,
+            impl=self.impl,
         )
 
     def _initial_state(self, batch_size, max_len, context, valid):

@@ -36,6 +36,7 @@ from regard.core import (
 from regard.core.compaction import permute
 from regard.core.shapes import check_flag, check_positive, check_rate
 from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.relative import (
     Segments,
     Terms,
@@ -83,8 +84,10 @@ class TransformerXL(Mixer):
         same_length: bool = False,
         segments: bool = False,
         dropout: float = 0.0,
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
+        self.impl = check_impl(self.name, impl)
         check_positive(mem_len=mem_len)
         check_flag(same_length=same_length, segments=segments)
         check_rate(dropout=dropout)
@@ -149,7 +152,16 @@ class TransformerXL(Mixer):
         dropout = self.dropout if self.training else 0.0
         terms = self._terms(q, k, mask)._replace(segments=segments)
         return self.heads.merge(
-            relative_attention(q, k, v, terms=terms, mask=mask, window=self.window, dropout=dropout)
+            relative_attention(
+                q,
+                k,
+                v,
+                terms=terms,
+                mask=mask,
+                window=self.window,
+                dropout=dropout,
+                impl=self.impl,
+            )
         )
 
     def _terms(self, q: Tensor, k: Tensor, mask: Mask) -> Terms:

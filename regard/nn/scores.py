@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from regard.core import Catalog, OptionError, UnknownNameError
 from regard.core.shapes import check_positive
-from regard.functional.softmax.scored import QUERY_BLOCK, additive_score, dot_product
+from regard.functional.softmax.scored import additive_score, dot_product
 from regard.nn.dice import Dice
 
 EPS = 1e-6
-HELD = 512  # most hidden values per key that are held at once
 
 
 class Score(nn.Module):
@@ -30,7 +29,7 @@ class Score(nn.Module):
     name: ClassVar[str]
     formula: ClassVar[str]  # for one query q and one key k of width K
     product: ClassVar[bool] = True  # `pairs` is a dot product, which fused kernels know
-    block: int = QUERY_BLOCK  # queries that should be scored at a time
+    width: int = 1  # numbers that `pairs` holds for each pair
     max_len: int | None = None  # largest number of keys, where there is one
 
     def __init__(self, dim: int, *, num_heads: int | None = None):
@@ -117,7 +116,7 @@ class Additive(Score):
         super().__init__(dim, num_heads=num_heads)
         hidden_dim = dim if hidden_dim is None else hidden_dim
         check_positive(hidden_dim=hidden_dim)
-        self.block = max(1, HELD // hidden_dim)
+        self.width = hidden_dim
         self.query = self._matrix(hidden_dim, dim)
         self.key = self._matrix(hidden_dim, dim if key_dim is None else key_dim)
         bound = 1 / math.sqrt(hidden_dim)
@@ -217,7 +216,7 @@ class ActivationUnit(Score):
         if not hidden_dims:
             raise OptionError("hidden_dims must hold at least one width")
         check_positive(**{f"hidden_dims[{i}]": width for i, width in enumerate(hidden_dims)})
-        self.block = max(1, HELD // max(hidden_dims))
+        self.width = max(hidden_dims)
         self.interaction, self.activation = interaction, activation
         width = dim * {"outer": dim + 2, "elementwise": 3, "din_code": 4}[interaction]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard import Mask, OptionError
+from regard import Eager, Mask, OptionError
 
 
 def tokens(length=13, seed=0):
@@ -85,7 +85,7 @@ def test_a_prediction_at_its_end_looks_at_the_last_key():
 
 
 @pytest.mark.parametrize("options", [{}, {"alignment": "predictive"}, {"score": "additive"}])
-def test_blocks_of_queries_do_not_show(options, monkeypatch):
+def test_tiles_of_queries_do_not_show(options):
     mixer = make(window_size=3, **options)
     x = tokens().requires_grad_()
     pairwise = torch.rand(2, 3, 13, 13, generator=torch.Generator().manual_seed(0)) < 0.7
@@ -93,7 +93,7 @@ def test_blocks_of_queries_do_not_show(options, monkeypatch):
     leaves = [x, *mixer.parameters()]
     whole = mixer(x, mask=mask)
     expected = torch.autograd.grad((whole**2).sum(), leaves)
-    monkeypatch.setattr("regard.functional.softmax.window.QUERY_BLOCK", 4)
+    mixer.impl = Eager(tile=4)
     parts = mixer(x, mask=mask)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     for ours, theirs in zip(torch.autograd.grad((parts**2).sum(), leaves), expected, strict=True):

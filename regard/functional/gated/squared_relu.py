@@ -1,24 +1,20 @@
 """Attention with relu(score)^2 in the place of softmax (Hua et al. 2022, arXiv 2202.10447).
 
-A row needs no maximum and no sum of exponentials, so it is made and used for some queries at a time. Weights of keys
-that may not be seen are set to zero after the square. With the division left to the outputs, a block's scores are touched in
-place and no [T S] tensor, nor a mask of that size, is made.
+A row needs no maximum and no sum of exponentials. Weights of keys that are not allowed are set to zero, and the division
+is left to the outputs, so that the scores of a tile are changed in place and nothing of size [T S] is stored.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.gated.mixed_chunk import add_product
-from regard.functional.shared.recompute import recomputed
-
-QUERY_BLOCK = 256  # queries whose weights are held at once
-KEY_BLOCK = 256  # keys, in the backward
+from regard.functional.shared.blocks import by_tiles, hidden_pairs, tiles, visible_keys
+from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.numerics import add_product, wide_type
 
 
 def squared_relu_attention(
@@ -29,146 +25,91 @@ def squared_relu_attention(
     mask: Mask = OPEN,
     bias: Callable[[slice], Tensor] | None = None,
     divisor: float | None = None,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """relu(q k^T + bias)^2 v over the allowed keys, divided by `divisor`, or by their number where it is None.
 
-    bias(rows) -> [b H t S] for these queries, so that none is stored for all. Weights of long sequences are made again in
-    the backward.
+    bias(rows) -> [b H t S] for these queries, so that none is stored for all. The backward computes weights again.
     """
-    T, S = q.shape[2], k.shape[2]
+    T, S, tile = q.shape[2], k.shape[2], cut("gated", impl, q).tile
     if bias is None:
         kind = q.device.type
         if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             q, k, v = (z.to(torch.get_autocast_dtype(kind)) for z in (q, k, v))
-        attend = _BlockAttention.apply if torch.is_grad_enabled() else _attended
-        return attend(q, k, v, mask, divisor)
-    parts = []
-    for rows, seen in _blocks(T, S, mask):
+        return _Attention.apply(q, k, v, mask, divisor, tile)
 
-        def attend(q: Tensor, k: Tensor, v: Tensor, rows=rows) -> Tensor:
-            return _weights(q, k, mask, bias, divisor, rows, T, S) @ v
+    def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        seen = visible_keys(mask, T, S, rows)
+        q, k, v = q[:, :, rows], k[:, :, seen], v[:, :, seen]
+        return _weights(q, k, mask, bias, divisor, rows, T, S) @ v
 
-        block = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
-        parts.append(recomputed(attend, *block) if T > QUERY_BLOCK else attend(*block))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+    return by_tiles(attend, T, tile, q, k, v)
 
 
-def _blocks(T: int, S: int, mask: Mask) -> Iterator[tuple[slice, int]]:
-    """Queries, and how many keys they can meet: later ones are never allowed."""
-    for start in range(0, T, QUERY_BLOCK):
-        rows = slice(start, min(start + QUERY_BLOCK, T))
-        yield rows, rows.stop if mask.causal and T == S else S
-
-
-def _attended(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, divisor: float | None
-) -> Float[Tensor, "B H T V"]:
-    """One pass over the scores of a block for each thing done to them, all in place: relu, square, forget."""
-    T, S = q.shape[2], k.shape[2]
-
-    def attend(rows: slice, seen: int) -> Tensor:
-        positive = (q[:, :, rows] @ k[:, :, :seen].transpose(-1, -2)).relu_()
-        part = _part(mask, divisor, rows, seen, T, S, q)
-        weights = part.forget(positive.mul_(positive))
-        return (weights @ v[:, :, :seen]).mul_(part.scale)
-
-    if T <= QUERY_BLOCK:
-        return attend(slice(0, T), S)
-    y = q.new_empty(*q.shape[:3], v.shape[3])
-    for rows, seen in _blocks(T, S, mask):
-        y[:, :, rows] = attend(rows, seen)
-    return y
-
-
-class _BlockAttention(torch.autograd.Function):
+class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, mask, divisor):
-        ctx.save_for_backward(q, k, v)
-        ctx.mask, ctx.divisor = mask, divisor
-        return _attended(q, k, v, mask, divisor)
+    def forward(ctx, q, k, v, mask, divisor, tile):
+        T, S = q.shape[2], k.shape[2]
+        scale = _scale(mask, divisor, T, S, tile, q)
+        y = q.new_empty(*q.shape[:3], v.shape[3])
+        for rows in tiles(T, tile):
+            seen = visible_keys(mask, T, S, rows)
+            positive = (q[:, :, rows] @ k[:, :, seen].mT).relu_()
+            weights = _hide(positive.mul_(positive), mask, T, S, rows, seen)
+            torch.mul(weights @ v[:, :, seen], scale[:, :, rows], out=y[:, :, rows])
+        ctx.save_for_backward(q, k, v, scale)
+        ctx.mask, ctx.tile = mask, tile
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
         """With p = relu(scores) and g the gradient of a weight: d scores = 2 p g.
 
-        Some keys at a time, whose gradients are one product over all queries; those of queries, far narrower than
-        values, are summed. Half of the division is in q, and half in what is summed.
+        By tiles of keys, whose gradients are one product over all queries; those of queries, far narrower than values,
+        are summed. Half of the division is in q, and half in dq.
         """
-        q, k, v = ctx.saved_tensors
-        T, S, mask = q.shape[2], k.shape[2], ctx.mask
-        root = _scale(mask, ctx.divisor, T, S, q).sqrt()
+        q, k, v, scale = ctx.saved_tensors
+        mask, T, S = ctx.mask, q.shape[2], k.shape[2]
+        root = scale.sqrt()
         q = q * root
-        wide = torch.promote_types(q.dtype, torch.float32)
-        dq = torch.zeros(q.shape, dtype=wide, device=q.device)
+        dq = torch.zeros_like(q, dtype=wide_type(q))
         dk, dv = torch.empty_like(k), torch.empty_like(v)
-        for start in range(0, S, KEY_BLOCK):
-            cols = slice(start, min(start + KEY_BLOCK, S))
-            rows = slice(start if mask.causal and T == S else 0, T)
+        for cols in tiles(S, ctx.tile):
+            rows = slice(cols.start if mask.causal and T == S else 0, T)
             q_t, dy_t, k_s, v_s = q[:, :, rows], dy[:, :, rows], k[:, :, cols], v[:, :, cols]
-            positive = _forget(q_t @ k_s.transpose(-1, -2), mask, rows, cols, T, S).relu_()
-            dscores = (dy_t @ v_s.transpose(-1, -2)).mul_(positive).mul_(2)
-            add_product(
-                *(z.flatten(0, 1) for z in (dq[:, :, rows], dscores.transpose(-1, -2), k_s))
-            )
-            dk[:, :, cols] = dscores.transpose(-1, -2) @ q_t
-            dv[:, :, cols] = positive.mul_(positive).transpose(-1, -2) @ dy_t
-        return dq.to(q.dtype) * root, dk, dv, None, None
+            positive = _hide(q_t @ k_s.mT, mask, T, S, rows, cols).relu_()
+            dscores = (dy_t @ v_s.mT).mul_(positive).mul_(2)
+            add_product(*(z.flatten(0, 1) for z in (dq[:, :, rows], dscores, k_s)))
+            dk[:, :, cols] = dscores.mT @ q_t
+            dv[:, :, cols] = positive.mul_(positive).mT @ dy_t
+        return dq.to(q.dtype) * root, dk, dv, None, None, None
 
 
 def _scale(
-    mask: Mask, divisor: float | None, T: int, S: int, like: Tensor
+    mask: Mask, divisor: float | None, T: int, S: int, tile: int, like: Tensor
 ) -> Float[Tensor, "b h T 1"]:
     """1 / the divisor of every query."""
-    each = []
-    for rows, seen in _blocks(T, S, mask):
-        scale = _part(mask, divisor, rows, seen, T, S, like).scale
-        scale = torch.as_tensor(scale, dtype=like.dtype, device=like.device)
-        if scale.dim() == 0:
-            return scale.expand(1, 1, T, 1)
-        each.append(scale.expand(-1, -1, rows.stop - rows.start, -1))
-    return torch.cat(each, dim=2)
-
-
-def _forget(
-    scores: Float[Tensor, "B H t s"], mask: Mask, rows: slice, cols: slice, T: int, S: int
-) -> Float[Tensor, "B H t s"]:
-    """In place: zero where a key may not be seen."""
-    if mask.valid is None and mask.pairwise is None and mask.shift is None:
-        if not mask.causal:
-            return scores
-        if T == S:  # only queries beside the keys can be earlier than one
-            scores[:, :, : scores.shape[3]].tril_()
-            return scores
-    return scores.mul_(mask.dense(T, S, device=scores.device, rows=rows, cols=cols))
-
-
-class _Part(NamedTuple):
-    allowed: Bool[Tensor, "b h t s"] | None  # of the last s keys of a block; None: all are
-    scale: Float[Tensor, "b h t 1"] | float  # of outputs
-
-    def forget(self, weights: Tensor) -> Tensor:
-        """In place: zero where a key may not be seen."""
-        if self.allowed is not None:
-            weights[..., -self.allowed.shape[-1] :] *= self.allowed
-        return weights
-
-
-def _part(
-    mask: Mask, divisor: float | None, rows: slice, seen: int, T: int, S: int, like: Tensor
-) -> _Part:
-    free = mask.valid is None and mask.pairwise is None and mask.shift is None
-    if free and not mask.causal:
-        return _Part(None, 1 / (S if divisor is None else divisor))
-    if free and T == S:  # only keys beside the queries can be later than one
-        t = rows.stop - rows.start
-        allowed = torch.ones(t, t, dtype=torch.bool, device=like.device).tril()[None, None]
-        count = torch.arange(rows.start + 1, rows.stop + 1, device=like.device)[None, None, :, None]
+    if divisor is not None:
+        return torch.full((1, 1, T, 1), 1 / divisor, dtype=like.dtype, device=like.device)
+    if mask.valid is None and mask.pairwise is None:
+        last = mask.last_key(T, S, like.device)
+        count = (last + 1 if mask.causal else torch.full_like(last, S))[:, None, :, None]
     else:
-        allowed = mask.dense(T, S, device=like.device, rows=rows)[..., :seen]
-        count = allowed.sum(-1, keepdim=True).clamp_min(1)
-    whole = torch.as_tensor(count if divisor is None else divisor, device=like.device)
-    return _Part(allowed, whole.double().reciprocal().to(like.dtype))
+        allowed = (mask.dense(T, S, device=like.device, rows=rows) for rows in tiles(T, tile))
+        counts = [some.sum(-1, keepdim=True) for some in allowed]
+        count = counts[0] if counts[0].shape[2] == 1 else torch.cat(counts, dim=2)
+    return count.clamp_min(1).double().reciprocal().to(like.dtype).expand(-1, -1, T, -1)
+
+
+def _hide(
+    scores: Float[Tensor, "B H t s"], mask: Mask, T: int, S: int, rows: slice, cols: slice
+) -> Float[Tensor, "B H t s"]:
+    """In place: zero where a key is not allowed."""
+    hidden = hidden_pairs(mask, T, S, rows, cols, scores.device)
+    if hidden is not None:
+        scores[:, :, *hidden.place].masked_fill_(hidden.pairs, 0)
+    return scores
 
 
 def squared_relu_weights(
@@ -194,7 +135,7 @@ def _weights(
     T: int,
     S: int,
 ) -> Tensor:
-    """Weights of the queries `rows` (already cut out of q) for the first keys (cut out of k)."""
+    """Weights of the queries `rows` for the first keys; q and k hold no others."""
     scores = q @ k.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias(rows)[..., : k.shape[2]]

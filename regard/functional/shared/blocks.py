@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.core.mask import Mask
 from regard.functional.shared.implementation import Cut, cut
 from regard.functional.shared.recompute import recomputed
 
@@ -19,13 +20,59 @@ def tiles(length: int, size: int) -> Iterator[slice]:
 
 
 def by_tiles(
-    attend: Callable[..., Float[Tensor, "B H t V"]], T: int, tile: int, *tensors: Any
-) -> Float[Tensor, "B H T V"]:
-    """attend(rows, *tensors) for every tile of T queries, side by side; made again in the backward if there are several."""
+    attend: Callable[..., Float[Tensor, "*B t V"]],
+    T: int,
+    tile: int,
+    *tensors: Any,
+    keep: bool = False,
+    random: bool = False,
+) -> Float[Tensor, "*B T V"]:
+    """attend(rows, *tensors) for each tile of the T queries, concatenated along the queries.
+
+    The backward computes several tiles again, unless `keep`. random: `attend` draws random numbers.
+    """
     rows = list(tiles(T, tile))
     if len(rows) < 2:
         return attend(slice(0, T), *tensors)
-    return torch.cat([recomputed(attend, some, *tensors) for some in rows], dim=2)
+    if keep:
+        return torch.cat([attend(some, *tensors) for some in rows], dim=-2)
+    return torch.cat([recomputed(attend, some, *tensors, random=random) for some in rows], dim=-2)
+
+
+def visible_keys(mask: Mask, T: int, S: int, rows: slice, window: int | None = None) -> slice:
+    """The keys that some of these queries may see by causality and window; at least one."""
+    if not mask.causal or mask.shift is not None:
+        return slice(0, S)
+    stop = max(rows.stop + S - T, 1)
+    first = 0 if window is None else rows.start + S - T - window + 1
+    return slice(min(max(first, 0), stop - 1), stop)
+
+
+class Hidden(NamedTuple):
+    """Pairs of a tile that are not allowed, in the part of it that has any."""
+
+    place: tuple[slice, slice]
+    pairs: Bool[Tensor, "b h t s"]
+
+
+def hidden_pairs(
+    mask: Mask, T: int, S: int, rows: slice, cols: slice, device: torch.device
+) -> Hidden | None:
+    """None: all pairs of these queries and keys are allowed."""
+    if mask.only_causal and T == S:
+        i, j = (
+            slice(rows.start, min(rows.stop, cols.stop)),
+            slice(max(rows.start, cols.start), cols.stop),
+        )
+        if j.stop <= i.start + 1:
+            return None
+        query, key = (torch.arange(z.start, z.stop, device=device) for z in (i, j))
+        place = slice(0, i.stop - rows.start), slice(j.start - cols.start, None)
+        return Hidden(place, (key > query[:, None])[None, None])
+    if mask.valid is None and mask.pairwise is None and not mask.causal:
+        return None
+    place = slice(None), slice(None)
+    return Hidden(place, ~mask.dense(T, S, device=device, rows=rows, cols=cols))
 
 
 class Workspace:

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-
-QUERY_BLOCK = 512  # queries whose computed mask is held at once, so that no [T S] mask is stored
+from regard.functional.shared.blocks import by_tiles, visible_keys
+from regard.functional.shared.implementation import Impl, cut
 
 
 def softmax_attention(
@@ -22,11 +22,13 @@ def softmax_attention(
     scale: float | None = None,
     exclude_self: bool = False,
     dropout: float = 0.0,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the allowed keys; G divides H. A query with no allowed key gives zero.
 
     scale: 1/sqrt(K) by default. exclude_self: a query may see itself only if it may see nothing else
     (shared-QK attention, arXiv 2001.04451); it needs T = S. dropout: probability, applied as given.
+    impl: size of the tiles of queries for which a mask is computed.
     """
     T, S = q.shape[2], k.shape[2]
     fused = partial(
@@ -41,16 +43,16 @@ def softmax_attention(
             return fused(q, k, v)
         if mask.only_causal and T == S:
             return fused(q, k, v, is_causal=True)
-    computed_per_row = (mask.causal or exclude_self) and mask.pairwise is None
-    block = QUERY_BLOCK if computed_per_row and T > QUERY_BLOCK else T
-    parts = []
-    for start in range(0, T, block):
-        rows = slice(start, min(start + block, T))
-        allowed = allowed_pairs(mask, T, S, rows, slice(0, S), exclude_self, q.device)
+
+    def attend(rows: slice) -> Float[Tensor, "B H t V"]:
+        cols = visible_keys(mask, T, S, rows)
+        allowed = allowed_pairs(mask, T, S, rows, cols, exclude_self, q.device)
         some = allowed.any(-1, keepdim=True)
-        part = fused(q[:, :, rows], k, v, attn_mask=allowed | ~some)
-        parts.append(torch.where(some, part, part.new_zeros(())))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+        y = fused(q[:, :, rows], k[:, :, cols], v[:, :, cols], attn_mask=allowed | ~some)
+        return torch.where(some, y, y.new_zeros(()))
+
+    mask_is_computed = (mask.causal or exclude_self) and mask.pairwise is None
+    return by_tiles(attend, T, cut("softmax", impl, q).tile if mask_is_computed else T, keep=True)
 
 
 def is_grouped(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"]) -> bool:

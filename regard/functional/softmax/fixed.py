@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-
-QUERY_BLOCK = 256  # queries whose weights are held at once
+from regard.functional.shared.blocks import by_tiles
+from regard.functional.shared.implementation import Impl, cut
 
 
 def left(i: Tensor, j: Tensor, n: Tensor) -> Tensor:
@@ -67,12 +67,12 @@ def fixed_attention(
     n: Int[Tensor, "#b"],
     *,
     mask: Mask = OPEN,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Values under `fixed_weights`, some queries at a time."""
-    T = query.shape[1]
-    parts = []
-    for start in range(0, T, QUERY_BLOCK):
-        rows = slice(start, min(start + QUERY_BLOCK, T))
+    """Values under `fixed_weights`, one tile of queries at a time."""
+
+    def attend(rows: slice, v: Tensor) -> Float[Tensor, "B H t V"]:
         weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
-        parts.append(weights.to(v.dtype) @ v)
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+        return weights.to(v.dtype) @ v
+
+    return by_tiles(attend, query.shape[1], cut("softmax", impl, v).tile, v)

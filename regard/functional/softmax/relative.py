@@ -1,12 +1,12 @@
 """Attention by content and by distance (Dai et al. 2019, arXiv 1901.02860).
 
-    A_ij = (q_i + u) . k_j + (q_i + v_b) . r_(p_i - j),   p_i = i + S - T:  the last query stands at the last key
+    A_ij = (q_i + u) . k_j + (q_i + v_b) . r_(p_i - j),   p_i = i + S - T:  the last query is at the last key
 
-and, where segments are told apart (Yang et al. 2019, arXiv 1906.08237), + (q_i + b) . s_ij, with s_ij one of two vectors:
+and, with segments (Yang et al. 2019, arXiv 1906.08237), + (q_i + b) . s_ij, with s_ij one of two vectors:
 i and j of one segment, or of two.
 
-Each block of queries meets each of its distances once, and the relative shift (a view of the same numbers with rows one
-shorter) brings them under their keys: no [T S K] is made, and no [T S] beyond a block.
+Each tile of queries is multiplied once with the vector of each distance, and the relative shift (a view of the same
+numbers with rows one shorter) moves the products to their keys: no [T S K] is stored, and no [T S] beyond a tile.
 """
 
 from typing import NamedTuple
@@ -17,12 +17,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.shared.implementation import Impl
 from regard.functional.softmax.biased import Bias, biased_attention, pairs
 from regard.functional.softmax.dense import masked_softmax
 
 
 class Segments(NamedTuple):
-    """The segment of every query and key, and what it means to the scores whether the two are one."""
+    """Segment of every query and key; vectors for pairs of one segment and for pairs of two."""
 
     query: Int[Tensor, "B T"]
     key: Int[Tensor, "B S"]
@@ -31,7 +32,7 @@ class Segments(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What the scores know besides queries and keys."""
+    """Parameters of the scores besides queries and keys."""
 
     r: Float[Tensor, "n H K"]  # of `distances(T, S, causal)`
     u: Float[Tensor, "H K"]
@@ -55,6 +56,7 @@ def relative_attention(
     scale: float | None = None,
     window: int | None = None,
     dropout: float = 0.0,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale A) v over the allowed keys.
 
@@ -71,6 +73,7 @@ def relative_attention(
         scale=scale,
         window=window,
         dropout=dropout,
+        impl=impl,
     )
 
 
@@ -99,7 +102,7 @@ def score_bias(
     causal: bool,
     scale: float,
 ) -> Bias:
-    """What is added to scale (q_i + u) . k_j."""
+    """All terms beside scale (q_i + u) . k_j."""
     distance = distance_bias(q, terms, S, causal, scale)
     if terms.segments is None:
         return distance
@@ -112,7 +115,7 @@ def score_bias(
 
 
 def segment_bias(q: Float[Tensor, "B H T K"], segments: Segments, scale: float) -> Bias:
-    """scale (q_i + b) . s_ij of any block."""
+    """scale (q_i + b) . s_ij for any tile."""
     both = torch.einsum("bhtk,nhk->bhtn", scale * (q + segments.b[:, None]), segments.s)
 
     def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
@@ -129,7 +132,7 @@ def distance_bias(
     causal: bool,
     scale: float,
 ) -> Bias:
-    """scale (q_i + v_b) . r_(p_i - j) of any block; finite and without meaning where causality hides the key."""
+    """scale (q_i + v_b) . r_(p_i - j) for any tile; finite and without meaning where causality hides the key."""
     T = q.shape[2]
     q, r = scale * (q + terms.v_b[:, None]), terms.r.transpose(0, 1)
 

@@ -1,4 +1,4 @@
-"""Attention by any score: weights from scores, and values mixed by them, some queries at a time."""
+"""Attention by any score: weights from scores, and values mixed by them, one tile of queries at a time."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -8,10 +8,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.recompute import recomputed
+from regard.functional.shared.blocks import by_tiles, visible_keys
+from regard.functional.shared.implementation import Impl, cut
 from regard.functional.softmax.dense import masked_softmax
-
-QUERY_BLOCK = 256  # queries whose scores are held at once
 
 Pairs = Callable[[Tensor, Tensor], Tensor]  # q [.. T A], k [.. S C] -> scores [.. T S]
 Normaliser = Literal["softmax", "sigmoid", "none"]
@@ -37,27 +36,23 @@ def scored_attention(
     pairs: Pairs = dot_product,
     mask: Mask = OPEN,
     normaliser: Normaliser = "softmax",
-    block: int = QUERY_BLOCK,
+    width: int = 1,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """sum_j w_ij v_j with weights of the scores pairs(q, k); a query without an allowed key gives zero.
 
     normaliser: "softmax" over the allowed keys, or each weight on its own, "sigmoid" or the score itself ("none").
-    `block` queries are scored at a time, and scored again in the backward where there are more of them.
+    width: numbers that `pairs` holds for each pair; tiles are that much smaller.
     """
     T, S = q.shape[2], k.shape[2]
 
-    parts = []
-    for start in range(0, T, block):
-        rows = slice(start, min(start + block, T))
-        keys = slice(0, rows.stop if mask.causal and T == S and mask.shift is None else S)
+    def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        cols = visible_keys(mask, T, S, rows)
+        allowed = mask.dense(T, S, device=q.device, rows=rows, cols=cols)
+        return normalise(pairs(q[:, :, rows], k[:, :, cols]), allowed, normaliser) @ v[:, :, cols]
 
-        def attend(q: Tensor, k: Tensor, v: Tensor, rows=rows, keys=keys) -> Tensor:
-            allowed = mask.dense(T, S, device=q.device, rows=rows)[..., keys]
-            return normalise(pairs(q, k), allowed, normaliser) @ v
-
-        of_block = q[:, :, rows], k[:, :, keys], v[:, :, keys]
-        parts.append(recomputed(attend, *of_block) if T > block else attend(*of_block))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+    tile = max(1, 2 * cut("softmax", impl, q).tile // (width + 1))
+    return by_tiles(attend, T, tile, q, k, v)
 
 
 def scored_weights(

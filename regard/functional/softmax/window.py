@@ -1,4 +1,4 @@
-"""Attention through windows, each query's where the mechanism puts it (Luong et al. 2015, arXiv 1508.04025)."""
+"""Attention through windows, one for each query, placed by the mechanism (Luong et al. 2015, arXiv 1508.04025)."""
 
 from typing import NamedTuple
 
@@ -7,17 +7,16 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.shared.recompute import recomputed
+from regard.functional.shared.blocks import by_tiles
+from regard.functional.shared.implementation import Impl, cut
 from regard.functional.softmax.dense import masked_softmax
 from regard.functional.softmax.scored import Pairs, dot_product
 
-QUERY_BLOCK = 128  # queries whose windows are held at once
-
 
 class Windows(NamedTuple):
-    """Query i looks at the keys start_i .. start_i + width - 1, as far as low <= key <= high_i.
+    """Query i sees the keys start_i .. start_i + width - 1, as far as low <= key <= high_i.
 
-    With a centre, weights fall off from it as exp(-(j - centre)^2 / (2 sigma^2)).
+    With a centre, weights are multiplied by exp(-(j - centre)^2 / (2 sigma^2)).
     """
 
     start: Int[Tensor, "b h T"]
@@ -42,25 +41,19 @@ def window_attention(
     pairwise: Bool[Tensor, "b h T S"] | None = None,
     pairs: Pairs = dot_product,
     renormalise: bool = False,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Softmax of the scores over each window, times its Gaussian if it has one; then the sum of values.
 
     renormalise: weights are divided by their sum after the Gaussian. A query without a key gives zero.
     """
-    T = q.shape[2]
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None):
-        weights, index = _weights(q, k, windows, pairwise, pairs, renormalise)
+    def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        some = None if pairwise is None else pairwise[:, :, rows]
+        weights, index = _weights(q[:, :, rows], k, windows.rows(rows), some, pairs, renormalise)
         return (weights[..., None, :] @ _take(v, index))[..., 0, :]
 
-    if T <= QUERY_BLOCK:
-        return attend(q, k, v, windows, pairwise)
-    parts = []
-    for begin in range(0, T, QUERY_BLOCK):
-        rows = slice(begin, min(begin + QUERY_BLOCK, T))
-        some = None if pairwise is None else pairwise[:, :, rows]
-        parts.append(recomputed(attend, q[:, :, rows], k, v, windows.rows(rows), some))
-    return torch.cat(parts, dim=2)
+    return by_tiles(attend, q.shape[2], cut("softmax", impl, q).tile, q, k, v)
 
 
 def window_weights(
@@ -108,7 +101,7 @@ def _weights(
 
 
 def _take(z: Float[Tensor, "B H S C"], index: Int[Tensor, "b h T W"]) -> Float[Tensor, "B H T W C"]:
-    """The rows of z that lie in each window."""
+    """The rows of z in each window."""
     B, H, _, C = z.shape
     flat = index.expand(B, H, -1, -1).flatten(2)
     return z.gather(2, flat[..., None].expand(-1, -1, -1, C)).unflatten(2, index.shape[2:])

@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-
-QUERY_BLOCK = 256  # queries whose restricted weights are held at once
+from regard.functional.shared.blocks import by_tiles, visible_keys
+from regard.functional.shared.implementation import Impl, cut
 
 
 def spatial_mixing(
@@ -15,19 +15,21 @@ def spatial_mixing(
     *,
     bias: Float[Tensor, "b T"] | None = None,
     mask: Mask = OPEN,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B T F"]:
     """y_i = bias_i + sum over allowed j of w_ij z_j."""
     T, S = w.shape[1:]
     if not mask.causal and mask.pairwise is None:
         return _sums(w, z if mask.valid is None else z * mask.valid[..., None], bias)
-    parts = []
-    for start in range(0, T, QUERY_BLOCK):
-        rows = slice(start, min(start + QUERY_BLOCK, T))
-        seen = rows.stop if mask.causal and T == S else S  # later keys are never allowed
-        allowed = mask.dense(T, S, device=z.device, rows=rows)[:, 0, :, :seen]
-        here = None if bias is None else bias[:, rows]
-        parts.append(_sums(w[:, rows, :seen] * allowed, z[:, :seen], here))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def mix(rows: slice, w: Tensor, z: Tensor) -> Float[Tensor, "B t F"]:
+        cols = visible_keys(mask, T, S, rows)
+        allowed = mask.dense(T, S, device=z.device, rows=rows, cols=cols)[:, 0]
+        return _sums(
+            w[:, rows, cols] * allowed, z[:, cols], None if bias is None else bias[:, rows]
+        )
+
+    return by_tiles(mix, T, cut("synthetic", impl, z).tile, w, z)
 
 
 def _sums(w: Tensor, z: Tensor, bias: Float[Tensor, "b t"] | None) -> Float[Tensor, "B t F"]:

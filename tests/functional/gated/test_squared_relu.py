@@ -1,10 +1,9 @@
-"""Blocks of queries, whose scores are touched in place, give what one whole matrix of weights gives."""
+"""Tiles of queries, whose scores are changed in place, give what one whole matrix of weights gives."""
 
 import pytest
 import torch
 
-from regard import Mask
-from regard.functional.gated import squared_relu
+from regard import Eager, Mask
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 
 T, S = 11, 9
@@ -22,17 +21,15 @@ MASKS = {
 
 @pytest.mark.parametrize("divisor", [None, 3.0])
 @pytest.mark.parametrize("case", MASKS)
-def test_blocks_equal_the_whole(case, divisor, monkeypatch):
+def test_tiles_equal_the_whole(case, divisor):
     mask, keys = MASKS[case]
-    monkeypatch.setattr(squared_relu, "QUERY_BLOCK", 4)
-    monkeypatch.setattr(squared_relu, "KEY_BLOCK", 3)
     generator = torch.Generator().manual_seed(1)
     q, k, v = (
         torch.randn(2, 1, n, d, dtype=torch.float64, generator=generator).requires_grad_()
         for n, d in ((T, 3), (keys, 3), (keys, 5))
     )
     whole = squared_relu_weights(q, k, mask=mask, divisor=divisor) @ v
-    blocks = squared_relu_attention(q, k, v, mask=mask, divisor=divisor)
+    blocks = squared_relu_attention(q, k, v, mask=mask, divisor=divisor, impl=Eager(tile=4))
     torch.testing.assert_close(blocks, whole, rtol=1e-12, atol=1e-12)
     gradient = torch.randn(whole.shape, dtype=torch.float64, generator=generator)
     for ours, naive in zip(
