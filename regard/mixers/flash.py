@@ -19,14 +19,13 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.gated.flash import LONGEST_CHUNK, Rule, block_length, gated_chunks
+from regard.functional.gated.flash import Rule, gated_chunks, tile_length
 from regard.functional.gated.mixed_chunk import (
-    ChunkState,
     LinNorm,
     between_chunks,
     between_chunks_weights,
-    empty_chunks,
-    extend_chunks,
+    extend,
+    initial_state,
     same_chunk,
     seen_in_chunk,
     shares,
@@ -34,11 +33,9 @@ from regard.functional.gated.mixed_chunk import (
     within_chunks,
 )
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
-from regard.functional.shared.blocks import near
 from regard.functional.shared.cache import place
+from regard.functional.shared.implementation import Cut, Impl, check_impl, cut
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
-
-State = ChunkState
 
 
 class Flash(Mixer):
@@ -86,8 +83,10 @@ class Flash(Mixer):
         lin_norm: LinNorm = "count",
         relative_bias: RelativeForm = "rotary",
         bias: bool = True,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         check_positive(chunk_size=chunk_size)
         if scale not in ("visible", "paper"):
             raise OptionError(f"flash: scale must be 'visible' or 'paper', got {scale!r}")
@@ -102,29 +101,32 @@ class Flash(Mixer):
         self.divisor = 1.0 if scale == "paper" else None
 
     def mix(self, x, context, mask):
-        if near(x) and x.numel() and self.chunk_size <= LONGEST_CHUNK:
-            return self._mix_by_steps(x, mask)
+        how = cut("gated", self.impl, x)
+        if how.tiled and x.numel():
+            return self._mix_by_tiles(x, mask, how)
         q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
         options = {"chunk_size": self.chunk_size, "mask": mask}
         local = within_chunks(self._attend, q[0], k[0], v, **options)
         between = between_chunks(q[1], k[1], v, share=self.shares[mask.causal], **options)
         return self.unit.merge(x, between.add_(local))
 
-    def _mix_by_steps(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T D"]:
+    def _mix_by_tiles(
+        self, x: Float[Tensor, "B T D"], mask: Mask, how: Cut
+    ) -> Float[Tensor, "B T D"]:
         unit, T, C = self.unit, x.shape[1], self.chunk_size
         place = torch.arange(T, device=x.device)
         if mask.causal:
             seen, summed = (place % C + 1)[None], (place // C * C)[None]
-            valid = None  # those that are not come last, and nothing before them sees them
+            valid = None  # invalid tokens come last, and no valid token sees them
         else:
             valid = mask.valid
             seen = seen_in_chunk(mask, T, C, x.device)
             summed = token_count(mask, T, x.device)
         a = self.shares[mask.causal](summed, x.dtype)
         c = 1 / seen.to(x.dtype) if self.divisor is None else torch.full_like(a, 1 / self.divisor)
-        rule = Rule(C, mask.causal, self.score_scale, c, a, valid)
+        rule = Rule(how, C, mask.causal, self.score_scale, c, a, valid)
         learned = unit.offset_scale.gamma, unit.offset_scale.beta
-        b = self.relative.square(block_length(C, T))
+        b = self.relative.square(tile_length(C, T, how))
         mixed = gated_chunks(unit.gate(x), unit.value(x), unit.shared(x), *learned, b, rule)
         return unit.out(mixed)
 
@@ -137,18 +139,18 @@ class Flash(Mixer):
 
     def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
         bias = self.relative.table(query, key)
-        return squared_relu_attention(q, k, v, mask=mask, bias=bias, divisor=self.divisor)
+        return squared_relu_attention(
+            q, k, v, mask=mask, bias=bias, divisor=self.divisor, impl=self.impl
+        )
 
     def _initial_state(self, batch_size, max_len, context, valid):
         widths = self.relative.width, self.unit.key_dim, self.unit.hidden_dim
-        return empty_chunks(self.unit.out.weight, batch_size, 1, self.chunk_size, *widths)
+        return initial_state(self.unit.out.weight, batch_size, 1, self.chunk_size, *widths)
 
     def _extend(self, x, state, valid, donate):
         q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
         share = self.shares[True]
-        mixed, state = extend_chunks(
-            self._attend, state, q, k, v, valid=valid, share=share, donate=donate
-        )
+        mixed, state = extend(self._attend, state, q, k, v, valid=valid, share=share, donate=donate)
         return self.unit.merge(x, mixed), state
 
     def _observe(self, x, context, mask):

@@ -19,25 +19,21 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
 from regard.functional.gated.mixed_chunk import (
-    ChunkState,
     LinNorm,
     between_chunks,
     between_chunks_weights,
-    empty_chunks,
-    extend_chunks,
+    extend,
+    initial_state,
     same_chunk,
     shares,
-    token_count,
     within_chunks,
 )
-from regard.functional.gated.softmax_chunks import CHUNKS, Rule, softmax_chunks
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.positions.rotary import rotate
 from regard.functional.shared.cache import place
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.nn.heads import Heads
-
-State = ChunkState
 
 
 class LocalForm(NamedTuple):
@@ -88,8 +84,10 @@ class MixedChunk(Mixer):
         local_fn: Literal["softmax", "relu2"] = "softmax",
         lin_norm: LinNorm = "count",
         parts: Literal["both", "local", "global"] = "both",
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         check_positive(chunk_size=chunk_size)
         if local_fn not in LOCAL_FORMS:
             raise OptionError(
@@ -115,10 +113,7 @@ class MixedChunk(Mixer):
             self.delay = chunk_size
 
     def mix(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        if self._fits(q, mask):
-            return self.heads.merge(softmax_chunks(q, k, v, self._rule(q, mask)))
-        q, k = self._turned(q, k, torch.arange(x.shape[1], device=x.device)[None])
+        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
         options = {"chunk_size": self.chunk_size, "mask": mask}
         if self.parts == "local":
             return self.heads.merge(within_chunks(self._attend, q, k, v, **options))
@@ -131,46 +126,24 @@ class MixedChunk(Mixer):
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.heads.split(x)
-        return *self._turned(q, k, position), v
-
-    def _turned(self, q, k, position: Int[Tensor, "b T"]) -> tuple[Tensor, Tensor]:
         q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
-        return q / math.sqrt(q.shape[-1]), k
-
-    def _fits(self, q: Float[Tensor, "B H T K"], mask: Mask) -> bool:
-        """Whether it pays to go chunk by chunk, which is written for the default form alone."""
-        near = q.device.type == "cpu" or (q.device.type == "meta" and mask.valid is None)
-        default = self.local_fn == "softmax" and self.parts == "both"
-        several = self.chunk_size in CHUNKS and q.shape[2] > self.chunk_size
-        return near and default and several and not torch.compiler.is_compiling()
-
-    def _rule(self, q: Float[Tensor, "B H T K"], mask: Mask) -> Rule:
-        B, _, T, K = q.shape
-        if mask.causal:
-            summed = torch.arange(T, device=q.device)[None] // self.chunk_size * self.chunk_size
-        else:
-            summed = token_count(mask, T, q.device)
-        a = self.shares[mask.causal](summed, q.dtype).expand(B, T)
-        lengths = [T] * B if mask.valid is None else mask.valid.sum(1).tolist()
-        return Rule(self.chunk_size, mask.causal, 1 / math.sqrt(K), a, lengths)
+        return q / math.sqrt(q.shape[-1]), k, v
 
     def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
         form = LOCAL_FORMS[self.local_fn]
-        return form.attention(q, k, v, mask=mask, **form.options)
+        return form.attention(q, k, v, mask=mask, impl=self.impl, **form.options)
 
     def _initial_state(self, batch_size, max_len, context, valid):
         K = self.heads.head_dim
         like = self.heads.value.weight
-        return empty_chunks(like, batch_size, self.num_heads, self.chunk_size, K, K, K)
+        return initial_state(like, batch_size, self.num_heads, self.chunk_size, K, K, K)
 
     def _extend(self, x, state, valid, donate):
         q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
         attend = None if self.parts == "global" else self._attend
         share = None if self.parts == "local" else self.shares[True]
         pairs = (q, q), (k, k)
-        mixed, state = extend_chunks(
-            attend, state, *pairs, v, valid=valid, share=share, donate=donate
-        )
+        mixed, state = extend(attend, state, *pairs, v, valid=valid, share=share, donate=donate)
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):

@@ -1,12 +1,12 @@
-"""Mixed chunk attention behind a gate (FLASH, Hua et al. 2022, arXiv 2202.10447), a step of some chunks at a time.
+"""Mixed chunk attention behind a gate (FLASH, Hua et al. 2022, arXiv 2202.10447), by tiles of whole chunks.
 
     q, k, q', k' = rope(silu(z) gamma_n + beta_n),  n = 0 .. 3,        v = silu(p)
     y_i = sum_j c_i relu(s q_i k_j + b_ij)^2 v_j  +  a_i q'_i M,        g_i = silu(u_i) y_i
 
 The sum runs over the keys that i sees in its chunk; M = sum_j k'_j v_j^T over all tokens, or, where causal, over the
-chunks before. A step is a block, or, without an order, one for each thread. Its views, weights and silus live in cache
-and are made again in the backward, which keeps y and M. Chunks that share a block meet one another pair by pair,
-q'_i k'_j, and not through M.
+chunks before. A tile holds the pairs of one or more whole chunks; a step is one tile, or, without an order, one for each
+thread. Its views, weights and silus stay in cache and are computed again in the backward, which keeps y and M. Chunks of
+one tile use pairs q'_i k'_j in the place of M.
 """
 
 from itertools import pairwise
@@ -18,19 +18,18 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.gated.mixed_chunk import add_product
 from regard.functional.positions.rotary import cos_sin, turned
+from regard.functional.shared.implementation import Cut
+from regard.functional.shared.numerics import add_product, wide_type
 
-BLOCK = 256  # tokens whose pairs are held at once
-LONGEST_CHUNK = 512  # the pairs of longer ones leave the cache
-
-Place = tuple[slice, slice]  # of a step: examples, tokens
+Place = tuple[slice, slice]  # examples and tokens of a step
 silu_backward = torch.ops.aten.silu_backward
 
 
 class Rule(NamedTuple):
-    """What is not learned."""
+    """Everything that is not learned, and how the work is cut."""
 
+    how: Cut
     chunk_size: int
     causal: bool
     scale: float  # s
@@ -48,15 +47,16 @@ def gated_chunks(
     b: Float[Tensor, "t t"] | None,
     rule: Rule,
 ) -> Float[Tensor, "B T F"]:
-    """g. b: of the first `block_length` tokens; later ones have the same, since it depends on j - i alone."""
+    """g. b: for the tokens of one tile; it depends on j - i alone, so that all tiles have the same."""
     kind = u.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         u, p, z = (x.to(torch.get_autocast_dtype(kind)) for x in (u, p, z))
     return _GatedChunks.apply(u.contiguous(), p.contiguous(), z.contiguous(), gamma, beta, b, rule)
 
 
-def block_length(chunk_size: int, T: int) -> int:
-    return min(T, chunk_size * max(1, BLOCK // chunk_size))
+def tile_length(chunk_size: int, T: int, how: Cut) -> int:
+    """Tokens of a tile: whole chunks, at least one."""
+    return min(T, chunk_size * max(1, how.tile // chunk_size))
 
 
 class _GatedChunks(torch.autograd.Function):
@@ -66,12 +66,11 @@ class _GatedChunks(torch.autograd.Function):
         cut, keep = steps.cut, any(ctx.needs_input_grad)
         g, y, sums = torch.empty_like(u), torch.empty_like(u) if keep else None, []
         ahead = not rule.causal and not steps.alone  # M comes first, while g holds v
-        for row in steps.walk:
+        for row in steps.order:
             M = steps.no_sum()
             for place in row if ahead else ():
-                add_product(
-                    M, _line(steps.far_keys(place)), _line(steps.values(place, cut(g, place)))
-                )
+                values = _joined(steps.values(place, cut(g, place)))
+                add_product(M, _joined(steps.far_keys(place)).mT, values)
             for place in row:
                 step = steps.at(place, cut(g, place) if ahead else steps.values(place))
                 y_t = torch.bmm(step.weights, step.v, out=None if y is None else cut(y, place))
@@ -79,7 +78,7 @@ class _GatedChunks(torch.autograd.Function):
                     y_t.baddbmm_(step.far_q, _each(M, y_t))
                     sums += [M if ahead else M.clone()] if keep else []
                 if rule.causal and place != row[-1]:
-                    add_product(M, step.far_k, step.v)
+                    add_product(M, step.far_k.mT, step.v)
                 torch.mul(F.silu(cut(u, place)), y_t, out=cut(g, place))
         if keep:
             ctx.rule = rule
@@ -94,11 +93,11 @@ class _GatedChunks(torch.autograd.Function):
         cut, dg = steps.cut, dg.contiguous()
         du, dp, dz = torch.empty_like(u), torch.empty_like(p), torch.empty_like(z)
         ahead = not causal and not steps.alone
-        for row in reversed(steps.walk):
+        for row in reversed(steps.order):
             dM = steps.no_sum()
             for place in row if ahead else ():
                 dy = torch.mul(F.silu(cut(u, place)), cut(dg, place), out=cut(dp, place))
-                add_product(dM, _line(steps.far_queries(place)), _line(dy))
+                add_product(dM, _joined(steps.far_queries(place)).mT, _joined(dy))
             for place in reversed(row):
                 step = steps.at(place, steps.values(place))
                 u_t, dg_t = cut(u, place), cut(dg, place)
@@ -106,17 +105,17 @@ class _GatedChunks(torch.autograd.Function):
                 silu_backward.grad_input(dg_t * cut(y, place), u_t, grad_input=cut(du, place))
                 steps.backward(place, step, dy, None if steps.alone else sums.pop(), dM, dp, dz)
                 if causal and place != row[0]:
-                    add_product(dM, step.far_q, dy)
+                    add_product(dM, step.far_q.mT, dy)
         return du, dp, dz, *steps.gradients(gamma, beta, b), None
 
 
 def _each(M: Float[Tensor, "1 K F"], like: Float[Tensor, "e t F"]) -> Float[Tensor, "e K F"]:
-    """For every block of a step."""
+    """M for every tile of a step."""
     return M.to(like.dtype).expand(len(like), -1, -1)
 
 
-def _line(x: Float[Tensor, "e t K"]) -> Float[Tensor, "1 n K"]:
-    """The tokens of all blocks, one after another."""
+def _joined(x: Float[Tensor, "e t K"]) -> Float[Tensor, "1 n K"]:
+    """Tokens of all tiles of a step on one axis."""
     return x.view(1, -1, x.shape[2])
 
 
@@ -131,19 +130,19 @@ class _Step(NamedTuple):
 
 
 class _Steps:
-    """Where the steps lie, what they make of the inputs, and the gradients of what they share."""
+    """Bounds of the steps, what each computes from the inputs, and the gradients of shared parameters."""
 
     def __init__(self, p: Tensor, z: Tensor, gamma: Tensor, beta: Tensor, b, rule: Rule):
         B, T, K = z.shape
-        C, n, device = rule.chunk_size, block_length(rule.chunk_size, T), z.device
-        self.p, self.z, self.rule, self.block = p, z, rule, n
-        self.alone = n == T  # all pairs are those of one block, and nothing goes through M
-        e = max(1, 2 * BLOCK // T) if self.alone else 1
-        whole, together = T // n * n, 1 if rule.causal else torch.get_num_threads()
-        ends = [*range(0, whole, n * together), whole, T]  # a short block is last
+        C, n, device = rule.chunk_size, tile_length(rule.chunk_size, T, rule.how), z.device
+        self.p, self.z, self.rule, self.tile = p, z, rule, n
+        self.alone = n == T  # one tile holds all pairs, and M is not used
+        e = max(1, 2 * rule.how.tile // T) if self.alone else 1
+        whole, together = T // n * n, 1 if rule.causal else rule.how.threads
+        ends = [*range(0, whole, n * together), whole, T]  # a short tile is last
         tokens = [slice(t, end) for t, end in pairwise(ends) if t < end]
-        self.walk = [[(slice(i, i + e), some) for some in tokens] for i in range(0, B, e)]
-        self.wide = torch.promote_types(z.dtype, torch.float32)
+        self.order = [[(slice(i, i + e), some) for some in tokens] for i in range(0, B, e)]
+        self.wide = wide_type(z)
         self.cos, self.sin = (x[None] for x in cos_sin(T, K, device, self.wide))
         self.gamma, self.beta = (x.to(self.wide)[:, None, None] for x in (gamma, beta))
         self.b = z.new_zeros(1, 1) if b is None else b.to(z.dtype)
@@ -165,9 +164,9 @@ class _Steps:
         return self.p.new_zeros(1, self.z.shape[2], self.p.shape[2], dtype=self.wide)
 
     def cut(self, x: Shaped[Tensor, "B T K"], place: Place) -> Shaped[Tensor, "e t K"]:
-        """The blocks of a step; a view where x is contiguous."""
+        """The tiles of a step; a view where x is contiguous."""
         some = x[place]
-        return some.reshape(-1, min(self.block, some.shape[1]), x.shape[2])
+        return some.reshape(-1, min(self.tile, some.shape[1]), x.shape[2])
 
     def at(self, place: Place, v: Float[Tensor, "e t F"]) -> _Step:
         q, k, far_q, far_k = self._views(place, slice(0, 4))
@@ -204,7 +203,7 @@ class _Steps:
         return self.cut(self.cos, here), self.cut(self.sin, here)
 
     def backward(self, place: Place, step: _Step, dy, M, dM, dp, dz):
-        """The gradients of p and z here, from those of y here and of the sum that later steps read."""
+        """Gradients of p and z of this step, from those of its y and of the sum M that later steps use."""
         q, k, far_q, far_k, v, slope, weights = step
         t = q.shape[1]
         d_weights = dy @ v.mT

@@ -2,9 +2,8 @@
 
     y_i = sum_{j in the chunk of i} w_ij v_j  +  a q_i M,   M = sum_j k_j v_j^T
 
-Chunks of C tokens start at the first token. Bidirectional sums M run over all tokens, the own chunk among them; causal
-ones over the chunks before the query's own. `attend` is any attention kernel: it is called on chunks as if each were
-an example.
+Chunks of C tokens start at the first token. M is the sum over all tokens, or, where causal, over the chunks before the
+query's own. `attend` is any attention kernel, called with the chunks as examples.
 """
 
 from collections.abc import Callable
@@ -21,13 +20,14 @@ from regard.core.compaction import compaction, permute
 from regard.core.errors import OptionError
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.cache import is_ours, same_in_all
+from regard.functional.shared.numerics import wide_type
 
 Attend = Callable[
     [Tensor, Tensor, Tensor, Mask, Tensor, Tensor], Tensor
 ]  # q, k, v, mask, positions of q, of k
 
 
-class ChunkState(NamedTuple):
+class State(NamedTuple):
     M: Float[Tensor, "B H K V"]  # sum over finished chunks
     P: Float[Tensor, "B H K V"]  # sum over the chunk that is being filled
     k: Float[
@@ -69,15 +69,15 @@ def shares(who: str, lin_norm: LinNorm, chunk_size: int, max_len: int | None) ->
     return {False: Share(max_len), True: Share(max_len)}
 
 
-def empty_chunks(
+def initial_state(
     like: Tensor, batch_size: int, num_heads: int, chunk_size: int, near: int, K: int, V: int
-) -> ChunkState:
+) -> State:
     """The state before the first token; `near`: width of the keys inside chunks."""
     heads = (batch_size, num_heads)
     M = like.new_zeros(*heads, K, V)
     length = torch.zeros(batch_size, dtype=torch.long, device=like.device)
     k, v = like.new_zeros(*heads, chunk_size, near), like.new_zeros(*heads, chunk_size, V)
-    return ChunkState(M, torch.zeros_like(M), k, v, length)
+    return State(M, torch.zeros_like(M), k, v, length)
 
 
 def within_chunks(
@@ -123,7 +123,7 @@ def between_chunks(
         a = share(token_count(mask, T, v.device), q.dtype)
         return (q * a[:, None, :, None]) @ (k.transpose(-1, -2) @ v)
     q, k, v = (_padded(a, chunk_size).unflatten(2, (-1, chunk_size)) for a in (q, k, v))
-    M = (k.transpose(-1, -2) @ v)[:, :, :-1].cumsum(2)
+    M = (k.mT @ v)[:, :, :-1].cumsum(2, dtype=wide_type(v)).to(v.dtype)
     M = F.pad(M, (0, 0, 0, 0, 1, 0))  # nothing comes before the first chunk
     before = torch.arange(M.shape[2], device=v.device) * chunk_size
     y = (q * share(before, q.dtype)[:, None, None]) @ M
@@ -160,16 +160,6 @@ def token_count(mask: Mask, T: int, device: torch.device) -> Int[Tensor, "b 1"]:
     return mask.valid.sum(1, keepdim=True)
 
 
-def add_product(
-    M: Float[Tensor, "n K V"], k: Float[Tensor, "n t K"], v: Float[Tensor, "n t V"]
-) -> None:
-    """M += k^T v, in the precision of M."""
-    if M.dtype == v.dtype:
-        M.baddbmm_(k.mT, v)
-    else:
-        M += k.mT @ v
-
-
 def seen_in_chunk(mask: Mask, T: int, chunk_size: int, device: torch.device) -> Int[Tensor, "b T"]:
     """The number of tokens in each token's chunk, at least 1; order plays no part."""
     valid = torch.ones(1, T, device=device, dtype=torch.bool) if mask.valid is None else mask.valid
@@ -177,9 +167,9 @@ def seen_in_chunk(mask: Mask, T: int, chunk_size: int, device: torch.device) -> 
     return inside.clamp_min(1).repeat_interleave(chunk_size, 1)[:, :T]
 
 
-def extend_chunks(
+def extend(
     attend: Attend | None,
-    state: ChunkState,
+    state: State,
     q: tuple[Float[Tensor, "B H N K2"], Float[Tensor, "B H N K"]],
     k: tuple[Float[Tensor, "B H N K2"], Float[Tensor, "B H N K"]],
     v: Float[Tensor, "B H N V"],
@@ -187,10 +177,10 @@ def extend_chunks(
     valid: Bool[Tensor, "B N"] | None,
     share: Share | None,
     donate: bool = False,
-) -> tuple[Float[Tensor, "B H N V"], ChunkState]:
-    """The causal form for the next N tokens. q and k: those of `attend`, and those of the sums.
+) -> tuple[Float[Tensor, "B H N V"], State]:
+    """The causal form for the next N tokens. q and k: a pair for `attend` and one for the sums.
 
-    Without `attend` nothing is mixed inside chunks, without `share` nothing between them.
+    attend=None: nothing is mixed inside chunks. share=None: nothing between them.
     """
     C = state.k.shape[2]
     length = same_in_all(state.length) if v.shape[2] == 1 and valid is None else None
@@ -215,9 +205,9 @@ def extend_chunks(
 
 
 def _extend_one(
-    attend, state: ChunkState, q, k, v, share, length: int, donate: bool
-) -> tuple[Tensor, ChunkState]:
-    """A decoding step of rows that are all in one place of one chunk: that place is written, and nothing is masked."""
+    attend, state: State, q, k, v, share, length: int, donate: bool
+) -> tuple[Tensor, State]:
+    """One token per row, all rows at the same place of their chunk: no mask, and one place of the store is written."""
     C = state.k.shape[2]
     filled, (M, *stores) = length % C, state[:4]
     if not is_ours(donate, *stores, *k, v):
@@ -236,10 +226,10 @@ def _extend_one(
     if filled == C - 1:
         M, P = M + P, torch.zeros_like(P)
     y = torch.zeros_like(v) if y is None else y
-    return y, ChunkState(M, P, near_k, near_v, state.length + 1)
+    return y, State(M, P, near_k, near_v, state.length + 1)
 
 
-def _extend_piece(attend, state: ChunkState, q, k, v, valid, share) -> tuple[Tensor, ChunkState]:
+def _extend_piece(attend, state: State, q, k, v, valid, share) -> tuple[Tensor, State]:
     C = state.k.shape[2]
     filled, before = state.length % C, state.length // C * C
     old = torch.arange(C, device=v.device) < filled[:, None]
@@ -272,7 +262,7 @@ def _extend_piece(attend, state: ChunkState, q, k, v, valid, share) -> tuple[Ten
         following = F.pad(a[:, :, C:], (0, 0, 0, 2 * C - a.shape[2]))
         return torch.where(closes, following, a[:, :, :C])
 
-    return y, ChunkState(
+    return y, State(
         M=torch.where(closes, closed, state.M),
         P=torch.where(closes, second_k.transpose(-1, -2) @ v, P),
         k=open_chunk(keys),
