@@ -18,7 +18,14 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.functional.shared.cache import advance, append, cached_mask, place
-from regard.functional.synthetic.logits import Blend, Logits, Product, Source, blended
+from regard.functional.shared.implementation import Impl, check_impl
+from regard.functional.synthetic.logits import (
+    Blend,
+    Logits,
+    Product,
+    SynthesizedLogits,
+    blended,
+)
 from regard.functional.synthetic.synthesizer import (
     at_positions,
     synthesizer_attention,
@@ -104,8 +111,10 @@ class Mixture(Mixer):
         num_heads: int,
         max_len: int | None = None,
         members: Sequence[str] = ("softmax", "synthesizer_random"),
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         self.num_heads = num_heads
         self.values = Values(dim, num_heads)
         names = tuple(members)
@@ -129,16 +138,17 @@ class Mixture(Mixer):
 
     def mix(self, x, context, mask):
         T, v = x.shape[1], self.values.split(x)
-        return self.values.merge(synthesizer_attention(self._logits(x), v, T=T, mask=mask))
+        mixed = synthesizer_attention(self._logits(x), v, T=T, mask=mask, impl=self.impl)
+        return self.values.merge(mixed)
 
     def _logits(self, x: Float[Tensor, "B T D"]) -> Logits:
         parts = [
             member(x, member.keys(x)) if isinstance(member, PairLogits) else member(x)
             for member in self.members.values()
         ]
-        sources = tuple(part for part in parts if isinstance(part, Source))
-        if len(sources) == len(parts):
-            return Blend(self.blend.softmax(0), sources)
+        synthesized = tuple(part for part in parts if isinstance(part, SynthesizedLogits))
+        if len(synthesized) == len(parts):
+            return Blend(self.blend.softmax(0), synthesized)
         return blended(self.blend.softmax(0), parts)
 
     def _scores(self) -> list[tuple[str, PairLogits]]:
@@ -182,7 +192,7 @@ class Mixture(Mixer):
             ],
         )
         mask = cached_mask(new, position, valid)
-        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask)
+        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask, impl=self.impl)
         return self.values.merge(mixed), State(
             k, v, position, advance(state.length, valid, x.shape[1])
         )

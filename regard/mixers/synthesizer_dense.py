@@ -2,12 +2,13 @@
 
     B_i = W_2 relu(W_1 x_i + b_1) + b_2,   y_i = softmax(B_i) V          B_i has one entry per position up to max_len
 
-Logits are cut to the keys at hand before the softmax. Cost: T^2 (F + V) per head; weights are held for some queries
-at a time. W_1 reads the whole token; W_2 belongs to one head (`share_w2`: to all of them, as in public code).
+Logits are cut to the keys at hand before the softmax. Cost: T^2 (F + V) per head; weights are held for one tile of
+queries at a time. W_1 reads the whole token; W_2 belongs to one head (`share_w2`: to all of them, as in public code).
 Row i depends on x_i only, so a causal mask is all that causality needs; the state holds values and no keys.
 """
 
 from regard.core import Capabilities, Mixer, No
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.logits import DenseLogits
 from regard.nn.synthesis import Synthesis
 
@@ -39,12 +40,14 @@ class SynthesizerDense(Mixer):
         max_len: int,
         head_hidden_dim: int | None = None,
         share_w2: bool = False,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         self.num_heads = num_heads
         hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
         logits = DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2)
-        self.synthesis = Synthesis(dim, num_heads, max_len, logits)
+        self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
 
     def mix(self, x, context, mask):
         return self.synthesis.mix(x, mask)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from regard.core import Capabilities, Mixer, No, OptionError
 from regard.core.shapes import check_positive
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.logits import FactorizedDenseLogits, near_square
 from regard.nn.synthesis import Synthesis
 
@@ -48,8 +49,10 @@ class SynthesizerFactorizedDense(Mixer):
         first_factor: int | None = None,
         head_hidden_dim: int | None = None,
         tiling: Literal["outer", "same"] = "outer",
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         if tiling not in ("outer", "same"):
             raise OptionError(f"{self.name}: tiling must be 'outer' or 'same', got {tiling!r}")
         factors = near_square(max_len)
@@ -61,7 +64,7 @@ class SynthesizerFactorizedDense(Mixer):
         logits = FactorizedDenseLogits(
             dim, num_heads, hidden=hidden, factors=factors, tiling=tiling
         )
-        self.synthesis = Synthesis(dim, num_heads, max_len, logits)
+        self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
 
     def mix(self, x, context, mask):
         return self.synthesis.mix(x, mask)

@@ -7,6 +7,7 @@ code labels both factors with the key axis, so that all its rows are equal; here
 """
 
 from regard.core import Capabilities, Mixer, No
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.logits import FactorizedRandomLogits
 from regard.nn.synthesis import Synthesis
 
@@ -30,11 +31,14 @@ class SynthesizerFactorizedRandom(Mixer):
     )
     variants = {"rank_2": {"rank": 2}}
 
-    def __init__(self, dim: int, *, num_heads: int, max_len: int, rank: int = 8):
+    def __init__(
+        self, dim: int, *, num_heads: int, max_len: int, rank: int = 8, impl: Impl = "auto"
+    ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         self.num_heads = num_heads
         logits = FactorizedRandomLogits(num_heads, max_len, rank=rank)
-        self.synthesis = Synthesis(dim, num_heads, max_len, logits)
+        self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
 
     def mix(self, x, context, mask):
         return self.synthesis.mix(x, mask)

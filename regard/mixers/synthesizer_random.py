@@ -7,6 +7,7 @@ Cost: T^2 V per head, no queries, no keys; max_len^2 parameters per head. `train
 """
 
 from regard.core import Capabilities, Mixer, No
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.logits import RandomLogits
 from regard.nn.synthesis import Synthesis
 
@@ -30,11 +31,14 @@ class SynthesizerRandom(Mixer):
     )
     variants = {"fixed": {"trainable": False}}
 
-    def __init__(self, dim: int, *, num_heads: int, max_len: int, trainable: bool = True):
+    def __init__(
+        self, dim: int, *, num_heads: int, max_len: int, trainable: bool = True, impl: Impl = "auto"
+    ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         self.num_heads = num_heads
         logits = RandomLogits(num_heads, max_len, trainable=trainable)
-        self.synthesis = Synthesis(dim, num_heads, max_len, logits)
+        self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
 
     def mix(self, x, context, mask):
         return self.synthesis.mix(x, mask)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
-from regard.functional.gated.gau import gated
 from regard.functional.positions.rotary import rotate
 
 # The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on
@@ -68,7 +67,7 @@ class GatedUnit(nn.Module):
     def merge(
         self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B 1 T F"]
     ) -> Float[Tensor, "B T D"]:
-        return self.out(gated(self.gate(x), mixed[:, 0]))
+        return self.out(F.silu(self.gate(x)) * mixed[:, 0])
 
 
 class RelativeBias(nn.Module):

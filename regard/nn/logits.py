@@ -1,9 +1,8 @@
-"""Logits that no pair of tokens makes: a row from its own token, from its position, or from neither.
+"""Synthesized logits with parameters: a row comes from its own token, from its position, or from neither.
 
 Synthesizer (Tay et al. 2020, arXiv 2005.00743). Every class is called with tokens x [B T D] and their positions (by
-default 0 .. T - 1), and gives what gives the logits of some queries for the keys at positions 0 .. S - 1: a source
-of `regard.functional.synthetic.logits`, which is fast, where there is one of its form. No scale 1/sqrt(K); b is 1 where nothing
-depends on the example.
+default 0 .. T - 1), and returns logits for the keys at positions 0 .. S - 1: a class of
+`regard.functional.synthetic.logits` where one has its form, else a function. No scale 1/sqrt(K); b is 1 where nothing depends on the example.
 """
 
 import math

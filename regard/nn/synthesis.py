@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Observation
 from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.implementation import Impl
 from regard.functional.synthetic.synthesizer import (
     at_positions,
     synthesizer_attention,
@@ -27,15 +28,18 @@ class State(NamedTuple):
 class Synthesis(nn.Module):
     """y = concat_h( softmax(B_h) v_h ) W_out with logits B from `logits` (see `regard.nn.logits`)."""
 
-    def __init__(self, dim: int, num_heads: int, max_len: int, logits: nn.Module):
+    def __init__(
+        self, dim: int, num_heads: int, max_len: int, logits: nn.Module, impl: Impl = "auto"
+    ):
         super().__init__()
-        self.max_len = max_len
+        self.max_len, self.impl = max_len, impl
         self.logits = logits
         self.values = Values(dim, num_heads)
 
     def mix(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T D"]:
         T, v = x.shape[1], self.values.split(x)
-        return self.values.merge(synthesizer_attention(self.logits(x), v, T=T, mask=mask))
+        mixed = synthesizer_attention(self.logits(x), v, T=T, mask=mask, impl=self.impl)
+        return self.values.merge(mixed)
 
     def initial_state(self, batch_size: int, max_len: int | None) -> State:
         weight = self.values.value.weight
@@ -62,7 +66,7 @@ class Synthesis(nn.Module):
             return at_positions(made(rows, reach), position[:, :S])
 
         mask = cached_mask(new, position, valid)
-        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask)
+        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask, impl=self.impl)
         return self.values.merge(mixed), State(
             v, position, advance(state.length, valid, x.shape[1])
         )

@@ -1,12 +1,11 @@
-"""Given logits, made a block at a time and differentiated by hand, give what one whole matrix of weights gives."""
+"""Synthesized logits, by tiles and with a backward by hand, give what one whole matrix of weights gives."""
 
 import pytest
 import torch
 
-from regard import Mask
+from regard import Eager, Mask
 from regard.core import ShapeError
 from regard.core.counting import count
-from regard.functional.synthetic import synthesizer
 from regard.functional.synthetic.logits import Blend, Outer, Product, Table
 from regard.functional.synthetic.synthesizer import synthesizer_attention, synthesizer_weights
 
@@ -45,19 +44,14 @@ def sources():
     }
 
 
-@pytest.mark.parametrize(
-    "threads", [1, 8]
-)  # heads one by one, or those of all examples beside one another
+@pytest.mark.parametrize("room", [1, 10**6])  # one head at a time, or all of all examples
 @pytest.mark.parametrize("case", MASKS)
 @pytest.mark.parametrize("name", sources())
-def test_blocks_equal_the_whole(name, case, threads, monkeypatch):
+def test_tiles_equal_the_whole(name, case, room):
     mask, source = MASKS[case], sources()[name]
-    monkeypatch.setattr(synthesizer, "QUERIES", 4)
-    monkeypatch.setattr(synthesizer, "KEYS", 4)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     v = draw(B, H, T, V, seed=9)
     whole = synthesizer_weights(source, T, T, mask=mask) @ v
-    blocks = synthesizer_attention(source, v, T=T, mask=mask)
+    blocks = synthesizer_attention(source, v, T=T, mask=mask, impl=Eager(tile=4, room=room))
     shown = VALID[:, None, :, None] if mask.compact else torch.tensor(True)
     torch.testing.assert_close(blocks * shown, whole * shown, rtol=1e-12, atol=1e-12)
     gradient = draw(*whole.shape, seed=10).detach() * shown
@@ -81,13 +75,12 @@ def test_logits_far_apart_keep_their_digits():
 
 @pytest.mark.parametrize("rows", [slice(None), slice(4, 5)])
 @pytest.mark.parametrize("level", [-3000.0, -738.0, 3000.0])
-def test_rows_whose_exponentials_leave_the_range_of_numbers(level, rows, monkeypatch):
-    monkeypatch.setattr(synthesizer, "QUERIES", 4)
+def test_rows_whose_exponentials_leave_the_range_of_numbers(level, rows):
     table, v = draw(1, H, T, T), draw(B, H, T, V, seed=1)
     moved = table.detach().clone()
     moved[:, :, rows] += level  # changes no weight
     for given in (table, moved.requires_grad_()):
-        synthesizer_attention(Table(given), v, T=T).square().sum().backward()
+        synthesizer_attention(Table(given), v, T=T, impl=Eager(tile=4)).square().sum().backward()
     torch.testing.assert_close(moved.grad, table.grad)
     assert torch.isfinite(moved.grad).all()
 
@@ -95,20 +88,6 @@ def test_rows_whose_exponentials_leave_the_range_of_numbers(level, rows, monkeyp
 def test_a_shared_table_gives_weights_once_for_all_examples():
     table = Table(draw(1, H, T, T))
     values = {n: draw(n, H, T, V) for n in (1, 4)}
-    calls = []
-
-    class Spy(Table):
-        @property
-        def build(self):
-            def build(slab, tensors):
-                calls.append(slab)
-                return Table(*tensors).build(slab, tensors)
-
-            return build
-
-    for v in values.values():
-        synthesizer_attention(Spy(table.table), v, T=T)
-    assert [slab.examples for slab in calls] == [slice(0, 1)] * len(calls)
     flops = [count(lambda v=v: synthesizer_attention(table, v, T=T)).flops for v in values.values()]
     assert flops == [2 * n * H * T * T * V for n in (1, 4)]
 
