@@ -13,7 +13,7 @@ learned pair there (zero at first), "none" nothing: the first s - 1 outputs are 
 last slot is completed with zeros.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from einops import rearrange
@@ -22,22 +22,18 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.low_rank.compressed import First, compressed_attention, slot_attention, write
-from regard.functional.shared.cache import advance, append, is_ours, place, same_in_all
+from regard.functional.low_rank.compressed import (
+    First,
+    compressed_attention,
+    extend,
+    initial_state,
+)
+from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention
 from regard.nn.heads import Heads
 
 FirstSlot = Literal["token0", "null", "none"]
-
-
-class State(NamedTuple):
-    k: Float[
-        Tensor, "B H C K"
-    ]  # the first slot, if any, from the first token on, then length // factor slots
-    v: Float[Tensor, "B H C V"]
-    rest_k: Float[Tensor, "B H s K"]  # factor - 1; length % factor of them wait for their slot
-    rest_v: Float[Tensor, "B H s V"]
-    length: Int[Tensor, "B"]
 
 
 class ContextState(NamedTuple):
@@ -84,16 +80,17 @@ class Compressed(Mixer):
         share_conv: bool = False,
         grouped: bool = True,
         first_slot: FirstSlot = "token0",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
+        self.impl = check_impl(self.name, impl)
         check_positive(factor=factor)
         if first_slot not in get_args(FirstSlot):
             raise OptionError(
                 f"compressed: first_slot must be one of {get_args(FirstSlot)}, got {first_slot!r}"
             )
         self.num_heads, self.factor, self.first_slot = num_heads, factor, first_slot
-        self._lead, self._late = int(first_slot != "none"), first_slot == "token0"
-        self.delay = factor if self._late else factor - 1
+        self.delay = factor if first_slot == "token0" else factor - 1
         self.heads = Heads(dim, num_heads)
         groups = num_heads if grouped else 1
         self.key_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
@@ -110,16 +107,16 @@ class Compressed(Mixer):
         return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
 
     def _attend(self, q, k, v, mask: Mask) -> Tensor:
-        return compressed_attention(
-            q,
-            k,
-            v,
-            factor=self.factor,
-            compress_k=self._compress_k,
-            compress_v=self._compress_v,
-            first=self._first(k[:, :, :1], v[:, :, :1]),
-            mask=mask,
-        )
+        return compressed_attention(q, k, v, mask=mask, **self._options(k, v))
+
+    def _options(self, k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"]) -> dict[str, Any]:
+        return {
+            "factor": self.factor,
+            "compress_k": self._compress_k,
+            "compress_v": self._compress_v,
+            "first": self._first(k[:, :, :1], v[:, :, :1]),
+            "impl": self.impl,
+        }
 
     def _compress_k(self, k: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
         return self._convolve(self.key_conv, k)
@@ -128,7 +125,7 @@ class Compressed(Mixer):
         return self._convolve(self.key_conv if self.value_conv is None else self.value_conv, v)
 
     def _convolve(self, conv: nn.Conv1d, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
-        """As a product over the tokens of a slot and their channels: a convolution wants the channels first."""
+        """A product over the tokens of a slot and their channels: a convolution would need the channels first."""
         s, H = self.factor, self.num_heads
         assert conv.bias is not None
         if conv.groups == 1:
@@ -141,7 +138,7 @@ class Compressed(Mixer):
         return slots + conv.bias.unflatten(0, (H, 1, -1))
 
     def _first(self, k: Float[Tensor, "B H f K"], v: Float[Tensor, "B H f V"]) -> First | None:
-        if self._late:
+        if self.first_slot == "token0":
             return First(k, v, late=True)
         if self.null is None:
             return None
@@ -163,103 +160,21 @@ class Compressed(Mixer):
             )
             return ContextState(self._compress_k(k), self._compress_v(v), valid, length)
 
-        def store(n: int) -> Tensor:
-            return weight.new_zeros(batch_size, self.num_heads, n, self.heads.head_dim)
-
-        room, rest = self._lead + (max_len or 0) // self.factor, self.factor - 1
-        return State(store(room), store(room), store(rest), store(rest), length)
+        like = weight.new_zeros(batch_size, self.num_heads, 0, self.heads.head_dim)
+        lead = int(self.first_slot != "none")
+        return initial_state(like, self.factor, lead + (max_len or 0) // self.factor)
 
     def _extend(self, x, state, valid, donate):
-        N, s = x.shape[1], self.factor
-        length = advance(state.length, valid, N)
         if isinstance(state, ContextState):
-            mixed = softmax_attention(
-                self.heads.queries(x), state.k, state.v, mask=Mask(valid=state.valid)
-            )
+            q, mask = self.heads.queries(x), Mask(valid=state.valid)
+            mixed = softmax_attention(q, state.k, state.v, mask=mask)
+            length = advance(state.length, valid, x.shape[1])
             return self.heads.merge(mixed), state._replace(length=length)
-        q, new_k, new_v = self.heads.split(x)
-        at = same_in_all(state.length) if N == 1 and valid is None else None
-        if at is not None:
-            mixed, state = self._one_more(q, new_k, new_v, state, at, donate)
-            return self.heads.merge(mixed), state._replace(length=length)
-        first = self._first(new_k[:, :, :1], new_v[:, :, :1])
-        new_k = self._one_after_another(state.rest_k, new_k, state.length)
-        new_v = self._one_after_another(state.rest_v, new_v, state.length)
-        filled, now = state.length // s, length // s
-        slot = torch.arange(new_k.shape[2] // s, device=x.device)
-        exists = slot < (now - filled)[:, None]
-        column = self._lead + filled[:, None] + slot
-        room = self._lead + int(now.max())
-        k, v = state.k, state.v
-        if first is not None:
-            begins = (state.length == 0)[:, None]
-            front = torch.zeros_like(begins, dtype=torch.long)
-            k = write(k, first.k, front, begins, room, donate)
-            v = write(v, first.v, front, begins, room, donate)
-            donate = True  # what was written just now is nobody else's
-        usable = len(slot) * s
-        k = write(k, self._compress_k(new_k[:, :, :usable]), column, exists, room, donate)
-        v = write(v, self._compress_v(new_v[:, :, :usable]), column, exists, room, donate)
-        mixed = slot_attention(
-            q,
-            k[:, :, :room],
-            v[:, :, :room],
-            place(state.length, valid, N),
-            factor=s,
-            has_first=self._lead > 0,
-            late=self._late,
-        )
-        used = (now - filled) * s
-        rest_k, rest_v = (_from(z, used, s - 1) for z in (new_k, new_v))
-        return self.heads.merge(mixed), State(k, v, rest_k, rest_v, length)
-
-    def _one_more(
-        self, q: Tensor, new_k: Tensor, new_v: Tensor, state: State, at: int, donate: bool
-    ) -> tuple[Float[Tensor, "B H 1 V"], State]:
-        """A token at place `at` of every row: few operations, no mask, and no copy of what is stored."""
-        k, v, first = state.k, state.v, self._first(new_k, new_v)
-        if first is not None and at == 0:
-            k, v = append(k, first.k, 0, donate), append(v, first.v, 0, donate)
-        column, waiting = self._lead + at // self.factor, at % self.factor
-        rest_k, rest_v = (
-            torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], dim=2)
-            for rest, new in ((state.rest_k, new_k), (state.rest_v, new_v))
-        )
-        if (
-            waiting == self.factor - 1
-        ):  # there is one token more than waits, and the slot is complete
-            k = append(k, self._compress_k(rest_k), column, donate)
-            v = append(v, self._compress_v(rest_v), column, donate)
-            rest_k, rest_v = rest_k[:, :, :waiting], rest_v[:, :, :waiting]
-        elif not is_ours(donate, k, v):  # whoever keeps the state before may write behind its slots
-            k, v = k[:, :, :column], v[:, :, :column]
-        seen = self._lead + (at + 1 - int(self._late)) // self.factor
-        y = softmax_attention(q, k[:, :, :seen], v[:, :, :seen]) if seen else torch.zeros_like(q)
-        return y, state._replace(k=k, v=v, rest_k=rest_k, rest_v=rest_v)
-
-    def _one_after_another(
-        self,
-        rest: Float[Tensor, "B H s K"],
-        new: Float[Tensor, "B H N K"],
-        length: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B H n K"]:
-        """What waits, and behind it, in every row without a gap, what is new."""
-        place = torch.arange(rest.shape[2] + new.shape[2], device=new.device)
-        waiting = (length % self.factor)[:, None]
-        index = torch.where(place < waiting, place, place + rest.shape[2] - waiting)
-        return _rows(torch.cat([rest, new], dim=2), index)
+        q, k, v = self.heads.split(x)
+        options = self._options(k, v)
+        mixed, state = extend(q, k, v, state, valid=valid, donate=donate, **options)
+        return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         return Observation(q, k, v, heads=self._attend(q, k, v, mask))
-
-
-def _from(
-    z: Float[Tensor, "B H n K"], start: Int[Tensor, "B"], count: int
-) -> Float[Tensor, "B H c K"]:
-    return _rows(z, start[:, None] + torch.arange(count, device=z.device))
-
-
-def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B c"]) -> Float[Tensor, "B H c K"]:
-    index = index.clamp(max=z.shape[2] - 1)[:, None, :, None]
-    return z.gather(2, index.expand(-1, z.shape[1], -1, z.shape[3]))

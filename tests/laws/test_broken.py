@@ -119,9 +119,10 @@ class ClaimsToGrow(Linear):
 class LendsItsStore(Compressed):
     """As long as nothing is written, whoever continues has the same room."""
 
-    def _one_more(self, q, new_k, new_v, state, at, donate):
-        y, after = super()._one_more(q, new_k, new_v, state, at, donate)
-        is_written = at == 0 or (at + 1) % self.factor == 0
+    def _extend(self, x, state, valid, donate):
+        y, after = super()._extend(x, state, valid, donate)
+        first, last = int(state.length[0]), int(after.length[0])
+        is_written = first == 0 or first // self.factor < last // self.factor
         return y, after if is_written else after._replace(k=state.k, v=state.v)
 
 

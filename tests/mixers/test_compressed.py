@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard import Mask, OptionError
+from regard import Eager, Mask, OptionError
 from regard.mixers.compressed import Compressed
 from regard.testing import LawError, check_mixer
 
@@ -39,7 +39,7 @@ def test_what_the_first_queries_see():
 
 
 @pytest.mark.parametrize("first_slot", ["token0", "null", "none"])
-def test_blocks_of_queries_do_not_show(first_slot, monkeypatch):
+def test_tiles_of_queries_do_not_show(first_slot):
     mixer = Compressed(24, num_heads=3, first_slot=first_slot).double()
     x, context = tokens(29), tokens(22)
     asks = [
@@ -57,16 +57,15 @@ def test_blocks_of_queries_do_not_show(first_slot, monkeypatch):
             yield y, *torch.autograd.grad(y.sin().sum(), list(mixer.heads.parameters()))
 
     whole = list(outputs_and_gradients())
-    monkeypatch.setattr("regard.functional.low_rank.compressed.QUERY_BLOCK", 5)
-    monkeypatch.setattr("regard.functional.low_rank.compressed.TILE", 7)
+    mixer.impl = Eager(tile=5)
     torch.testing.assert_close(list(outputs_and_gradients()), whole, rtol=0, atol=1e-11)
 
 
-def test_blocks_of_queries_under_autocast(monkeypatch):
+def test_tiles_of_queries_under_autocast():
     mixer, mask = Compressed(24, num_heads=3, first_slot="null"), Mask(causal=True)
     x = tokens(29).float()
     whole = mixer(x, mask=mask)
-    monkeypatch.setattr("regard.functional.low_rank.compressed.QUERY_BLOCK", 5)
+    mixer.impl = Eager(tile=5)
     with torch.autocast("cpu", torch.bfloat16):
         y = mixer(x, mask=mask)
         y.sum().backward()

@@ -1,11 +1,10 @@
 """Softmax attention to slots, each made of a few neighbouring keys (memory-compressed attention, arXiv 1801.10198).
 
 Slot c is made of the tokens c s .. c s + s - 1, counted from the first token, whatever the length. Causal: a query sees
-a slot that is complete at its own position, and an optional first slot that all see.
+the slots complete at its own position, and an optional first slot that all see.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,22 +13,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.implementation import cut
+from regard.functional.shared.blocks import by_tiles
+from regard.functional.shared.cache import advance, append, is_ours, place, same_in_all
+from regard.functional.shared.implementation import Impl, cut
 from regard.functional.softmax.dense import softmax_attention
-from regard.functional.sparse.tiles import HeadPlan, Tile, TileBatch, TileMask, tile_attention
-
-QUERY_BLOCK = 512  # queries whose mask is held at once
-TILE = 256  # queries of a tile on a CPU: a head's weights, and their gradients, stay near
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 
 
 class First(NamedTuple):
-    """A slot that every query sees."""
+    """A slot before the others, which every query sees."""
 
     k: Float[Tensor, "B H 1 K"]
     v: Float[Tensor, "B H 1 V"]
-    late: bool  # the others come a token after their last: the first slot has shown their first
+    late: bool  # the others appear one token after they are complete
 
 
 def compressed_attention(
@@ -42,6 +39,7 @@ def compressed_attention(
     compress_v: Compress,
     first: First | None = None,
     mask: Mask = OPEN,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(q k'^T / sqrt(K)) v' over slots of `factor` keys; `mask.valid`, if any, has valid keys first.
 
@@ -59,12 +57,10 @@ def compressed_attention(
     last = mask.last_key(T, S, q.device)
     offset = S - T if mask.shift is None else None
     k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
-    if first is None:
-        return slot_attention(q, k, v, last, factor=factor, offset=offset)
-    k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
-    return slot_attention(
-        q, k, v, last, factor=factor, has_first=True, late=first.late, offset=offset
-    )
+    options = {"factor": factor, "first": first, "offset": offset, "impl": impl}
+    if first is not None:
+        k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+    return slot_attention(q, k, v, last, **options)
 
 
 def complete(
@@ -89,54 +85,145 @@ def slot_attention(
     last: Int[Tensor, "b T"],
     *,
     factor: int,
-    has_first: bool = False,
-    late: bool = False,
+    first: First | None = None,
     offset: int | None = None,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
 
-    has_first: k and v begin with a slot that all see; late: see `First`. offset: says that last[:, i] is i + offset, so that slots beyond a block of queries need not be looked at.
+    first: k and v begin with it. offset: says that last[:, i] is i + offset, so that slots after those of a tile are left out.
     """
-    T, lead = q.shape[2], int(has_first)
+    T, lead, late = q.shape[2], int(first is not None), int(first is not None and first.late)
     if k.shape[2] == 0:
         return q.new_zeros(*q.shape[:3], v.shape[3])
 
-    def seen(rows: range) -> int:
-        """Slots that any of these queries may see."""
-        if offset is None:
-            return k.shape[2]
-        return min(max(lead + (rows.stop + offset - late) // factor, 1), k.shape[2])
+    def attend(rows: slice) -> Float[Tensor, "B H t V"]:
+        seen = k.shape[2]
+        if offset is not None:
+            seen = min(max(lead + (rows.stop + offset - late) // factor, 1), seen)
+        at = last[:, rows]
+        count = torch.where(at < 0, 0, lead + (at + 1 - late) // factor)
+        allowed = torch.arange(seen, device=q.device) < count[:, None, :, None]
+        mask = Mask(pairwise=allowed)
+        return softmax_attention(q[:, :, rows], k[:, :, :seen], v[:, :, :seen], mask=mask)
 
-    def allowed(rows: range) -> Bool[Tensor, "b 1 t s"]:
-        at = last[:, rows.start : rows.stop]
-        count = torch.where(at < 0, 0, lead + (at + 1 - int(late)) // factor)
-        return torch.arange(seen(rows), device=q.device) < count[:, None, :, None]
-
-    how = cut("compressed", "auto", q)
-    if how.tiled and T > QUERY_BLOCK:
-        batches = [
-            TileBatch(Tile(rows, range(seen(rows))), partial(_tile_mask, allowed, rows))
-            for rows in _blocks(T, TILE)
-        ]
-        plan = [HeadPlan(slice(0, q.shape[1], 1), batches, whole=True)]
-        k, v = k.to(q.dtype), v.to(q.dtype)  # autocast leaves learned slots as they are
-        return tile_attention(q, k, v, plan=plan, back=lambda: plan, cut=how)
-    parts = []
-    for rows in _blocks(T, QUERY_BLOCK):
-        here, mask = slice(0, seen(rows)), Mask(pairwise=allowed(rows))
-        block = q[:, :, rows.start : rows.stop]
-        parts.append(softmax_attention(block, k[:, :, here], v[:, :, here], mask=mask))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+    return by_tiles(attend, T, cut("low rank", impl, q).tile, keep=True)
 
 
-def _blocks(T: int, size: int) -> list[range]:
-    return [range(start, min(start + size, T)) for start in range(0, T, size)]
+class State(NamedTuple):
+    k: Float[Tensor, "B H C K"]  # the first slot, if any, then length // factor slots
+    v: Float[Tensor, "B H C V"]
+    rest_k: Float[Tensor, "B H s K"]  # factor - 1; length % factor of them wait for their slot
+    rest_v: Float[Tensor, "B H s V"]
+    length: Int[Tensor, "B"]
 
 
-def _tile_mask(
-    allowed: Callable[[range], Bool[Tensor, "b 1 t s"]], rows: range, dtype: torch.dtype
-) -> TileMask:
-    return TileMask.of(allowed(rows), dtype)
+def initial_state(like: Float[Tensor, "B H 0 K"], factor: int, slots: int) -> State:
+    """The state before the first token, with room for this many slots."""
+    B, H, _, K = like.shape
+    store, rest = like.new_zeros(B, H, slots, K), like.new_zeros(B, H, factor - 1, K)
+    length = torch.zeros(B, dtype=torch.long, device=like.device)
+    return State(store, store.clone(), rest, rest.clone(), length)
+
+
+def extend(
+    q: Float[Tensor, "B H N K"],
+    k: Float[Tensor, "B H N K"],
+    v: Float[Tensor, "B H N K"],
+    state: State,
+    *,
+    factor: int,
+    compress_k: Compress,
+    compress_v: Compress,
+    first: First | None,
+    valid: Bool[Tensor, "B N"] | None = None,
+    donate: bool = False,
+    impl: Impl = "auto",
+) -> tuple[Float[Tensor, "B H N K"], State]:
+    """The causal form for the next N tokens. first: the slot that a row gets with its first token."""
+    N, lead = q.shape[2], int(first is not None)
+    length = advance(state.length, valid, N)
+    at = same_in_all(state.length) if N == 1 and valid is None else None
+    if at is not None:
+        y, state = _extend_one(q, k, v, state, at, factor, compress_k, compress_v, first, donate)
+        return y, state._replace(length=length)
+    k = _append_rest(state.rest_k, k, state.length, factor)
+    v = _append_rest(state.rest_v, v, state.length, factor)
+    filled, now = state.length // factor, length // factor
+    slot = torch.arange(k.shape[2] // factor, device=q.device)
+    exists = slot < (now - filled)[:, None]
+    column, room = lead + filled[:, None] + slot, lead + int(now.max())
+    keys, values = state.k, state.v
+    if first is not None:
+        begins = (state.length == 0)[:, None]
+        front = torch.zeros_like(begins, dtype=torch.long)
+        keys = write(keys, first.k, front, begins, room, donate)
+        values = write(values, first.v, front, begins, room, donate)
+        donate = True  # the store was written just now, and nobody else holds it
+    usable = len(slot) * factor
+    keys = write(keys, compress_k(k[:, :, :usable]), column, exists, room, donate)
+    values = write(values, compress_v(v[:, :, :usable]), column, exists, room, donate)
+    last = place(state.length, valid, N)
+    y = slot_attention(
+        q, keys[:, :, :room], values[:, :, :room], last, factor=factor, first=first, impl=impl
+    )
+    waiting = ((now - filled) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
+    return y, State(keys, values, _rows(k, waiting), _rows(v, waiting), length)
+
+
+def _extend_one(
+    q: Float[Tensor, "B H 1 K"],
+    k: Float[Tensor, "B H 1 K"],
+    v: Float[Tensor, "B H 1 K"],
+    state: State,
+    at: int,
+    factor: int,
+    compress_k: Compress,
+    compress_v: Compress,
+    first: First | None,
+    donate: bool,
+) -> tuple[Float[Tensor, "B H 1 K"], State]:
+    """One token at place `at` of every row: no mask, and no copy of the store."""
+    keys, values, lead = state.k, state.v, int(first is not None)
+    if first is not None and at == 0:
+        keys, values = append(keys, first.k, 0, donate), append(values, first.v, 0, donate)
+    column, waiting = lead + at // factor, at % factor
+    rest_k, rest_v = (
+        torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], dim=2)
+        for rest, new in ((state.rest_k, k), (state.rest_v, v))
+    )
+    if waiting == factor - 1:  # the slot is complete
+        keys = append(keys, compress_k(rest_k), column, donate)
+        values = append(values, compress_v(rest_v), column, donate)
+        rest_k, rest_v = rest_k[:, :, :waiting], rest_v[:, :, :waiting]
+    elif not is_ours(
+        donate, keys, values
+    ):  # the owner of the earlier state may write behind its slots
+        keys, values = keys[:, :, :column], values[:, :, :column]
+    late = first is not None and first.late
+    seen = lead + (at + 1 - int(late)) // factor
+    y = torch.zeros_like(q)
+    if seen:
+        y = softmax_attention(q, keys[:, :, :seen], values[:, :, :seen])
+    return y, state._replace(k=keys, v=values, rest_k=rest_k, rest_v=rest_v)
+
+
+def _append_rest(
+    rest: Float[Tensor, "B H s K"],
+    new: Float[Tensor, "B H N K"],
+    length: Int[Tensor, "B"],
+    factor: int,
+) -> Float[Tensor, "B H n K"]:
+    """The waiting tokens and the new ones behind them, without a gap in any row."""
+    column = torch.arange(rest.shape[2] + new.shape[2], device=new.device)
+    waiting = (length % factor)[:, None]
+    index = torch.where(column < waiting, column, column + rest.shape[2] - waiting)
+    return _rows(torch.cat([rest, new], dim=2), index)
+
+
+def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B c"]) -> Float[Tensor, "B H c K"]:
+    index = index.clamp(max=z.shape[2] - 1)[:, None, :, None]
+    return z.gather(2, index.expand(-1, z.shape[1], -1, z.shape[3]))
 
 
 def write(
@@ -147,7 +234,7 @@ def write(
     room: int,
     donate: bool,
 ) -> Float[Tensor, "B H C2 K"]:
-    """`new` at these columns of `store`, each row at its own, where they exist; `room`: columns needed."""
+    """Writes `new` to these columns of `store`, where they exist; `room`: columns needed."""
     C, n = store.shape[2], new.shape[2]
     room = max(room, n)  # so that the columns of a row are distinct modulo the room
     if C < room:
