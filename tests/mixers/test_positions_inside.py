@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard import Mask
-from regard.functional.softmax.dense import QUERY_BLOCK
+from regard import Eager, Mask
 from regard.testing import check_mixer
 from tests.models.small import classifier, language_model, prompts, ragged
 
@@ -38,13 +37,14 @@ def test_position_options_are_the_oracles_too(mixer, position, position_options)
 
 @pytest.mark.parametrize("position", KINDS)
 @pytest.mark.parametrize("causal", [False, True])
-def test_many_blocks_are_one_attention(position, causal):
-    """Queries go by blocks, each made anew in the backward; one block of all gives the same, gradients too."""
+def test_many_tiles_are_one_attention(position, causal):
+    """Tiles of queries, computed again in the backward, give outputs and gradients of the whole."""
     torch.manual_seed(0)
-    mixer = regard.build("softmax", dim=8, num_heads=2, position=position).double()
+    options = {"position": position, "impl": Eager(tile=4)}
+    mixer = regard.build("softmax", dim=8, num_heads=2, **options).double()
     if position == "t5":
         torch.nn.init.normal_(mixer.position.table)
-    T = 2 * QUERY_BLOCK + 7
+    T = 11
     x = torch.randn(1, T, 8, dtype=torch.float64, requires_grad=True)
     mask = Mask(causal=causal, valid=torch.arange(T)[None] != 3)
     y = mixer(x, mask=mask)
@@ -59,22 +59,23 @@ def test_many_blocks_are_one_attention(position, causal):
 
 @pytest.mark.parametrize("position", ["alibi", "t5"])
 def test_training_holds_no_bias_of_all_pairs(position):
-    mixer = regard.build("softmax", dim=8, num_heads=2, position=position)
+    options = {"position": position, "impl": Eager(tile=4)}
+    mixer = regard.build("softmax", dim=8, num_heads=2, **options)
     held = []
 
     def pack(z):
         held.append(z.numel())
         return z
 
-    T = 4 * QUERY_BLOCK
+    T = 64
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda z: z):
         mixer(torch.randn(1, T, 8), mask=Mask(causal=True)).sum()
     assert max(held) <= T * 8
 
 
-def test_many_blocks_are_captured_whole():
-    mixer = regard.build("softmax", dim=8, num_heads=2, position="t5")
-    x = torch.randn(1, QUERY_BLOCK + 3, 8)
+def test_many_tiles_are_captured_whole():
+    mixer = regard.build("softmax", dim=8, num_heads=2, position="t5", impl=Eager(tile=4))
+    x = torch.randn(1, 11, 8)
     torch.compiler.reset()
     compiled = torch.compile(mixer, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x), mixer(x))
