@@ -1,8 +1,9 @@
 """Patterns through torch's FlexAttention: block masks come from the pattern itself, never from a dense mask.
 
-For each block of queries the pattern names the keys that it may hold (`keys`, `scattered`); only those blocks are
-looked at, and are full where every pair is in. Masks are kept for pattern, length and device. Compiled on CUDA, for any length but for each pattern anew; elsewhere the
-same function runs in its slow form, forward only, so that its results can be compared anywhere.
+For each block of queries the pattern names the keys that it may hold (`keys`, `scattered`); only the blocks of these are
+evaluated, and marked as full where every pair is allowed. Block masks are kept for pattern, length and device. On CUDA
+the function is compiled, for each pattern anew but for any length; elsewhere its slow form runs, forward only, so that
+results can be compared anywhere.
 """
 
 from collections.abc import Callable
@@ -85,7 +86,7 @@ def _kinds(pattern: Pattern, T: int, size: int, causal: bool, device: torch.devi
 
 
 def _named(pattern: Pattern, rows: range, T: int, size: int) -> set[int]:
-    """Blocks that may hold keys of these queries."""
+    """The blocks that may hold keys of these queries."""
     found: set[int] = set()
     for term in pattern.terms:
         for residue in range(min(term.step, len(rows))):
@@ -101,13 +102,13 @@ def _named(pattern: Pattern, rows: range, T: int, size: int) -> set[int]:
 
 
 def _listed(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks of each row are chosen, and their places first in the row."""
+    """The number of chosen blocks in each row, and their indices, which come first in the row."""
     order = chosen.int().argsort(dim=-1, descending=True, stable=True)
     return chosen.sum(-1, dtype=torch.int32), order.to(torch.int32)
 
 
 def _with_padding(blocks, pattern: Pattern, mask: Mask):
-    """Every block is looked at pair by pair, since any may hold tokens that do not exist."""
+    """Every block is partial: any may hold padding."""
     from torch.nn.attention.flex_attention import BlockMask
 
     inside, valid = mask_mod(pattern, causal=mask.causal), mask.valid
@@ -147,8 +148,8 @@ def _compiled(
 ) -> Float[Tensor, "B H T V"]:
     """Numbers of the pattern are constants of its kernel, lengths are not.
 
-    Left alone, numbers become symbols as soon as a second pattern has others, and beyond the limit of eight kernels the
-    slow form would serve, which fills a dense matrix. Beyond this limit, which is that of the masks, there is an error.
+    Otherwise numbers become symbols as soon as a second pattern has others, and beyond the limit of eight kernels the
+    slow form would run, which fills a dense matrix. Beyond this limit, which is that of the masks, there is an error.
     """
     with torch._dynamo.config.patch(specialize_int=True, recompile_limit=MASKS):
         blocks = {name: getattr(block_mask, name) for name in BLOCKS}

@@ -1,11 +1,11 @@
-"""Which pairs may meet: patterns as values, combined with `|`, from which mask, plan and picture are derived.
+"""Patterns of allowed pairs as values, combined with `|`; mask, plan and picture are derived from them.
 
     Window(256, 256) | First(1)                     a sliding window and one token that sees all and is seen by all
     PerHead((Window(64, 64), Strided(64)))          one pattern for each head
 
-A pattern speaks of positions: `contains(i, j)` says whether query i may see key j, `keys(rows, S)` names a range of
-keys that holds all those of some queries, and `reach` and `sinks` say what a causal stream must remember. Causality,
-padding and single pairs are the mask's business and come on top.
+A pattern is about positions: `contains(i, j)` is true if query i may see key j, `keys(rows, S)` gives ranges that hold
+all keys of some queries, and `reach` and `sinks` bound what a causal stream must keep. Causality, padding and single
+pairs belong to the mask, which is applied besides.
 """
 
 import math
@@ -28,13 +28,13 @@ class Pattern:
 
     @property
     def step(self) -> int:
-        """How far apart queries lie that share keys."""
+        """Distance between queries that share keys."""
         return 1
 
     def contains(
         self, i: Int[Tensor, "b 1 T 1"], j: Int[Tensor, "b 1 1 S"]
     ) -> Bool[Tensor, "b h T S"]:
-        """Whether query i may see key j, broadcast over batch and heads."""
+        """True if query i may see key j; broadcast over batch and heads."""
         raise NotImplementedError
 
     def keys(self, rows: range, S: int) -> list[range]:
@@ -48,31 +48,31 @@ class Pattern:
 
     @property
     def share(self) -> int | None:
-        """How many queries in a row share their scattered keys; None: there are none."""
+        """Neighbouring queries that share their scattered keys; None: there are no such keys."""
         return None
 
     def scattered(self, rows: range, S: int) -> Int[Tensor, "h s"] | None:
-        """Keys of these queries that no range names, by head; -1: none."""
+        """Keys of these queries that are in no range, by head; -1: none."""
         return None
 
     @property
     def span(self) -> range | None:
-        """The tokens that see all and are seen by all, if that is what the pattern says."""
+        """The tokens that see all and are seen by all, if the pattern is about these."""
         return None
 
     @property
     def reach(self) -> int | None:
-        """How far behind a query its keys lie, `sinks` aside; None: no bound."""
+        """Largest distance from a query back to a key, `sinks` aside; None: no bound."""
         return None
 
     @property
     def sinks(self) -> int:
-        """How many of the first tokens stay visible for ever."""
+        """Number of first tokens that every later query sees."""
         return 0
 
     @property
     def solid(self) -> bool:
-        """Whether a query sees every key within `reach` behind it, and none but these before it."""
+        """True if a causal query sees exactly the keys within `reach`."""
         return False
 
     @property
@@ -399,7 +399,7 @@ def picture(
 def mask_mod(
     pattern: Pattern, *, causal: bool = False
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """The same pairs as torch's FlexAttention asks for them: mask_mod(b, h, q_idx, kv_idx)."""
+    """The same pairs in the form of torch's FlexAttention: mask_mod(b, h, q_idx, kv_idx)."""
 
     def allowed(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         pairs = _at(pattern, h, q_idx, kv_idx)
@@ -409,14 +409,14 @@ def mask_mod(
 
 
 def _at(pattern: Pattern, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Whether one query may see one key, in one head."""
+    """True if one query may see one key, in one head."""
     if isinstance(pattern, PerHead):
         return reduce(or_, (_at(one, h, i, j) & (h == n) for n, one in enumerate(pattern.heads)))
     if isinstance(pattern, Union):
         return reduce(or_, (_at(part, h, i, j) for part in pattern.parts))
     if isinstance(pattern, Scattered):
         H, N, r = pattern.table.shape
-        row = (i // pattern.size).clamp(max=N - 1)  # kernels ask beyond the end, and forget it
+        row = (i // pattern.size).clamp(max=N - 1)  # kernels compute beyond the end, and drop it
         named = (pattern.table[h if H > 1 else h * 0, row, h * 0 + n] for n in range(r))
         return reduce(or_, (block == j // pattern.size for block in named))
     return pattern.contains(i, j)
@@ -465,7 +465,7 @@ def disjoint(ranges: list[range]) -> list[range]:
         else:
             spans.append(r)
     combs = list(dict.fromkeys(r for r in ranges if len(r) and r.step > 1))
-    if any(_may_meet(a, b) for n, a in enumerate(combs) for b in combs[:n]):
+    if any(_overlap(a, b) for n, a in enumerate(combs) for b in combs[:n]):
         points = sorted({p for r in combs for p in r})
         runs = groupby(enumerate(points), key=lambda pair: pair[1] - pair[0])
         return disjoint(
@@ -486,7 +486,7 @@ def _steps_below(comb: range, bound: int) -> int:
     return min(max(-((comb.start - bound) // comb.step), 0), len(comb))
 
 
-def _may_meet(a: range, b: range) -> bool:
+def _overlap(a: range, b: range) -> bool:
     return a.step != b.step or a.start % a.step == b.start % b.step
 
 
