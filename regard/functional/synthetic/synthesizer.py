@@ -152,7 +152,7 @@ class _Attention(torch.autograd.Function):
                 parts = zip(mine, logits.parts(rows, cols.stop), strict=True)
                 found = logits.tile(cols.stop, *(z[:, :, *part] for z, part in parts))
                 weights = _weights(found, values, mask, T, piece, rows)
-                y[piece][:, :, rows] = weights @ values[:, :, cols]
+                y[piece][:, :, rows] = weights.to(v.dtype) @ values[:, :, cols]
         ctx.save_for_backward(v, *tensors)
         ctx.mask, ctx.how, ctx.logits, ctx.T = mask, how, logits, T
         return y
@@ -177,10 +177,11 @@ class _Attention(torch.autograd.Function):
                 found = logits.tile(cols.stop, *parts)
                 weights = _weights(found, values, mask, T, piece, rows)
                 dy_t = dy[piece][:, :, rows]
-                add_product(dvalues[:, cols], weights.flatten(0, 1).mT, dy_t.flatten(0, 1))
+                here = weights.to(v.dtype).flatten(0, 1)
+                add_product(dvalues[:, cols], here.mT, dy_t.flatten(0, 1))
                 if not moving:
                     continue
-                dweights = dy_t @ values[:, :, cols].mT
+                dweights = (dy_t @ values[:, :, cols].mT).to(weights.dtype)
                 dlogits = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)
                 found = logits.pull(dlogits, cols.stop, *parts)
                 for whole, part, d in zip(mine_d, places, found, strict=True):
@@ -207,9 +208,9 @@ def _weights(
     logits = logits if logits.shape == shape else logits.expand(shape).contiguous()
     hidden = hidden_pairs(mask, T, S, rows, visible_keys(mask, T, S, rows), logits.device)
     if hidden is None:
-        return logits.softmax(-1).to(values.dtype)
+        return logits.softmax(-1)
     pairs = _of(hidden.pairs, piece)
     logits[:, :, *hidden.place].masked_fill_(pairs, -math.inf)
     weights = logits.softmax(-1)
     weights[:, :, hidden.place[0]].masked_fill_(pairs.all(-1, keepdim=True), 0)
-    return weights.to(values.dtype)
+    return weights
