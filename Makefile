@@ -1,5 +1,6 @@
 # make arena   train and measure every mechanism, draw the page (about 9 minutes on two cores)
 # make test    the laws and the tests
+# make quick   the tests and laws that the changes since main can reach
 # make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)
 # make check   formatting, lint, types, docs freshness, tests
 # make format  rewrite the code in the house format
@@ -9,7 +10,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: arena data test check format format-check lint types docs docs-check
+.PHONY: arena data quick test check format format-check lint types docs docs-check
 
 arena: $(READY)
 	$(BIN)/regard arena quick
@@ -19,7 +20,10 @@ data: $(READY)
 	$(BIN)/regard data get --all-open --up-to 20 --if-reachable
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+
+quick: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
 
 check: format-check lint types docs-check test
 
