@@ -29,6 +29,8 @@ from regard.testing.laws import (
     streaming,
     transfer,
 )
+from regard.testing.pools import POOL_LAWS, check_pool
+from regard.testing.scores import SCORE_LAWS, check_score
 from regard.testing.subject import Request, Subject
 from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
 
@@ -102,11 +104,15 @@ def own_oracle(mixer: Mixer) -> Callable[..., Any] | None:
 
 __all__ = [
     "LAWS",
+    "POOL_LAWS",
+    "SCORE_LAWS",
     "Checked",
     "LawError",
     "Request",
     "Subject",
     "Verdict",
     "check_mixer",
+    "check_pool",
+    "check_score",
     "judge_mixer",
 ]

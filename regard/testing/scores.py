@@ -1,0 +1,117 @@
+"""The laws of a score: q [B H T K], k [B H S K] -> [B H T S]."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from regard.testing.subject import gradients
+from regard.testing.verdicts import (
+    Checked,
+    Judged,
+    judge,
+    named,
+    require,
+    require_close,
+    require_kept,
+)
+
+B, H, T, S, BOUND = 2, 3, 5, 7, 1e-10
+Oracle = Callable[[dict[str, Tensor], int, Tensor, Tensor, int], Tensor]
+
+
+class ScoreSubject(Judged):
+    def __init__(self, factory: Callable[[], nn.Module], oracle: Oracle | None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.score, self.oracle = factory().double().eval(), oracle
+        self.name = getattr(self.score, "name", type(self.score).__name__)
+        generator = torch.Generator().manual_seed(0)
+        width = self.score.dim
+        assert isinstance(width, int)
+        self.q, self.k = (
+            torch.randn(B, H, n, width, generator=generator, dtype=torch.float64) for n in (T, S)
+        )
+
+
+def formula(subject: ScoreSubject) -> None:
+    """Scores and gradients are those of one query and one key at a time: `oracle(params, head, q, k, position)`."""
+    if subject.oracle is None:
+        return subject.cannot_judge("values: no oracle is given")
+    q, k = subject.q.clone().requires_grad_(), subject.k.clone().requires_grad_()
+    parameters = dict(subject.score.named_parameters())
+    params = {f"score.{name}": value for name, value in parameters.items()}
+    expected = torch.stack(
+        [
+            subject.oracle(params, h, q[b, h, i], k[b, h, j], j)
+            for b in range(B)
+            for h in range(H)
+            for i in range(T)
+            for j in range(S)
+        ]
+    ).reshape(B, H, T, S)
+    found = subject.score(q, k)
+    require_close(found, expected, BOUND, "score")
+    leaves = [q, k, *parameters.values()]
+    for ours, theirs in zip(gradients(found, leaves), gradients(expected, leaves), strict=True):
+        require_close(ours, theirs, BOUND, "a gradient")
+
+
+def shapes(subject: ScoreSubject) -> None:
+    """Any numbers of queries and keys, one included; a part of the queries gives its part of the scores."""
+    whole = subject.score(subject.q, subject.k)
+    require(whole.shape == (B, H, T, S), f"shape {list(whole.shape)}, not {[B, H, T, S]}")
+    for t, s in ((1, S), (T, 1), (2, 3)):
+        part = subject.score(subject.q[:, :, :t], subject.k[:, :, :s])
+        require_close(part, whole[:, :, :t, :s], BOUND, f"{t} queries, {s} keys")
+
+
+def steps(subject: ScoreSubject) -> None:
+    """Prepared queries and keys of given positions give what the whole gives."""
+    score, whole = subject.score, subject.score(subject.q, subject.k)
+    to = torch.randperm(S, generator=torch.Generator().manual_seed(1))
+    keys = score.keys(subject.k[:, :, to], to.expand(B, -1))  # type: ignore[operator]
+    found = score.pairs(score.queries(subject.q), keys)  # type: ignore[operator]
+    require_close(found, whole[..., to], BOUND, "keys in another order, with their positions")
+
+
+def mask(subject: ScoreSubject) -> None:
+    """A pair's score depends on its own query and key only, so that a masked pair is not felt."""
+    whole = subject.score(subject.q, subject.k)
+    q, k = subject.q.clone(), subject.k.clone()
+    q[:, :, 2:] *= -3
+    k[:, :, 4:] = 30 * k[:, :, 4:] + 1
+    same = subject.score(q, k)[:, :, :2, :4]
+    require_close(same, whole[:, :, :2, :4], BOUND, "after a change of other queries and keys")
+
+
+def gradient(subject: ScoreSubject) -> None:
+    """Gradients are finite, at vectors of zero too."""
+    for factor in (1.0, 0.0, 100.0):
+        q = (factor * subject.q).requires_grad_()
+        k = (factor * subject.k).requires_grad_()
+        y = subject.score(q, k)
+        require(torch.isfinite(y).all(), f"a score is not finite at scale {factor:g}")
+        for found in gradients(y, [q, k, *subject.score.parameters()]):
+            require(torch.isfinite(found).all(), f"a gradient is not finite at scale {factor:g}")
+
+
+SCORE_LAWS: dict[str, Callable[[ScoreSubject], None]] = {
+    law.__name__: law for law in (formula, shapes, steps, mask, gradient)
+}
+
+
+def check_score(
+    factory: Callable[[], nn.Module],
+    laws: str | Iterable[str] = "all",
+    *,
+    oracle: Oracle | None = None,
+) -> Checked:
+    """Run laws on the scores that `factory()` makes, with 3 heads, in float64.
+
+    laws: "all", or names of SCORE_LAWS. oracle: `(params, head, q [K], k [K], position of k) -> number`, where params
+    are called `score.NAME`. Raises LawError, whose text starts with the law's name.
+    """
+    subject = ScoreSubject(factory, oracle)
+    chosen = {name: SCORE_LAWS[name] for name in named(laws, SCORE_LAWS)}
+    return require_kept(subject, judge(subject, chosen))
