@@ -40,7 +40,7 @@ def formula(subject: ScoreSubject) -> None:
         return subject.cannot_judge("values: no oracle is given")
     q, k = subject.q.clone().requires_grad_(), subject.k.clone().requires_grad_()
     parameters = dict(subject.score.named_parameters())
-    params = {f"score.{name}": value for name, value in parameters.items()}
+    params: dict[str, Tensor] = {f"score.{name}": value for name, value in parameters.items()}
     expected = torch.stack(
         [
             subject.oracle(params, h, q[b, h, i], k[b, h, j], j)

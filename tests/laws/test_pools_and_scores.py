@@ -89,7 +89,8 @@ class IgnoresTheSet(Sound):
 class DividesByNothing(Sound):
     def weigh(self, x, query, valid):
         weights = super().weigh(x, query, valid)
-        return weights if valid is None else weights / valid.any(1)[:, None, None]
+        share = weights * self.scale
+        return share if valid is None else share / valid.any(1)[:, None, None]
 
 
 class WrongWeights(Sound):
@@ -98,7 +99,7 @@ class WrongWeights(Sound):
 
 
 def softmax_of_sums(params, tokens, queries):
-    return [oracle.softmax([x.sum() for x in tokens])]
+    return [oracle.softmax([params["scale"] * x.sum() for x in tokens])]
 
 
 @pytest.mark.parametrize(
