@@ -9,7 +9,7 @@ from regard.functional.linear.favor import favor_attention
 from regard.functional.linear.rfa import random_feature_attention
 from regard.functional.low_rank.compressed import compressed_attention
 from regard.functional.low_rank.projected import projected_attention
-from regard.functional.sinkhorn.attention import sinkhorn_attention
+from regard.functional.sinkhorn.attention import attend as sinkhorn_attention
 from regard.functional.softmax.biased import biased_attention
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.softmax.relative import relative_attention

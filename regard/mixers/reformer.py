@@ -17,6 +17,7 @@ chunk has none before it; the official code wraps round to the last. `same_bucke
 official code's (no bucket test; a pair met in several rounds counts as often). No dropout on weights.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -25,12 +26,13 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.clustered.cache import empty_rings, extend_rings
+from regard.functional.clustered.cache import empty, extend
 from regard.functional.clustered.lsh import angular_hash, lsh_order
-from regard.functional.clustered.normalise import unit
+from regard.functional.clustered.normalise import unit_norm
 from regard.functional.clustered.order import Order
-from regard.functional.clustered.sorted_chunks import ordered_attention, ordered_weights
+from regard.functional.clustered.sorted_chunks import attend, weights
 from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 from regard.nn.seeded import normal
@@ -81,8 +83,10 @@ class Reformer(Mixer):
         published_causal: bool = False,
         scale: float = 1.0,
         seed: int | None = None,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         check_positive(
             num_hashes=num_hashes, chunk_size=chunk_size, chunks_before=chunks_before + 1
         )
@@ -108,8 +112,8 @@ class Reformer(Mixer):
     def mix(self, x, context, mask):
         q = self.heads.queries(x)
         order, mask = self._order(self._buckets(x, q), mask)
-        v = self.heads.values(x)
-        y = ordered_attention(q, None, v, order=order, mask=mask, **self._rules)
+        k, v = unit_norm(q), self.heads.values(x)
+        y = attend(q, k, v, order=order, mask=mask, impl=self.impl, **self._rules)
         return self.heads.merge(y)
 
     @property
@@ -125,6 +129,7 @@ class Reformer(Mixer):
             chunks_after=self.chunks_after,
             same_bucket_only=self.same_bucket_only,
             mask=mask,
+            impl=self.impl,
         )
         return order, replace(mask, causal=True) if self.published_causal else mask
 
@@ -138,38 +143,28 @@ class Reformer(Mixer):
             shape = (*q.shape[:2], self.num_hashes, q.shape[2])
             return torch.zeros(shape, dtype=torch.long, device=q.device)
         rotations = [self.get_buffer(f"rotations_{n}") for n in range(len(self.factors))]
-        return angular_hash(q, rotations)
+        return angular_hash(q, rotations, impl=self.impl)
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        groups = 1
-        for factor in self.factors:
-            groups *= factor
-        return empty_rings(
-            self.heads.value.weight,
-            batch_size,
-            self.num_heads,
-            self.heads.head_dim,
-            self.num_hashes,
-            groups,
-            self.chunk_size,
-        )
+        sizes = batch_size, self.num_heads, self.heads.head_dim, self.num_hashes
+        return empty(self.heads.value.weight, *sizes, math.prod(self.factors), self.chunk_size)
 
     def _extend(self, x, state, valid, donate):
         q = self.heads.queries(x)
         group = self._buckets(x, q)
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
-        k, v = unit(q), self.heads.values(x)
-        y, after = extend_rings(q, k, v, group, state, donate=donate, **self._rules)
+        k, v = unit_norm(q), self.heads.values(x)
+        y, after = extend(q, k, v, group, state, donate=donate, impl=self.impl, **self._rules)
         length = advance(state.length, valid, x.shape[1])
         return self.heads.merge(y), after._replace(length=length)
 
     def _observe(self, x, context, mask):
         q = self.heads.queries(x)
         order, mask = self._order(self._buckets(x, q), mask)
-        k, v = unit(q), self.heads.values(x)
-        weights = ordered_weights(q, k, order=order, mask=mask, **self._rules)
-        return Observation(q, k, v, weights, weights @ v)
+        k, v = unit_norm(q), self.heads.values(x)
+        found = weights(q, k, order=order, mask=mask, **self._rules)
+        return Observation(q, k, v, found, found @ v)
 
     def _plan(self, x, context, mask):
         return {"buckets": self._buckets(x, self.heads.queries(x))}

@@ -27,31 +27,18 @@ from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.clustered.cache import empty_rings, extend_rings
-from regard.functional.clustered.kmeans import (
-    Census,
-    cluster_band,
-    clusters,
-    last_of_cluster,
-    list_attention,
-    list_weights,
-    member_attention,
-    member_weights,
-    members,
-    members_of,
-    nearest,
-)
-from regard.functional.clustered.normalise import unit
-from regard.functional.clustered.normalised import Routes, route, routes_of
-from regard.functional.clustered.sorted_chunks import ordered_attention, ordered_weights
+from regard.functional.clustered.cache import empty, extend
+from regard.functional.clustered.kmeans import Assigned, Counts, assign, attend, nearest, weights
+from regard.functional.clustered.normalise import standardised, unit_norm
 from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.centroids import Centroids
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 
 
 class ContextState(NamedTuple):
-    k: Float[Tensor, "B H S K"]
+    k: Float[Tensor, "B H S K"]  # as scores take them
     v: Float[Tensor, "B H S V"]
     members: Int[Tensor, "B H N W"]
     length: Int[Tensor, "B"]
@@ -104,8 +91,10 @@ class Routing(Mixer):
         decay: float = 0.999,
         published_causal: bool = False,
         seed: int | None = None,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl)
         num_clusters, window_size = _sizes(num_clusters, window_size, max_len)
         self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
         self.heads = Heads(dim, num_heads, shared_qk=shared_qk)
@@ -122,13 +111,13 @@ class Routing(Mixer):
             self.declare(cross=No("its clusters compare positions of one axis"))
 
     def mix(self, x, context, mask):
-        q, k, v = self._split(x, context)
-        routes = self._routes(q, k)
-        census = self.centroids.census() if self.training else None
-        plan = self._plan_of(x, context, routes, mask, census)
-        y = self._attend(q, k, v, routes, plan, mask, context is not None)
-        if census is not None:
-            y = self.centroids.tally(y, census)
+        counts = self.centroids.counters() if self.training else None
+        q, k, v, assigned = self._assigned(x, context, mask, counts)
+        q, k = self._content(q, k)
+        how = {"mask": self._published(mask), "impl": self.impl, **self._rules}
+        y = attend(q, k, v, assigned, self.window_size, **how)
+        if counts is not None:
+            y = self.centroids.count(y, counts)
         return self.heads.merge(y)
 
     def commitment_loss(
@@ -147,15 +136,12 @@ class Routing(Mixer):
         for project, tokens, present in sources:
             valid = tokens.new_ones(tokens.shape[:2], dtype=torch.bool)
             valid = valid if present.valid is None else present.valid
-            routes = route(project(torch.where(valid[..., None], tokens, tokens.new_zeros(()))))
-            mu = self._centroids_of(nearest(routes, self.centroids.value))
-            distance = (routes - mu).square().mean(-1) * valid[:, None]
+            z = standardised(project(torch.where(valid[..., None], tokens, tokens.new_zeros(()))))
+            cluster = nearest(z, self.centroids.value)
+            head = torch.arange(self.num_heads, device=x.device)[:, None]
+            distance = (z - self.centroids.value[head, cluster]).square().mean(-1) * valid[:, None]
             total = total + distance.sum() / (valid.sum().clamp(min=1) * self.num_heads)
         return total
-
-    def _centroids_of(self, cluster: Int[Tensor, "B H T"]) -> Float[Tensor, "B H T K"]:
-        head = torch.arange(self.num_heads, device=cluster.device)[:, None]
-        return self.centroids.value[head, cluster]
 
     def after_step(self) -> None:
         self.centroids.update()
@@ -165,93 +151,36 @@ class Routing(Mixer):
         source = x if context is None else context
         return q, q if self.shared_qk else self.heads.keys(source), self.heads.values(source)
 
-    def _routes(self, q: Tensor, k: Tensor) -> tuple[Routes, Routes]:
-        routes = routes_of(q)
-        return routes, routes if self.shared_qk else routes_of(k)
+    def _assigned(
+        self, x: Tensor, context: Tensor | None, mask: Mask, counts: Counts | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Assigned]:
+        """Queries, keys and values, and the clusters of their tokens; under autocast these are decided in full precision."""
+        q, k, v = self._split(x, context)
 
-    def _plan_of(
-        self,
-        x,
-        context,
-        routes: tuple[Routes, Routes],
-        mask: Mask,
-        census: Census | None = None,
-    ) -> dict[str, Int[Tensor, "..."]]:
-        """Who belongs to which cluster, for the kind of request; the census counts every token once."""
-        mu, W = self.centroids.value, self.window_size
-        source = x if context is None else context
+        def decide(sides):
+            clustered = [standardised(z) for z in sides]
+            keys = None if self.shared_qk else clustered[1]
+            rules: dict[str, Any] = {"cross": context is not None, "counts": counts}
+            return assign(clustered[0], keys, self.centroids.value, self.window_size, mask, **rules)
 
-        def of_queries(decide):
-            return self._decided(decide, routes[0].value, self._query_routes, x)
-
-        def of_keys(decide):
-            return self._decided(decide, routes[1].value, self._key_routes, source)
-
-        if context is not None:
-            plan = {"query_clusters": of_queries(lambda q: clusters((q,), mu, census=census))}
-            if mask.causal:
-                found = of_keys(lambda k: clusters((k,), mu, mask, census))
-                return plan | {"key_clusters": found}
-            return plan | {"key_members": of_keys(lambda k: members(k, mu, W, mask, census))}
-        if mask.causal:
-            sides = (routes[0].value,) if self.shared_qk else tuple(z.value for z in routes)
-            both = self._decided(
-                lambda sides: clusters(sides, mu, mask, census), sides, self._side_routes, x
-            )
-            return {"clusters": both}
-        mine = of_queries(lambda q: members(q, mu, W, mask, census))
-        if self.shared_qk:
-            return {"query_members": mine, "key_members": mine}
-        theirs = of_keys(lambda k: members(k, mu, W, mask, census))
-        return {"query_members": mine, "key_members": theirs}
-
-    def _decided(self, decide, routes, project, x: Tensor) -> Int[Tensor, "..."]:
         dtype = self.heads.query.weight.dtype
-        return in_full_precision(decide, routes, project=project, x=x, dtype=dtype)
+        source = None if context is None else context.to(dtype)
 
-    def _query_routes(self, x: Tensor) -> Tensor:
-        return route(self.heads.queries(x))
+        def project(x):
+            return self._split(x, source)[:2]
 
-    def _key_routes(self, x: Tensor) -> Tensor:
-        return route(self.heads.keys(x))
-
-    def _side_routes(self, x: Tensor) -> tuple[Tensor, ...]:
-        mine = self._query_routes(x)
-        return (mine,) if self.shared_qk else (mine, self._key_routes(x))
-
-    def _attend(
-        self, q, k, v, routes: tuple[Routes, Routes], plan, mask: Mask, is_cross: bool
-    ) -> Tensor:
-        if is_cross:
-            index = self._lists(plan, mask)
-            return list_attention(*self._content(q, k), v, index, mask=mask, scale=self.scale)
-        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
-        if self.attend_raw:
-            q, k = self._content(q, k)
-        else:
-            rules["routes"] = routes
-        if mask.causal:
-            return ordered_attention(
-                q, k, v, order=self._band(plan["clusters"]), mask=mask, **rules
-            )
-        sides = plan["query_members"], plan["key_members"]
-        return member_attention(q, k, v, *sides, mask=self._published(mask), **rules)
+        return q, k, v, in_full_precision(decide, (q, k), project=project, x=x, dtype=dtype)
 
     def _content(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """What the scores are made of."""
         if self.attend_raw:
-            return q, unit(k) if self.shared_qk else k
-        routes = route(q)
-        return routes, routes if self.shared_qk else route(k)
+            return q, unit_norm(k) if self.shared_qk else k
+        clustered = standardised(q)
+        return clustered, clustered if self.shared_qk else standardised(k)
 
-    def _band(self, clusters: Tensor):
-        return cluster_band(clusters, self.window_size, include_self=self.allow_self)
-
-    def _lists(self, plan: dict[str, Tensor], mask: Mask) -> Int[Tensor, "B H T W"]:
-        if mask.causal:
-            sides = plan["query_clusters"], plan["key_clusters"]
-            return last_of_cluster(*sides, self.window_size, mask)
-        return members_of(plan["query_clusters"], plan["key_members"])
+    @property
+    def _rules(self) -> dict[str, Any]:
+        return {"scale": self.scale, "exclude_self": not self.allow_self}
 
     def _published(self, mask: Mask) -> Mask:
         return replace(mask, causal=True) if self.published_causal else mask
@@ -259,62 +188,37 @@ class Routing(Mixer):
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
         if context is not None:
-            q, k, v = self._split(context[:, :1], context)
-            routes = self._routes(q, k)
-            found = self._plan_of(context[:, :1], context, routes, Mask(valid=valid))
+            q, k, v, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
             length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-            return ContextState(k, v, found["key_members"], length)
-        return empty_rings(
-            weight,
-            batch_size,
-            self.num_heads,
-            self.heads.head_dim,
-            1,
-            self.num_clusters,
-            self.window_size,
-        )
+            return ContextState(self._content(q, k)[1], v, assigned["key_members"], length)
+        sizes = batch_size, self.num_heads, self.heads.head_dim, 1
+        return empty(weight, *sizes, self.num_clusters, self.window_size)
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
+        how = {"impl": self.impl, **self._rules}
         if isinstance(state, ContextState):
-            q, mu = self.heads.queries(x), self.centroids.value
-            nearby = self._decided(
-                lambda q: clusters((q,), mu), routes_of(q).value, self._query_routes, x
-            )
-            index = members_of(nearby, state.members)
-            y = list_attention(*self._content(q, state.k), state.v, index, scale=self.scale)
+            q, k, _, assigned = self._assigned(x, x[:, :1], OPEN)
+            assigned = {**assigned, "key_members": state.members}
+            q, _ = self._content(q, k)
+            y = attend(q, state.k, state.v, assigned, self.window_size, **how)
             return self.heads.merge(y), state._replace(length=length)
-        q, k, v = self._split(x, None)
         mask = Mask(causal=True, valid=valid, compact=True)
-        group = self._plan_of(x, None, self._routes(q, k), mask)["clusters"][:, :, None]
-        y, after = extend_rings(
-            *self._content(q, k),
-            v,
-            group,
-            state,
-            scale=self.scale,
-            exclude_self=not self.allow_self,
-            donate=donate,
-        )
+        q, k, v, assigned = self._assigned(x, None, mask)
+        q, k = self._content(q, k)
+        group = assigned["clusters"][:, :, None]
+        y, after = extend(q, k, v, group, state, donate=donate, **how)
         return self.heads.merge(y), after._replace(length=length)
 
     def _observe(self, x, context, mask):
-        q, k, v = self._split(x, context)
-        plan = self._plan_of(x, context, self._routes(q, k), mask)
+        q, k, v, assigned = self._assigned(x, context, mask)
         q, k = self._content(q, k)
-        rules: dict[str, Any] = {"scale": self.scale, "exclude_self": not self.allow_self}
-        if context is not None:
-            weights = list_weights(q, k, self._lists(plan, mask), mask=mask, scale=self.scale)
-        elif mask.causal:
-            weights = ordered_weights(q, k, order=self._band(plan["clusters"]), mask=mask, **rules)
-        else:
-            sides = plan["query_members"], plan["key_members"]
-            weights = member_weights(q, k, *sides, mask=self._published(mask), **rules)
-        return Observation(q, k, v, weights, weights @ v)
+        rules = {"mask": self._published(mask), **self._rules}
+        found = weights(q, k, assigned, self.window_size, **rules)
+        return Observation(q, k, v, found, found @ v)
 
     def _plan(self, x, context, mask):
-        q, k, _ = self._split(x, context)
-        return self._plan_of(x, context, self._routes(q, k), mask)
+        return self._assigned(x, context, mask)[3]
 
 
 def _sizes(

@@ -1,6 +1,6 @@
 """Centroids: k-means by moving averages, one update for each optimiser step.
 
-    sums <- lambda sums + (1 - lambda) sum of the routes of a cluster,   counts alike,   centroid = sums / counts
+    sums <- lambda sums + (1 - lambda) sum of the tokens of a cluster,   counts alike,   centroid = sums / counts
 
 counts are smoothed, (c + e) / (n + N e) n with e = 1e-5 and n their total; they begin at 1 with sums = centroids, and a
 step without tokens changes nothing. What a forward saw is counted when its gradient passes, so that it is counted once
@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.functional.clustered.kmeans import Census
+from regard.functional.clustered.kmeans import Counts
 from regard.nn.seeded import normal
 
 EPS = 1e-5
@@ -41,12 +41,12 @@ class Centroids(nn.Module):
         self.register_buffer("counts", torch.ones(num_heads, num_clusters))
         self.staged = torch.zeros_like(start), torch.zeros(num_heads, num_clusters)
 
-    def census(self) -> Census:
-        return Census(torch.zeros_like(self.sums), torch.zeros_like(self.counts))
+    def counters(self) -> Counts:
+        return Counts(torch.zeros_like(self.sums), torch.zeros_like(self.counts))
 
-    def tally(self, y: Tensor, census: Census) -> Tensor:
-        """y itself; once its gradient has passed, the census is part of the next update."""
-        return _Tally.apply(y, *census, *self.staged)
+    def count(self, y: Tensor, counts: Counts) -> Tensor:
+        """y itself; once its gradient has passed, the counts are part of the next update."""
+        return _Staged.apply(y, *counts, *self.staged)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
         """What is staged moves along; as a buffer it would be saved, and overwritten by the first process's.
@@ -83,7 +83,7 @@ def _at_least_float32(fn: Callable[[Tensor], Tensor], old: Tensor) -> Tensor:
     return new if new.dtype == wide else old.to(new.device, wide)
 
 
-class _Tally(torch.autograd.Function):
+class _Staged(torch.autograd.Function):
     @staticmethod
     def forward(ctx, y, sums, counts, staged_sums, staged_counts):
         ctx.save_for_backward(sums, counts)

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 
 Projected = TypeVar("Projected")
+Decided = TypeVar("Decided")
 
 
 def in_full_precision(
-    decide: Callable[[Projected], Tensor],
+    decide: Callable[[Projected], Decided],
     projected: Projected,
     *,
     project: Callable[[Tensor], Projected],
     x: Tensor,
     dtype: torch.dtype,
-) -> Tensor:
+) -> Decided:
     """decide(projected), without gradient; under autocast, decide(project(x)) computed in `dtype`."""
     kind = x.device.type
     with torch.no_grad():

@@ -6,7 +6,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard import Mask, UnsupportedError, build
 from regard.functional.clustered.kmeans import nearest
-from regard.functional.clustered.normalised import route
+from regard.functional.clustered.normalise import standardised
 from regard.nn.centroids import EPS
 
 
@@ -122,12 +122,12 @@ def test_commitment_loss_is_its_formula_and_pulls_the_projections():
     loss = mixer.commitment_loss(x, mask=Mask(valid=valid))
     wanted = 0.0
     for project in (mixer.heads.queries, mixer.heads.keys):
-        routes = route(project(x))
-        cluster = nearest(routes, mixer.centroids.value)
+        z = standardised(project(x))
+        cluster = nearest(z, mixer.centroids.value)
         for b, t in valid.nonzero().tolist():
             for h in range(3):
                 mu = mixer.centroids.value[h, cluster[b, h, t]]
-                wanted = wanted + (routes[b, h, t] - mu).square().mean() / (3 * valid.sum())
+                wanted = wanted + (z[b, h, t] - mu).square().mean() / (3 * valid.sum())
     torch.testing.assert_close(loss, wanted, rtol=0, atol=1e-12)
     loss.backward()
     assert mixer.heads.query.weight.grad.abs().max() > 0

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from regard import Mask, OptionError, build
+from regard import Eager, Mask, OptionError, build
 from regard.functional import sinkhorn_attention, softmax_attention
-from regard.functional.sinkhorn.attention import balance, block_attention, block_pairs, in_blocks
+from regard.functional.sinkhorn.attention import balance
 
 
 def parts(T=12):
@@ -63,23 +63,21 @@ def test_sorting_by_a_permutation_is_attention_to_two_blocks(join):
 
 
 @pytest.mark.parametrize("kind", ["open", "causal", "padded", "empty"])
-def test_head_by_head_is_what_all_blocks_at_once_are(kind, monkeypatch):
-    """Outputs and gradients, the sorting's too, with runs of a single block in the backward."""
-    monkeypatch.setattr("regard.functional.sinkhorn.attention.LARGE", 0)
-    monkeypatch.setattr("regard.functional.sinkhorn.by_head.WEIGHTS", 1)
+def test_head_by_head_is_all_heads_at_once(kind):
+    """Outputs and gradients, the sorting's too."""
     length = torch.tensor([12, 0 if kind == "empty" else 7])
     valid = None if kind in ("open", "causal") else torch.arange(12) < length[:, None]
     mask = Mask(causal=kind == "causal", valid=valid)
     S = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1)).double().softmax(-1)
     given = [z.requires_grad_() for z in (*parts(), S)]
     q, k, v, S = given
-    y = sinkhorn_attention(q, k, v, sorting=S, block_size=3, mask=mask)
-    blocks, present = in_blocks(q, k, v, block_size=3, mask=mask)
-    pairs = block_pairs(3, 4, present, mask.causal, q.device)
-    whole = block_attention(*blocks, S, *pairs).flatten(2, 3)
-    torch.testing.assert_close(y, whole)
-    dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(2)).double()
-    both = (torch.autograd.grad(z, given, dy) for z in (y, whole))
+    dy = torch.randn(q.shape, generator=torch.Generator().manual_seed(2)).double()
+    ys = [
+        sinkhorn_attention(q, k, v, sorting=S, block_size=3, mask=mask, impl=Eager(room=room))
+        for room in (1, 1 << 30)
+    ]
+    torch.testing.assert_close(*ys)
+    both = (torch.autograd.grad(y, given, dy) for y in ys)
     for ours, theirs in zip(*both, strict=True):
         torch.testing.assert_close(ours, theirs)
 

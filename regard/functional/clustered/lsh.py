@@ -6,40 +6,38 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.clustered.order import Order, band, chunks
-from regard.functional.clustered.sorted_chunks import ordered_attention
+from regard.functional.clustered.sorted_chunks import attend
 from regard.functional.clustered.top_k import first_equal_
-from regard.functional.shared.blocks import near
-
-ROTATED = 1 << 19  # numbers, 2 MiB
+from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.numerics import wide_type
 
 
 def angular_hash(
-    q: Float[Tensor, "B H T K"], rotations: list[Float[Tensor, "R H K _"]]
+    q: Float[Tensor, "B H T K"],
+    rotations: list[Float[Tensor, "R H K _"]],
+    *,
+    impl: Impl = "auto",
 ) -> Int[Tensor, "B H R T"]:
     """h(q) = argmax([q R; -q R]) in each round and head (cross-polytope hash, arXiv 1509.02897).
 
     Several rotations make independent hashes h_1, h_2, .. that are one: h_1 + n_1 (h_2 + n_2 ..), n_i = 2 columns.
     """
+    how = cut("clustered", impl, q)
     bucket = torch.zeros((), dtype=torch.long, device=q.device)
     for rotation in reversed(rotations):
         R, _, _, n = rotation.shape
         turns = rotation.permute(1, 2, 0, 3).flatten(2)
-        parts = q.detach().split(_tokens_at_once(q, R * n), dim=2)
+        rotated = q.shape[0] * q.shape[1] * R * n * q.element_size()  # bytes of a token
+        some = max(how.tile, how.room // max(1, rotated))
+        parts = q.detach().split(some, dim=2)
         found = torch.cat([_nearest_poles(part @ turns, R) for part in parts], dim=3)
         bucket = bucket * (2 * n) + found
     return bucket
 
 
-def _tokens_at_once(q: Float[Tensor, "B H T K"], n: int) -> int:
-    """So many that what is rotated stays in the cache."""
-    if not near(q):
-        return q.shape[2]
-    return max(64, ROTATED // (q.shape[0] * q.shape[1] * n))
-
-
 def _nearest_poles(rotated: Float[Tensor, "B H t Rn"], R: int) -> Int[Tensor, "B H R t"]:
     """argmax([q R; -q R]), the first of equals. Selections by arithmetic: `where` is far slower."""
-    rotated = rotated.to(torch.promote_types(rotated.dtype, torch.float32)).unflatten(3, (R, -1))
+    rotated = rotated.to(wide_type(rotated)).unflatten(3, (R, -1))
     n = rotated.shape[-1]
     high, low = rotated.amax(-1, keepdim=True), rotated.amin(-1, keepdim=True).neg_()
     best = torch.maximum(high, low)
@@ -57,12 +55,13 @@ def lsh_order(
     chunks_after: int = 0,
     same_bucket_only: bool = True,
     mask: Mask = OPEN,
+    impl: Impl = "auto",
 ) -> Order:
-    """Who may meet whom; absent tokens go behind the last bucket, where they move no chunk's border."""
+    """Who sees whom; absent tokens go behind the last bucket, where they move no chunk's border."""
     if mask.valid is not None and buckets.numel() > 0:
         buckets = torch.where(mask.valid[:, None, None, :], buckets, buckets.amax() + 1)
     if strict:
-        return band(buckets, chunk_size)
+        return band(buckets, chunk_size, tile=cut("clustered", impl, buckets).tile)
     return chunks(
         buckets, chunk_size, before=chunks_before, after=chunks_after, same_group=same_bucket_only
     )
@@ -81,6 +80,7 @@ def lsh_attention(
     chunks_after: int = 0,
     same_bucket_only: bool = True,
     dedup: bool = True,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Softmax over the tokens that share a bucket in one of R rounds and lie near in the sorted order.
 
@@ -96,7 +96,16 @@ def lsh_attention(
         chunks_after=chunks_after,
         same_bucket_only=same_bucket_only,
         mask=mask,
+        impl=impl,
     )
-    return ordered_attention(
-        q, k, v, order=order, mask=mask, scale=scale, exclude_self=True, count_once=dedup
+    return attend(
+        q,
+        k,
+        v,
+        order=order,
+        mask=mask,
+        scale=scale,
+        exclude_self=True,
+        count_once=dedup,
+        impl=impl,
     )

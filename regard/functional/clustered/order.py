@@ -1,10 +1,10 @@
-"""Orders: who may meet whom, when tokens are sorted by group and only near ones of the sorted order meet.
+"""Orders: who sees whom, when tokens are sorted by group and a query sees the keys of near rank.
 
-Each of R rounds lays the tokens out on a line, and query i may meet key j where |place_i + shift - place_j| <= reach.
-Groups are laid so far apart that no query reaches another group's keys.
+Each of R rounds gives every token a place on a line, and query i sees key j where |place_i + shift - place_j| <= reach.
+Groups are so far apart that no query reaches another group's keys.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,15 +14,11 @@ from torch import Tensor
 from regard.functional.shared.implementation import readable
 
 EXACT = 1 << 22  # the last place up to which float32 tells halves apart
-ROWS = 32  # queries in a block of a band: it meets `width` + ROWS keys, and matrix products are still fast
 
 
-@dataclass(frozen=True, eq=False)
-class Order:
-    """The keys that a block of sorted queries may meet lie at most `before` blocks back and `after` blocks on."""
+class Reach(NamedTuple):
+    """What a query sees. In blocks of sorted tokens: keys at most `before` blocks back and `after` blocks on."""
 
-    source: Int[Tensor, "B H R T"]  # the token of each rank
-    place: Float[Tensor, "B H R T"]  # of each token
     shift: float
     reach: float
     block: int
@@ -30,51 +26,44 @@ class Order:
     after: int
     only_earlier: bool  # no query reaches a later token
 
-    def meetings(self, rows: slice) -> Int[Tensor, "B H t T"]:
-        """How many rounds let each of the queries `rows` meet each key."""
-        asks, stands = self.place[..., rows, None] + self.shift, self.place[..., None, :]
-        count = torch.zeros((), dtype=torch.long, device=asks.device)
-        for r in range(asks.shape[2]):
-            count = count + ((asks[:, :, r] - stands[:, :, r]).abs() <= self.reach)
+
+class Order(NamedTuple):
+    source: Int[Tensor, "B H R T"]  # the token of each rank
+    place: Float[Tensor, "B H R T"]  # of each token
+    reach: Reach
+
+    def rounds(self, rows: slice) -> Int[Tensor, "B H t T"]:
+        """In how many rounds each of the queries `rows` sees each key."""
+        queries, keys = self.place[..., rows, None] + self.reach.shift, self.place[..., None, :]
+        count = torch.zeros((), dtype=torch.long, device=keys.device)
+        for r in range(keys.shape[2]):
+            count = count + ((queries[:, :, r] - keys[:, :, r]).abs() <= self.reach.reach)
         return count
 
 
-def band(group: Int[Tensor, "B H R T"], width: int, *, include_self: bool = False) -> Order:
-    """The last `width` earlier tokens of the query's own group; prefixes of a sequence have the same band."""
-    source, place = _laid_out(group, 1, width)
+def band(
+    group: Int[Tensor, "B H R T"], width: int, *, tile: int, include_self: bool = False
+) -> Order:
+    """The last `width` earlier tokens of the query's own group; prefixes of a sequence have the same band.
+
+    tile: queries in a block, which sees the keys of `width` tokens more.
+    """
     least = 0 if include_self else 1  # <= place_i - place_j <= width
-    block = min(width, ROWS)
-    return Order(
-        source,
-        place,
-        shift=-(width + least) / 2,
-        reach=(width - least) / 2,
-        block=block,
-        before=-(-width // block),
-        after=0,
-        only_earlier=True,
-    )
+    block = min(width, tile)
+    shift, reach = -(width + least) / 2, (width - least) / 2
+    return Order(*_placed(group, 1, width), Reach(shift, reach, block, -(-width // block), 0, True))
 
 
 def chunks(
     group: Int[Tensor, "B H R T"], size: int, *, before: int = 1, after: int = 0, same_group: bool
 ) -> Order:
-    """Chunks of the sorted order: a query looks at its own, `before` earlier and `after` later ones, never round the ends."""
+    """Chunks of the sorted order: a query sees its own, `before` earlier and `after` later ones, never round the ends."""
     gap = max(before, after) + 1 if same_group else 0
-    source, place = _laid_out(group, size, gap)
-    return Order(
-        source,
-        place,
-        shift=(after - before) / 2,  # -after <= place_i - place_j <= before
-        reach=(before + after) / 2,
-        block=size,
-        before=before,
-        after=after,
-        only_earlier=False,
-    )
+    shift, reach = (after - before) / 2, (before + after) / 2  # -after <= place_i - place_j
+    return Order(*_placed(group, size, gap), Reach(shift, reach, size, before, after, False))
 
 
-def _laid_out(
+def _placed(
     group: Int[Tensor, "B H R T"], size: int, gap: int
 ) -> tuple[Tensor, Float[Tensor, "B H R T"]]:
     """Token of each rank, and each token's place: rank // size, and `gap` more for each group before."""

@@ -1,12 +1,10 @@
-"""The places of largest numbers, on a CPU by cheaper passes than those of `max`, `argmax` and `topk`."""
+"""The places of largest numbers, by cheaper passes on a CPU than those of `max`, `argmax` and `topk`."""
 
 import math
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-
-from regard.functional.shared.blocks import near
 
 
 def first_equal_(z: Float[Tensor, "*b n"], best: Float[Tensor, "*b 1"]) -> Float[Tensor, "*b"]:
@@ -19,15 +17,15 @@ def first_equal_(z: Float[Tensor, "*b n"], best: Float[Tensor, "*b 1"]) -> Float
     return n - z.eq_(best).mul_(countdown).amax(-1).clamp_(min=1)
 
 
-def largest(z: Float[Tensor, "*b n"], k: int) -> Int[Tensor, "*b k"]:
+def top_k(z: Float[Tensor, "*b n"], k: int, *, by_groups: bool) -> Int[Tensor, "*b k"]:
     """The places of the k largest, in any order.
 
-    `topk` takes as long for each number on a CPU as ten vectorised passes. The k largest lie in the k groups of largest
-    maxima, so that with groups of g it looks at n / g maxima and then at k g numbers.
+    by_groups: the k largest lie in the k groups of largest maxima, so that with groups of g `topk`, which takes as long
+    for each number as ten vectorised passes, looks at n / g maxima and then at k g numbers.
     """
     n = z.shape[-1]
     g = math.isqrt(n // k)
-    if g < 4 or not near(z):
+    if g < 4 or not by_groups:
         return z.topk(k, dim=-1, sorted=False)[1]
     m = n // g
     top = z[..., : g * m].unflatten(-1, (g, m)).amax(-2).topk(k, dim=-1, sorted=False)[1]

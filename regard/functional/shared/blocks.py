@@ -91,21 +91,46 @@ class Workspace:
             self.held[key] = like.new_empty(size)
         return self.held[key][:size].view(shape)
 
+    def rows(
+        self, name: str, z: Float[Tensor, "n K"], index: Int[Tensor, "m"]
+    ) -> Float[Tensor, "m K"]:
+        """z[index]"""
+        if not self.reuse:
+            return z.index_select(0, index)
+        return torch.index_select(z, 0, index, out=self(name, z, index.shape[0], z.shape[1]))
+
+    def product(
+        self, name: str, a: Float[Tensor, "n t K"], b: Float[Tensor, "n K s"], scale: float = 1.0
+    ) -> Float[Tensor, "n t s"]:
+        """scale a b"""
+        out = self(name, a, a.shape[0], a.shape[1], b.shape[2])
+        return out.baddbmm_(a, b, beta=0, alpha=scale)
+
 
 def near(z: Tensor) -> bool:
     """True if small tiles in reused memory are faster."""
     return cut("", "auto", z).tiled
 
 
-def heads_of(z: Float[Tensor, "B H T K"]) -> list[tuple[slice, slice]]:
-    """Examples and heads to be worked at together, which stay in the cache on a CPU."""
-    how = cut("", "auto", z)
-    if not how.tiled:
+def heads_of(cut: Cut, z: Float[Tensor, "B H *n"]) -> list[tuple[slice, slice]]:
+    """Examples and heads to be worked at together: so many that z of them fits into the room."""
+    if not cut.tiled:
         return [(slice(None), slice(None))]
-    B, H, T, K = z.shape
-    some = max(1, how.room // max(1, T * K * z.element_size()))
-    heads, examples = min(some, H), max(1, some // H)
-    return [(b, h) for b in tiles(B, examples) for h in tiles(H, heads)]
+    B, H = z.shape[:2]
+    some = max(1, cut.room // max(1, z[0, :1].numel() * z.element_size())) if B and H else 1
+    heads, examples = min(some, H), max(1, some // max(1, H))
+    return [(b, h) for b in tiles(B, examples) for h in tiles(H, max(1, heads))]
+
+
+def by_heads(
+    attend: Callable[..., Float[Tensor, "b h *n"]], cut: Cut, *tensors: Float[Tensor, "B H *m"]
+) -> Float[Tensor, "B H *n"]:
+    """attend((examples, heads), *parts of tensors) for some at a time, as `heads_of` the first; recomputed in the backward."""
+    groups = heads_of(cut, tensors[0])
+    if len(groups) < 2:
+        return attend((slice(None), slice(None)), *tensors)
+    parts = [recomputed(attend, at, *(z[at] for z in tensors)) for at in groups]
+    return torch.cat([y.flatten(0, 1) for y in parts]).unflatten(0, tensors[0].shape[:2])
 
 
 def rows_at(z: Float[Tensor, "n T K"], index: Int[Tensor, "n l"]) -> Float[Tensor, "n l K"]:

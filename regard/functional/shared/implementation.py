@@ -24,7 +24,11 @@ from regard.core.mask import Mask
 from regard.core.packages import lacking
 
 TILE, CHUNK = 256, 64
-SIZES: dict[str, tuple[int, int]] = {"pattern": (128, 128), "synthetic": (64, 64)}
+SIZES: dict[str, tuple[int, int]] = {
+    "clustered": (32, 32),
+    "pattern": (128, 128),
+    "synthetic": (64, 64),
+}
 """Default (tile, chunk) of the kernel families for which other sizes than TILE and CHUNK are faster."""
 
 

@@ -6,7 +6,6 @@ Query block g attends to the sorted block K'_g and to its own block K_g.
 """
 
 import math
-from functools import partial
 from typing import Literal
 
 import torch
@@ -16,13 +15,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.blocks import near
-from regard.functional.sinkhorn.by_head import Meeting, SortedHeads
-from regard.functional.softmax.dense import masked_softmax
+from regard.functional.shared.blocks import by_heads
+from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.numerics import wide_type
+from regard.functional.softmax.dense import masked_softmax, softmax_weights
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
-
-LARGE = 1 << 12  # numbers in a head's keys; smaller heads are faster together
 
 Join = Literal["joint", "separate"]
 
@@ -37,7 +35,7 @@ def balance(
 
     Columns sum to one; rows do, as far as the iterations get. Absent blocks have neither row nor column.
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = logits.to(wide_type(logits))
     pairs = None if present is None else (present[:, :, None] & present[:, None, :])[:, None]
     logits = logits if pairs is None else logits.masked_fill(~pairs, NONE)
     for _ in range(num_iterations):
@@ -50,12 +48,11 @@ def balance(
 def earlier_blocks(logits: Float[Tensor, "B H N N"]) -> Float[Tensor, "B H N N"]:
     """The causal form: each row is a softmax over the blocks before it. The first has none."""
     N = logits.shape[-1]
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     before = torch.ones(N, N, dtype=torch.bool, device=logits.device).tril(-1)
-    return masked_softmax(logits, before)
+    return masked_softmax(logits.to(wide_type(logits)), before)
 
 
-def sinkhorn_attention(
+def attend(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
@@ -66,6 +63,7 @@ def sinkhorn_attention(
     join: Join = "joint",
     sort_cut: int | None = None,
     scale: float | None = None,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention to the sorted block and the own block, or with `sort_cut` to that many first sorted blocks alone.
 
@@ -73,22 +71,51 @@ def sinkhorn_attention(
     join: one softmax over both blocks, or the sum of two.
     """
     T = q.shape[2]
-    (q, k, v), valid = in_blocks(q, k, v, block_size=block_size, mask=mask)
-    if sort_cut is not None:
-        kept = sorting[:, :, :sort_cut]
-        keys, values = (mixed(kept, z).flatten(2, 3) for z in (k, v))
-        seen = None if valid is None else cut_keys(valid, kept.shape[2])[:, None, None]
-        y = attend(q.flatten(2, 3), keys, values, seen, scale)
-        return y[:, :, :T]
-    own, shared = block_pairs(block_size, q.shape[2], valid, mask.causal, q.device)
-    if near(q) and join == "joint" and T * q.shape[-1] >= LARGE:
-        scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-        blocks = own, shared, q.shape[2]
-        ways = _parts(*blocks), partial(_meetings, *blocks)
-        y = SortedHeads.apply(q, k, v, sorting.to(q.dtype), *ways, scale)
+    blocks, valid = in_blocks(q, k, v, block_size=block_size, mask=mask)
+    if sort_cut is None:
+        pairs = block_pairs(block_size, blocks[0].shape[2], valid, mask.causal, q.device)
     else:
-        y = block_attention(q, k, v, sorting, own, shared, join=join, scale=scale)
+        sorting = sorting[:, :, :sort_cut]
+        seen = None if valid is None else cut_keys(valid, sorting.shape[2])[:, None, None]
+        pairs = seen, None
+
+    def some_heads(at, q, k, v, S) -> Float[Tensor, "b h N C V"]:
+        sorted_k, sorted_v = mixed(S, k), mixed(S, v)
+        own, shared = (z if z is None or len(z) == 1 else z[at[0]] for z in pairs)
+        if sort_cut is None:
+            return beside_sorted(q, k, v, sorted_k, sorted_v, own, shared, join=join, scale=scale)
+        keys, values = sorted_k.flatten(2, 3), sorted_v.flatten(2, 3)
+        y = _fused(q.flatten(2, 3), keys, values, own, scale)
+        return y.unflatten(2, q.shape[2:4])
+
+    y = by_heads(some_heads, cut("sinkhorn", impl, q), *blocks, sorting)
     return y.flatten(2, 3)[:, :, :T]
+
+
+def weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    *,
+    sorting: Float[Tensor, "B H N N"],
+    block_size: int,
+    mask: Mask = OPEN,
+    join: Join = "joint",
+    sort_cut: int | None = None,
+) -> Float[Tensor, "B H T T"]:
+    """The weights of tokens that `attend` amounts to, through the sorting."""
+    T, C = q.shape[2], block_size
+    (q, k), valid = in_blocks(q, k, block_size=C, mask=mask)
+    if sort_cut is None:
+        pairs = block_pairs(C, q.shape[2], valid, mask.causal, q.device)
+        found = block_weights(q, k, sorting, *pairs, join=join)
+    else:
+        S = sorting[:, :, :sort_cut].to(q.dtype)
+        seen = None if valid is None else cut_keys(valid, S.shape[2])
+        keys = mixed(S, k).flatten(2, 3)
+        slots = softmax_weights(q.flatten(2, 3), keys, mask=Mask(valid=seen)).unflatten(3, (-1, C))
+        found = torch.einsum("bhigt,bhgu->bhiut", slots, S).flatten(3)
+    found = found[:, :, :T, :T]
+    return found if mask.valid is None else found * mask.valid[:, None, None]
 
 
 def in_blocks(
@@ -107,6 +134,12 @@ def in_blocks(
         valid = None if valid is None else F.pad(valid, (0, rest))
     blocks = [z.unflatten(2, (-1, block_size)) for z in parts]
     return blocks, None if valid is None else valid.unflatten(1, (-1, block_size))
+
+
+def block_sums(z: Float[Tensor, "*B T K"], block_size: int) -> Float[Tensor, "*B N K"]:
+    rest = -z.shape[-2] % block_size
+    z = F.pad(z, (0, 0, 0, rest)) if rest else z
+    return z.unflatten(-2, (-1, block_size)).sum(-2)
 
 
 def block_pairs(
@@ -128,7 +161,7 @@ def block_pairs(
 
 
 def cut_keys(valid: Bool[Tensor, "B N C"], blocks: int) -> Bool[Tensor, "B S"]:
-    """Which places of the first sorted blocks hold something."""
+    """Places of the first sorted blocks that hold something."""
     return (valid.any(1)[:, None] & valid.any(2)[:, :blocks, None]).flatten(1)
 
 
@@ -136,22 +169,6 @@ def mixed(
     sorting: Float[Tensor, "B H G N"], z: Float[Tensor, "B H N C K"]
 ) -> Float[Tensor, "B H G C K"]:
     return (sorting.to(z.dtype) @ z.flatten(3)).unflatten(3, z.shape[3:])
-
-
-def block_attention(
-    q: Float[Tensor, "B H G C K"],
-    k: Float[Tensor, "B H G C K"],
-    v: Float[Tensor, "B H G C V"],
-    sorting: Float[Tensor, "B H G N"],
-    own: Bool[Tensor, "#B #G #C C"] | None,
-    shared: Bool[Tensor, "#B #G 1 C"] | None,
-    *,
-    join: Join = "joint",
-    scale: float | None = None,
-) -> Float[Tensor, "B H G C V"]:
-    """Queries of a block see what `sorting` mixes for it, and their own block."""
-    shown = mixed(sorting, k), mixed(sorting, v)
-    return beside_sorted(q, k, v, *shown, own, shared, join=join, scale=scale)
 
 
 def beside_sorted(
@@ -166,17 +183,17 @@ def beside_sorted(
     join: Join,
     scale: float | None = None,
 ) -> Float[Tensor, "B H G C V"]:
-    """The same from blocks that are mixed already."""
+    """Queries of a block see its sorted block and the block itself."""
     B, G = q.shape[0], q.shape[2]
     own, shared = (_per_block(pairs, B, G) for pairs in (own, shared))
     q, k, v, sorted_k, sorted_v = (
         rearrange(z, "b h g c k -> (b g) h c k") for z in (q, k, v, sorted_k, sorted_v)
     )
     if join == "separate":
-        y = attend(q, k, v, own, scale) + attend(q, sorted_k, sorted_v, shared, scale)
+        y = _fused(q, k, v, own, scale) + _fused(q, sorted_k, sorted_v, shared, scale)
     else:
         keys, values = torch.cat([sorted_k, k], dim=2), torch.cat([sorted_v, v], dim=2)
-        y = attend(q, keys, values, _beside(shared, own), scale)
+        y = _fused(q, keys, values, _beside(shared, own), scale)
     return rearrange(y, "(b g) h c v -> b h g c v", b=B)
 
 
@@ -189,7 +206,6 @@ def block_weights(
     *,
     join: Join,
 ) -> Float[Tensor, "B H T T"]:
-    """The weights of tokens that `block_attention` amounts to, through the sorting; T = N C."""
     B, H, N, C, K = q.shape
     everything = torch.ones(1, 1, 1, C, dtype=torch.bool, device=q.device)
     pairs = [(everything if z is None else z).expand(-1, -1, C, -1)[:, None] for z in (shared, own)]
@@ -207,7 +223,7 @@ def block_weights(
     return (weights + to_own[:, :, :, :, None, :] * here).reshape(B, H, N * C, N * C)
 
 
-def attend(q, k, v, allowed: Tensor | None, scale: float | None) -> Tensor:
+def _fused(q, k, v, allowed: Tensor | None, scale: float | None) -> Tensor:
     """The fused kernel; rows without a key give zero."""
     if allowed is None:
         return F.scaled_dot_product_attention(q, k, v, scale=scale)
@@ -220,25 +236,7 @@ def _per_block(pairs: Tensor | None, B: int, G: int) -> Bool[Tensor, "n 1 c C"] 
     return None if pairs is None else pairs.expand(B, G, -1, -1).flatten(0, 1)[:, None]
 
 
-def _meetings(own: Tensor | None, shared: Tensor | None, N: int) -> list[Meeting]:
-    """Blocks whose queries see alike; with an order, the first has no sorted block, and all others are alike."""
-    if own is None or shared is None or own.shape[1] > 1:
-        return [Meeting(slice(0, N), _beside(shared, own))]
-    both = ((slice(0, 1), shared[:, :1]), (slice(1, N), shared[:, 1:2]))
-    return [Meeting(blocks, _beside(some, own)) for blocks, some in both if some.shape[1]]
-
-
-def _parts(own: Tensor | None, shared: Tensor | None, N: int) -> list[Meeting]:
-    """As `_meetings`; with an order, what is sorted is met apart, and needs no bias of [C 2C] beside that of [C C]."""
-    if own is None or shared is None or own.shape[1] > 1:
-        return _meetings(own, shared, N)
-    sorted_keys, own_keys = slice(0, 1), slice(1, 2)
-    parts = [Meeting(slice(0, N), own, own_keys), Meeting(slice(1, N), None, sorted_keys)]
-    return parts if N > 1 else parts[:1]
-
-
 def _beside(shared: Tensor | None, own: Tensor | None) -> Tensor | None:
     if shared is None or own is None:
         return None
-    rows = max(shared.shape[2], own.shape[2])
-    return torch.cat([z.expand(-1, -1, rows, -1) for z in (shared, own)], dim=-1)
+    return torch.cat([shared.expand(-1, -1, own.shape[2], -1), own], dim=-1)

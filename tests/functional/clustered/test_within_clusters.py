@@ -3,10 +3,8 @@ import math
 import pytest
 import torch
 
-from regard import Mask
-from regard.functional.clustered import assignments as members
-from regard.functional.clustered.kmeans import member_attention
-from regard.functional.clustered.normalised import route, routes_of
+from regard import Eager, Mask
+from regard.functional.clustered.within_clusters import attend
 
 B, H, T, N, W = 2, 2, 40, 3, 9
 
@@ -27,11 +25,10 @@ def one_by_one(q, k, v, queries, keys, scale, pairwise):
     return y / count.clamp(min=1)
 
 
-@pytest.mark.parametrize("room", [1, members.PAIRS_ON_CPU])
-@pytest.mark.parametrize("kind", ["all", "fewer", "pairs", "routes"])
-def test_members_meet_inside_their_clusters(kind, room, monkeypatch):
+@pytest.mark.parametrize("room", [1, 1 << 20])
+@pytest.mark.parametrize("kind", ["all", "fewer", "pairs"])
+def test_tokens_attend_inside_their_clusters(kind, room):
     """Clusters that overlap, lack members, or hold queries that may see none of its keys; outputs and gradients."""
-    monkeypatch.setattr(members, "PAIRS_ON_CPU", room)
     generator = torch.Generator().manual_seed(0)
     q, k, v, g = (
         torch.randn(B, H, T, 4, generator=generator, dtype=torch.float64) for _ in range(4)
@@ -45,12 +42,8 @@ def test_members_meet_inside_their_clusters(kind, room, monkeypatch):
         for side in sides:
             side[:, 1, 0, 4:] = -1
     scale = 1 / math.sqrt(4)
-    if kind == "routes":
-        y = member_attention(*leaves, *sides, routes=(routes_of(q), routes_of(k)), mask=mask)
-        wanted = one_by_one(route(q), route(k), v, *sides, scale, pairwise)
-    else:
-        y = member_attention(*leaves, *sides, mask=mask)
-        wanted = one_by_one(*leaves, *sides, scale, pairwise)
+    y = attend(*leaves, *sides, mask=mask, impl=Eager(room=room))
+    wanted = one_by_one(*leaves, *sides, scale, pairwise)
     torch.testing.assert_close(y, wanted, rtol=0, atol=1e-12)
     for ours, theirs in zip(
         torch.autograd.grad(y, leaves, g), torch.autograd.grad(wanted, leaves, g), strict=True
