@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.shared.implementation import Cut, cut
+from regard.functional.shared.implementation import Cut
 from regard.functional.shared.recompute import recomputed
 
 
@@ -105,11 +105,6 @@ class Workspace:
         """scale a b"""
         out = self(name, a, a.shape[0], a.shape[1], b.shape[2])
         return out.baddbmm_(a, b, beta=0, alpha=scale)
-
-
-def near(z: Tensor) -> bool:
-    """True if small tiles in reused memory are faster."""
-    return cut("", "auto", z).tiled
 
 
 def heads_of(cut: Cut, z: Float[Tensor, "B H *n"]) -> list[tuple[slice, slice]]:
