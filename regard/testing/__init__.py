@@ -31,7 +31,7 @@ from regard.testing.laws import (
 )
 from regard.testing.pools import POOL_LAWS, check_pool
 from regard.testing.scores import SCORE_LAWS, check_score
-from regard.testing.subject import Request, Subject
+from regard.testing.subject import Blocks, Request, Subject
 from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
 
 LAWS: dict[str, Callable[[Subject], None]] = {
@@ -62,17 +62,18 @@ def check_mixer(
     laws: str | Iterable[str] = "all",
     *,
     oracle: Callable[..., Any] | None = None,
+    blocks: Blocks = "tiny",
 ) -> Checked:
     """Run laws on the mixers that `factory()` makes; small sizes (dim 24, num_heads 3, max_len 64) are enough.
 
     laws: "all", or names of LAWS. oracle: a reference function with the signature of `regard.reference.<name>`; by
-    default the library's own for its own mixers. Where the class has the option `impl`, the laws are run with tiny
-    blocks, and "long" with those that `impl` says.
+    default the library's own for its own mixers. blocks: where the class has the option `impl`, and it names no
+    implementation but eager, laws are run with "tiny" blocks, and "long" with those of `impl`; "own": all with those.
 
     Returns the names of the laws that were run, with their verdicts: `.of("cannot judge")` gives what could not be
     judged, and why. Raises LawError, whose text starts with the law's name.
     """
-    subject = mixer_subject(factory, oracle)
+    subject = Subject(factory, oracle or own_oracle(factory()), blocks)
     return require_kept(subject, judge(subject, {name: LAWS[name] for name in named(laws, LAWS)}))
 
 

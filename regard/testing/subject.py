@@ -36,8 +36,14 @@ class Request:
 class Subject(Judged):
     """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
 
-    def __init__(self, factory: Callable[[], Mixer], oracle: Callable[..., Any] | None = None):
+    def __init__(
+        self,
+        factory: Callable[[], Mixer],
+        oracle: Callable[..., Any] | None = None,
+        blocks: Blocks = "tiny",
+    ):
         super().__init__()
+        self.blocks = blocks
         self.factory = factory
         self.oracle = oracle
         first = factory()
@@ -49,21 +55,24 @@ class Subject(Judged):
         self.num_heads: int = getattr(first, "num_heads", 1)
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
         self.options = first.options
-        self.takes_blocks = "impl" in self.options
+        impl = self.options.get("impl")
+        self.takes_blocks = impl in ("auto", "eager") or isinstance(impl, Eager)
 
     def make(
         self,
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
         *,
-        blocks: Blocks | Eager = "tiny",
+        blocks: Blocks | Eager | None = None,
         max_len: int | None = None,
     ) -> Mixer:
         """A fresh mixer whose parameters are moved away from special values such as zero and one.
 
-        blocks: sizes of tiles and chunks, where the class has the option `impl`; "own": what the factory says.
+        blocks: sizes of tiles and chunks, where the class has the option `impl`; "own": what the factory says;
+        by default the subject's.
         max_len: in the place of the factory's, where the class has this option.
         """
+        blocks = self.blocks if blocks is None else blocks
         changes: dict[str, Any] = {}
         if self.takes_blocks and blocks != "own":
             changes["impl"] = TINY if blocks == "tiny" else blocks

@@ -34,7 +34,9 @@ def law(subject: Subject) -> None:
     mixer = subject.make(blocks="own", max_len=LENGTH)
     other = subject.make(blocks=OTHER, max_len=LENGTH) if subject.takes_blocks else None
     if other is None and subject.oracle is None:
-        subject.cannot_judge("other blocks: the class has no option `impl`, and no oracle is given")
+        subject.cannot_judge(
+            "other blocks: the class cuts no work by `impl`, and no oracle is given"
+        )
     for causal in subject.causalities():
         label = "causal" if causal else "plain"
         x = subject.tokens(1, LENGTH).requires_grad_()
