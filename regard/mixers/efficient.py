@@ -25,6 +25,7 @@ from regard.functional.linear.efficient import (
     present_keys,
 )
 from regard.functional.shared.cache import advance
+from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.heads import Heads
 
 
@@ -66,6 +67,7 @@ class Efficient(Mixer):
         *,
         num_heads: int,
         normaliser: Literal["softmax", "scaling"] = "softmax",
+        impl: Impl = "auto",
     ):
         super().__init__(dim)
         if normaliser not in ("softmax", "scaling"):
@@ -75,6 +77,7 @@ class Efficient(Mixer):
         if normaliser == "scaling":
             at_once = No("normaliser='scaling' divides by the number of all keys")
             self.declare(causal=at_once, streaming=at_once)
+        self.impl = check_impl(self.name, impl)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.normaliser = normaliser
@@ -82,9 +85,9 @@ class Efficient(Mixer):
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         if self.normaliser == "softmax":
-            return self.heads.merge(efficient_attention(q, k, v, mask=mask))
+            return self.heads.merge(efficient_attention(q, k, v, mask=mask, impl=self.impl))
         n = number_of_keys(k, mask)
-        sums = kernel_attention(q, k, v, mask=mask, denominator=torch.ones_like)
+        sums = kernel_attention(q, k, v, mask=mask, denominator=torch.ones_like, impl=self.impl)
         return self.heads.merge(sums / n)
 
     def _initial_state(self, batch_size, max_len, context, valid):
@@ -103,7 +106,9 @@ class Efficient(Mixer):
             return self.heads.merge(rho @ state.S), state._replace(length=length)
         k = present_keys(self.heads.keys(x), Mask(valid=valid))
         v = self.heads.values(x)
-        y, S, z, m = causal_means(rho, k, v, state.S, state.z, state.m, donate=donate)
+        y, S, z, m = causal_means(
+            rho, k, v, state.S, state.z, state.m, impl=self.impl, donate=donate
+        )
         return self.heads.merge(y), State(S, z, m, length)
 
     def _observe(self, x, context, mask):

@@ -19,11 +19,11 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunks as segments, fla
 from regard.functional.linear.chunked import (
     ByHand,
+    ChunkedScan,
     Denominator,
     Features,
     How,
     Keys,
-    PieceByPiece,
     present,
 )
 from regard.functional.linear.feature_maps import (
@@ -33,10 +33,9 @@ from regard.functional.linear.feature_maps import (
     elu_plus_one_by_hand,
 )
 from regard.functional.shared.cache import is_ours
-from regard.functional.shared.implementation import Impl, choose, readable
+from regard.functional.shared.implementation import Cut, Impl, choose, readable
 from regard.functional.shared.numerics import exp
 
-CHUNK = 64  # twice this where states are large beside the products inside a chunk
 EPS = 1e-6
 
 
@@ -114,17 +113,17 @@ def feature_attention(
     chosen = choose(family(features.decays), impl, v, mask)
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
     kept = segments.kept(q, k, v, extra, *weights)
-    is_long = chosen.name == "eager" and k.shape[2] > segments.WHOLE
-    if is_long and (beside or not mask.causal) and segments.in_pieces(q, k, v):
-        how = How(features, denominator, mask, kept)
-        return segments.run(PieceByPiece, how, q, k, v, extra, *weights)
+    cut_up = chosen.name == "eager" and segments.in_chunks(k, features.width, chosen)
+    if cut_up and (beside or not mask.causal) and q.numel() and v.numel():
+        how = How(features, denominator, mask, kept, chosen)
+        return segments.run(ChunkedScan, how, q, k, v, extra, *weights)
     phi_q = features.queries(q, *weights)
     phi_k, log_decay, _ = features.keys(None, k, mask.valid, extra, *weights)
     T = phi_q.shape[2]
     if mask.causal:
         phi_k = present(phi_k, mask.valid)
         phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
-        sums, total, _, _ = _SUMS[chosen.name](phi_q, phi_k, v, log_decay=log_decay)
+        sums, total, _, _ = _sums(chosen, phi_q, phi_k, v, log_decay=log_decay)
     else:
         if log_decay is not None:
             phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
@@ -178,7 +177,7 @@ def causal_sums(
         S, z = _after_one(phi_k, v, S, z, log_decay, is_ours(donate, S, phi_k, v))
         return *read(phi_q, S, z), S, z
     chosen = choose(family(log_decay is not None), impl, v, Mask(causal=True))
-    return _SUMS[chosen.name](phi_q, phi_k, v, S, z, log_decay=log_decay)
+    return _sums(chosen, phi_q, phi_k, v, S, z, log_decay=log_decay)
 
 
 def _after_one(
@@ -211,11 +210,12 @@ def _eager_sums(
     z: Tensor | None = None,
     *,
     log_decay: Tensor | None = None,
+    chunk: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     B, H, T, M = phi_q.shape
     S = phi_k.new_zeros(B, H, M, v.shape[-1]) if S is None else S
     z = phi_k.new_zeros(B, H, M) if z is None else z
-    C = min(CHUNK if M <= 2 * CHUNK else 2 * CHUNK, T)
+    C = min(chunk if M <= 2 * chunk else 2 * chunk, T)  # larger where states are
     v = torch.cat([v, v.new_ones(B, H, T, 1)], dim=-1)  # numerator and denominator in one product
     phi_q, phi_k, v = (_in_chunks(a, C) for a in (phi_q, phi_k, v))
     state = torch.cat([S, z[..., None]], dim=-1)
@@ -237,7 +237,19 @@ def _eager_sums(
     return sums[..., :-1], sums[..., -1:], after[..., :-1], after[..., -1]
 
 
-_SUMS = {"eager": _eager_sums, "fla": fla.causal_sums}
+def _sums(
+    chosen: Cut,
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    S: Tensor | None = None,
+    z: Tensor | None = None,
+    *,
+    log_decay: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    if chosen.name == "fla":
+        return fla.causal_sums(phi_q, phi_k, v, S, z, log_decay=log_decay)
+    return _eager_sums(phi_q, phi_k, v, S, z, log_decay=log_decay, chunk=chosen.chunk)
 
 
 def _in_chunks(a: Tensor, C: int) -> Tensor:

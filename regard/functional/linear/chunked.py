@@ -17,8 +17,9 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.mask import Mask
 from regard.functional.linear import chunks as segments
-from regard.functional.linear.chunks import Rows, add_product, put, token_bytes
-from regard.functional.shared.numerics import exp
+from regard.functional.linear.chunks import Rows, put, token_bytes
+from regard.functional.shared.implementation import Cut
+from regard.functional.shared.numerics import add_product, exp
 
 Denominator = Callable[
     [Tensor], Tensor
@@ -69,9 +70,10 @@ class How(NamedTuple):
     denominator: Denominator
     mask: Mask
     keep: bool  # whether there may be a backward
+    cut: Cut
 
 
-class PieceByPiece(torch.autograd.Function):
+class ChunkedScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx, how, q, k, v, extra, *weights):
         inputs = _Inputs(how, q, k, v, extra, weights)
@@ -82,7 +84,7 @@ class PieceByPiece(torch.autograd.Function):
         total = q.new_empty(*q.shape[:3], 1, dtype=wide)
         go = _causally if how.mask.causal else _at_once
         ctx.steps, states = [], []
-        for group in segments.examples(k, how.features.width):
+        for group in segments.examples(k, how.features.width, how.cut):
             heads = (group.stop - group.start) * k.shape[1]
             S = q.new_zeros(heads, how.features.width, v.shape[3] + 1, dtype=wide)
             for step, state in go(inputs, group, S, y, total):
@@ -116,7 +118,7 @@ class PieceByPiece(torch.autograd.Function):
 
 
 def _causally(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tensor):
-    before, pieces = None, Rows(y.shape[2], token_bytes(S))
+    before, pieces = None, Rows(y.shape[2], token_bytes(S), inputs.how.cut)
     for rows in pieces:
         keys = inputs.keys(group, rows, before)
         if keys.log_decay is not None and segments.moves_far(keys.log_decay[..., 1:].sum(-1).neg()):
@@ -132,7 +134,9 @@ def _causal_piece(
 ) -> Tensor:
     scale = _Scale.of(keys.log_decay)
     a, e, v = inputs.queries(group, rows), keys.phi, scale.values(inputs.values(group, rows))
-    sums, S = segments.sums(a.flatten(0, 1), e.flatten(0, 1), v, scale.state(S))
+    sums, S = segments.sums(
+        a.flatten(0, 1), e.flatten(0, 1), v, scale.state(S), inputs.how.cut.chunk
+    )
     _divide(
         inputs.how,
         sums[..., :-1],
@@ -165,7 +169,7 @@ def _causal_piece_back(
     scale = _Scale.of(keys.log_decay)
     a, e, S = phi_q.flatten(0, 1), keys.phi.flatten(0, 1), scale.state(S)
     v, dy = scale.values(inputs.values(group, rows)), scale.queries(outputs.gradients(group, rows))
-    found = segments.sums_backward(a, e, v, S, dy, dS)
+    found = segments.sums_backward(a, e, v, S, dy, dS, inputs.how.cut.chunk)
     of_decay = None
     if keys.log_decay is not None and inputs.extra is not None:
         of_keys, of_queries = (found.e * e).sum(-1), (found.a * a).sum(-1)
@@ -188,7 +192,7 @@ def _decay_gradient(
 def _at_once(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tensor):
     before, floor = None, inputs.how.features.floor
     S, z = S[..., :-1].contiguous(), S[..., -1:].contiguous()
-    for rows in Rows(inputs.k.shape[2], token_bytes(S)):
+    for rows in Rows(inputs.k.shape[2], token_bytes(S), inputs.how.cut):
         before = _extend(inputs, group, rows, before, S, z)
     if floor:
         one = inputs.present(group)
@@ -198,7 +202,7 @@ def _at_once(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tenso
     yield (group, None, before), S
     least = floor * S.sum(1, keepdim=True) if floor else None
     S = S.to(y.dtype)
-    for rows in Rows(y.shape[2], token_bytes(S)):
+    for rows in Rows(y.shape[2], token_bytes(S), inputs.how.cut):
         _read(inputs, group, rows, S, least, y[group, :, rows], total[group, :, rows])
 
 
@@ -231,21 +235,22 @@ def _read(
 ):
     """least: what `floor` in every feature of a query reads."""
     a = inputs.queries(group, rows).flatten(0, 1)
-    sums, d = a @ S[..., :-1], a @ S[..., -1:]
+    sums = (
+        a @ S
+    )  # one product: that with a single column takes most of the time of that with all on some processors
     if least is not None:
-        sums += least[..., :-1]
-        d += least[..., -1:]
-    _divide(inputs.how, sums, d, None, y, total)
+        sums += least
+    _divide(inputs.how, sums[..., :-1], sums[..., -1:], None, y, total)
 
 
 def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients", steps: list):
     for (group, _, before), S in steps:
         dS, S = torch.zeros_like(S), S.to(outputs.y.dtype)
         all_dy = torch.zeros_like(dS[:, :1])
-        for rows in Rows(outputs.y.shape[2], token_bytes(S)):
+        for rows in Rows(outputs.y.shape[2], token_bytes(S), inputs.how.cut):
             _read_back(inputs, outputs, gradients, group, rows, S, dS, all_dy)
         dS = dS.add_(all_dy, alpha=inputs.how.features.floor).to(S.dtype)
-        for rows in Rows(inputs.k.shape[2], token_bytes(S)):
+        for rows in Rows(inputs.k.shape[2], token_bytes(S), inputs.how.cut):
             _extend_back(inputs, gradients, group, rows, before, dS)
 
 

@@ -16,19 +16,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-CHUNK = 64  # tokens whose pairs are multiplied out; those before them have been summed
-BYTES = (
-    1 << 20
-)  # of a piece's features for each thread: the few tensors alive together stay in cache
-SHORTEST, LONGEST = 128, 512  # tokens in a piece for each thread, of a sequence that is long enough
+from regard.functional.shared.blocks import tiles
+from regard.functional.shared.implementation import Cut
+
 RANGE = 40.0
-WHOLE = 512  # tokens up to which a few large products over kept features are better
-
-
-def in_pieces(*inputs: Tensor) -> bool:
-    """Whether to go piece by piece: elsewhere a few large products are better, or no step can depend on numbers."""
-    on_cpu = all(x.device.type == "cpu" and x.numel() for x in inputs)
-    return on_cpu and not torch.compiler.is_compiling()
 
 
 def kept(*inputs: Tensor | None) -> bool:
@@ -46,26 +37,32 @@ def run(function: type[torch.autograd.Function], how: Any, *inputs: Tensor | Non
         return function.apply(how, *lower)
 
 
-def examples(like: Float[Tensor, "B H T K"], width: int) -> Iterator[slice]:
-    """Groups of examples whose pieces are small; mostly one is enough."""
+def examples(like: Float[Tensor, "B H T K"], width: int, cut: Cut) -> Iterator[slice]:
+    """Examples whose chunks are worked at together; mostly all of them."""
     B, H, T = like.shape[:3]
     token = like.element_size() * H * max(1, width)
-    group = max(1, BYTES * torch.get_num_threads() // (token * min(SHORTEST, T)))
-    return (slice(b, min(b + group, B)) for b in range(0, B, group))
+    return tiles(B, max(1, cut.room // (token * min(2 * cut.chunk, T))))
+
+
+def in_chunks(like: Float[Tensor, "B H T K"], width: int, cut: Cut) -> bool:
+    """True if features of all tokens, `width` channels to a head, do not fit into `cut.room`; False off the CPU."""
+    B, H, T = like.shape[:3]
+    return cut.readable and 0 < cut.room < like.element_size() * B * H * T * max(1, width)
 
 
 class Rows:
     """Pieces of T tokens, in order, each of whole chunks or shorter than one.
 
-    `for rows in pieces`, in which `pieces.halve(rows)` brings the two halves instead of what follows.
+    `for rows in pieces`, in which `pieces.halve(rows)` brings the two halves instead of what follows. A piece has two
+    chunks, and twice as many as long as its features fit into `cut.room`, up to eight for each thread.
     """
 
-    def __init__(self, T: int, token_bytes: int = 0):
-        size, threads = SHORTEST, torch.get_num_threads()
-        while size < LONGEST * threads and 2 * size * token_bytes <= BYTES * threads:
+    def __init__(self, T: int, token_bytes: int, cut: Cut):
+        self.chunk = C = cut.chunk
+        size = 2 * C
+        while size < 8 * C * cut.threads and 2 * size * token_bytes <= cut.room:
             size *= 2
-        size = max(CHUNK, size // CHUNK * CHUNK)
-        whole = T // CHUNK * CHUNK
+        whole = T // C * C
         ends = [*range(size, whole, size), whole, T]
         self._left = [slice(t, u) for t, u in zip([0, *ends], ends, strict=False) if t < u][::-1]
 
@@ -75,7 +72,7 @@ class Rows:
 
     def halve(self, rows: slice) -> None:
         half = (rows.stop - rows.start) // 2
-        middle = rows.start + (half if half < CHUNK else half // CHUNK * CHUNK)
+        middle = rows.start + (half if half < self.chunk else half // self.chunk * self.chunk)
         self._left += [slice(middle, rows.stop), slice(rows.start, middle)]
 
 
@@ -105,10 +102,11 @@ def sums(
     e: Float[Tensor, "b t M"],
     v: Float[Tensor, "b t V"],
     S: Float[Tensor, "b M V"],
+    chunk: int,
 ) -> tuple[Float[Tensor, "b t V"], Float[Tensor, "b M V"]]:
     """y and S'. Cost per token: 2 C (M + V) inside chunks of C, half of it above the diagonal, and 4 M V for the state."""
     b, t = a.shape[:2]
-    a, e, v = (_chunks(x) for x in (a, e, v))
+    a, e, v = (_chunks(x, chunk) for x in (a, e, v))
     P = (a @ e.mT).tril_()
     before, S = _states(S, e.mT @ v)
     return (P @ v).baddbmm_(a, before.to(a.dtype)).view(b, t, -1), S
@@ -128,13 +126,14 @@ def sums_backward(
     S: Float[Tensor, "b M V"],
     dy: Float[Tensor, "b t V"],
     dS: Float[Tensor, "b M V"],
+    chunk: int,
 ) -> Gradients:
     """S: the state before. dS: the gradient of the state after, from the pieces that follow.
 
     With P = tril(a e^T) and its gradient D = tril(dy v^T). What a chunk adds to S its queries add to dS.
     """
     b, t = a.shape[:2]
-    a, e, v, dy = (_chunks(x) for x in (a, e, v, dy))
+    a, e, v, dy = (_chunks(x, chunk) for x in (a, e, v, dy))
     S = _states(S, e.mT @ v)[0].to(a.dtype)
     D = (dy @ v.mT).tril_()
     da = (D @ e).baddbmm_(dy, S.mT)
@@ -147,8 +146,8 @@ def sums_backward(
     return Gradients(da, de, dv, dS)
 
 
-def _chunks(x: Float[Tensor, "b t M"]) -> Float[Tensor, "n C M"]:
-    return x.reshape(-1, min(CHUNK, x.shape[1]), x.shape[2])
+def _chunks(x: Float[Tensor, "b t M"], chunk: int) -> Float[Tensor, "n C M"]:
+    return x.reshape(-1, min(chunk, x.shape[1]), x.shape[2])
 
 
 def _states(
@@ -163,13 +162,3 @@ def _states(
         states[:, i] = S
         S = states[:, i] + more[:, i]
     return states.flatten(0, 1), S
-
-
-def add_product(
-    S: Float[Tensor, "b M V"], x: Float[Tensor, "b M t"], y: Float[Tensor, "b t V"]
-) -> None:
-    """S += x y. A state is kept in float32 at least."""
-    if S.dtype == x.dtype:
-        S.baddbmm_(x, y)
-    else:
-        S += x @ y

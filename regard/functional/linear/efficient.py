@@ -24,9 +24,9 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunks as segments
 from regard.functional.linear.attention import on_one_timeline
 from regard.functional.shared.cache import is_ours
+from regard.functional.shared.implementation import Impl, cut
 from regard.functional.shared.numerics import exp, exp_
 
-CHUNK = 64
 BLOCK = 4
 SCAN = 16
 
@@ -37,21 +37,24 @@ def efficient_attention(
     v: Float[Tensor, "B H S V"],
     *,
     mask: Mask = OPEN,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Rows of the weights sum to one. It is not an approximation of softmax(q k)."""
-    k = present_keys(k, mask)
+    """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `implementation`."""
+    k, how = present_keys(k, mask), cut("efficient", impl, q, k, v)
     if (
         mask.causal
         and mask.shift is None
         and q.shape[2] == k.shape[2]
-        and segments.in_pieces(q, k, v)
+        and how.readable
+        and q.numel()
+        and v.numel()
     ):
-        return segments.run(_CausalMeans, segments.kept(q, k, v), q, k, v)
+        return segments.run(_CausalMeans, (segments.kept(q, k, v), how), q, k, v)
     rho = q.softmax(-1)
     if not mask.causal:
         return rho @ (position_softmax(k, mask).transpose(-1, -2) @ v)
     rho, k, v, _ = on_one_timeline(rho, k, v, None, mask, absent=lowest(k.dtype))
-    return causal_means(rho, k, v)[0][:, :, -q.shape[2] :]
+    return causal_means(rho, k, v, impl=impl)[0][:, :, -q.shape[2] :]
 
 
 def lowest(dtype: torch.dtype) -> float:
@@ -80,6 +83,7 @@ def causal_means(
     z: Float[Tensor, "B H K"] | None = None,
     m: Float[Tensor, "B H K"] | None = None,
     *,
+    impl: Impl = "auto",
     donate: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """y [B H T V], and the state after it: S = sum_j exp(k_j - m) v_j, z = sum_j exp(k_j - m), m close to log sum_j exp(k_j).
@@ -100,7 +104,8 @@ def causal_means(
         S = S.addcmul_(e[..., None], v)
         y = (rho / z[:, :, None]) @ S
         return y.to(dtype), S.to(dtype), z.to(dtype), top.to(dtype)
-    C = min(CHUNK, 1 << (T - 1).bit_length())
+    chunk = cut("efficient", impl, v).chunk
+    C = 1 << min(chunk.bit_length() - 1, (T - 1).bit_length())  # a power of two
     rest = -T % C
     if rest:
         rho, v = F.pad(rho, (0, 0, 0, rest)), F.pad(v, (0, 0, 0, rest))
@@ -128,12 +133,13 @@ class _CausalMeans(torch.autograd.Function):
     """In pieces: y = sum_c a_ic e_jc v_j with a = rho / z, e = exp(k - R), R the largest key up to the end of the piece."""
 
     @staticmethod
-    def forward(ctx, keep, q, k, v):
+    def forward(ctx, how, q, k, v):
+        keep, ctx.cut = how
         y, ctx.steps, states = torch.empty_like(v), [], []
-        for group in segments.examples(q, q.shape[-1]):
+        for group in segments.examples(q, q.shape[-1], ctx.cut):
             S, z, m = (x.flatten(0, 1) for x in no_keys(_wide(v[group, :, :0]), k.shape[-1]))
             z, m = torch.zeros_like(z), m / 2  # above an absent key, whose exponential is then zero
-            pieces = segments.Rows(q.shape[2], segments.token_bytes(z))
+            pieces = segments.Rows(q.shape[2], segments.token_bytes(z), ctx.cut)
             for rows in pieces:
                 q_p, k_p, v_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v))
                 R = torch.maximum(m, k_p.amax(1))
@@ -144,7 +150,9 @@ class _CausalMeans(torch.autograd.Function):
                     ctx.steps.append((group, rows))
                     states += [S, z, m, R]
                 piece = _Piece.of(q_p, k_p, z, m, R)
-                y_p, S = segments.sums(piece.a, piece.e, v_p, S * piece.shrink[..., None])
+                y_p, S = segments.sums(
+                    piece.a, piece.e, v_p, S * piece.shrink[..., None], ctx.cut.chunk
+                )
                 segments.put(y, group, rows, y_p)
                 z, m = piece.z[:, -1], R
         ctx.save_for_backward(q, k, v, *states)
@@ -162,7 +170,7 @@ class _CausalMeans(torch.autograd.Function):
             q_p, k_p, v_p, dy_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v, dy))
             piece = _Piece.of(q_p, k_p, z, m, R)
             before = S * piece.shrink[..., None]
-            found = segments.sums_backward(piece.a, piece.e, v_p, before, dy_p, dS)
+            found = segments.sums_backward(piece.a, piece.e, v_p, before, dy_p, dS, ctx.cut.chunk)
             drho, de, dS = found.a.div_(piece.z), found.e, found.S
             dz_p = piece.a.mul_(drho).neg_()
             de += _summed(dz_p, backwards=True) + dz[:, None]

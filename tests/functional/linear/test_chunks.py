@@ -6,12 +6,13 @@ import pytest
 import torch
 
 import regard
-from regard import Mask
+from regard import Eager, Mask
 from regard.functional.linear import chunks as segments
 from regard.functional.linear.attention import linear_attention
 from regard.functional.linear.efficient import efficient_attention
 from regard.functional.linear.favor import favor_attention
 from regard.functional.linear.rfa import random_feature_attention
+from regard.functional.shared.implementation import cut
 from regard.testing import check_mixer
 
 CUT = ("reference", "causality", "padding", "poison", "batch", "randomness", "lengths", "streaming")
@@ -26,32 +27,29 @@ CASES = [
 IDS = [f"{name} {' '.join(map(str, options.values()))}" for name, options in CASES]
 
 
-def cut(monkeypatch, chunk, piece):
-    monkeypatch.setattr(segments, "CHUNK", chunk)
-    monkeypatch.setattr(segments, "SHORTEST", piece)
-    monkeypatch.setattr(segments, "LONGEST", piece)
-    monkeypatch.setattr(segments, "WHOLE", 0)
+TINY = Eager(chunk=2, room=1024)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_the_laws_hold_in_pieces_of_four_tokens(name, options, monkeypatch):
-    cut(monkeypatch, 2, 4)
+def test_the_laws_hold_in_pieces_of_a_few_tokens(name, options, monkeypatch):
     pieces = []
     monkeypatch.setattr(
         segments, "cut", lambda x, g, r, do=segments.cut: pieces.append(r) or do(x, g, r)
     )
-    check_mixer(lambda: regard.build(name, dim=24, num_heads=3, max_len=64, **options), CUT)
+    check_mixer(
+        lambda: regard.build(name, dim=24, num_heads=3, max_len=64, impl=TINY, **options), CUT
+    )
     assert any(rows.start for rows in pieces)
 
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {
-    "linear": lambda q, k, v, w, mask: linear_attention(q, k, v, mask=mask),
-    "efficient": lambda q, k, v, w, mask: efficient_attention(q, k, v, mask=mask),
+    "linear": lambda q, k, v, w, mask, impl: linear_attention(q, k, v, mask=mask, impl=impl),
+    "efficient": lambda q, k, v, w, mask, impl: efficient_attention(q, k, v, mask=mask, impl=impl),
     "fourier": random_feature_attention,
     "arc_cosine": partial(random_feature_attention, features="arc_cosine"),
-    "gate": lambda q, k, v, w, mask: random_feature_attention(
-        q, k, v, w, mask=mask, gate=(4 * q * v).sum(-1)
+    "gate": lambda q, k, v, w, mask, impl: random_feature_attention(
+        q, k, v, w, mask=mask, gate=(4 * q * v).sum(-1), impl=impl
     ),
     "positive": favor_attention,
     "hyperbolic": partial(favor_attention, features="hyperbolic"),
@@ -62,11 +60,10 @@ KERNELS = {
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
 @pytest.mark.parametrize("causal", [False, True], ids=["at once", "causal"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_pieces_give_what_the_whole_gives(name, causal, size, monkeypatch):
+def test_pieces_give_what_the_whole_gives(name, causal, size):
     """Outputs and gradients, with rows of different lengths and decays too large for one piece."""
     if name == "gate" and not causal:
         pytest.skip("a gate is causal")
-    monkeypatch.setattr(segments, "WHOLE", 0)
     generator = torch.Generator().manual_seed(1)
     S = 300 if causal else 333
     q, k, v = (
@@ -75,13 +72,9 @@ def test_pieces_give_what_the_whole_gives(name, causal, size, monkeypatch):
     leaves = [z.requires_grad_() for z in (q, k * size, v, W.clone())]
     valid = torch.arange(S) < torch.tensor([[S], [181], [1]])
     results = []
-    for pieces in (False, True):
-        if not pieces:
-            with monkeypatch.context() as whole:
-                whole.setattr(segments, "in_pieces", lambda *inputs: False)
-                y = KERNELS[name](*leaves, mask=Mask(causal=causal, valid=valid, compact=True))
-        else:
-            y = KERNELS[name](*leaves, mask=Mask(causal=causal, valid=valid, compact=True))
+    mask = Mask(causal=causal, valid=valid, compact=True)
+    for impl in (Eager(room=1 << 30), Eager(room=1 << 15)):
+        y = KERNELS[name](*leaves, mask=mask, impl=impl)
         results.append((y, *torch.autograd.grad(y.cos().sum(), leaves, allow_unused=True)))
     for whole, ours in zip(*results, strict=True):
         if whole is not None or ours is not None:
@@ -89,16 +82,17 @@ def test_pieces_give_what_the_whole_gives(name, causal, size, monkeypatch):
 
 
 def test_pieces_are_whole_chunks_or_shorter_than_one():
-    C = segments.CHUNK
-    for T in (1, C - 1, C, C + 1, 1000, 4096):
-        found = list(segments.Rows(T, 1))
-        assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
-        assert found[-1].stop == T
-        assert all((r.stop - r.start) % C == 0 or r.stop - r.start < C for r in found)
+    for chunk in (3, 64):
+        how = cut("linear", Eager(chunk=chunk, room=4096), torch.empty(1))
+        for T in (1, chunk - 1, chunk, chunk + 1, 1000, 4096):
+            found = list(segments.Rows(T, 1, how))
+            assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
+            assert found[-1].stop == T
+            assert all((r.stop - r.start) % chunk == 0 or r.stop - r.start < chunk for r in found)
 
 
 def test_a_piece_is_halved_down_to_a_token():
-    pieces, found = segments.Rows(300), []
+    pieces, found = segments.Rows(300, 1, cut("linear", "eager", torch.empty(1))), []
     for rows in pieces:
         if rows.start <= 137 < rows.stop and rows.stop - rows.start > 1:
             pieces.halve(rows)
