@@ -212,5 +212,6 @@ def _weights(
     pairs = _of(hidden.pairs, piece)
     logits[:, :, *hidden.place].masked_fill_(pairs, -math.inf)
     weights = logits.softmax(-1)
-    weights[:, :, hidden.place[0]].masked_fill_(pairs.all(-1, keepdim=True), 0)
+    if not (mask.only_causal and T == S):  # some query may see nothing
+        weights.masked_fill_(pairs.all(-1, keepdim=True), 0)
     return weights
