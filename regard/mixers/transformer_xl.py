@@ -117,7 +117,7 @@ class TransformerXL(Mixer):
         context: Float[Tensor, "B S D"] | None = None,
         mask: Mask = OPEN,
     ) -> Float[Tensor, "B T D"]:
-        """As `forward`, for tokens of several segments. Padding is hidden by `mask.pairwise`, and not by `mask.valid`.
+        """The same as `forward`, for tokens of several segments. Padding is hidden by `mask.pairwise`, and not by `mask.valid`.
 
         Raises UnsupportedError for a mixer without segments or for `mask.valid`, ShapeError for what does not fit.
         """

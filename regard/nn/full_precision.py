@@ -6,6 +6,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from regard.functional.shared.implementation import autocast_dtype
+
 Projected = TypeVar("Projected")
 Decided = TypeVar("Decided")
 
@@ -19,9 +21,8 @@ def in_full_precision(
     dtype: torch.dtype,
 ) -> Decided:
     """decide(projected), without gradient; under autocast, decide(project(x)) computed in `dtype`."""
-    kind = x.device.type
     with torch.no_grad():
-        if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
+        if autocast_dtype(x) is None:
             return decide(projected)
-        with torch.autocast(kind, enabled=False):
+        with torch.autocast(x.device.type, enabled=False):
             return decide(project(x.to(dtype)))

@@ -117,7 +117,7 @@ class ClaimsToGrow(Linear):
 
 
 class LendsItsStore(Compressed):
-    """As long as nothing is written, whoever continues has the same room."""
+    """States share their storage until one of them writes."""
 
     def _extend(self, x, state, valid, donate):
         y, after = super()._extend(x, state, valid, donate)

@@ -30,7 +30,7 @@ def penalty(length, a):
 
 @torch.no_grad()
 def log_probability(model, prompt, tokens):
-    """Of the tokens after the prompt, each from a forward of its own."""
+    """Log-probabilities of the tokens after the prompt, each from its own forward."""
     total = 0.0
     for n, token in enumerate(tokens):
         text = torch.cat([prompt, torch.tensor(tokens[:n], dtype=torch.long)])[None]

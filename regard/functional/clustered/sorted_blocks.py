@@ -182,7 +182,7 @@ def sorted_rows(
     how: Cut,
     like: Float[Tensor, "N T V"],
 ) -> Iterator[SortedRows]:
-    """As many rows at once as fit: scores of their blocks into the room, and their results into a fourth of it."""
+    """How many rows fit at once: scores of their blocks into `cut.room`, their results into a fourth of it."""
     N, R, T = source.shape
     room, work = how.room // like.element_size(), Workspace(how)
     at_once = max(1, room // (reach.block**2 * (reach.before + 1 + reach.after)))

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.functional.positions.rotary import cos_sin, turned
-from regard.functional.shared.implementation import Cut
+from regard.functional.shared.implementation import Cut, autocast_dtype
 from regard.functional.shared.numerics import add_product, wide_type
 
 Place = tuple[slice, slice]  # examples and tokens of a step
@@ -48,9 +48,8 @@ def gated_chunks(
     rule: Rule,
 ) -> Float[Tensor, "B T F"]:
     """g. b: for the tokens of one tile; it depends on j - i alone, so that all tiles have the same."""
-    kind = u.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        u, p, z = (x.to(torch.get_autocast_dtype(kind)) for x in (u, p, z))
+    dtype = autocast_dtype(u) or u.dtype
+    u, p, z = (x.to(dtype) for x in (u, p, z))
     return _GatedChunks.apply(u.contiguous(), p.contiguous(), z.contiguous(), gamma, beta, b, rule)
 
 

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from regard.core.compaction import permute
 from regard.core.mask import OPEN, Mask
-from regard.functional.linear import chunks as segments, fla
+from regard.functional.linear import chunks, fla
 from regard.functional.linear.chunked import (
-    ByHand,
     ChunkedScan,
     Denominator,
     Features,
-    How,
-    Keys,
+    HandWritten,
+    KeyFeatures,
+    ScanRequest,
     present,
 )
 from regard.functional.linear.feature_maps import (
@@ -61,19 +61,22 @@ def linear_attention(
     phi = elu_plus_one if feature_map is None else feature_map
     if phi is not elu_plus_one and not isinstance(phi, FeatureMap):  # may hold parameters
         return kernel_attention(phi(q), phi(k), v, mask=mask, denominator=denominator, impl=impl)
-    by_hand = BY_HAND if phi in (elu_plus_one, FEATURE_MAPS["elu_plus_one"]) else None
+    hand_written = BY_HAND if phi in (elu_plus_one, FEATURE_MAPS["elu_plus_one"]) else None
     features = Features(
-        q.shape[-1], phi, lambda before, k, valid, extra: Keys(phi(k)), by_hand=by_hand
+        q.shape[-1],
+        phi,
+        lambda before, k, valid, extra: KeyFeatures(phi(k)),
+        hand_written=hand_written,
     )
     return feature_attention(q, k, v, features, mask=mask, denominator=denominator, impl=impl)
 
 
 def _keys_by_hand(before: None, k: Tensor, valid: Tensor | None):
     phi, back = elu_plus_one_by_hand(k)
-    return Keys(phi), back
+    return KeyFeatures(phi), back
 
 
-BY_HAND = ByHand(elu_plus_one_by_hand, _keys_by_hand)
+BY_HAND = HandWritten(elu_plus_one_by_hand, _keys_by_hand)
 
 
 def kernel_attention(
@@ -90,7 +93,7 @@ def kernel_attention(
     features = Features(
         phi_q.shape[-1],
         queries=lambda phi_q: phi_q,
-        keys=lambda before, phi_k, valid, log_decay: Keys(phi_k, log_decay),
+        keys=lambda before, phi_k, valid, log_decay: KeyFeatures(phi_k, log_decay),
         decays=log_decay is not None,
     )
     return feature_attention(
@@ -109,14 +112,14 @@ def feature_attention(
     denominator: Denominator = positive,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Attention from what `features` makes of the tokens, piece by piece where that is faster."""
+    """Attention from what `features` makes of the tokens, as a chunked scan where the features do not fit into `cut.room`."""
     chosen = choose(family(features.decays), impl, v, mask)
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
-    kept = segments.kept(q, k, v, extra, *weights)
-    cut_up = chosen.name == "eager" and segments.in_chunks(k, features.width, chosen)
+    kept = chunks.needs_backward(q, k, v, extra, *weights)
+    cut_up = chosen.name == "eager" and chunks.in_chunks(k, features.width, chosen)
     if cut_up and (beside or not mask.causal) and q.numel() and v.numel():
-        how = How(features, denominator, mask, kept, chosen)
-        return segments.run(ChunkedScan, how, q, k, v, extra, *weights)
+        how = ScanRequest(features, denominator, mask, kept, chosen)
+        return chunks.run(ChunkedScan, how, q, k, v, extra, *weights)
     phi_q = features.queries(q, *weights)
     phi_k, log_decay, _ = features.keys(None, k, mask.valid, extra, *weights)
     T = phi_q.shape[2]
@@ -135,7 +138,7 @@ def feature_attention(
 
 
 def family(decays: bool) -> str:
-    """Of implementations."""
+    """Key in the table of implementations."""
     return "decayed linear" if decays else "linear"
 
 

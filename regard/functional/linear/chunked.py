@@ -1,9 +1,9 @@
-"""Kernel attention without a tensor of features of the whole sequence: features, sums and gradients of a piece at a time.
+"""Chunked scan of kernel attention: features, sums and gradients for one group of chunks at a time.
 
-Causal: each piece reads and extends the state S. Otherwise all keys are summed, piece by piece, and then all queries
-read. Values have a last column of ones, so that the sum of a row's weights is one more column of its sums. The backward
-makes the features of a piece again. Gradients of the sums are written out here and in `segments`; those of features
-come from the mechanism where it has written them for a piece, else from autograd, which takes twice as long.
+Causal: each group reads and extends the state S. Otherwise all keys are summed first, and then all queries read the sum.
+Values get a last column of ones, so that the sum of a row's weights is one more column of its sums. The backward makes a
+group's features again. Gradients of the sums are written out here and in `chunks`; those of features come from the
+mechanism if it has written them, else from autograd, which takes twice as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,17 +16,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import Mask
-from regard.functional.linear import chunks as segments
-from regard.functional.linear.chunks import Rows, put, token_bytes
+from regard.functional.linear import chunks
+from regard.functional.linear.chunks import ChunkGroups, put, token_bytes
 from regard.functional.shared.implementation import Cut
 from regard.functional.shared.numerics import add_product, exp
 
-Denominator = Callable[
-    [Tensor], Tensor
-]  # of the sum of a row's weights: what its values are divided by
+Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its values are divided by
 
 
-class Keys(NamedTuple):
+class KeyFeatures(NamedTuple):
     phi: Float[Tensor, "B H S M"]
     log_decay: Float[Tensor, "B H S"] | None = None  # of the sums over earlier keys
     after: Float[Tensor, "B H"] | None = None  # what the features of later keys need to know
@@ -35,22 +33,22 @@ class Keys(NamedTuple):
 Gradients = Sequence[Tensor | None]
 
 
-class ByHand(NamedTuple):
+class HandWritten(NamedTuple):
     """The functions of `Features` together with their gradients; what they make may be changed in place by them alone.
 
     queries(q, *weights) -> phi_q, back, where back(dphi_q), called once and last, gives the gradients of q and of the
-    weights (None for those that need none). keys(before, k, valid, *weights) -> Keys, back.
+    weights (None for those that need none). keys(before, k, valid, *weights) -> KeyFeatures, back.
     """
 
     queries: Callable[..., tuple[Tensor, Callable[[Tensor], Gradients]]]
-    keys: Callable[..., tuple[Keys, Callable[[Tensor], Gradients]]]
+    keys: Callable[..., tuple[KeyFeatures, Callable[[Tensor], Gradients]]]
 
 
 @dataclass(frozen=True)
 class Features:
     """Features as functions, so that they can be made for some tokens at a time, and again.
 
-    queries(q, *weights) -> phi_q.  keys(before, k, valid, extra, *weights) -> Keys of some tokens, where `before` is the
+    queries(q, *weights) -> phi_q.  keys(before, k, valid, extra, *weights) -> KeyFeatures of some tokens, where `before` is the
     `after` of the tokens before them, None at the start. The functions may hold no other tensor that needs a gradient.
     Where order does not matter, a decay means that all keys are taken as after the last, and `floor` is added to phi of
     queries and keys, which is one more row of their sums.
@@ -59,13 +57,13 @@ class Features:
 
     width: int  # numbers in phi
     queries: Callable[..., Tensor]
-    keys: Callable[..., Keys]
+    keys: Callable[..., KeyFeatures]
     floor: float = 0.0
     decays: bool = False
-    by_hand: ByHand | None = None  # without `extra`
+    hand_written: HandWritten | None = None  # without `extra`
 
 
-class How(NamedTuple):
+class ScanRequest(NamedTuple):
     features: Features
     denominator: Denominator
     mask: Mask
@@ -84,7 +82,7 @@ class ChunkedScan(torch.autograd.Function):
         total = q.new_empty(*q.shape[:3], 1, dtype=wide)
         go = _causally if how.mask.causal else _at_once
         ctx.steps, states = [], []
-        for group in segments.examples(k, how.features.width, how.cut):
+        for group in chunks.examples(k, how.features.width, how.cut):
             heads = (group.stop - group.start) * k.shape[1]
             S = q.new_zeros(heads, how.features.width, v.shape[3] + 1, dtype=wide)
             for step, state in go(inputs, group, S, y, total):
@@ -114,15 +112,15 @@ class ChunkedScan(torch.autograd.Function):
         return None, gradients.q, gradients.k, gradients.v, gradients.extra, *gradients.weights
 
 
-# A function for each piece: what it made is let go before the next is made, which then finds its memory in cache.
+# One call per group, so that its temporaries are freed before the next group is made.
 
 
 def _causally(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tensor):
-    before, pieces = None, Rows(y.shape[2], token_bytes(S), inputs.how.cut)
-    for rows in pieces:
+    before, groups = None, ChunkGroups(y.shape[2], token_bytes(S), inputs.how.cut)
+    for rows in groups:
         keys = inputs.keys(group, rows, before)
-        if keys.log_decay is not None and segments.moves_far(keys.log_decay[..., 1:].sum(-1).neg()):
-            pieces.halve(rows)
+        if keys.log_decay is not None and chunks.moves_far(keys.log_decay[..., 1:].sum(-1).neg()):
+            groups.halve(rows)
             continue
         yield (group, rows, before), S
         before, S = keys.after, _causal_piece(inputs, group, rows, keys, S, y, total)
@@ -130,13 +128,17 @@ def _causally(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tens
 
 
 def _causal_piece(
-    inputs: "_Inputs", group: slice, rows: slice, keys: Keys, S: Tensor, y: Tensor, total: Tensor
+    inputs: "_Inputs",
+    group: slice,
+    rows: slice,
+    keys: KeyFeatures,
+    S: Tensor,
+    y: Tensor,
+    total: Tensor,
 ) -> Tensor:
     scale = _Scale.of(keys.log_decay)
     a, e, v = inputs.queries(group, rows), keys.phi, scale.values(inputs.values(group, rows))
-    sums, S = segments.sums(
-        a.flatten(0, 1), e.flatten(0, 1), v, scale.state(S), inputs.how.cut.chunk
-    )
+    sums, S = chunks.sums(a.flatten(0, 1), e.flatten(0, 1), v, scale.state(S), inputs.how.cut.chunk)
     _divide(
         inputs.how,
         sums[..., :-1],
@@ -169,7 +171,7 @@ def _causal_piece_back(
     scale = _Scale.of(keys.log_decay)
     a, e, S = phi_q.flatten(0, 1), keys.phi.flatten(0, 1), scale.state(S)
     v, dy = scale.values(inputs.values(group, rows)), scale.queries(outputs.gradients(group, rows))
-    found = segments.sums_backward(a, e, v, S, dy, dS, inputs.how.cut.chunk)
+    found = chunks.sums_backward(a, e, v, S, dy, dS, inputs.how.cut.chunk)
     of_decay = None
     if keys.log_decay is not None and inputs.extra is not None:
         of_keys, of_queries = (found.e * e).sum(-1), (found.a * a).sum(-1)
@@ -192,24 +194,24 @@ def _decay_gradient(
 def _at_once(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tensor):
     before, floor = None, inputs.how.features.floor
     S, z = S[..., :-1].contiguous(), S[..., -1:].contiguous()
-    for rows in Rows(inputs.k.shape[2], token_bytes(S), inputs.how.cut):
+    for rows in ChunkGroups(inputs.k.shape[2], token_bytes(S), inputs.how.cut):
         before = _extend(inputs, group, rows, before, S, z)
     if floor:
         one = inputs.present(group)
-        S += floor * (one.mT @ segments.cut(inputs.v, group, slice(None)).to(S.dtype))
+        S += floor * (one.mT @ chunks.cut(inputs.v, group, slice(None)).to(S.dtype))
         z += floor * one.sum(1, keepdim=True)
     S = torch.cat([S, z], dim=-1)
     yield (group, None, before), S
     least = floor * S.sum(1, keepdim=True) if floor else None
     S = S.to(y.dtype)
-    for rows in Rows(y.shape[2], token_bytes(S), inputs.how.cut):
+    for rows in ChunkGroups(y.shape[2], token_bytes(S), inputs.how.cut):
         _read(inputs, group, rows, S, least, y[group, :, rows], total[group, :, rows])
 
 
 def _extend(
     inputs: "_Inputs", group: slice, rows: slice, before: Tensor | None, S: Tensor, z: Tensor
 ) -> Tensor | None:
-    """Keys are added to S and z in place. What later keys need to know."""
+    """KeyFeatures are added to S and z in place. What later keys need to know."""
     keys = inputs.keys(group, rows, before)
     scale = _Scale.of(keys.log_decay)
     if scale.carry is not None:
@@ -247,10 +249,10 @@ def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients
     for (group, _, before), S in steps:
         dS, S = torch.zeros_like(S), S.to(outputs.y.dtype)
         all_dy = torch.zeros_like(dS[:, :1])
-        for rows in Rows(outputs.y.shape[2], token_bytes(S), inputs.how.cut):
+        for rows in ChunkGroups(outputs.y.shape[2], token_bytes(S), inputs.how.cut):
             _read_back(inputs, outputs, gradients, group, rows, S, dS, all_dy)
         dS = dS.add_(all_dy, alpha=inputs.how.features.floor).to(S.dtype)
-        for rows in Rows(inputs.k.shape[2], token_bytes(S), inputs.how.cut):
+        for rows in ChunkGroups(inputs.k.shape[2], token_bytes(S), inputs.how.cut):
             _extend_back(inputs, gradients, group, rows, before, dS)
 
 
@@ -292,7 +294,7 @@ def _extend_back(
     gradients.keys(group, rows, back(dphi.view(keys.phi.shape), None))
 
 
-def _divide(how: How, sums: Tensor, d: Tensor, up: Tensor | None, y: Tensor, total: Tensor):
+def _divide(how: ScanRequest, sums: Tensor, d: Tensor, up: Tensor | None, y: Tensor, total: Tensor):
     """y = up sums / n(total), total = up d."""
     total.copy_((d if up is None else d * up).view(total.shape))
     inverse = how.denominator(total).reciprocal()
@@ -335,7 +337,7 @@ def _with_ones(v: Float[Tensor, "b t V"]) -> Float[Tensor, "b t V+1"]:
 
 
 class _Inputs(NamedTuple):
-    how: How
+    how: ScanRequest
     q: Float[Tensor, "B H T K"]
     k: Float[Tensor, "B H S K"]
     v: Float[Tensor, "B H S V"]
@@ -344,14 +346,14 @@ class _Inputs(NamedTuple):
 
     def queries(self, group: slice, rows: slice) -> Tensor:
         q, features = self.q[group, :, rows], self.how.features
-        if features.by_hand is not None:
-            return features.by_hand.queries(q, *self.weights)[0]
+        if features.hand_written is not None:
+            return features.hand_written.queries(q, *self.weights)[0]
         return features.queries(q, *self.weights)
 
-    def keys(self, group: slice, rows: slice, before: Tensor | None) -> Keys:
+    def keys(self, group: slice, rows: slice, before: Tensor | None) -> KeyFeatures:
         k, valid, features = self.k[group, :, rows], self.valid(group, rows), self.how.features
-        if features.by_hand is not None:
-            keys, _ = features.by_hand.keys(before, k, valid, *self.weights)
+        if features.hand_written is not None:
+            keys, _ = features.hand_written.keys(before, k, valid, *self.weights)
         else:
             extra = None if self.extra is None else self.extra[group, :, rows]
             keys = features.keys(before, k, valid, extra, *self.weights)
@@ -360,8 +362,8 @@ class _Inputs(NamedTuple):
     def queries_and_back(self, group: slice, rows: slice):
         """phi_q, and what makes the gradients of q and the weights from its own."""
         q, features = self.q[group, :, rows], self.how.features
-        if features.by_hand is not None:
-            return features.by_hand.queries(q, *self.weights)
+        if features.hand_written is not None:
+            return features.hand_written.queries(q, *self.weights)
         q = q.detach().requires_grad_()
         with torch.enable_grad():
             phi = features.queries(q, *self.weights)
@@ -370,14 +372,14 @@ class _Inputs(NamedTuple):
     def keys_and_back(self, group: slice, rows: slice, before: Tensor | None):
         """The keys, and what makes the gradients of k, `extra` and the weights from those of phi and the log-decay."""
         k, valid, features = self.k[group, :, rows], self.valid(group, rows), self.how.features
-        if features.by_hand is not None:
-            keys, back = features.by_hand.keys(before, k, valid, *self.weights)
+        if features.hand_written is not None:
+            keys, back = features.hand_written.keys(before, k, valid, *self.weights)
 
-            def by_hand(dphi: Tensor, _: None) -> Gradients:
+            def hand_written(dphi: Tensor, _: None) -> Gradients:
                 dk, *others = back(present(dphi, valid))
                 return dk, None, *others
 
-            return keys._replace(phi=present(keys.phi, valid)), by_hand
+            return keys._replace(phi=present(keys.phi, valid)), hand_written
         k = k.detach().requires_grad_()
         extra = None if self.extra is None else self.extra[group, :, rows].detach().requires_grad_()
         with torch.enable_grad():
@@ -394,7 +396,7 @@ class _Inputs(NamedTuple):
         return None if self.how.mask.valid is None else self.how.mask.valid[group, rows]
 
     def values(self, group: slice, rows: slice) -> Float[Tensor, "b t V"]:
-        return segments.cut(self.v, group, rows)
+        return chunks.cut(self.v, group, rows)
 
     def present(self, group: slice) -> Float[Tensor, "b S 1"]:
         """One for every key that exists, zero for others."""
@@ -452,7 +454,7 @@ class _Outputs(NamedTuple):
     slope: Float[Tensor, "B H T 1"]  # -dn / dd
 
     @classmethod
-    def of(cls, how: How, y: Tensor, total: Tensor, dy: Tensor) -> "_Outputs":
+    def of(cls, how: ScanRequest, y: Tensor, total: Tensor, dy: Tensor) -> "_Outputs":
         with torch.enable_grad():
             total = total.detach().requires_grad_()
             n = how.denominator(total)
@@ -462,8 +464,8 @@ class _Outputs(NamedTuple):
         return cls(y, dy, n.detach().reciprocal(), slope)
 
     def gradients(self, group: slice, rows: slice) -> Float[Tensor, "b t V+1"]:
-        """Of the sum of values and, in the last column, of the sum of weights."""
-        y, dy, inverse, slope = (segments.cut(x, group, rows) for x in self)
+        """Gradient of the sum of values and, in the last column, of the sum of weights."""
+        y, dy, inverse, slope = (chunks.cut(x, group, rows) for x in self)
         both = dy.new_empty(*dy.shape[:2], dy.shape[2] + 1)
         torch.mul(dy, inverse.to(dy.dtype), out=both[..., :-1])
         torch.mul(

@@ -1,12 +1,12 @@
-"""Causal sums over a piece of the sequence, forwards and backwards, for kernels that go through it piece by piece.
+"""Causal sums over a group of chunks, forward and backward: one step of a scan over the sequence.
 
     y_i = a_i S + sum_{j <= i} (a_i e_j) v_j,   S' = S + sum_j e_j v_j^T
 
-What a piece needs is made, used while it is in cache, and made again in the backward, which goes from the last piece to
-the first; features of a whole sequence would be fresh memory at every call, which costs more than the sums. Between
-pieces stands the state. A scale that changes along the sequence (a running maximum, a decay) is taken at the end of a
-piece, and where it changes within one by more than e^RANGE, the piece is halved: factors on either side of a product
-then stay in the range of the numbers, and a matrix product serves for them all.
+Each group's features are made, used while they are in cache, and made again in the backward, which goes from the last
+group to the first: features of the whole sequence would be fresh memory at every call, which costs more than the sums.
+Only the state passes from group to group. A scale that changes along the sequence (a running maximum, a decay) is taken
+at the end of a group. If it changes by more than e^RANGE within one, the group is halved: factors on both sides of a
+product then stay in the range of the numbers, and one matrix product serves all of them.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from regard.functional.shared.implementation import Cut
 RANGE = 40.0
 
 
-def kept(*inputs: Tensor | None) -> bool:
-    """Whether a backward may follow, for which the states between the pieces have to be kept."""
+def needs_backward(*inputs: Tensor | None) -> bool:
+    """True if a backward may follow, which needs the states between the groups."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
 
 
@@ -50,11 +50,11 @@ def in_chunks(like: Float[Tensor, "B H T K"], width: int, cut: Cut) -> bool:
     return cut.readable and 0 < cut.room < like.element_size() * B * H * T * max(1, width)
 
 
-class Rows:
-    """Pieces of T tokens, in order, each of whole chunks or shorter than one.
+class ChunkGroups:
+    """Groups of chunks of T tokens, in order; each is whole chunks, or shorter than one.
 
-    `for rows in pieces`, in which `pieces.halve(rows)` brings the two halves instead of what follows. A piece has two
-    chunks, and twice as many as long as its features fit into `cut.room`, up to eight for each thread.
+    `for rows in groups`; `groups.halve(rows)` inside the loop brings the two halves of `rows` next. A group starts with
+    two chunks and doubles as long as its features fit into `cut.room`, up to eight chunks per thread.
     """
 
     def __init__(self, T: int, token_bytes: int, cut: Cut):
@@ -77,17 +77,17 @@ class Rows:
 
 
 def token_bytes(z: Float[Tensor, "b M *V"]) -> int:
-    """Of the features of one token of all heads of a group."""
+    """Feature bytes per token, summed over heads and examples."""
     return z.element_size() * z.shape[0] * z.shape[1]
 
 
 def moves_far(change: Float[Tensor, "*b"]) -> bool:
-    """Whether a scale, in log, changes by more than RANGE anywhere; what is not a number says nothing."""
+    """True if a scale, in log, changes by more than RANGE anywhere; NaN counts as no change."""
     return bool((change > RANGE).any())
 
 
 def cut(x: Float[Tensor, "B H T K"], group: slice, rows: slice) -> Float[Tensor, "b t K"]:
-    """A piece of some examples, their heads one after another."""
+    """These rows of these examples, with heads flattened into the first axis."""
     return x[group, :, rows].flatten(0, 1)
 
 
@@ -128,7 +128,7 @@ def sums_backward(
     dS: Float[Tensor, "b M V"],
     chunk: int,
 ) -> Gradients:
-    """S: the state before. dS: the gradient of the state after, from the pieces that follow.
+    """S: the state before. dS: the gradient of the state after, from the groups that follow.
 
     With P = tril(a e^T) and its gradient D = tril(dy v^T). What a chunk adds to S its queries add to dS.
     """
@@ -153,7 +153,7 @@ def _chunks(x: Float[Tensor, "b t M"], chunk: int) -> Float[Tensor, "n C M"]:
 def _states(
     S: Float[Tensor, "b M V"], more: Float[Tensor, "n M V"], *, backwards: bool = False
 ) -> tuple[Float[Tensor, "n M V"], Float[Tensor, "b M V"]]:
-    """States before each chunk (backwards: behind each), and after all; in float32 at least, as S is."""
+    """States before each chunk (backwards: after each), and after all; in float32 at least, as S is."""
     more = more.view(S.shape[0], -1, *S.shape[1:])
     n = more.shape[1]
     states = S.new_empty(more.shape)

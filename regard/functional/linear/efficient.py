@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.linear import chunks as segments
+from regard.functional.linear import chunks
 from regard.functional.linear.attention import on_one_timeline
 from regard.functional.shared.cache import is_ours
 from regard.functional.shared.implementation import Impl, cut
@@ -39,7 +39,7 @@ def efficient_attention(
     mask: Mask = OPEN,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `implementation`."""
+    """ChunkGroups of the weights sum to one. It is not an approximation of softmax(q k). impl: see `implementation`."""
     k, how = present_keys(k, mask), cut("efficient", impl, q, k, v)
     if (
         mask.causal
@@ -49,7 +49,7 @@ def efficient_attention(
         and q.numel()
         and v.numel()
     ):
-        return segments.run(_CausalMeans, (segments.kept(q, k, v), how), q, k, v)
+        return chunks.run(_CausalMeans, (chunks.needs_backward(q, k, v), how), q, k, v)
     rho = q.softmax(-1)
     if not mask.causal:
         return rho @ (position_softmax(k, mask).transpose(-1, -2) @ v)
@@ -63,7 +63,7 @@ def lowest(dtype: torch.dtype) -> float:
 
 
 def present_keys(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
-    """Keys whose exponentials are zero where the token is absent."""
+    """KeyFeatures whose exponentials are zero where the token is absent."""
     return (
         k if mask.valid is None else k.masked_fill(~mask.valid[:, None, :, None], lowest(k.dtype))
     )
@@ -130,30 +130,30 @@ def no_keys(like: Float[Tensor, "B H T V"], channels: int) -> tuple[Tensor, Tens
 
 
 class _CausalMeans(torch.autograd.Function):
-    """In pieces: y = sum_c a_ic e_jc v_j with a = rho / z, e = exp(k - R), R the largest key up to the end of the piece."""
+    """In groups of chunks: y = sum_c a_ic e_jc v_j with a = rho / z, e = exp(k - R), R the largest key up to the end of the group."""
 
     @staticmethod
     def forward(ctx, how, q, k, v):
         keep, ctx.cut = how
         y, ctx.steps, states = torch.empty_like(v), [], []
-        for group in segments.examples(q, q.shape[-1], ctx.cut):
+        for group in chunks.examples(q, q.shape[-1], ctx.cut):
             S, z, m = (x.flatten(0, 1) for x in no_keys(_wide(v[group, :, :0]), k.shape[-1]))
             z, m = torch.zeros_like(z), m / 2  # above an absent key, whose exponential is then zero
-            pieces = segments.Rows(q.shape[2], segments.token_bytes(z), ctx.cut)
-            for rows in pieces:
-                q_p, k_p, v_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v))
+            groups = chunks.ChunkGroups(q.shape[2], chunks.token_bytes(z), ctx.cut)
+            for rows in groups:
+                q_p, k_p, v_p = (_wide(chunks.cut(x, group, rows)) for x in (q, k, v))
                 R = torch.maximum(m, k_p.amax(1))
-                if segments.moves_far(R - torch.maximum(m, k_p[:, 0])):
-                    pieces.halve(rows)
+                if chunks.moves_far(R - torch.maximum(m, k_p[:, 0])):
+                    groups.halve(rows)
                     continue
                 if keep:
                     ctx.steps.append((group, rows))
                     states += [S, z, m, R]
                 piece = _Piece.of(q_p, k_p, z, m, R)
-                y_p, S = segments.sums(
+                y_p, S = chunks.sums(
                     piece.a, piece.e, v_p, S * piece.shrink[..., None], ctx.cut.chunk
                 )
-                segments.put(y, group, rows, y_p)
+                chunks.put(y, group, rows, y_p)
                 z, m = piece.z[:, -1], R
         ctx.save_for_backward(q, k, v, *states)
         return y
@@ -167,18 +167,18 @@ class _CausalMeans(torch.autograd.Function):
             *states, S, z, m, R = states
             if rows.stop == q.shape[2]:
                 dS, dz = torch.zeros_like(S), torch.zeros_like(z)
-            q_p, k_p, v_p, dy_p = (_wide(segments.cut(x, group, rows)) for x in (q, k, v, dy))
+            q_p, k_p, v_p, dy_p = (_wide(chunks.cut(x, group, rows)) for x in (q, k, v, dy))
             piece = _Piece.of(q_p, k_p, z, m, R)
             before = S * piece.shrink[..., None]
-            found = segments.sums_backward(piece.a, piece.e, v_p, before, dy_p, dS, ctx.cut.chunk)
+            found = chunks.sums_backward(piece.a, piece.e, v_p, before, dy_p, dS, ctx.cut.chunk)
             drho, de, dS = found.a.div_(piece.z), found.e, found.S
             dz_p = piece.a.mul_(drho).neg_()
             de += _summed(dz_p, backwards=True) + dz[:, None]
             dS, dz = dS * piece.shrink[..., None], (dz + dz_p.sum(1)) * piece.shrink
             drho -= (drho * piece.rho).sum(-1, keepdim=True)
-            segments.put(dq, group, rows, drho.mul_(piece.rho))
-            segments.put(dk, group, rows, de.mul_(piece.e))
-            segments.put(dv, group, rows, found.v)
+            chunks.put(dq, group, rows, drho.mul_(piece.rho))
+            chunks.put(dk, group, rows, de.mul_(piece.e))
+            chunks.put(dv, group, rows, found.v)
         return None, dq, dk, dv
 
 

@@ -4,8 +4,8 @@
 
 "hyperbolic" features add exp(-w x - |x|^2 / 2 - c). Generalised kernels: f(w x) + 1e-3 with "relu" or any function f >= 0. The factor
 M^(-1/2) of the paper cancels in the quotient, and so does c, a maximum that keeps exponents <= 0. Queries: over the
-token's features. Keys, in causal order: over features and positions so far, so that a sum made under a smaller c decays
-when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6 is added to
+token's features. KeyFeatures, in causal order: over features and positions so far, so that a sum made under a smaller c decays
+when c grows; nothing is added to the features. KeyFeatures otherwise: over features and valid positions, and 1e-6 is added to
 all features. Maxima take no gradient.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunked as attention
 from regard.functional.linear.attention import feature_attention
-from regard.functional.linear.chunked import Keys
+from regard.functional.linear.chunked import KeyFeatures
 from regard.functional.shared.implementation import Impl
 
 Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
@@ -48,15 +48,17 @@ def favor_attention(
         return query_features(q, w, features, causal=True)  # `floor` is added to the sums
 
     def keys(before: Tensor | None, k: Tensor, valid: Tensor | None, extra: None, w: Tensor):
-        return Keys(*key_features(k, w, features, causal=True, valid=valid, before=before))
+        return KeyFeatures(*key_features(k, w, features, causal=True, valid=valid, before=before))
 
     width = w.shape[1] * (2 if features == "hyperbolic" else 1)
     exponential = kernel_of(features) is None
     floor = EPS if exponential and not mask.causal else 0.0
-    by_hand = None
+    hand_written = None
     if features == "positive":
-        by_hand = attention.ByHand(_queries_by_hand, _keys_by_hand)
-    made = attention.Features(width, queries, keys, floor, decays=exponential, by_hand=by_hand)
+        hand_written = attention.HandWritten(_queries_by_hand, _keys_by_hand)
+    made = attention.Features(
+        width, queries, keys, floor, decays=exponential, hand_written=hand_written
+    )
     return feature_attention(q, k, v, made, w, mask=mask, denominator=floored, impl=impl)
 
 
@@ -209,7 +211,7 @@ def _keys_by_hand(before: Tensor | None, k: Tensor, valid: Tensor | None, w: Ten
         return peak if present is None else peak.masked_fill(~present, torch.inf)
 
     phi, back = _exponential_by_hand(k, w, level)
-    return Keys(phi.to(k.dtype), *found), back
+    return KeyFeatures(phi.to(k.dtype), *found), back
 
 
 def _running_maximum(

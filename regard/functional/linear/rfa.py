@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.linear.attention import EPS, feature_attention
-from regard.functional.linear.chunked import ByHand, Features, Keys
+from regard.functional.linear.chunked import Features, HandWritten, KeyFeatures
 from regard.functional.linear.feature_maps import arc_cosine_features, fourier_features
 from regard.functional.shared.implementation import Impl
 
@@ -37,16 +37,16 @@ def random_feature_attention(
     """
 
     def keys(before: None, k: Tensor, valid: Tensor | None, gate: Tensor | None, w: Tensor):
-        return Keys(*gated(unit_features(k, w, features), gate))
+        return KeyFeatures(*gated(unit_features(k, w, features), gate))
 
     width = w.shape[1] * (2 if features == "fourier" else 1)
-    by_hand = None if gate is not None or features != "fourier" else UNIT_FOURIER_BY_HAND
+    hand_written = None if gate is not None or features != "fourier" else UNIT_FOURIER_BY_HAND
     made = Features(
         width,
         lambda q, w: unit_features(q, w, features),
         keys,
         decays=gate is not None,
-        by_hand=by_hand,
+        hand_written=hand_written,
     )
     return feature_attention(q, k, v, made, w, mask=mask, extra=gate, denominator=signed, impl=impl)
 
@@ -94,10 +94,10 @@ def unit_fourier_by_hand(
 def _keys_by_hand(before: None, k: Tensor, valid: Tensor | None, w: Tensor):
     """Those of queries are left as they are: one factor serves both."""
     phi, back = unit_fourier_by_hand(k, w, 1 / w.shape[-2])
-    return Keys(phi), back
+    return KeyFeatures(phi), back
 
 
-UNIT_FOURIER_BY_HAND = ByHand(unit_fourier_by_hand, _keys_by_hand)
+UNIT_FOURIER_BY_HAND = HandWritten(unit_fourier_by_hand, _keys_by_hand)
 
 
 def gated(

@@ -60,7 +60,7 @@ def angles(
 def cos_sin(
     T: int, K: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "T k"], Float[Tensor, "T k"]]:
-    """Of the angles of the first T positions, by which `turned` turns."""
+    """cos and sin of the angles of the first T positions, for `turned`."""
     exact = torch.float32 if device.type == "mps" else torch.float64
     turn = angles(torch.arange(T, device=device), K, dtype=exact)
     return turn.cos().to(dtype), turn.sin().to(dtype)

@@ -225,6 +225,14 @@ def readable(z: Tensor) -> bool:
     return z.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def autocast_dtype(z: Tensor) -> torch.dtype | None:
+    """The dtype that autocast casts to on z's device; None if autocast is off there."""
+    kind = z.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return None
+
+
 @cache
 def core_cache() -> int:
     """Bytes of the second-level cache of one core, as Linux reports it; 1 MiB where it reports none."""

@@ -134,7 +134,7 @@ def _sees_all(pattern: Pattern, before: Int[Tensor, "B"], N: int, valid: Tensor 
 def _seen_by_one(
     k: Float[Tensor, "B H C K"], v: Float[Tensor, "B H C V"], seen: Bool[Tensor, "#B #H n"]
 ) -> tuple[Tensor, Tensor, Mask]:
-    """Of n stored keys those that a single query sees, in each head its own; where these are most of them, all."""
+    """The stored keys that a single query sees, per head; all n of them if it sees most."""
     n, count = seen.shape[2], seen.cumsum(2)
     most = int(count[..., -1].max())
     if 2 * most > n:

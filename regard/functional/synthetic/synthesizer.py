@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles, hidden_pairs, tiles, visible_keys
-from regard.functional.shared.implementation import Cut, Impl, cut
+from regard.functional.shared.implementation import Cut, Impl, autocast_dtype, cut
 from regard.functional.shared.numerics import add_product, wide_type
 from regard.functional.softmax.dense import masked_softmax, softmax_attention
 from regard.functional.synthetic.logits import Logits, Product, SynthesizedLogits, with_bias
@@ -45,9 +45,7 @@ def synthesizer_attention(
     how = cut("synthetic", impl, v)
     if not isinstance(logits, SynthesizedLogits):
         return _by_autograd(logits, v, T, mask, how)
-    kind = v.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        v = v.to(torch.get_autocast_dtype(kind))
+    v = v.to(autocast_dtype(v) or v.dtype)
     if isinstance(logits, Product) and _are_scores(logits, v, how):
         return _as_scores(logits, v, T, mask, how, impl)
     of_examples = (*logits.tensors, *(() if mask.only_causal else _restrictions(mask)))

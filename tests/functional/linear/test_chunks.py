@@ -1,4 +1,4 @@
-"""Kernels that go through a sequence piece by piece: the laws hold where every sequence is cut, and cuts change nothing."""
+"""Chunked scans: the laws hold where every sequence is cut, and cuts change nothing."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard import Eager, Mask
-from regard.functional.linear import chunks as segments
+from regard.functional.linear import chunks
 from regard.functional.linear.attention import linear_attention
 from regard.functional.linear.efficient import efficient_attention
 from regard.functional.linear.favor import favor_attention
@@ -31,15 +31,15 @@ TINY = Eager(chunk=2, room=1024)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_the_laws_hold_in_pieces_of_a_few_tokens(name, options, monkeypatch):
-    pieces = []
+def test_the_laws_hold_in_groups_of_a_few_tokens(name, options, monkeypatch):
+    groups = []
     monkeypatch.setattr(
-        segments, "cut", lambda x, g, r, do=segments.cut: pieces.append(r) or do(x, g, r)
+        chunks, "cut", lambda x, g, r, do=chunks.cut: groups.append(r) or do(x, g, r)
     )
     check_mixer(
         lambda: regard.build(name, dim=24, num_heads=3, max_len=64, impl=TINY, **options), CUT
     )
-    assert any(rows.start for rows in pieces)
+    assert any(rows.start for rows in groups)
 
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -60,7 +60,7 @@ KERNELS = {
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
 @pytest.mark.parametrize("causal", [False, True], ids=["at once", "causal"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_pieces_give_what_the_whole_gives(name, causal, size):
+def test_groups_give_what_the_whole_gives(name, causal, size):
     """Outputs and gradients, with rows of different lengths and decays too large for one piece."""
     if name == "gate" and not causal:
         pytest.skip("a gate is causal")
@@ -81,21 +81,21 @@ def test_pieces_give_what_the_whole_gives(name, causal, size):
             torch.testing.assert_close(ours, whole, rtol=1e-9, atol=1e-9)
 
 
-def test_pieces_are_whole_chunks_or_shorter_than_one():
+def test_groups_are_whole_chunks_or_shorter_than_one():
     for chunk in (3, 64):
         how = cut("linear", Eager(chunk=chunk, room=4096), torch.empty(1))
         for T in (1, chunk - 1, chunk, chunk + 1, 1000, 4096):
-            found = list(segments.Rows(T, 1, how))
+            found = list(chunks.ChunkGroups(T, 1, how))
             assert [r.start for r in found] == [0, *(r.stop for r in found[:-1])]
             assert found[-1].stop == T
             assert all((r.stop - r.start) % chunk == 0 or r.stop - r.start < chunk for r in found)
 
 
 def test_a_piece_is_halved_down_to_a_token():
-    pieces, found = segments.Rows(300, 1, cut("linear", "eager", torch.empty(1))), []
-    for rows in pieces:
+    groups, found = chunks.ChunkGroups(300, 1, cut("linear", "eager", torch.empty(1))), []
+    for rows in groups:
         if rows.start <= 137 < rows.stop and rows.stop - rows.start > 1:
-            pieces.halve(rows)
+            groups.halve(rows)
         else:
             found.append(rows)
     assert slice(137, 138) in found

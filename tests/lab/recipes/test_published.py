@@ -17,7 +17,7 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def splits():
-    """Of each task, loaded once and where possible small."""
+    """The data of each task, loaded once and small where possible."""
     found = {}
 
     def load(task):
