@@ -118,8 +118,11 @@ class FixedPatterns(Mixer):
         fixed_mask, learned_mask = _by_heads(mask, F)
         parts = []
         if F:
-            fixed = {"mask": fixed_mask, "impl": self.impl}
-            parts.append(fixed_attention(self.patterns, v[:, :F], query, key, n, **fixed))
+            parts.append(
+                fixed_attention(
+                    self.patterns, v[:, :F], query, key, n, mask=fixed_mask, impl=self.impl
+                )
+            )
         if q is not None:
             parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))
         return torch.cat(parts, dim=1)

@@ -11,15 +11,15 @@ Orthogonal rows come with the sign that makes their law uniform, which the publi
 The matrix is redrawn after every `redraw_every` optimiser steps (None: never), from a seed that is stored with it.
 """
 
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mixer, No, Observation, OptionError
+from regard.core import No, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.linear.attention import causal_sums, family, kernel_weights, read, summed
+from regard.functional.linear.attention import family
 from regard.functional.linear.favor import (
     Features,
     favor_attention,
@@ -29,9 +29,8 @@ from regard.functional.linear.favor import (
     lowest,
     query_features,
 )
-from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.nn.heads import Heads
+from regard.functional.shared.implementation import Impl
+from regard.mixers._kernel import KernelMixer
 from regard.nn.projection import RandomProjection
 
 
@@ -42,31 +41,11 @@ class State(NamedTuple):
     length: Int[Tensor, "B"]
 
 
-class ContextState(NamedTuple):
-    S: Float[Tensor, "B H M V"]
-    z: Float[Tensor, "B H M"]
-    length: Int[Tensor, "B"]
-
-
-class Performer(Mixer):
+class Performer(KernelMixer):
     name = "performer"
-    family = "linear"
     paper = "Choromanski et al. 2020, arXiv 2009.14794"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=No(
-            "keys are summed before any query meets them, so single pairs cannot be taken out"
-        ),
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        approximates="softmax",
-        time="T H M V",
-        memory="T H M",
-        state="H M V",
-    )
+    capabilities = replace(KernelMixer.capabilities, approximates="softmax", memory="T H M")
+    denominator = staticmethod(floored)
     variants = {
         "hyperbolic": {"features": "hyperbolic", "num_features": 11, "per_head": True},
         "relu": {"features": "relu", "num_features": 16, "orthogonal": False},
@@ -86,7 +65,8 @@ class Performer(Mixer):
         redraw_every: int | None = 1000,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
+        kernel = family(kernel_of(features) is None)
+        super().__init__(dim, num_heads=num_heads, kernel=kernel, impl=impl)
         check_positive(num_features=num_features)
         if redraw_every is not None:
             check_positive(redraw_every=redraw_every)
@@ -108,9 +88,6 @@ class Performer(Mixer):
             self.declare(causal=leak, streaming=leak)
         if kernel_of(features) is not None:
             self.declare(approximates=None)
-        self.impl = check_impl(self.name, impl, family(kernel_of(features) is None))
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
         self.features = features
         self.redraw_every = redraw_every
         self.projection = RandomProjection(
@@ -129,48 +106,23 @@ class Performer(Mixer):
         if self.redraw_every is not None and self.projection.tick() % self.redraw_every == 0:
             self.projection.redraw()
 
-    def _queries(self, x: Float[Tensor, "B T D"], *, causal: bool) -> Float[Tensor, "B H T M"]:
-        return query_features(
-            self.heads.queries(x), self.projection.w, self.features, causal=causal
-        )
+    @property
+    def num_channels(self):
+        return self.projection.w.shape[1] * (2 if self.features == "hyperbolic" else 1)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight, w = self.heads.value.weight, self.projection.w
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        if context is not None:
-            k = self.heads.keys(context)
-            phi_k, _, _ = key_features(k, w, self.features, causal=False, valid=valid)
-            return ContextState(*summed(phi_k, self.heads.values(context)), length)
-        M = w.shape[1] * (2 if self.features == "hyperbolic" else 1)
-        shape = (batch_size, self.num_heads, M)
-        c = weight.new_full(shape[:2], lowest(weight.dtype))
-        return State(
-            weight.new_zeros(*shape, self.heads.head_dim), weight.new_zeros(shape), c, length
-        )
+    def _query_features(self, q, *, causal):
+        return query_features(q, self.projection.w, self.features, causal=causal)
 
-    def _extend(self, x, state, valid, donate):
-        length = advance(state.length, valid, x.shape[1])
-        if isinstance(state, ContextState):
-            sums, total = read(self._queries(x, causal=False), state.S, state.z)
-            return self.heads.merge(sums / floored(total)), state._replace(length=length)
-        k, v = self.heads.keys(x), self.heads.values(x)
+    def _key_features(self, k, x, valid, state):
+        before = None if state is None else state.c
         phi_k, log_decay, c = key_features(
-            k, self.projection.w, self.features, causal=True, valid=valid, before=state.c
+            k, self.projection.w, self.features, causal=True, valid=valid, before=before
         )
-        assert c is not None, "causal features come with the maximum after them"
-        phi_q = self._queries(x, causal=True)
-        sums, total, S, z = causal_sums(
-            phi_q, phi_k, v, state.S, state.z, log_decay=log_decay, impl=self.impl, donate=donate
-        )
-        c = c.to(state.c.dtype)
-        return self.heads.merge(sums / floored(total)), State(S, z, c, length)
+        return phi_k, log_decay, {} if c is None or before is None else {"c": c.to(before.dtype)}
 
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        w = self.projection.w
-        phi_q = query_features(q, w, self.features, causal=mask.causal)
-        phi_k, log_decay, _ = key_features(
-            k, w, self.features, causal=mask.causal, valid=mask.valid
-        )
-        weights = kernel_weights(phi_q, phi_k, mask=mask, log_decay=log_decay, denominator=floored)
-        return Observation(q, k, v, weights, weights @ v)
+    def _context_features(self, k, valid):
+        return key_features(k, self.projection.w, self.features, causal=False, valid=valid)[0]
+
+    def _empty(self, batch_size):
+        S, z, length = super()._empty(batch_size)
+        return State(S, z, z.new_full(z.shape[:2], lowest(z.dtype)), length)

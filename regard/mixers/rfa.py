@@ -13,16 +13,17 @@ Segments with memory (the paper's stateful training): `extend` with the state of
 caller, `state._replace(S=state.S.detach(), z=state.z.detach())`.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mixer, No, Observation, OptionError
+from regard.core import No, OptionError
 from regard.core.shapes import check_positive
-from regard.functional.linear.attention import causal_sums, family, kernel_weights, read, summed
+from regard.functional.linear.attention import family
+from regard.functional.linear.chunked import present
 from regard.functional.linear.rfa import (
     Kernel,
     gated,
@@ -30,43 +31,16 @@ from regard.functional.linear.rfa import (
     signed,
     unit_features,
 )
-from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.nn.heads import Heads
+from regard.functional.shared.implementation import Impl
+from regard.mixers._kernel import KernelMixer
 from regard.nn.projection import RandomProjection
 
 
-class State(NamedTuple):
-    S: Float[Tensor, "B H M V"]
-    z: Float[Tensor, "B H M"]
-    length: Int[Tensor, "B"]
-
-
-class ContextState(NamedTuple):
-    S: Float[Tensor, "B H M V"]
-    z: Float[Tensor, "B H M"]
-    length: Int[Tensor, "B"]
-
-
-class RFA(Mixer):
+class RFA(KernelMixer):
     name = "rfa"
-    family = "linear"
     paper = "Peng et al. 2021, arXiv 2103.02143"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=No(
-            "keys are summed before any query meets them, so single pairs cannot be taken out"
-        ),
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        approximates="softmax",
-        time="T H M V",
-        memory="T H M",
-        state="H M V",
-    )
+    capabilities = replace(KernelMixer.capabilities, approximates="softmax", memory="T H M")
+    denominator = staticmethod(signed)
     drawn: Tensor | None
     variants = {
         "arc_cosine": {"features": "arc_cosine", "num_features": 24},
@@ -88,8 +62,7 @@ class RFA(Mixer):
         pool_size: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl, family(gate))
+        super().__init__(dim, num_heads=num_heads, kernel=family(gate), impl=impl)
         check_positive(num_features=num_features)
         if features not in ("fourier", "arc_cosine"):
             raise OptionError(f"rfa: features must be 'fourier' or 'arc_cosine', got {features!r}")
@@ -103,8 +76,6 @@ class RFA(Mixer):
         if gate:
             direction = No("its gate forgets in the order of the tokens")
             self.declare(bidirectional=direction, cross=direction)
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
         self.features = features
         self.sigma = nn.Parameter(torch.ones(num_heads, self.heads.head_dim))
         self.projection = RandomProjection(
@@ -153,45 +124,18 @@ class RFA(Mixer):
     def _phi(self, x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T M"]:
         return unit_features(x, self._drawn(), self.features, self.sigma)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        if context is not None:
-            phi_k = self._phi(self.heads.keys(context))
-            if valid is not None:
-                phi_k = phi_k * valid[:, None, :, None]
-            return ContextState(*summed(phi_k, self.heads.values(context)), length)
-        M = self.projection.w.shape[1] * (2 if self.features == "fourier" else 1)
-        shape = (batch_size, self.num_heads, M)
-        return State(weight.new_zeros(*shape, self.heads.head_dim), weight.new_zeros(shape), length)
+    @property
+    def num_channels(self):
+        return self.projection.w.shape[1] * (2 if self.features == "fourier" else 1)
 
-    def _extend(self, x, state, valid, donate):
-        length = advance(state.length, valid, x.shape[1])
-        if isinstance(state, ContextState):
-            sums, total = read(self._phi(self.heads.queries(x)), state.S, state.z)
-            return self.heads.merge(sums / signed(total)), state._replace(length=length)
-        q, k, v = self.heads.split(x)
-        phi_q, phi_k = self._phi(torch.cat([q, k], dim=2)).chunk(2, dim=2)
-        phi_k, log_decay = gated(phi_k, self._gate(x))
-        if valid is not None:  # an absent token adds nothing, and nothing is forgotten for it
-            phi_k = phi_k * valid[:, None, :, None]
-            log_decay = None if log_decay is None else log_decay * valid[:, None, :]
-        sums, total, S, z = causal_sums(
-            phi_q,
-            phi_k,
-            v,
-            state.S,
-            state.z,
-            log_decay=log_decay,
-            impl=self.impl,
-            donate=donate,
-        )
-        return self.heads.merge(sums / signed(total)), State(S, z, length)
+    def _query_features(self, q, *, causal):
+        return self._phi(q)
 
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    def _key_features(self, k, x, valid, state):
         phi_k, log_decay = gated(self._phi(k), self._gate(x))
-        weights = kernel_weights(
-            self._phi(q), phi_k, mask=mask, log_decay=log_decay, denominator=signed
-        )
-        return Observation(q, k, v, weights, weights @ v)
+        if log_decay is not None and valid is not None:  # nothing is forgotten for an absent token
+            log_decay = log_decay * valid[:, None, :]
+        return present(phi_k, valid), log_decay, {}
+
+    def _context_features(self, k, valid):
+        return present(self._phi(k), valid)

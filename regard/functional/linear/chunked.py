@@ -211,7 +211,7 @@ def _at_once(inputs: "_Inputs", group: slice, S: Tensor, y: Tensor, total: Tenso
 def _extend(
     inputs: "_Inputs", group: slice, rows: slice, before: Tensor | None, S: Tensor, z: Tensor
 ) -> Tensor | None:
-    """KeyFeatures are added to S and z in place. What later keys need to know."""
+    """Adds these keys to S and z in place; returns what the features of later keys depend on."""
     keys = inputs.keys(group, rows, before)
     scale = _Scale.of(keys.log_decay)
     if scale.carry is not None:

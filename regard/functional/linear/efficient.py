@@ -39,7 +39,7 @@ def efficient_attention(
     mask: Mask = OPEN,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """ChunkGroups of the weights sum to one. It is not an approximation of softmax(q k). impl: see `implementation`."""
+    """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `implementation`."""
     k, how = present_keys(k, mask), cut("efficient", impl, q, k, v)
     if (
         mask.causal
@@ -63,7 +63,7 @@ def lowest(dtype: torch.dtype) -> float:
 
 
 def present_keys(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
-    """KeyFeatures whose exponentials are zero where the token is absent."""
+    """Keys whose exponentials are zero where the token is absent."""
     return (
         k if mask.valid is None else k.masked_fill(~mask.valid[:, None, :, None], lowest(k.dtype))
     )

@@ -4,8 +4,8 @@
 
 "hyperbolic" features add exp(-w x - |x|^2 / 2 - c). Generalised kernels: f(w x) + 1e-3 with "relu" or any function f >= 0. The factor
 M^(-1/2) of the paper cancels in the quotient, and so does c, a maximum that keeps exponents <= 0. Queries: over the
-token's features. KeyFeatures, in causal order: over features and positions so far, so that a sum made under a smaller c decays
-when c grows; nothing is added to the features. KeyFeatures otherwise: over features and valid positions, and 1e-6 is added to
+token's features. Keys, in causal order: over features and positions so far, so that a sum made under a smaller c decays
+when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6 is added to
 all features. Maxima take no gradient.
 """
 

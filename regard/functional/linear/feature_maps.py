@@ -123,7 +123,7 @@ def gaussian_rows(
     generator: torch.Generator,
     unit_norms: bool = False,
 ) -> Float[Tensor, "M K"]:
-    """ChunkGroups w ~ N(0, I) in float64 on the CPU: independent, or orthogonal in blocks of `dim` rows.
+    """Rows w ~ N(0, I) in float64 on the CPU: independent, or orthogonal in blocks of `dim` rows.
 
     Orthogonal rows come from the QR decomposition of a Gaussian, columns multiplied by the sign of R's diagonal (without
     it the law is not uniform and positive features are biased), with independent chi-distributed norms; `unit_norms`

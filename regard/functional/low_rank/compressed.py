@@ -57,10 +57,9 @@ def compressed_attention(
     last = mask.last_key(T, S, q.device)
     offset = S - T if mask.shift is None else None
     k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
-    options = {"factor": factor, "first": first, "offset": offset, "impl": impl}
     if first is not None:
         k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
-    return slot_attention(q, k, v, last, **options)
+    return slot_attention(q, k, v, last, factor=factor, first=first, offset=offset, impl=impl)
 
 
 def complete(

@@ -153,7 +153,7 @@ class Blend(SynthesizedLogits):
         return reduce(torch.add, (share * member.tile(S, *own) for share, member, own in members))
 
     def pull(self, dlogits, S, *parts):
-        shares, others = [], []
+        shares, others = list[Tensor](), list[Tensor | None]()
         for share, member, own in self._each(parts):
             shares.append((dlogits * member.tile(S, *own)).sum((-2, -1), keepdim=True))
             others += member.pull(dlogits * share, S, *own)
