@@ -182,9 +182,9 @@ def sorted_rows(
     how: Cut,
     like: Float[Tensor, "N T V"],
 ) -> Iterator[SortedRows]:
-    """How many rows fit at once: scores of their blocks into `cut.room`, their results into a fourth of it."""
+    """How many rows fit at once: scores of their blocks into half of `cut.room`, their results into an eighth."""
     N, R, T = source.shape
-    room, work = how.room // like.element_size(), Workspace(how)
+    room, work = how.room // (2 * like.element_size()), Workspace(how)
     at_once = max(1, room // (reach.block**2 * (reach.before + 1 + reach.after)))
     few = room // max(1, 4 * R * T * like.shape[2])
     for rows in tiles(N, max(1, min(at_once // max(1, -(-T // reach.block)), few))):

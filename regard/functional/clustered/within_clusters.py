@@ -211,14 +211,14 @@ def _clusters(
     how: Cut,
     work: Workspace,
 ) -> Iterator[_Clusters]:
-    """How many clusters fit: their scores together take at most `cut.room`."""
+    """How many clusters fit: their scores together take at most half of `cut.room`."""
     pairs = queries.shape[3] * keys.shape[3] * sides[0].element_size()
     of_queries, of_keys = (
         flat(index[heads].flatten(0, 1), z.shape[2]).view(-1, index.shape[3])
         for index, z in zip((queries, keys), sides, strict=True)
     )
     shown = None if allowed is None else allowed[heads].flatten(0, 2)
-    for some in tiles(of_queries.shape[0], max(1, how.room // max(1, pairs))):
+    for some in tiles(of_queries.shape[0], max(1, how.room // max(1, 2 * pairs))):
         yield _Clusters(
             some,
             of_queries[some].flatten(),

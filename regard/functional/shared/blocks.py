@@ -118,13 +118,13 @@ def heads_of(cut: Cut, z: Float[Tensor, "B H *n"]) -> list[tuple[slice, slice]]:
 
 
 def by_heads(
-    attend: Callable[..., Float[Tensor, "b h *n"]], cut: Cut, *tensors: Float[Tensor, "B H *m"]
+    attend: Callable[..., Float[Tensor, "b h *n"]], cut: Cut, *tensors: Float[Tensor, "B H ..."]
 ) -> Float[Tensor, "B H *n"]:
-    """attend((examples, heads), *parts of tensors) for some at a time, as `heads_of` the first; recomputed in the backward."""
+    """attend((examples, heads), *parts of tensors) for some at a time, as `heads_of` the first."""
     groups = heads_of(cut, tensors[0])
     if len(groups) < 2:
         return attend((slice(None), slice(None)), *tensors)
-    parts = [recomputed(attend, at, *(z[at] for z in tensors)) for at in groups]
+    parts = [attend(at, *(z[at] for z in tensors)) for at in groups]
     return torch.cat([y.flatten(0, 1) for y in parts]).unflatten(0, tensors[0].shape[:2])
 
 

@@ -24,10 +24,12 @@ from regard.core.mask import Mask
 from regard.core.packages import lacking
 
 TILE, CHUNK = 256, 64
+ROOM = 1 << 20  # bytes for each thread, unless the core's cache is smaller
 SIZES: dict[str, tuple[int, int]] = {
     "clustered": (32, 32),
     "pattern": (128, 128),
     "synthetic": (64, 64),
+    "window": (128, 64),
 }
 """Default (tile, chunk) of the kernel families for which other sizes than TILE and CHUNK are faster."""
 
@@ -206,7 +208,7 @@ def cut(family: str, impl: Impl, *tensors: Tensor) -> Cut:
     tiled = device in ("cpu", "meta") and not compiling
     tile, chunk = SIZES.get(family, (TILE, CHUNK))
     threads = torch.get_num_threads() if tiled else 1
-    room = given.room or (core_cache() // 2 if tiled else 1 << 27)
+    room = given.room or (min(core_cache(), ROOM) if tiled else 1 << 27)
     return Cut(
         "eager",
         given.tile or tile,

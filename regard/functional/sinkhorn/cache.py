@@ -22,8 +22,8 @@ Sort = Callable[[Float[Tensor, "b 1 D"], Float[Tensor, "b H S K"]], Float[Tensor
 class State(NamedTuple):
     k: Float[Tensor, "B H S K"]  # by position, in whole blocks
     v: Float[Tensor, "B H S V"]
-    block_k: Float[Tensor, "B H 2C K"]  # of the block that has begun: sorted for it, then its own
-    block_v: Float[Tensor, "B H 2C V"]
+    block_k: Float[Tensor, "B H C2 K"]  # of the block that has begun: sorted for it, then its own
+    block_v: Float[Tensor, "B H C2 V"]
     total: Float[Tensor, "B D"]  # of all tokens
     length: Int[Tensor, "B"]
 
@@ -119,8 +119,8 @@ def _by_block(at: int, count: int, C: int) -> Iterator[tuple[slice, int]]:
 
 def _attend(
     q: Float[Tensor, "b H n K"],
-    k: Float[Tensor, "b H 2C K"],
-    v: Float[Tensor, "b H 2C V"],
+    k: Float[Tensor, "b H C2 K"],
+    v: Float[Tensor, "b H C2 V"],
     end: int,
     has_sorted: bool,
     join: Join,

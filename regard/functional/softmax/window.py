@@ -53,7 +53,7 @@ def window_attention(
         weights, index = _weights(q[:, :, rows], k, windows.rows(rows), some, pairs, renormalise)
         return (weights[..., None, :] @ _take(v, index))[..., 0, :]
 
-    return by_tiles(attend, q.shape[2], cut("softmax", impl, q).tile, q, k, v)
+    return by_tiles(attend, q.shape[2], cut("window", impl, q).tile, q, k, v)
 
 
 def window_weights(

@@ -26,6 +26,7 @@ from regard.functional.sparse.tiles import (
     TileKeys,
     TileMask,
     TilePlan,
+    num_keys,
     positions,
 )
 
@@ -145,7 +146,7 @@ def _batches(group: Pattern, part: int, allowed: "Allowance") -> list[TileBatch]
 
     def tiles(all_rows: Iterable[range]) -> list[Tile]:
         found = (Tile(rows, _keys(group, rows, facts), part) for rows in all_rows)
-        return [one for one in found if isinstance(one.cols, Tensor) or len(one.cols)]
+        return [one for one in found if num_keys(one.cols)]
 
     def each(some: Iterable[Tile]) -> list[TileBatch]:
         return [allowed.batch(one) for one in some]
@@ -357,7 +358,10 @@ class Allowance:
     def __call__(self, tile: Tile) -> Bool[Tensor, "b h t s"]:
         device = self.facts.device
         rows, cols = positions(tile.rows, device), positions(tile.cols, device)
-        i, j = rows[None, None, :, None], cols.view(1, -1, 1, cols.shape[-1])
+        i, j = (
+            rows[None, None, :, None],
+            cols.view(1, -1, 1, cols.shape[-1]),
+        )
         if tile.prefix:
             return self._prefix_pairs(rows, i)
         own, *earlier = self._terms(tile)

@@ -89,7 +89,7 @@ class _TileAttention(torch.autograd.Function):
         batches = _batches(plan)
         gathered = any(isinstance(batch.tile.cols, Tensor) for _, batch in batches)
         k, v = (z.contiguous() if gathered or z.stride(-1) != 1 else z for z in (k, v))
-        wide, room = wide_type(q), cut.room // q.element_size()
+        wide, room = wide_type(q), cut.room // (4 * q.element_size())
         merging = any(batch.tile.part > 0 for _, batch in batches)
         y = _laid_out_like(q, v.shape[3], wide if merging else q.dtype)
         if not all(heads.whole for heads in plan):
@@ -121,7 +121,7 @@ class _TileAttention(torch.autograd.Function):
         q, k, v, prefix_k, prefix_v, y, total = ctx.saved_tensors
         total = total.masked_fill(total == -math.inf, 0)
         plan, wide = ctx.back(), total.dtype
-        room = 2 * ctx.cut.room // total.element_size()  # fewer and larger products are faster here
+        room = ctx.cut.room // total.element_size()  # fewer and larger products are faster here
         dq = _laid_out_like(q, q.shape[3], wide)
         if not all(heads.whole for heads in plan):
             dq.zero_()
@@ -133,7 +133,7 @@ class _TileAttention(torch.autograd.Function):
             mask, tile = batch.mask(q.dtype), batch.tile
             keys, values = (prefix_k, prefix_v) if tile.prefix else (k, v)
             dkeys, dvalues = (prefix_dk, prefix_dv) if tile.prefix else (dk, dv)
-            fit = max(1, room // (len(tile.rows) * _width(tile.cols)))
+            fit = max(1, room // (len(tile.rows) * num_keys(tile.cols)))
             # Equal tiles of one head are equally far apart in memory: its products need no copies.
             for some in _views(batch, heads, q, fit, together=1):
                 dq_part, dk_part, dv_part = attend_backward(
@@ -281,7 +281,7 @@ class _Views(NamedTuple):
         return named, (named.clamp(min=0) + first).flatten()
 
 
-def _width(cols: TileKeys) -> int:
+def num_keys(cols: TileKeys) -> int:
     if isinstance(cols, tuple):
         return sum(len(r) for r in cols)
     return cols.shape[-1] if isinstance(cols, Tensor) else len(cols)

@@ -96,7 +96,9 @@ class Product(SynthesizedLogits):
 
 def _narrow(*operands: Tensor) -> tuple[Tensor, ...]:
     """Operands of a product in the narrowest of their types."""
-    dtype = min((z.dtype for z in operands), key=lambda dtype: dtype.itemsize)
+    dtype = operands[0].dtype
+    for z in operands[1:]:
+        dtype = z.dtype if z.dtype.itemsize < dtype.itemsize else dtype
     return tuple(z.to(dtype) for z in operands)
 
 
@@ -153,7 +155,8 @@ class Blend(SynthesizedLogits):
         return reduce(torch.add, (share * member.tile(S, *own) for share, member, own in members))
 
     def pull(self, dlogits, S, *parts):
-        shares, others = list[Tensor](), list[Tensor | None]()
+        shares: list[Tensor] = []
+        others: list[Tensor] = []
         for share, member, own in self._each(parts):
             shares.append((dlogits * member.tile(S, *own)).sum((-2, -1), keepdim=True))
             others += member.pull(dlogits * share, S, *own)

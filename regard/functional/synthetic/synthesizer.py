@@ -193,7 +193,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _weights(
-    logits: Float[Tensor, "c g t s"],
+    logits: Float[Tensor, "b h t s"],
     values: Float[Tensor, "c g S V"],
     mask: Mask,
     T: int,

@@ -34,7 +34,7 @@ def test_a_count_of_operations_sees_all_of_them():
 def test_a_callers_sizes_are_used_and_the_others_are_chosen():
     z = torch.zeros(1)
     chosen = cut("linear", "auto", z)
-    assert chosen.room == core_cache() // 2 * torch.get_num_threads()
+    assert chosen.room == min(core_cache(), 1 << 20) * torch.get_num_threads()
     given = cut("linear", Eager(tile=3, room=100), z)
     assert given == chosen._replace(tile=3, room=100 * torch.get_num_threads())
 
