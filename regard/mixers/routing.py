@@ -113,7 +113,6 @@ class Routing(Mixer):
     def mix(self, x, context, mask):
         counts = self.centroids.counters() if self.training else None
         q, k, v, assigned = self._assigned(x, context, mask, counts)
-        q, k = self._content(q, k)
         how = {"mask": self._published(mask), "impl": self.impl, **self._rules}
         y = attend(q, k, v, assigned, self.window_size, **how)
         if counts is not None:
@@ -154,27 +153,36 @@ class Routing(Mixer):
     def _assigned(
         self, x: Tensor, context: Tensor | None, mask: Mask, counts: Counts | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Assigned]:
-        """Queries, keys and values, and the clusters of their tokens; under autocast these are decided in full precision."""
+        """Queries and keys of the scores, values, and the clusters of their tokens; under autocast these are decided in full
+        precision."""
         q, k, v = self._split(x, context)
+        clustered = self._standardised(q, k)
 
         def decide(sides):
-            clustered = [standardised(z) for z in sides]
-            keys = None if self.shared_qk else clustered[1]
-            rules: dict[str, Any] = {"cross": context is not None, "counts": counts}
-            return assign(clustered[0], keys, self.centroids.value, self.window_size, mask, **rules)
+            keys = None if self.shared_qk else sides[1]
+            return assign(
+                sides[0],
+                keys,
+                self.centroids.value,
+                self.window_size,
+                mask,
+                cross=context is not None,
+                counts=counts,
+                impl=self.impl,
+            )
 
         dtype = self.heads.query.weight.dtype
         source = None if context is None else context.to(dtype)
 
         def project(x):
-            return self._split(x, source)[:2]
+            return self._standardised(*self._split(x, source)[:2])
 
-        return q, k, v, in_full_precision(decide, (q, k), project=project, x=x, dtype=dtype)
-
-    def _content(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """What the scores are made of."""
+        assigned = in_full_precision(decide, clustered, project=project, x=x, dtype=dtype)
         if self.attend_raw:
-            return q, unit_norm(k) if self.shared_qk else k
+            return q, unit_norm(k) if self.shared_qk else k, v, assigned
+        return *clustered, v, assigned
+
+    def _standardised(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         clustered = standardised(q)
         return clustered, clustered if self.shared_qk else standardised(k)
 
@@ -188,9 +196,9 @@ class Routing(Mixer):
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
         if context is not None:
-            q, k, v, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
+            _, k, v, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
             length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-            return ContextState(self._content(q, k)[1], v, assigned["key_members"], length)
+            return ContextState(k, v, assigned["key_members"], length)
         sizes = batch_size, self.num_heads, self.heads.head_dim, 1
         return empty(weight, *sizes, self.num_clusters, self.window_size)
 
@@ -198,21 +206,18 @@ class Routing(Mixer):
         length = advance(state.length, valid, x.shape[1])
         how = {"impl": self.impl, **self._rules}
         if isinstance(state, ContextState):
-            q, k, _, assigned = self._assigned(x, x[:, :1], OPEN)
+            q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
             assigned = {**assigned, "key_members": state.members}
-            q, _ = self._content(q, k)
             y = attend(q, state.k, state.v, assigned, self.window_size, **how)
             return self.heads.merge(y), state._replace(length=length)
         mask = Mask(causal=True, valid=valid, compact=True)
         q, k, v, assigned = self._assigned(x, None, mask)
-        q, k = self._content(q, k)
         group = assigned["clusters"][:, :, None]
         y, after = extend(q, k, v, group, state, donate=donate, **how)
         return self.heads.merge(y), after._replace(length=length)
 
     def _observe(self, x, context, mask):
         q, k, v, assigned = self._assigned(x, context, mask)
-        q, k = self._content(q, k)
         rules = {"mask": self._published(mask), **self._rules}
         found = weights(q, k, assigned, self.window_size, **rules)
         return Observation(q, k, v, found, found @ v)
