@@ -75,4 +75,4 @@ def fixed_attention(
         weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
         return weights.to(v.dtype) @ v
 
-    return by_tiles(attend, query.shape[1], cut("softmax", impl, v).tile, v)
+    return by_tiles(attend, query.shape[1], cut("softmax", impl, v).tile, v, keep=True)

@@ -29,7 +29,7 @@ def spatial_mixing(
             w[:, rows, cols] * allowed, z[:, cols], None if bias is None else bias[:, rows]
         )
 
-    return by_tiles(mix, T, cut("synthetic", impl, z).tile, w, z)
+    return by_tiles(mix, T, cut("spatial", impl, z).tile, w, z, keep=True)
 
 
 def _sums(w: Tensor, z: Tensor, bias: Float[Tensor, "b t"] | None) -> Float[Tensor, "B t F"]:
