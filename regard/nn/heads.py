@@ -2,12 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import local
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.shapes import check_divisible, check_positive
+
+
+class _Watch(local):
+    """The heads that a call of this thread observes, and what it has seen of them."""
+
+    heads: "Heads | None" = None
+    seen: dict[str, Tensor] | None = None
+
+
+_watch = _Watch()
 
 
 class Heads(nn.Module):
@@ -33,7 +44,6 @@ class Heads(nn.Module):
         check_divisible(dim=dim, num_heads=num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, dim // num_heads
-        self._seen: dict[str, Tensor] | None = None
         kv_dim = num_kv_heads * self.head_dim
         self.query = nn.Linear(dim, dim, bias=bias)
         self.key = None if shared_qk else nn.Linear(dim, kv_dim, bias=bias)
@@ -69,16 +79,18 @@ class Heads(nn.Module):
 
     @contextmanager
     def watched(self) -> Iterator[dict[str, Tensor]]:
-        """While open, the first q, k, v that are made, and the first heads that are merged, are kept in the dictionary."""
-        self._seen = {}
+        """While open, the first q, k, v that this thread makes, and the first heads that it merges, enter the dictionary."""
+        before = _watch.heads, _watch.seen
+        seen: dict[str, Tensor] = {}
+        _watch.heads, _watch.seen = self, seen
         try:
-            yield self._seen
+            yield seen
         finally:
-            self._seen = None
+            _watch.heads, _watch.seen = before
 
     def _see(self, name: str, z: Tensor) -> Tensor:
-        if self._seen is not None:
-            self._seen.setdefault(name, z)
+        if _watch.heads is self and _watch.seen is not None:
+            _watch.seen.setdefault(name, z)
         return z
 
 

@@ -27,6 +27,7 @@ from regard.testing.laws import (
     refusals,
     sensitivity,
     streaming,
+    threads,
     transfer,
 )
 from regard.testing.pools import POOL_LAWS, check_pool
@@ -49,6 +50,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "empty": empty.law,
     "lengths": lengths.law,
     "randomness": randomness.law,
+    "threads": threads.law,
     "transfer": transfer.law,
     "autocast": autocast.law,
     "compiled": compiled.law,

@@ -194,6 +194,18 @@ class RollsDice(Softmax):
         return super().mix(x, context, mask) + 1e-6 * torch.randn_like(x)
 
 
+class KeepsWhatItSaw(Softmax):
+    """What is observed waits on the module."""
+
+    def mix(self, x, context, mask):
+        self.seen = self.heads.values(x)
+        return super().mix(x, context, mask)
+
+    def _observe_heads(self, x, context, mask):
+        self.mix(x, context, mask)
+        return Observation(v=self.seen)
+
+
 class Counts(Softmax):
     def __init__(self, dim, *, num_heads):
         super().__init__(dim, num_heads=num_heads)
@@ -312,6 +324,7 @@ BROKEN = [
     ("lengths", NeedsTwoTokens),
     ("randomness", RollsDice),
     ("randomness", Counts),
+    ("threads", KeepsWhatItSaw),
     ("transfer", KeepsATensor),
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
