@@ -16,6 +16,7 @@ from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_json, print_table
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.packages import lacking_extra
+from regard.core.visible import visible_lines
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 LEDGER = Path("runs/arena/ledger.sqlite")
@@ -170,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return command.run()
     except RegardError as error:
-        print(f"regard: {error}", file=sys.stderr)
+        print(f"regard: {visible_lines(str(error))}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         missing = lacking_extra(error)

@@ -11,6 +11,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
+from regard.core.visible import visible
 
 if TYPE_CHECKING:
     from regard.lab.arena.choice import Choice
@@ -116,7 +117,7 @@ class Bench:
         if absent:
             print_table(absent)
         for origin in dict.fromkeys(map(_origin, timed)):
-            print(origin)
+            print(visible(origin))
         checked = "not checked (--unchecked)" if self.unchecked else "checked on this source"
         print(f"laws: {checked}. share: counted operations over time, of the matrix-product rate.")
 

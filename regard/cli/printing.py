@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from regard.core.visible import visible_lines
+
 WIDE = 240  # columns of a table that goes to a file or a pipe, where nothing needs to be folded
 
 
@@ -66,4 +68,4 @@ def _cell(value: Any) -> str:
         return "; ".join(f"{name}: {_cell(item)}" for name, item in value.items())
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(_cell, value))
-    return "none" if value is None else str(value)
+    return "none" if value is None else visible_lines(str(value))

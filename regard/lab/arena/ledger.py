@@ -15,18 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import StoredDataError
-from regard.lab.arena.results import LawsChecked, NotRun, Provenance, Result, Timed, Trained
+from regard.core.visible import visible
+from regard.lab.arena.results import Result
+from regard.lab.arena.rows import kind_of, read_row
 from regard.lab.data.files import locked, whole
 
 FORMAT = 1
 APPLICATION = 0x52474152  # "RGAR" in the header, which marks the database as ours
 BUSY_SECONDS = 60
-KINDS: dict[str, type] = {
-    "trained": Trained,
-    "timed": Timed,
-    "not run": NotRun,
-    "checked": LawsChecked,
-}
 _SCHEMA = f"""
     PRAGMA application_id = {APPLICATION};
     CREATE TABLE format (version INTEGER NOT NULL, rows INTEGER NOT NULL, chain TEXT NOT NULL);
@@ -80,9 +76,9 @@ class Ledger:
         return self._decode(_StoredRow(*row[0])) if row else None
 
     def put(self, key: str, result: Result) -> None:
-        """Keep this result; when this returns it is on the disk."""
-        kind = next(name for name, cls in KINDS.items() if type(result) is cls)
-        text = canonical(result)
+        """Keep this result; when this returns it is on the disk. ValueError for one that could not be read again."""
+        kind, text = kind_of(result), canonical(result)
+        read_row(kind, json.loads(text))
         try:
             with self._connection as connection:  # commits, or rolls back on an error
                 connection.execute("BEGIN IMMEDIATE")
@@ -161,25 +157,17 @@ class Ledger:
         return rows
 
     def _decode(self, row: "_StoredRow") -> Result:
-        if row.kind not in KINDS:
-            raise self._damaged(f"has a row of unknown kind {row.kind!r}: {row.number}")
-        cls, values = KINDS[row.kind], json.loads(row.result)
-        known = {field.name for field in fields(cls)}
-        if not values.keys() <= known:
-            strange = ", ".join(sorted(values.keys() - known))
+        try:
+            return read_row(row.kind, json.loads(row.result))
+        except (TypeError, ValueError, RecursionError) as error:
             raise self._damaged(
-                f"has a row with unknown fields ({strange}): {row.number}", mended=False
-            )
-        if "provenance" in values:
-            values["provenance"] = Provenance(**values["provenance"])
-        if "curve" in values:
-            values["curve"] = [tuple(point) for point in values["curve"]]
-        return cls(**values)
+                f"has a row that cannot be read: {row.number}, {error}", mended=False
+            ) from error
 
     def _damaged(self, what: str, *, mended: bool = True) -> StoredDataError:
         instead = "Restore it from a copy, or" if mended else "Use that version of regard, or"
         return StoredDataError(
-            f"ledger {self.path} {what}. {instead} name another file to start anew."
+            f"ledger {self.path} {visible(what)}. {instead} name another file to start anew."
         )
 
 

@@ -40,6 +40,7 @@ class Trained:
     data_sha256: str
     provenance: Provenance
     curve: list[tuple[int, float]] = field(default_factory=list)  # (step, validation metric)
+    length: int | None = None  # of the task's longest input, tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from regard.core import OptionError, UnsupportedError
+from regard.core.visible import visible
 from regard.lab.arena import speed, trial
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.laws import verdict
@@ -238,7 +239,7 @@ class _Display:
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
         if self._bars is not None and self._task is not None:
-            self._bars.update(self._task, description=f"{self._name}: {what}")
+            self._bars.update(self._task, description=visible(f"{self._name}: {what}"))
         yield
 
     def advance(self, steps: int = 1) -> None:
@@ -247,7 +248,7 @@ class _Display:
 
     def say(self, line: str) -> None:
         if self._bars is not None:
-            self._bars.console.print(line, highlight=False, markup=False)
+            self._bars.console.print(visible(line), highlight=False, markup=False)
 
 
 @contextmanager
@@ -258,7 +259,7 @@ def _display(progress: bool | Progress, suite: Suite) -> Iterator[_Display]:
         yield _Display(progress, trials + timings, suite.name)
     elif progress:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -120,4 +120,5 @@ def train(
         data_sha256=fitted.data_sha256,
         provenance=origin,
         curve=fitted.curve,
+        length=contest.task.max_len,
     )

@@ -3,7 +3,6 @@
 `page.html.j2` is the page. Jinja2 escapes every string; the JSON inside scripts is escaped by its filter `tojson`.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ import altair as alt
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from regard.lab.arena.ledger import KINDS, canonical
+from regard.lab.arena.ledger import canonical
 from regard.lab.arena.report import words
 from regard.lab.arena.report.charts import (
     Chart,
@@ -30,6 +29,7 @@ from regard.lab.arena.report.charts import (
 from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.report.table import crossings, standings
 from regard.lab.arena.results import Provenance, Result, Trained
+from regard.lab.arena.rows import packed, unpacked
 
 
 def render(rows: Iterable[Result]) -> str:
@@ -60,7 +60,7 @@ def render(rows: Iterable[Result]) -> str:
         origins=_origins(summary),
         lawful=[row.mixer for row in summary.checked if row.failed_law is None],
         data=_data(summary),
-        rows=[{"kind": _kind(row), "result": json.loads(canonical(row))} for row in summary.rows],
+        rows=packed(summary.rows),
         specs={c.id: {"wide": c.wide, "narrow": c.narrow, "turns": c.turns} for c in charts},
         lengths={kind: summary.lengths(kind) for kind in summary.passes},
         style=Markup(_asset("page.css")),
@@ -73,19 +73,7 @@ def rows_in(page: str) -> list[Result]:
     """The rows that a page was made from."""
     start = page.index('<script type="application/json" id="rows">')
     text = page[page.index(">", start) + 1 : page.index("</script>", start)]
-    return [_row(entry["kind"], entry["result"]) for entry in json.loads(text)]
-
-
-def _row(kind: str, values: dict[str, Any]) -> Result:
-    if "provenance" in values:
-        values["provenance"] = Provenance(**values["provenance"])
-    if "curve" in values:
-        values["curve"] = [tuple(point) for point in values["curve"]]
-    return KINDS[kind](**values)
-
-
-def _kind(row: Result) -> str:
-    return next(name for name, cls in KINDS.items() if type(row) is cls)
+    return unpacked(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from regard.core.visible import visible
 from regard.lab.arena.report import words
 from regard.lab.arena.report.summary import Crossing, LedgerSummary, Quality, crossing
 from regard.lab.arena.results import Pass, Result, Timed
@@ -75,7 +76,7 @@ def crossings(summary: LedgerSummary) -> list[tuple[str, dict[str, Crossing | No
 def terminal(rows: Iterable[Result]) -> RenderableType:
     """The table for a terminal, with what was not run and why."""
     summary = LedgerSummary(rows)
-    parts: list[RenderableType] = [Text(words.headline(summary), style="bold"), Text("")]
+    parts: list[RenderableType] = [_text(words.headline(summary), "bold"), Text("")]
     if summary.mechanisms:
         parts += [_table(summary), Text(_legend(summary), style="dim")]
     if summary.not_run:
@@ -83,11 +84,16 @@ def terminal(rows: Iterable[Result]) -> RenderableType:
             "mechanism", "not run on", "because", title="Not run", title_justify="left", box=None
         )
         for row in summary.not_run:
-            absent.add_row(Text(row.mixer), Text(row.subject or "anything"), Text(row.reason))
+            absent.add_row(*map(_text, (row.mixer, row.subject or "anything", row.reason)))
         parts += [Text(""), absent]
     if summary.notes:
-        parts += [Text(""), *(Text(f"! {note}", style="yellow") for note in summary.notes)]
+        parts += [Text(""), *(_text(f"! {note}", "yellow") for note in summary.notes)]
     return Group(*parts)
+
+
+def _text(value: str, style: str = "") -> Text:
+    """Without what a terminal would obey, or rich would read as markup."""
+    return Text(visible(value), style=style)
 
 
 def _table(summary: LedgerSummary) -> Table:
@@ -96,7 +102,8 @@ def _table(summary: LedgerSummary) -> Table:
     for task in summary.tasks:
         first = summary.qualities(task)[0]
         arrow = "↑" if first.better == "higher" else "↓"
-        table.add_column(f"{task}\n{words.metric(first.metric)} {arrow}", justify="right")
+        header = Text("\n").join([_text(task), _text(f"{words.metric(first.metric)} {arrow}")])
+        table.add_column(header, justify="right")
     for kind in summary.passes:
         table.add_column(f"{kind}\nspeed @{summary.common_length(kind)}", justify="right")
     if summary.passes:
@@ -104,7 +111,7 @@ def _table(summary: LedgerSummary) -> Table:
     table.add_column("parameters", justify="right")
     best = {task: summary.qualities(task)[0].mechanism for task in summary.tasks}
     for line in standings(summary):
-        cells = [Text(line.mechanism)]
+        cells = [_text(line.mechanism)]
         cells += [
             Text(words.quality(quality), style="bold green" if best[task] == line.mechanism else "")
             for task, quality in line.quality.items()
