@@ -1,7 +1,7 @@
 """Mixer: the one interface. x [B T D] -> y [B T D], with masks, context and streaming; requests are checked here."""
 
 import inspect
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from regard.core.capabilities import Capabilities, No
 from regard.core.compaction import Compaction, compaction, permute
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
+from regard.core.options import Checked
 from regard.core.shapes import check_place, check_positive, check_tokens, first_parameter
 
 
@@ -37,7 +38,7 @@ class Observation(NamedTuple):
     heads: Float[Tensor, "B H T V"] | None = None
 
 
-class Mixer(nn.Module, ABC):
+class Mixer(nn.Module, metaclass=Checked):
     """Base of every mechanism. A mechanism writes `mix` and, where declared, `_initial_state`, `_extend`, `_observe`.
 
     What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid
@@ -72,9 +73,6 @@ class Mixer(nn.Module, ABC):
         return mixer
 
     def __init__(self, dim: int, *, max_len: int | None = None):
-        check_positive(dim=dim)
-        if max_len is not None:
-            check_positive(max_len=max_len)
         super().__init__()
         self.dim = dim
         self.max_len = max_len

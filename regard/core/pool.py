@@ -1,6 +1,6 @@
 """Pool: the second, smaller interface. A set x [B S D] -> a summary y [B Q D] for each of Q queries, by weights."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar, final
 
 import torch
@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
-from regard.core.shapes import check_place, check_positive, check_tokens, first_parameter
+from regard.core.options import Checked
+from regard.core.shapes import check_place, check_tokens, first_parameter
 
 
-class Pool(nn.Module, ABC):
+class Pool(nn.Module, metaclass=Checked):
     """y_q = sum_s w_qs x_s. A mechanism writes `weigh`; one whose values are not x itself writes `pool` too.
 
     Tokens that are not `valid` are as if absent, so that an empty set gives exactly zero, with finite gradients.
@@ -27,10 +28,6 @@ class Pool(nn.Module, ABC):
     num_queries: int | None  # how many queries there are; None: as many as are passed
 
     def __init__(self, dim: int, *, query_dim: int | None = None, num_queries: int | None = None):
-        check_positive(dim=dim)
-        for name, size in (("query_dim", query_dim), ("num_queries", num_queries)):
-            if size is not None:
-                check_positive(**{name: size})
         super().__init__()
         self.dim, self.query_dim, self.num_queries = dim, query_dim, num_queries
 

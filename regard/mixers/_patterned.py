@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
-from regard.core.shapes import check_positive
+from regard.core.options import Count
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.sparse.attention import attend, weights
 from regard.functional.sparse.cache import State, extend, initial_state
@@ -40,10 +40,9 @@ class PatternMixer(Mixer):
         num_heads: int,
         impl: Impl,
         max_len: int | None = None,
-        num_external: int = 0,
+        num_external: Count = 0,
     ):
         super().__init__(dim, max_len=max_len)
-        check_positive(num_heads=num_heads, num_external=num_external + 1)
         self.impl = check_impl(self.name, impl, "pattern")
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)

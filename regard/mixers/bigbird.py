@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask, No
-from regard.core.shapes import check_positive
+from regard.core.options import Count, Seed
 from regard.functional.shared.implementation import Impl
 from regard.functional.sparse.patterns import Block, First, Pattern, Scattered, Span, draw_blocks
 from regard.mixers._patterned import PatternMixer
@@ -52,16 +52,15 @@ class BigBird(PatternMixer):
         num_heads: int,
         max_len: int,
         block_size: int = 64,
-        num_random: int = 3,
+        num_random: Count = 3,
         global_blocks: bool = True,
-        num_external: int = 0,
-        seed: int = 0,
+        num_external: Count = 0,
+        seed: Seed = 0,
         impl: Impl = "auto",
     ):
         super().__init__(
             dim, num_heads=num_heads, max_len=max_len, num_external=num_external, impl=impl
         )
-        check_positive(block_size=block_size, num_random=num_random + 1)
         self.block_size, self.global_blocks = block_size, global_blocks
         blocks = -(-max_len // block_size)
         for name, causal in (("random_blocks", False), ("past_blocks", True)):

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from regard.core import Mixer, OptionError, UnknownNameError
+from regard.core import Mixer, OptionError
 from regard.functional.shared.implementation import Impl, check_impl
 
 
@@ -33,21 +33,7 @@ def build(
     if impl is not None and "impl" not in known:
         check_impl(cls.name, impl, None)
     taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
-    for name in options:
-        if name not in known:
-            raise UnknownNameError(f"option of {cls.name}", name, [k for k in known if k != "dim"])
-    given = taken | options
-    parameters = inspect.signature(cls).parameters
-    missing = [
-        name
-        for name in known
-        if name not in given and parameters[name].default is inspect.Parameter.empty
-    ]
-    if missing:
-        raise OptionError(
-            f"{cls.name} needs {' and '.join(missing)}: pass {', '.join(f'{m}=' for m in missing)}"
-        )
-    return cls(**given)
+    return cls(**taken | options)
 
 
 def resolve(mixer: str | type[Mixer]) -> type[Mixer]:

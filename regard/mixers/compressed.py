@@ -13,15 +13,14 @@ learned pair there (zero at first), "none" nothing: the first s - 1 outputs are 
 last slot is completed with zeros.
 """
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.core.shapes import check_positive
+from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.functional.low_rank.compressed import (
     First,
     compressed_attention,
@@ -84,11 +83,6 @@ class Compressed(Mixer):
     ):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl)
-        check_positive(factor=factor)
-        if first_slot not in get_args(FirstSlot):
-            raise OptionError(
-                f"compressed: first_slot must be one of {get_args(FirstSlot)}, got {first_slot!r}"
-            )
         self.num_heads, self.factor, self.first_slot = num_heads, factor, first_slot
         self.delay = factor if first_slot == "token0" else factor - 1
         self.heads = Heads(dim, num_heads)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.functional.linear.attention import kernel_attention, kernel_weights
 from regard.functional.linear.efficient import (
     causal_means,
@@ -70,10 +70,6 @@ class Efficient(Mixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim)
-        if normaliser not in ("softmax", "scaling"):
-            raise OptionError(
-                f"efficient: normaliser must be 'softmax' or 'scaling', got {normaliser!r}"
-            )
         if normaliser == "scaling":
             at_once = No("normaliser='scaling' divides by the number of all keys")
             self.declare(causal=at_once, streaming=at_once)

@@ -17,8 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.core.shapes import check_positive
+from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.functional.gated.flash import Rule, gated_chunks, tile_length
 from regard.functional.gated.mixed_chunk import (
     LinNorm,
@@ -87,9 +86,6 @@ class Flash(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        check_positive(chunk_size=chunk_size)
-        if scale not in ("visible", "paper"):
-            raise OptionError(f"flash: scale must be 'visible' or 'paper', got {scale!r}")
         self.shares = shares(self.name, lin_norm, chunk_size, max_len)
         if lin_norm == "n":
             self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))

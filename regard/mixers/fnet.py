@@ -9,7 +9,7 @@ is transformed at its own length, by a chirp transform where rows of a batch dif
 
 from typing import Literal
 
-from regard.core import Capabilities, Mixer, No, OptionError
+from regard.core import Capabilities, Mixer, No
 from regard.functional.synthetic.fourier import fourier_mixing
 
 
@@ -34,8 +34,6 @@ class FNet(Mixer):
 
     def __init__(self, dim: int, *, norm: Literal["backward", "ortho"] = "backward"):
         super().__init__(dim)
-        if norm not in ("backward", "ortho"):
-            raise OptionError(f"fnet: norm must be 'backward' or 'ortho', got {norm!r}")
         self.norm: Literal["backward", "ortho"] = norm
 
     def mix(self, x, context, mask):

@@ -82,8 +82,6 @@ class GAU(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        if scale not in ("visible", "paper", "ns"):
-            raise OptionError(f"gau: scale must be 'visible', 'paper' or 'ns', got {scale!r}")
         given = {
             f"scale={scale!r}": scale != "visible",
             "relative_bias='toeplitz'": relative_bias == "toeplitz",

@@ -13,7 +13,7 @@ of the first `num_global` tokens. The output projection has no bias.
 from dataclasses import replace
 
 from regard.core import No
-from regard.core.shapes import check_positive
+from regard.core.options import Count
 from regard.functional.shared.implementation import Impl
 from regard.functional.sparse.patterns import First, Window
 from regard.mixers._patterned import PatternMixer
@@ -40,11 +40,10 @@ class Global(PatternMixer):
         dim: int,
         *,
         num_heads: int,
-        num_global: int = 1,
-        num_external: int = 0,
+        num_global: Count = 1,
+        num_external: Count = 0,
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads=num_heads, num_external=num_external, impl=impl)
-        check_positive(num_global=num_global + 1)
         oneself = Window(0, 0)
         self.pattern = oneself | First(num_global) if num_global else oneself

@@ -72,7 +72,6 @@ class GMLP(Mixer):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
         hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
-        check_positive(hidden_dim=hidden_dim)
         check_divisible(hidden_dim=hidden_dim, halves=2)
         self.widen = nn.Linear(dim, hidden_dim)
         self.norm = nn.LayerNorm(hidden_dim // 2)

@@ -62,7 +62,7 @@ class HeadMix(PatternMixer):
                 f"head_mix: {len(patterns)} patterns for {num_heads} heads: give one for each"
             )
         for pattern in patterns:
-            if not isinstance(pattern, Pattern) or isinstance(pattern, PerHead):
+            if isinstance(pattern, PerHead):
                 raise OptionError(
                     f"head_mix: {pattern!r} is not a pattern of one head: Window(64, 64) | First(1)?"
                 )

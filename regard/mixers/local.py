@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from regard.core.shapes import check_positive
 from regard.functional.shared.cache import place
 from regard.functional.shared.implementation import Impl
 from regard.functional.sparse.patterns import Window
@@ -48,7 +47,6 @@ class Local(PatternMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads=num_heads, impl=impl)
-        check_positive(window_size=window_size)
         self.pattern = Window(window_size, window_size, dilation)
         self.position = inside(self, num_heads, position, position_options)
 

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from regard.core import Mask, OptionError, ShapeError
-from regard.core.shapes import check_positive
 from regard.functional.shared.implementation import Impl
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.functional.sparse.attention import global_places, replace_rows
@@ -45,7 +44,6 @@ class Longformer(PatternMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads=num_heads, impl=impl)
-        check_positive(window_size=window_size, max_global=1 if max_global is None else max_global)
         steps = [dilation] * num_heads if isinstance(dilation, int) else list(dilation)
         if len(steps) != num_heads:
             raise OptionError(

@@ -14,14 +14,13 @@ State: the last D_w keys and values.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.core.shapes import check_positive
 from regard.functional.shared.cache import advance, place
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.window import Windows, window_attention, window_weights
@@ -90,11 +89,6 @@ class LuongLocal(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        check_positive(window_size=window_size)
-        if alignment not in get_args(Alignment):
-            raise OptionError(
-                f"luong_local: alignment must be one of {get_args(Alignment)}, got {alignment!r}"
-            )
         if renormalise and alignment == "monotonic":
             raise OptionError(
                 "luong_local: renormalise needs alignment='predictive': other weights have sum 1 already"

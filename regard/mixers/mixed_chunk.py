@@ -17,7 +17,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.core.shapes import check_positive
 from regard.functional.gated.mixed_chunk import (
     LinNorm,
     between_chunks,
@@ -88,15 +87,6 @@ class MixedChunk(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        check_positive(chunk_size=chunk_size)
-        if local_fn not in LOCAL_FORMS:
-            raise OptionError(
-                f"mixed_chunk: local_fn must be 'softmax' or 'relu2', got {local_fn!r}"
-            )
-        if parts not in ("both", "local", "global"):
-            raise OptionError(
-                f"mixed_chunk: parts must be 'both', 'local' or 'global', got {parts!r}"
-            )
         self.shares = shares(self.name, lin_norm, chunk_size, max_len)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.core import Capabilities, Mixer, No
-from regard.core.shapes import check_positive
 from regard.functional.synthetic.spatial import spatial_mixing
 
 
@@ -36,7 +35,6 @@ class MLPMixer(Mixer):
     def __init__(self, dim: int, *, max_len: int, token_hidden_dim: int | None = None):
         super().__init__(dim, max_len=max_len)
         hidden = max(1, dim // 2) if token_hidden_dim is None else token_hidden_dim
-        check_positive(token_hidden_dim=hidden)
         self.gather = nn.Linear(max_len, hidden)
         self.spread = nn.Linear(hidden, max_len)
 

@@ -18,7 +18,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import No, OptionError
-from regard.core.shapes import check_positive
 from regard.functional.linear.attention import family
 from regard.functional.linear.favor import (
     Features,
@@ -67,18 +66,6 @@ class Performer(KernelMixer):
     ):
         kernel = family(kernel_of(features) is None)
         super().__init__(dim, num_heads=num_heads, kernel=kernel, impl=impl)
-        check_positive(num_features=num_features)
-        if redraw_every is not None:
-            check_positive(redraw_every=redraw_every)
-        if features not in ("positive", "hyperbolic", "relu") and not callable(features):
-            raise OptionError(
-                "performer: features must be 'positive', 'hyperbolic', 'relu' or a function f >= 0 of w x, "
-                f"got {features!r}"
-            )
-        if stabiliser not in ("strict", "published"):
-            raise OptionError(
-                f"performer: stabiliser must be 'strict' or 'published', got {stabiliser!r}"
-            )
         if stabiliser == "published":
             if kernel_of(features) is not None:
                 raise OptionError(

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.core.shapes import check_positive
+from regard.core.options import Count, Seed
 from regard.functional.clustered.cache import empty, extend
 from regard.functional.clustered.lsh import angular_hash, lsh_order
 from regard.functional.clustered.normalise import unit_norm
@@ -76,21 +76,17 @@ class Reformer(Mixer):
         num_hashes: int = 2,
         chunk_size: int = 64,
         num_buckets: int | tuple[int, ...] | None = None,
-        chunks_before: int = 1,
-        chunks_after: int = 0,
+        chunks_before: Count = 1,
+        chunks_after: Count = 0,
         same_bucket_only: bool = True,
         dedup: bool = True,
         published_causal: bool = False,
         scale: float = 1.0,
-        seed: int | None = None,
+        seed: Seed | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        check_positive(
-            num_hashes=num_hashes, chunk_size=chunk_size, chunks_before=chunks_before + 1
-        )
-        check_positive(chunks_after=chunks_after + 1)
         self.num_heads, self.num_hashes, self.chunk_size = num_heads, num_hashes, chunk_size
         self.factors = _factors(num_buckets, max_len, chunk_size)
         self.chunks_before, self.chunks_after = chunks_before, chunks_after

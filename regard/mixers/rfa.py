@@ -21,7 +21,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No, OptionError
-from regard.core.shapes import check_positive
 from regard.functional.linear.attention import family
 from regard.functional.linear.chunked import present
 from regard.functional.linear.rfa import (
@@ -63,9 +62,6 @@ class RFA(KernelMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads=num_heads, kernel=family(gate), impl=impl)
-        check_positive(num_features=num_features)
-        if features not in ("fourier", "arc_cosine"):
-            raise OptionError(f"rfa: features must be 'fourier' or 'arc_cosine', got {features!r}")
         if pool_size is not None and pool_size < num_heads:
             raise OptionError(
                 f"rfa: pool_size ({pool_size}) must be at least num_heads ({num_heads}): "

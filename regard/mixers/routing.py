@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.options import Seed, Share
 from regard.core.shapes import check_positive
 from regard.functional.clustered.cache import empty, extend
 from regard.functional.clustered.kmeans import Assigned, Counts, assign, attend, nearest, weights
@@ -88,9 +89,9 @@ class Routing(Mixer):
         allow_self: bool = True,
         attend_raw: bool = False,
         scale: float | None = None,
-        decay: float = 0.999,
+        decay: Share = 0.999,
         published_causal: bool = False,
-        seed: int | None = None,
+        seed: Seed | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)

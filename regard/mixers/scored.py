@@ -12,13 +12,13 @@ of scores for each of `max_len` positions, and no more.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.functional.shared.cache import advance, append, cached_mask, place
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention
@@ -86,10 +86,6 @@ class Scored(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        if normaliser not in get_args(Normaliser):
-            raise OptionError(
-                f"scored: normaliser must be one of {get_args(Normaliser)}, got {normaliser!r}"
-            )
         self.num_heads, self.normaliser = num_heads, normaliser
         self.heads = Heads(dim, num_heads)
         self.score = build_score(

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.options import Above0
 from regard.core.shapes import check_positive
 from regard.functional.shared.cache import place
 from regard.functional.shared.implementation import Impl, check_impl
@@ -79,7 +80,7 @@ class Sinkhorn(Mixer):
         max_len: int | None = None,
         block_size: int | None = None,
         sort_net: Kind = "linear",
-        temperature: float = 0.75,
+        temperature: Above0 = 0.75,
         num_iterations: int = 8,
         join: Join = "joint",
         sort_cut: int | None = None,
@@ -88,13 +89,6 @@ class Sinkhorn(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        check_positive(num_iterations=num_iterations)
-        if not temperature > 0:
-            raise OptionError(f"temperature ({temperature!r}) must be a positive number")
-        if sort_net not in ("linear", "mlp", "attention"):
-            raise OptionError(f"sort_net ({sort_net!r}) must be linear, mlp or attention")
-        if join not in ("joint", "separate"):
-            raise OptionError(f"join ({join!r}) must be joint or separate")
         if max_len is None and (block_size is None or sort_net != "attention"):
             raise OptionError(
                 'sinkhorn needs max_len: it bounds the blocks. Or block_size= with sort_net="attention"'
@@ -102,7 +96,6 @@ class Sinkhorn(Mixer):
         if block_size is None:
             assert max_len is not None
             block_size = max(1, 2 * math.isqrt(max_len))
-        check_positive(block_size=block_size)
         self.num_heads, self.block_size, self.temperature = num_heads, block_size, temperature
         self.num_iterations, self.join, self.mixture = num_iterations, join, mixture
         self.sort_cut = sort_cut

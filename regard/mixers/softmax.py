@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.options import Rate
 from regard.functional.shared.cache import advance, append, cached_mask, place
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.biased import Bias, biased_attention
@@ -79,7 +80,7 @@ class Softmax(Mixer):
         bias: bool = False,
         position: str | None = None,
         position_options: Mapping[str, Any] | None = None,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
         impl: Impl = "auto",
     ):
         super().__init__(dim)

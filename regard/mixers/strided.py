@@ -15,10 +15,9 @@ without max_len). State: every key for "strided", whose columns all come round a
 
 from dataclasses import replace
 from math import isqrt
-from typing import Literal, get_args
+from typing import Literal
 
 from regard.core import OptionError
-from regard.core.shapes import check_positive
 from regard.functional.shared.implementation import Impl
 from regard.functional.sparse.patterns import (
     Block,
@@ -61,10 +60,6 @@ class Strided(PatternMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads=num_heads, impl=impl)
-        if kind not in get_args(Kind):
-            raise OptionError(
-                f"strided: kind ({kind!r}) must be one of {', '.join(get_args(Kind))}"
-            )
         if window_size is not None and kind == "fixed":
             raise OptionError(
                 "strided: window_size has no meaning for kind 'fixed', whose blocks are `stride` long"
@@ -75,7 +70,6 @@ class Strided(PatternMixer):
             raise OptionError("strided: merged=False needs two sets, and kind 'dilated' has one")
         if stride is None:
             stride = 128 if max_len is None else max(1, isqrt(max_len // 2))
-        check_positive(stride=stride, window_size=window_size or 1)
         self.pattern = _pattern(
             kind, stride, window_size or stride, summary_width, merged, num_heads
         )

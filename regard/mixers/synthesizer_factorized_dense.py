@@ -11,7 +11,7 @@ sqrt(max_len)), b is the least that serves.
 
 from typing import Literal
 
-from regard.core import Capabilities, Mixer, No, OptionError
+from regard.core import Capabilities, Mixer, No
 from regard.core.shapes import check_positive
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.logits import FactorizedDenseLogits, near_square
@@ -53,8 +53,6 @@ class SynthesizerFactorizedDense(Mixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        if tiling not in ("outer", "same"):
-            raise OptionError(f"{self.name}: tiling must be 'outer' or 'same', got {tiling!r}")
         factors = near_square(max_len)
         if first_factor is not None:
             check_positive(first_factor=first_factor)

@@ -34,7 +34,7 @@ from regard.core import (
     UnsupportedError,
 )
 from regard.core.compaction import permute
-from regard.core.shapes import check_flag, check_positive, check_rate
+from regard.core.options import Rate
 from regard.functional.shared.cache import advance
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.relative import (
@@ -83,14 +83,11 @@ class TransformerXL(Mixer):
         clamp_len: int | None = None,
         same_length: bool = False,
         segments: bool = False,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
         impl: Impl = "auto",
     ):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl)
-        check_positive(mem_len=mem_len)
-        check_flag(same_length=same_length, segments=segments)
-        check_rate(dropout=dropout)
         self.num_heads, self.mem_len, self.dropout = num_heads, mem_len, dropout
         self.heads = Heads(dim, num_heads)
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from regard.core import Mask
 from regard.core.fields import FieldBatch, check_batch
-from regard.core.shapes import check_flag, check_positive, check_rate, check_widths
+from regard.core.options import Depth, Rate
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
-from regard.models.config import FieldsConfig, require_fields
+from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding
 
@@ -38,22 +38,10 @@ class AutoIntConfig(FieldsConfig):
     dim: int = 16
     num_heads: int = 2
     head_dim: int = 32
-    num_layers: int = 3
+    num_layers: Depth = 3
     official: bool = False
     hidden_dims: tuple[int, ...] = ()
-    dropout: float = 0.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_positive(
-            dim=self.dim,
-            num_heads=self.num_heads,
-            head_dim=self.head_dim,
-            num_layers=self.num_layers,
-        )
-        check_flag(official=self.official)
-        check_widths(hidden_dims=self.hidden_dims)
-        check_rate(dropout=self.dropout)
+    dropout: Rate = 0.0
 
     def build(self) -> "AutoInt":
         require_fields(self.name, self.fields)
@@ -100,7 +88,7 @@ class Interacting(nn.Module):
         return rearrange(projected, "b m (h k) -> b h m k", h=self.num_heads)
 
 
-class AutoInt(nn.Module):
+class AutoInt(Model):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "autoint"

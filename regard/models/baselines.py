@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.fields import FieldBatch, check_batch
-from regard.core.shapes import check_positive
-from regard.models.config import FieldsConfig, require_fields
+from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.fields import FieldEmbedding
 
 
@@ -28,7 +27,7 @@ class LogisticRegressionConfig(FieldsConfig):
         return LogisticRegression(self)
 
 
-class LogisticRegression(nn.Module):
+class LogisticRegression(Model):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "logistic_regression"
@@ -51,16 +50,12 @@ class FactorizationMachineConfig(FieldsConfig):
     name: ClassVar[str] = "factorization_machine"
     dim: int = 16
 
-    def __post_init__(self):
-        super().__post_init__()
-        check_positive(dim=self.dim)
-
     def build(self) -> "FactorizationMachine":
         require_fields(self.name, self.fields)
         return FactorizationMachine(self)
 
 
-class FactorizationMachine(nn.Module):
+class FactorizationMachine(Model):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "factorization_machine"

@@ -4,15 +4,13 @@ The maximum of each channel over time (Kim 2014, arXiv 1408.5882) keeps one tell
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import OptionError
-from regard.core.shapes import check_positive
-from regard.models.config import UNSAID, StackConfig
+from regard.models.config import UNSAID, Model, StackConfig
 from regard.models.encoder import Encoder
 
 Summary = Literal["mean", "max"]
@@ -27,16 +25,11 @@ class ClassifierConfig(StackConfig):
     num_classes: int
     summary: Summary = field(default="mean", metadata=UNSAID)
 
-    def __post_init__(self):
-        super().__post_init__()
-        check_positive(num_classes=self.num_classes)
-        check_summary(self.summary)
-
     def build(self) -> "Classifier":
         return Classifier(self)
 
 
-class Classifier(nn.Module):
+class Classifier(Model):
     """model(tokens [B T], valid=[B T] | None) -> logits [B num_classes]; padding changes nothing."""
 
     name = "classifier"
@@ -52,11 +45,6 @@ class Classifier(nn.Module):
     ) -> Float[Tensor, "B num_classes"]:
         summary = SUMMARIES[self.config.summary](self.encoder(tokens, valid=valid), valid)
         return self.head(summary)
-
-
-def check_summary(summary: object) -> None:
-    if summary not in get_args(Summary):
-        raise OptionError(f"summary ({summary!r}) must be one of {', '.join(get_args(Summary))}")
 
 
 def mean(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B D"]:

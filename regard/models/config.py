@@ -1,22 +1,23 @@
 """Configurations of every model, of stacks of blocks, and of models of a table's fields."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
 from regard.core import Mixer, OptionError
 from regard.core.fields import Field, check_fields
-from regard.core.shapes import check_flag, check_mapping, check_positive, check_rate
+from regard.core.options import Checked, Count, Depth, Rate
+from regard.core.shapes import check_mapping
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.positions import POSITIONS
 
 
-class ModelConfig(ABC):
+class ModelConfig(metaclass=Checked):
     """Base of every model's configuration, a frozen dataclass. kinds: the kinds of tasks that the model is trained on."""
 
     name: ClassVar[str]
@@ -27,6 +28,10 @@ class ModelConfig(ABC):
         """The model of this configuration, newly initialised."""
 
 
+class Model(nn.Module, metaclass=Checked):
+    """Base of every model: it takes its own kind of configuration, and is refused where it would not fit in memory."""
+
+
 Residual = Literal["plain", "reversible", "reversible_mean"]
 
 UNSAID = {"unsaid": True}
@@ -34,7 +39,7 @@ UNSAID = {"unsaid": True}
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(metaclass=Checked):
     """A mixer and its options, of one layer or of some among others."""
 
     mixer: str | type[Mixer]
@@ -64,7 +69,7 @@ class StackConfig(ModelConfig):
     vocab_size: int
     dim: int = 128
     num_heads: int = 4
-    num_layers: int = 2
+    num_layers: Depth = 2
     max_len: int = 1024
     mixer: str | type[Mixer] | tuple[Layer, ...] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
@@ -75,9 +80,9 @@ class StackConfig(ModelConfig):
     position_options: Mapping[str, Any] = field(default_factory=dict)
     norm: str = "layer"
     norm_first: bool = True
-    dropout: float = 0.0
+    dropout: Rate = 0.0
     embedding_norm: bool = field(default=False, metadata=UNSAID)
-    global_tokens: int = field(default=0, metadata=UNSAID)
+    global_tokens: Count = field(default=0, metadata=UNSAID)
     feed_forward_chunk: int | None = field(default=None, metadata=UNSAID)
     checkpoint: bool = field(default=False, metadata=UNSAID)
     residual: Residual = field(default="plain", metadata=UNSAID)
@@ -95,22 +100,6 @@ class StackConfig(ModelConfig):
         return ", ".join(dict.fromkeys(names))
 
     def __post_init__(self):
-        check_positive(
-            vocab_size=self.vocab_size,
-            dim=self.dim,
-            num_heads=self.num_heads,
-            num_layers=self.num_layers,
-            max_len=self.max_len,
-        )
-        check_rate(dropout=self.dropout)
-        check_flag(
-            feed_forward_bias=self.feed_forward_bias,
-            norm_first=self.norm_first,
-            embedding_norm=self.embedding_norm,
-            checkpoint=self.checkpoint,
-        )
-        if self.hidden_dim is not None:
-            check_positive(hidden_dim=self.hidden_dim)
         if isinstance(self.mixer, tuple):
             self._check_layers(self.mixer)
         else:
@@ -119,9 +108,6 @@ class StackConfig(ModelConfig):
         FEED_FORWARDS[self.feed_forward]
         POSITIONS[self.position]
         NORMS[self.norm]
-        check_mapping("position_options", self.position_options)
-        if not isinstance(self.global_tokens, int) or self.global_tokens < 0:
-            raise OptionError(f"global_tokens ({self.global_tokens!r}) must be a number of tokens")
 
     def _check_layers(self, layers: tuple[Layer, ...]) -> None:
         if not layers or not all(isinstance(layer, Layer) for layer in layers):
@@ -136,12 +122,6 @@ class StackConfig(ModelConfig):
             )
 
     def _check_memory(self) -> None:
-        if self.feed_forward_chunk is not None:
-            check_positive(feed_forward_chunk=self.feed_forward_chunk)
-        if self.residual not in get_args(Residual):
-            raise OptionError(
-                f"residual ({self.residual!r}) must be one of {', '.join(get_args(Residual))}"
-            )
         if self.residual != "plain" and not self.norm_first:
             raise OptionError(f"residual={self.residual!r} needs norm_first=True")
         if self.residual != "plain" and self.checkpoint:
@@ -174,7 +154,6 @@ class FieldsConfig(ModelConfig):
     def __post_init__(self):
         if self.fields != ():
             check_fields(self.fields)
-        check_positive(num_tasks=self.num_tasks)
 
 
 def require_fields(who: str, fields: tuple[Field, ...]) -> None:

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, Mixer, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_positive
+from regard.core.options import Depth
 from regard.mixers.build import build
 from regard.models.blocks import feed_forward, options_with_position
 from regard.models.config import StackConfig, check_mixer
@@ -32,7 +32,7 @@ class EncoderDecoderConfig(StackConfig):
     decoder_layers: as many as num_layers by default.
     """
 
-    decoder_layers: int | None = None
+    decoder_layers: Depth | None = None
     decoder_mixer: str | type[Mixer] = "softmax"
     decoder_mixer_options: Mapping[str, Any] = field(default_factory=dict)
     cross_mixer: str | type[Mixer] = "softmax"
@@ -45,8 +45,6 @@ class EncoderDecoderConfig(StackConfig):
                 f"residual ({self.residual!r}) must be 'plain' here: a decoder's block has three parts, and two streams "
                 "have place for two"
             )
-        if self.decoder_layers is not None:
-            check_positive(decoder_layers=self.decoder_layers)
         check_mixer("decoder_mixer", self.decoder_mixer, self.decoder_mixer_options)
         check_mixer("cross_mixer", self.cross_mixer, self.cross_mixer_options)
 

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.fields import MISSING, Categorical, FieldBatch, Sequence, check_batch, vocabularies
-from regard.core.shapes import check_mapping, check_positive, check_widths
 from regard.mixers import build
-from regard.models.config import FieldsConfig, require_fields
+from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding
@@ -47,13 +46,8 @@ class DINConfig(FieldsConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_positive(dim=self.dim)
-        check_widths(hidden_dims=self.hidden_dims)
-        if self.activation not in tuple(ACTIVATIONS):
-            raise OptionError(f"activation must be 'dice' or 'prelu', got {self.activation!r}")
         resolve_pool(self.pool)
-        check_mapping("pool_options", self.pool_options)
-        if not self.history or not isinstance(self.history, tuple):
+        if not self.history:
             raise OptionError(f"history must be a tuple of field names, got {self.history!r}")
         known = {field.name: field for field in self.fields}
         for name in self.history if self.fields else ():
@@ -75,7 +69,7 @@ class DINConfig(FieldsConfig):
         return DIN(self)
 
 
-class DIN(nn.Module):
+class DIN(Model):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "din"

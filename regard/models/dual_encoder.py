@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.shapes import check_positive
-from regard.models.classifier import SUMMARIES, Summary, check_summary
-from regard.models.config import UNSAID, StackConfig
+from regard.models.classifier import SUMMARIES, Summary
+from regard.models.config import UNSAID, Model, StackConfig
 from regard.models.encoder import Encoder
 
 
@@ -32,8 +32,6 @@ class DualEncoderConfig(StackConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_summary(self.summary)
-        check_positive(num_classes=self.num_classes)
         if self.mlp_dim is not None:
             check_positive(mlp_dim=self.mlp_dim)
             if self.mlp_dim < 2:
@@ -43,7 +41,7 @@ class DualEncoderConfig(StackConfig):
         return DualEncoder(self)
 
 
-class DualEncoder(nn.Module):
+class DualEncoder(Model):
     """model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]."""
 
     name = "dual_encoder"

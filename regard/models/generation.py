@@ -9,7 +9,7 @@ hypotheses; the row is closed once it has as many as beams, or at max_new_tokens
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core import OptionError, ShapeError
 from regard.core.shapes import check_positive
+from regard.models.config import Model
 
 AnyState = TypeVar("AnyState")
 
@@ -159,7 +160,7 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     return pytree.tree_map_only(Tensor, lambda tensor: tensor.index_select(0, index), state)
 
 
-class GenerativeModel(nn.Module, ABC):
+class GenerativeModel(Model):
     """A model that continues its prompts. A subclass writes `read_prompt`."""
 
     @abstractmethod

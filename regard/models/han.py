@@ -19,10 +19,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_divisible, check_mapping, check_positive
+from regard.core.shapes import check_divisible, check_mapping
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.models.config import ModelConfig, check_mixer
+from regard.models.config import Model, ModelConfig, check_mixer
 from regard.nn import FEED_FORWARDS
 from regard.pools.context_query import ContextQuery
 from regard.positions import Sinusoidal
@@ -50,15 +50,6 @@ class HANConfig(ModelConfig):
     max_len: int = 512
 
     def __post_init__(self):
-        check_positive(
-            vocab_size=self.vocab_size,
-            num_classes=self.num_classes,
-            dim=self.dim,
-            hidden_dim=self.hidden_dim,
-            attention_dim=self.attention_dim,
-            num_heads=self.num_heads,
-            max_len=self.max_len,
-        )
         for name in ("word_encoder", "sentence_encoder"):
             encoder, options = getattr(self, name), getattr(self, f"{name}_options")
             if encoder == "gru":
@@ -111,7 +102,7 @@ _DOCUMENTS = "documents must be lists of sentences, and those lists of integer w
 _IDS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-class HAN(nn.Module):
+class HAN(Model):
     """model(tokens [B S T], valid=[B S T] | None) -> logits [B num_classes]; `read` gives the weights too."""
 
     name = "han"

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.models.config import StackConfig
+from regard.models.config import Model, StackConfig
 from regard.models.encoder import Encoder
 from regard.nn import NORMS
 
@@ -28,7 +28,7 @@ class MaskedLanguageModelConfig(StackConfig):
         return MaskedLanguageModel(self)
 
 
-class MaskedLanguageModel(nn.Module):
+class MaskedLanguageModel(Model):
     """model(tokens [B T], valid=[B T] | None) -> logits [B T vocab_size] of the token at each position."""
 
     name = "masked_language_model"

@@ -14,7 +14,7 @@ saturate; they are not rescaled to sum to 1. Cost: n experts, K n d for the gate
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -22,14 +22,11 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.fields import Field, FieldBatch, check_batch, check_fields
+from regard.core.options import Rate
 from regard.core.shapes import (
-    check_mapping,
     check_place,
-    check_positive,
-    check_rate,
-    check_widths,
 )
-from regard.models.config import ModelConfig
+from regard.models.config import Model, ModelConfig
 from regard.nn.dnn import Experts
 from regard.nn.fields import FieldEmbedding
 from regard.pools import Pool, build_pool
@@ -55,37 +52,25 @@ class MMoEConfig(ModelConfig):
     tower_dim: int = 8
     gate: Gating = "linear"
     gate_options: Mapping[str, Any] = field(default_factory=dict)
-    gate_dropout: float = 0.0
+    gate_dropout: Rate = 0.0
 
     def __post_init__(self):
-        check_positive(
-            num_tasks=self.num_tasks,
-            dim=self.dim,
-            num_experts=self.num_experts,
-            tower_dim=self.tower_dim,
-        )
         if self.input_dim is not None and self.fields != ():
             raise OptionError(
                 "pass input_dim (vectors) or fields (batches of a table), one of them"
             )
-        if self.input_dim is not None:
-            check_positive(input_dim=self.input_dim)
         if self.fields != ():
             check_fields(self.fields)
-        check_widths(expert_dims=self.expert_dims)
         if not self.expert_dims:
             raise OptionError("expert_dims must hold at least one width")
-        if self.gate not in get_args(Gating):
-            raise OptionError(f"gate must be one of {get_args(Gating)}, got {self.gate!r}")
         if self.gate == "none" and self.num_experts != 1:
             raise OptionError(
                 f"gate='none' is shared-bottom, which has one expert: num_experts is {self.num_experts}"
             )
-        if check_mapping("gate_options", self.gate_options) and self.gate != "attention_query":
+        if self.gate_options and self.gate != "attention_query":
             raise OptionError(f"gate {self.gate!r} has no options")
         if "num_queries" in self.gate_options:
             raise OptionError("gate_options must not hold num_queries: it is num_tasks")
-        check_rate(gate_dropout=self.gate_dropout)
 
     def build(self) -> "MMoE":
         if self.input_dim is None and not self.fields:
@@ -93,7 +78,7 @@ class MMoEConfig(ModelConfig):
         return MMoE(self)
 
 
-class MMoE(nn.Module):
+class MMoE(Model):
     """model(x [B input_dim] or batch) -> logits [B num_tasks]"""
 
     name = "mmoe"

@@ -19,10 +19,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.shapes import check_positive
 from regard.models.blocks import make_blocks
-from regard.models.classifier import SUMMARIES, Summary, check_summary
-from regard.models.config import UNSAID, StackConfig
+from regard.models.classifier import SUMMARIES, Summary
+from regard.models.config import UNSAID, Model, StackConfig
 from regard.models.encoder import added_position
 from regard.models.tokens import check_tokens
 from regard.nn import NORMS
@@ -49,34 +48,18 @@ class PatchClassifierConfig(StackConfig):
     stem: tuple[tuple[int, int], ...] = field(default=(), metadata=UNSAID)
 
     def __post_init__(self):
-        if not isinstance(self.image_size, tuple) or len(self.image_size) != 2:
-            raise OptionError(f"image_size must be (height, width), got {self.image_size!r}")
         height, width = self.image_size
-        check_positive(
-            height=height,
-            width=width,
-            patch_size=self.patch_size,
-            num_classes=self.num_classes,
-            channels=self.channels,
-        )
         if height % self.patch_size or width % self.patch_size:
             raise OptionError(
                 f"image_size ({height}, {width}) must be a multiple of patch_size ({self.patch_size})"
             )
         if self.vocab_size == 1:
             raise OptionError("vocab_size (1) must be at least 2: a pixel has two levels or more")
-        check_summary(self.summary)
         self._check_stem()
         object.__setattr__(self, "max_len", self.channels * height * width)
         super().__post_init__()
 
     def _check_stem(self) -> None:
-        if not isinstance(self.stem, tuple) or not all(
-            isinstance(layer, tuple) and len(layer) == 2 for layer in self.stem
-        ):
-            raise OptionError(f"stem must be a tuple of (channels, stride), got {self.stem!r}")
-        for channels, stride in self.stem:
-            check_positive(stem_channels=channels, stem_stride=stride)
         if self.patch_size % self.stem_stride:
             raise OptionError(
                 f"patch_size ({self.patch_size}) must be a multiple of the product of the stem's strides ({self.stem_stride})"
@@ -94,7 +77,7 @@ class PatchClassifierConfig(StackConfig):
         return PatchClassifier(self)
 
 
-class PatchClassifier(nn.Module):
+class PatchClassifier(Model):
     """model(tokens [B T]) -> logits [B num_classes]; T are the levels of all pixels, one channel after the other, row by row.
 
     `read` takes images as numbers. Raises UnsupportedError for `valid`: an image has no padding.

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import OptionError, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_positive
 from regard.mixers.build import resolve
+from regard.models.config import Model
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
 from regard.models.encoder import Embedding, Encoder, added_position
 from regard.models.generation import (
@@ -42,16 +42,11 @@ class TransformerConfig(EncoderDecoderConfig):
     kinds = ("translate",)
     target_vocab_size: int | None = None
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.target_vocab_size is not None:
-            check_positive(target_vocab_size=self.target_vocab_size)
-
     def build(self) -> "Transformer":
         return Transformer(self)
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     """model(source [B S], target [B T], valid=[B S] | None, target_valid=[B T] | None) -> logits [B T vocab].
 
     Raises UnsupportedError, with the mixer's reason, if a mixer cannot serve in its place.

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.core import ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_flag, check_positive, check_rate
+from regard.core.options import Depth, Rate
 from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder, State
@@ -52,7 +52,7 @@ class TransformerXLConfig(ModelConfig):
     vocab_size: int
     dim: int = 128
     num_heads: int = 4
-    num_layers: int = 2
+    num_layers: Depth = 2
     hidden_dim: int | None = None
     segment_len: int = 64
     mem_len: int = 64
@@ -61,16 +61,11 @@ class TransformerXLConfig(ModelConfig):
     untie: bool = False
     feed_forward: str = "relu"
     norm_first: bool = False
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
     checkpoint: bool = False
 
     def __post_init__(self):
-        check_positive(segment_len=self.segment_len, mem_len=self.mem_len)
-        if self.clamp_len is not None:
-            check_positive(clamp_len=self.clamp_len)
-        check_rate(attention_dropout=self.attention_dropout)
-        check_flag(same_length=self.same_length, untie=self.untie, checkpoint=self.checkpoint)
         self.stack  # noqa: B018  its own checks
 
     @property

@@ -24,13 +24,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.core import Mask, OptionError, ShapeError
+from regard.core import Mask, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_divisible, check_flag, check_positive, check_rate
+from regard.core.options import Count, Depth, Rate
+from regard.core.shapes import check_divisible, check_positive
 from regard.functional.softmax.dense import masked_softmax
 from regard.functional.softmax.relative import Segments, segment_bias
 from regard.mixers.transformer_xl import TransformerXL
-from regard.models.config import ModelConfig
+from regard.models.config import Model, ModelConfig
 from regard.models.tokens import check_tokens
 from regard.nn import FEED_FORWARDS, NORMS
 
@@ -45,28 +46,17 @@ class TrunkConfig(ModelConfig, ABC):
     vocab_size: int
     dim: int = 128
     num_heads: int = 4
-    num_layers: int = 2
+    num_layers: Depth = 2
     hidden_dim: int | None = None
     clamp_len: int | None = None
     feed_forward: str = "gelu"
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
     checkpoint: bool = False
 
     def __post_init__(self):
-        check_positive(
-            vocab_size=self.vocab_size,
-            dim=self.dim,
-            num_heads=self.num_heads,
-            num_layers=self.num_layers,
-        )
         check_divisible(dim=self.dim, num_heads=self.num_heads)
-        for name in ("hidden_dim", "clamp_len"):
-            if getattr(self, name) is not None:
-                check_positive(**{name: getattr(self, name)})
         FEED_FORWARDS[self.feed_forward]
-        check_rate(dropout=self.dropout, attention_dropout=self.attention_dropout)
-        check_flag(checkpoint=self.checkpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,18 +70,9 @@ class XLNetConfig(TrunkConfig):
     name: ClassVar[str] = "xlnet"
     kinds = ("permutation_language_model",)
 
-    mem_len: int = 0
+    mem_len: Count = 0
     segment_len: int | None = None
     num_predict: int | None = None
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.num_predict is not None:
-            check_positive(num_predict=self.num_predict)
-        if isinstance(self.mem_len, bool) or not isinstance(self.mem_len, int) or self.mem_len < 0:
-            raise OptionError(f"mem_len ({self.mem_len!r}) must be a number of tokens, 0 for none")
-        if self.segment_len is not None:
-            check_positive(segment_len=self.segment_len)
 
     def build(self) -> "XLNet":
         return XLNet(self)
@@ -274,7 +255,7 @@ class Trunk(nn.Module):
         return self.dropout(h), None if g is None else self.dropout(g), after
 
 
-class XLNet(nn.Module):
+class XLNet(Model):
     """model(tokens [B T], order=[B T], valid=[B T] | None) -> logits [B T vocab_size] of the token at each place.
 
     order: the rank of each token, -1 for context. Logits are given what is context or of lower rank, and never the token

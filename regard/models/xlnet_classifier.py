@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.shapes import check_positive
+from regard.models.config import Model
 from regard.models.generation import last_valid
 from regard.models.tokens import check_tokens
 from regard.models.xlnet import CONTEXT, FactorizationOrder, Trunk, TrunkConfig, XLNet
@@ -34,10 +34,6 @@ class XLNetClassifierConfig(TrunkConfig):
 
     num_classes: int
 
-    def __post_init__(self):
-        super().__post_init__()
-        check_positive(num_classes=self.num_classes)
-
     def build(self) -> "XLNetClassifier":
         return XLNetClassifier(self)
 
@@ -51,7 +47,7 @@ class XLNetMatcherConfig(XLNetClassifierConfig):
         return XLNetMatcher(self)
 
 
-class SequenceClassifier(nn.Module):
+class SequenceClassifier(Model):
     """Texts -> logits, from the last layer's h of the CLS that closes them."""
 
     def __init__(self, config: XLNetClassifierConfig):

@@ -8,22 +8,22 @@ With `num_heads` every head has parameters of its own and `..` ends in the heads
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Catalog, OptionError, UnknownNameError
-from regard.core.shapes import check_positive
+from regard.core import Catalog, OptionError
+from regard.core.options import Above0, Checked
 from regard.functional.softmax.scored import additive_score, dot_product
 from regard.nn.dice import Dice
 
 EPS = 1e-6
 
 
-class Score(nn.Module):
+class Score(nn.Module, metaclass=Checked):
     """Base of every score: the dot product, with queries and keys as they are."""
 
     name: ClassVar[str]
@@ -33,7 +33,6 @@ class Score(nn.Module):
     max_len: int | None = None  # largest number of keys, where there is one
 
     def __init__(self, dim: int, *, num_heads: int | None = None):
-        check_positive(dim=dim)
         super().__init__()
         self.dim = dim
         self.heads = () if num_heads is None else (num_heads,)
@@ -115,7 +114,6 @@ class Additive(Score):
     ):
         super().__init__(dim, num_heads=num_heads)
         hidden_dim = dim if hidden_dim is None else hidden_dim
-        check_positive(hidden_dim=hidden_dim)
         self.width = hidden_dim
         self.query = self._matrix(hidden_dim, dim)
         self.key = self._matrix(hidden_dim, dim if key_dim is None else key_dim)
@@ -142,7 +140,6 @@ class Location(Score):
 
     def __init__(self, dim: int, *, num_heads: int | None = None, max_len: int):
         super().__init__(dim, num_heads=num_heads)
-        check_positive(max_len=max_len)
         self.max_len = max_len
         bound = 1 / math.sqrt(dim)
         self.weight = nn.Parameter(torch.empty(*self.heads, max_len, dim).uniform_(-bound, bound))
@@ -163,11 +160,9 @@ class Cosine(Score):
     name = "cosine"
     formula = "beta q . k / (|q| |k|)"
 
-    def __init__(self, dim: int, *, num_heads: int | None = None, beta: float | None = None):
+    def __init__(self, dim: int, *, num_heads: int | None = None, beta: Above0 | None = None):
         super().__init__(dim, num_heads=num_heads)
         beta = math.sqrt(dim) if beta is None else beta
-        if not beta > 0:
-            raise OptionError(f"beta ({beta}) must be greater than 0")
         raw = beta + math.log(-math.expm1(-beta))  # softplus(raw) = beta
         self.raw = nn.Parameter(torch.full(self.heads, raw))
 
@@ -205,17 +200,10 @@ class ActivationUnit(Score):
         hidden_dims: tuple[int, ...] = (36,),
     ):
         super().__init__(dim, num_heads=num_heads)
-        for name, value, known in (
-            ("interaction", interaction, get_args(Interaction)),
-            ("activation", activation, get_args(UnitActivation)),
-        ):
-            if value not in known:
-                raise OptionError(f"{name} must be one of {known}, got {value!r}")
         if activation == "dice" and num_heads is not None:
             raise OptionError("activation 'dice' has statistics over later tokens too. Use 'prelu'")
         if not hidden_dims:
             raise OptionError("hidden_dims must hold at least one width")
-        check_positive(**{f"hidden_dims[{i}]": width for i, width in enumerate(hidden_dims)})
         self.width = max(hidden_dims)
         self.interaction, self.activation = interaction, activation
         width = dim * {"outer": dim + 2, "elementwise": 3, "din_code": 4}[interaction]
@@ -291,13 +279,8 @@ def build_score(
     Raises UnknownNameError (score or option) and OptionError (a missing max_len, a value that cannot be used).
     """
     cls = SCORES[score] if isinstance(score, str) else score
-    known = inspect.signature(cls).parameters
     options = dict(options or {})
-    for name in options:
-        if name not in known:
-            who = f"option of score {getattr(cls, 'name', cls)}"
-            raise UnknownNameError(who, name, [k for k in known if k not in ("dim", "num_heads")])
-    if "max_len" in known:
+    if "max_len" in inspect.signature(cls).parameters:
         if max_len is None:
             raise OptionError(f"score {score!r} needs max_len: pass max_len=")
         options.setdefault("max_len", max_len)

@@ -1,9 +1,8 @@
 """Weighted fusion of a set: x [B S D] -> y [B Q D]. POOLS names every mechanism."""
 
-import inspect
 from typing import Any
 
-from regard.core import Catalog, OptionError, UnknownNameError
+from regard.core import Catalog, OptionError
 from regard.core.pool import Pool
 from regard.pools.attention_query_gate import AttentionQueryGate
 from regard.pools.context_query import ContextQuery
@@ -22,17 +21,6 @@ __all__ = ["POOLS", "Pool", "build_pool", "resolve_pool"]
 def build_pool(pool: str | type[Pool], dim: int, **options: Any) -> Pool:
     """A pool of this name or class. Raises UnknownNameError (pool or option) and OptionError (one is missing)."""
     cls = resolve_pool(pool)
-    known = inspect.signature(cls).parameters
-    for name in options:
-        if name not in known:
-            raise UnknownNameError(f"option of {cls.name}", name, [k for k in known if k != "dim"])
-    missing = [
-        name
-        for name, parameter in known.items()
-        if parameter.default is inspect.Parameter.empty and name not in options and name != "dim"
-    ]
-    if missing:
-        raise OptionError(f"{cls.name} needs {' and '.join(missing)}")
     return cls(dim, **options)
 
 

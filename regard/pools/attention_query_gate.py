@@ -14,7 +14,6 @@ from typing import Any
 from torch import nn
 
 from regard.core.pool import Pool
-from regard.core.shapes import check_flag
 from regard.nn.scores import Score
 from regard.pools.learned import LearnedQueries
 
@@ -33,7 +32,6 @@ class AttentionQueryGate(Pool):
         max_len: int | None = None,
         norm_keys: bool = False,
     ):
-        check_flag(norm_keys=norm_keys)
         super().__init__(dim, num_queries=num_queries)
         self.norm = nn.LayerNorm(dim) if norm_keys else nn.Identity()
         self.context = LearnedQueries(

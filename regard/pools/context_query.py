@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from regard.core.pool import Pool
-from regard.core.shapes import check_positive
 from regard.nn.scores import Score
 from regard.pools.learned import LearnedQueries
 
@@ -34,7 +33,6 @@ class ContextQuery(Pool):
     ):
         super().__init__(dim, num_queries=num_queries)
         hidden_dim = dim if hidden_dim is None else hidden_dim
-        check_positive(hidden_dim=hidden_dim)
         self.hidden = nn.Linear(dim, hidden_dim)
         self.context = LearnedQueries(
             hidden_dim, num_queries, score=score, score_options=score_options, max_len=max_len

@@ -5,7 +5,7 @@
 Values are what the mixer makes of them, and `weights` its map, mean over heads, where it has one. Cost: the mixer's.
 """
 
-from regard.core.errors import OptionError, ShapeError
+from regard.core.errors import ShapeError
 from regard.core.mask import Mask
 from regard.core.mixer import Mixer
 from regard.core.pool import Pool
@@ -19,10 +19,6 @@ class Cross(Pool):
 
     def __init__(self, dim: int, *, mixer: Mixer):
         super().__init__(dim, query_dim=dim)
-        if not isinstance(mixer, Mixer):
-            raise OptionError(
-                f"cross: mixer must be one that was built, regard.build(name, dim={dim}), got {mixer!r}"
-            )
         mixer.require("cross")
         if mixer.dim != dim:
             raise ShapeError(f"cross: the mixer has dim {mixer.dim}, the pool {dim}")

@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
-from regard.core.shapes import check_mapping
 from regard.functional.softmax.scored import normalise
 from regard.nn.scores import Score, build_score
 
@@ -28,8 +27,6 @@ class LearnedQueries(nn.Module):
         score_options: Mapping[str, Any] | None = None,
         max_len: int | None = None,
     ):
-        if score_options is not None:
-            check_mapping("score_options", score_options)
         super().__init__()
         self.query = nn.Parameter(torch.randn(num_queries, dim))
         self.score = build_score(score, dim, max_len=max_len, options=score_options)

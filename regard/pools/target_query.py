@@ -9,7 +9,6 @@ statistics over the valid pairs of the batch. Cost: Q S D F, and no more memory 
 """
 
 from regard.core.pool import Pool
-from regard.core.shapes import check_finite, check_flag, check_widths
 from regard.functional.softmax.scored import Normaliser, normalise
 from regard.nn.scores import ActivationUnit, Interaction, UnitActivation
 
@@ -28,9 +27,6 @@ class TargetQuery(Pool):
         normalise: bool = False,
         scale: float = 1.0,
     ):
-        check_widths(hidden_dims=hidden_dims)
-        check_flag(normalise=normalise)
-        check_finite(scale=scale)
         super().__init__(dim, query_dim=dim)
         self.score = ActivationUnit(
             dim, interaction=interaction, activation=activation, hidden_dims=hidden_dims

@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
-from regard.core.shapes import check_positive
 from regard.functional.positions.rotary import Pairing
 from regard.functional.positions.sinusoid import sinusoid
 from regard.positions.base import Position
@@ -60,7 +59,6 @@ class Sinusoidal(AbsolutePosition):
 
     def __init__(self, dim: int, *, base: float = 10000.0, pairing: Pairing = "adjacent"):
         super().__init__()
-        check_positive(dim=dim)
         self.dim, self.base, self.pairing = dim, base, pairing
         sinusoid(torch.zeros(1, dtype=torch.long), dim, base=base, pairing=pairing)
 
@@ -75,7 +73,6 @@ class Learned(AbsolutePosition):
 
     def __init__(self, dim: int, *, max_len: int):
         super().__init__()
-        check_positive(dim=dim, max_len=max_len)
         self.max_len = max_len
         self.table = nn.Parameter(torch.empty(max_len, dim).normal_(std=0.5**0.5))
 

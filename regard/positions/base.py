@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
+from regard.core.options import Checked
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
 
 
-class Position(nn.Module):
+class Position(nn.Module, metaclass=Checked):
     """kind: "absolute" is added to the embedding; the others are used by a mixer, through the method named in relative.py."""
 
     name: ClassVar[str]

@@ -34,9 +34,6 @@ class Axial(AbsolutePosition):
         combine: Literal["concatenate", "sum"] = "concatenate",
     ):
         super().__init__()
-        check_positive(dim=dim)
-        if combine not in ("concatenate", "sum"):
-            raise OptionError(f"axial: combine must be 'concatenate' or 'sum', got {combine!r}")
         if shape is None:
             if max_len is None:
                 raise OptionError(
@@ -95,7 +92,6 @@ class Coordinates(AbsolutePosition):
         super().__init__()
         if len(grid) != 2:
             raise OptionError(f"coordinates: grid must be (height, width), got {tuple(grid)}")
-        check_positive(dim=dim, height=grid[0], width=grid[1])
         self.grid, self.radius = (grid[0], grid[1]), radius
         self.max_len = grid[0] * grid[1]
         self.project = nn.Linear(2 + radius, dim, bias=False)

@@ -13,8 +13,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError
-from regard.core.shapes import check_divisible, check_positive
+from regard.core.shapes import check_divisible
 from regard.functional.positions.distance import (
     alibi_bias,
     alibi_slopes,
@@ -35,8 +34,6 @@ class Rotary(Position):
 
     def __init__(self, *, base: float = 10000.0, pairing: Pairing = "half"):
         super().__init__()
-        if pairing not in ("half", "adjacent"):
-            raise OptionError(f"rotary: pairing must be 'half' or 'adjacent', got {pairing!r}")
         self.base, self.pairing = base, pairing
 
     def rotate(
@@ -84,7 +81,6 @@ class T5(Position):
         bidirectional: bool = True,
     ):
         super().__init__()
-        check_positive(num_heads=num_heads)
         t5_borders(num_buckets, max_distance, bidirectional)
         self.num_buckets, self.max_distance, self.bidirectional = (
             num_buckets,
@@ -122,10 +118,7 @@ class RelativePosition(Position):
 
     def __init__(self, dim: int, *, num_heads: int, clamp_len: int | None = None):
         super().__init__()
-        check_positive(dim=dim, num_heads=num_heads)
         check_divisible(dim=dim, num_heads=num_heads)
-        if clamp_len is not None:
-            check_positive(clamp_len=clamp_len)
         self.dim, self.num_heads, self.clamp_len = dim, num_heads, clamp_len
         self.distance = nn.Linear(dim, dim, bias=False)
         self.u = nn.Parameter(torch.zeros(num_heads, dim // num_heads))

@@ -76,7 +76,7 @@ def test_long_rows_stream_as_they_run(name):
 def test_options_that_mean_nothing_are_refused():
     with pytest.raises(OptionError, match="3 patterns for 2 heads"):
         build("head_mix", dim=8, num_heads=2, patterns=[All()] * 3)
-    with pytest.raises(OptionError, match="is not a pattern"):
+    with pytest.raises(OptionError, match="must be a Pattern, a sequence of Patterns or None"):
         build("head_mix", dim=8, num_heads=1, patterns=["local"])
     with pytest.raises(OptionError, match="kind"):
         build("strided", dim=8, num_heads=2, kind="comb")

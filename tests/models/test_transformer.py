@@ -364,7 +364,11 @@ def test_learns_to_reverse():
         ({"decoder_mixer": "gau"}, regard.OptionError, "gau includes its feed-forward layer"),
         ({"decoder_mixer": "sofmax"}, regard.UnknownNameError, "Did you mean 'softmax'"),
         ({"cross_mixer_options": {"dim": 3}}, regard.OptionError, "cross_mixer_options must not"),
-        ({"decoder_mixer_options": 3}, regard.OptionError, "decoder_mixer_options must be a map"),
+        (
+            {"decoder_mixer_options": 3},
+            regard.OptionError,
+            r"decoder_mixer_options \(3\) must be a map",
+        ),
         ({"decoder_layers": 0}, regard.OptionError, "decoder_layers"),
         ({"target_vocab_size": 0}, regard.OptionError, "target_vocab_size"),
     ],

@@ -128,5 +128,5 @@ def test_what_is_wrong_is_named():
         build_score("location", 8)
     with pytest.raises(OptionError, match="greater than 0"):
         make("cosine", beta=0.0)
-    with pytest.raises(OptionError, match="normaliser must be one of"):
+    with pytest.raises(OptionError, match=r"normaliser .* must be one of"):
         MIXERS["scored"](24, num_heads=3, normaliser="relu")

@@ -1,0 +1,128 @@
+"""Options of a wrong type, out of range or too large for the memory are refused by name, in every constructor."""
+
+import copy
+import math
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import pytest
+import torch
+
+import regard
+from regard import OptionError, UnknownNameError
+from regard.core.memory import free_bytes, spelled_bytes
+from regard.core.options import Above0, Count, Rate, Seed, Share, fits, spelled
+from regard.models import LanguageModelConfig
+from regard.nn import SCORES
+from regard.pools import build_pool
+
+FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("softmax", {"shared_qk": "false"}, "shared_qk ('false') must be True or False"),
+        ("softmax", {"bias": "zz"}, "bias ('zz') must be True or False"),
+        ("softmax", {"dropout": math.nan}, "dropout (nan) must be at least 0 and below 1"),
+        ("softmax", {"scale": "zz"}, "scale ('zz') must be a finite number or None"),
+        ("softmax", {"scale": 10**400}, "must be a finite number or None"),
+        ("softmax", {"num_heads": 10**13}, "must be a positive integer of at most 2147483647"),
+        ("softmax", {"num_heads": True}, "num_heads (True) must be a positive integer"),
+        ("softmax", {"impl": "egaer"}, "Did you mean 'eager'?"),
+        ("bigbird", {"seed": -1}, "seed (-1) must be an integer of at least 0"),
+        ("bigbird", {"num_external": -1}, "num_external (-1) must be an integer of at least 0"),
+        ("head_mix", {"patterns": "[Window(4,4)]"}, "must be a Pattern, a sequence of Patterns"),
+        ("mixture", {"members": "softmax"}, "members ('softmax') must be a sequence of names"),
+        ("linear", {"feature_map": 3}, "feature_map (3) must be a name or a function"),
+        ("sinkhorn", {"temperature": 0}, "temperature (0) must be greater than 0"),
+        ("routing", {"decay": 2}, "decay (2) must be from 0 to 1"),
+        ("scored", {"score": int}, "must be a name or a subclass of Score"),
+        ("local", {"window_size": torch.ones(2)}, "window_size (a tensor [2] of torch.float32)"),
+    ],
+)
+def test_a_mixer_refuses_what_is_not_of_the_declared_type(name, options, words):
+    with pytest.raises(OptionError) as refused:
+        regard.build(name, **FACTS | options)
+    assert str(refused.value).startswith(f"{name}: ") and words in str(refused.value)
+
+
+def test_so_do_pools_scores_positions_configurations_and_models():
+    calls: list[Callable[[], Any]] = [
+        lambda: build_pool("mean", 4, query_dim="x"),
+        lambda: SCORES["additive"](8, bias="zz"),
+        lambda: LanguageModelConfig(vocab_size=9, position="learned", dim=True),
+        lambda: LanguageModelConfig(vocab_size=9, num_layers=10**9),
+        lambda: LanguageModelConfig(vocab_size=9, position_options={"base": "x"}).build(),
+        lambda: regard.models.LanguageModel({"vocab_size": 9}),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match=r"\(.*\) must be"):
+            call()
+
+
+def test_arguments_that_are_missing_or_unknown_are_named():
+    softmax = regard.MIXERS["softmax"]
+    with pytest.raises(OptionError, match="softmax needs num_heads: pass num_heads="):
+        softmax(24)
+    with pytest.raises(OptionError, match="softmax needs dim and num_heads"):
+        softmax()
+    with pytest.raises(UnknownNameError, match=r"option of softmax 'num_head'\. Did you mean"):
+        softmax(24, num_head=3)
+    with pytest.raises(OptionError, match=r"too many positional arguments\. Pass options by name"):
+        softmax(24, 3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: regard.build("softmax", dim=10**9, num_heads=1),
+        lambda: regard.build("gmlp", dim=8, max_len=10**8),
+        lambda: LanguageModelConfig(vocab_size=10**9, dim=10**6).build(),
+        lambda: build_pool("context_query", 10**6, hidden_dim=10**6),
+    ],
+)
+def test_sizes_that_no_memory_holds_are_refused_before_it_is_taken(make):
+    with pytest.raises(OptionError, match=r"a tensor .* needs .*iB, and .*iB are free on cpu"):
+        make()
+
+
+def test_what_the_meta_device_holds_takes_no_memory():
+    with torch.device("meta"):
+        assert regard.build("softmax", dim=10**6, num_heads=1).dim == 10**6
+    assert free_bytes(torch.device("meta")) is None
+    assert spelled_bytes(3 << 30) == "3.0 GiB" and spelled_bytes(900) == "900 bytes"
+
+
+def test_copies_and_pickles_are_not_checked_again():
+    mixer = regard.build("softmax", **FACTS)
+    for twin in (copy.deepcopy(mixer), pickle.loads(pickle.dumps(mixer))):
+        assert twin.options == mixer.options
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "words"),
+    [
+        (int, [1, 2**31 - 1], [0, True, 1.0, "1", 2**31, None], "a positive integer"),
+        (float, [0, -1.5], [math.inf, math.nan, True, "1"], "a finite number"),
+        (bool, [True, False], [0, 1, "true", None], "True or False"),
+        (Count, [0, 5], [-1, False], "an integer of at least 0"),
+        (Seed, [0, 2**40], [-1, 2**64, 1.0], "an integer of at least 0"),
+        (Rate, [0, 0.9], [1, -0.1, math.nan], "at least 0 and below 1"),
+        (Share | None, [0, 1, None], [1.1], "from 0 to 1 or None"),
+        (Above0, [1e-9], [0, -1], "greater than 0"),
+        (Literal["a", 1], ["a", 1], ["b", True, 1.0], "one of 'a', 1"),
+        (tuple[int, ...], [(), (1, 2)], [[1], (0,)], "a tuple of positive integers"),
+        (tuple[int, int], [(1, 2)], [(1,), 5], "a tuple (a positive integer, a positive integer)"),
+        (Sequence[str], [["a"], ("a",)], ["a", [1]], "a sequence of names"),
+        (Mapping[str, Any], [{}, {"a": 1}], [{1: 2}, [1]], "a mapping of option names"),
+        (Callable[[int], int], [abs, int], [3, "abs"], "a function"),
+        (type[ValueError], [OptionError], [int, 3, ValueError()], "a subclass of ValueError"),
+        (torch.Tensor, [torch.ones(1)], [1.0], "a Tensor"),
+    ],
+)
+def test_what_fits_an_annotation_and_how_it_is_spelled(kind, good, bad, words):
+    assert all(fits(kind, value) for value in good)
+    assert not any(fits(kind, value) for value in bad)
+    assert spelled(kind) == words
