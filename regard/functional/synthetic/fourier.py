@@ -48,9 +48,13 @@ class _Whole(torch.autograd.Function):
     def forward(ctx, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         D = x.shape[2]
         half = torch.fft.rfft2(x, dim=(1, 2)).real
-        other = half[..., 1 : D - D // 2]  # x is real: channel D - l mirrors channel l, token n - k
-        mirrored = torch.cat([other[:, :1].flip(2), other[:, 1:].flip(1, 2)], dim=1)
-        return torch.cat([half, mirrored], dim=2)
+        middle = half.shape[2]
+        mirrored = half[..., 1 : D - D // 2].flip(2)  # x is real: y[k, l] = y[T - k, D - l]
+        y = x.new_empty(x.shape)
+        y[..., :middle] = half
+        y[:, 0, middle:] = mirrored[:, 0]
+        y[:, 1:, middle:] = mirrored[:, 1:].flip(1)
+        return y
 
     @staticmethod
     def backward(ctx, dy: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

@@ -13,34 +13,6 @@ from regard.functional.linear.efficient import efficient_attention
 from regard.functional.linear.favor import favor_attention
 from regard.functional.linear.rfa import random_feature_attention
 from regard.functional.shared.implementation import cut
-from regard.testing import check_mixer
-
-CUT = ("reference", "causality", "padding", "poison", "batch", "randomness", "lengths", "streaming")
-CASES = [
-    ("linear", {}),
-    ("performer", {"num_features": 8}),
-    ("performer", {"num_features": 8, "features": "relu"}),
-    ("rfa", {"num_features": 64}),
-    ("rfa", {"num_features": 64, "gate": True}),
-    ("efficient", {}),
-]
-IDS = [f"{name} {' '.join(map(str, options.values()))}" for name, options in CASES]
-
-
-TINY = Eager(chunk=2, room=1024)
-
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_the_laws_hold_in_groups_of_a_few_tokens(name, options, monkeypatch):
-    groups = []
-    monkeypatch.setattr(
-        chunks, "cut", lambda x, g, r, do=chunks.cut: groups.append(r) or do(x, g, r)
-    )
-    check_mixer(
-        lambda: regard.build(name, dim=24, num_heads=3, max_len=64, impl=TINY, **options), CUT
-    )
-    assert any(rows.start for rows in groups)
-
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {

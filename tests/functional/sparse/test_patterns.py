@@ -73,12 +73,11 @@ def masks(T: int, causal: bool):
     yield Mask(causal=causal, valid=valid, pairwise=pairwise, global_tokens=few, compact=True)
 
 
-@pytest.mark.parametrize("max_global", [None, 3])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
-def test_tiles_equal_the_dense_softmax_in_outputs_and_gradients(pattern, causal, max_global):
+def test_tiles_equal_the_dense_softmax_in_outputs_and_gradients(pattern, causal):
     torch.manual_seed(0)
-    for T in (1, 5, 13):
+    for T, max_global in ((1, None), (5, 3), (13, None), (13, 3)):
         q, k, v = (
             torch.randn(B, H, T, K, dtype=torch.float64, requires_grad=True) for _ in range(3)
         )
@@ -303,10 +302,14 @@ def test_flex_computes_the_same_pairs(pattern, causal, monkeypatch):
     T = 33
     q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
     valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
-    for mask in (Mask(causal=causal), Mask(causal=causal, valid=valid, compact=True)):
-        expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="eager")
-        found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    mask = (
+        Mask(causal=causal, valid=valid, compact=True)
+        if PATTERNS.index(pattern) % 2
+        else Mask(causal=causal)
+    )
+    expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="eager")
+    found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_flex_is_compiled_for_patterns_and_not_for_lengths(monkeypatch):
