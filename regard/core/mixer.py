@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.core.capabilities import Capabilities, No
 from regard.core.compaction import Compaction, compaction, permute
+from regard.core.empty_batch import no_rows, one_row, one_row_mask, one_row_state
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Checked
@@ -104,7 +105,7 @@ class Mixer(nn.Module, metaclass=Checked):
         Raises ShapeError for what does not fit and UnsupportedError for what is declared as a `No`.
         """
         self._check_request(x, context, mask)
-        request = _compacted(x, context, mask)
+        request = self._compacted(x, context, mask)
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
     @final
@@ -118,14 +119,15 @@ class Mixer(nn.Module, metaclass=Checked):
     ) -> Any:
         """The state before the first token. `max_len` reserves room; `valid` belongs to `context`."""
         self.require("streaming")
-        check_positive(batch_size=batch_size)
+        if batch_size != 0:
+            check_positive(batch_size=batch_size)
         if max_len is not None:
             check_positive(max_len=max_len)
             self._check_length("max_len", max_len)
         if context is None:
             if valid is not None:
                 raise ShapeError(f"{self.name}: valid belongs to context, and no context was given")
-            return self._initial_state(batch_size, max_len, None, None)
+            return self._state_of(batch_size, max_len, None, None)
         self.require("cross")
         self._check_tokens("context", context)
         B, S, _ = context.shape
@@ -137,7 +139,17 @@ class Mixer(nn.Module, metaclass=Checked):
             self.require("padding")
             order = compaction(valid)
             context, valid = _clear(permute(context, order.source), order.valid), order.valid
-        return self._initial_state(batch_size, max_len, context, valid)
+        return self._state_of(batch_size, max_len, context, valid)
+
+    def _state_of(
+        self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
+    ) -> Any:
+        if batch_size > 0:
+            return self._initial_state(batch_size, max_len, context, valid)
+        if context is not None:
+            valid = one_row_mask(OPEN, context, padding=bool(self.capabilities.padding)).valid
+            context = one_row(context)
+        return no_rows(self._initial_state(1, max_len, context, valid))
 
     @final
     def extend(
@@ -167,10 +179,16 @@ class Mixer(nn.Module, metaclass=Checked):
             Mask(valid=valid).check(self.name, B, N, N)
         if not self.capabilities.any_length:
             added = N if valid is None else valid.sum(1)
-            self._check_length("state length + new tokens", int((length + added).max()))
+            longest = int((length + added).max()) if B else N
+            self._check_length("state length + new tokens", longest)
+        if valid is not None:
+            self.require("padding")
+        if B == 0:
+            row = one_row_mask(OPEN, x, padding=bool(self.capabilities.padding))
+            y, after = self._extend(one_row(x), one_row_state(state), row.valid, donate)
+            return y[:0], no_rows(after)
         if valid is None:
             return self._extend(x, state, None, donate)
-        self.require("padding")
         order = compaction(valid)
         y, after = self._extend(
             _clear(permute(x, order.source), order.valid), state, order.valid, donate
@@ -207,7 +225,7 @@ class Mixer(nn.Module, metaclass=Checked):
         weights=False leaves the weights out: where the mixer never forms them, nothing of size [T S] is made.
         """
         self._check_request(x, context, mask)
-        request = _compacted(x, context, mask)
+        request = self._compacted(x, context, mask)
         observe = self._observe if weights else self._observe_heads
         return request.restore_observation(observe(request.x, request.context, request.mask))
 
@@ -224,7 +242,7 @@ class Mixer(nn.Module, metaclass=Checked):
         Positions in it are compact: those among the valid tokens of the row.
         """
         self._check_request(x, context, mask)
-        request = _compacted(x, context, mask)
+        request = self._compacted(x, context, mask)
         return self._plan(request.x, request.context, request.mask)
 
     def after_step(self) -> None:
@@ -268,6 +286,14 @@ class Mixer(nn.Module, metaclass=Checked):
         return None
 
     # ------------------------------------------------------------------ the checks
+
+    def _compacted(self, x: Tensor, context: Tensor | None, mask: Mask) -> "_CompactRequest":
+        if x.shape[0] > 0:
+            return _compacted(x, context, mask)
+        keys, padding = x if context is None else context, bool(self.capabilities.padding)
+        row = one_row_mask(mask, keys, padding=padding)
+        request = _compacted(one_row(x), None if context is None else one_row(context), row)
+        return request._replace(empty=True)
 
     def _check_tokens(self, name: str, x: object) -> None:
         check_tokens(self.name, name, x, self.dim)
@@ -347,13 +373,18 @@ class _CompactRequest(NamedTuple):
     queries: Compaction | None  # how the rows of x were moved
     keys: Compaction | None  # how the rows of x, or of the context, were moved
     answered: Tensor | None  # [B T]: queries that are valid and see at least one key
+    empty: bool = False  # the batch has no rows, and this one is computed in their place
 
     def restore_output(self, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        if self.empty:
+            return y[:0]
         if self.answered is not None:
             y = _clear(y, self.answered)
         return y if self.queries is None else permute(y, self.queries.target)
 
     def restore_observation(self, found: Observation) -> Observation:
+        if self.empty:
+            return Observation(*(None if z is None else z[:0] for z in found))
         return Observation(
             q=self._tokens(found.q, self.queries),
             k=self._tokens(found.k, self.keys),

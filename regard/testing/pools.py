@@ -142,8 +142,28 @@ def empty(subject: PoolSubject) -> None:
             require(torch.isfinite(found).all(), "a gradient is not finite")
 
 
+def empty_batch(subject: PoolSubject) -> None:
+    """A batch of no sets is valid, with gradients of zero, and changes no buffer in training."""
+    pool = subject.make().train()
+    whole = pool(subject.x, subject.query)
+    before = {name: value.clone() for name, value in pool.state_dict().items()}
+    x, query = subject.x[:0].clone().requires_grad_(), subject.queries(slice(0, 0))
+    for valid in (None, subject.valid[:0]):
+        y = pool(x, query, valid=valid)
+        weights = pool.weights(x, query, valid=valid)
+        shapes = [[0, *z.shape[1:]] for z in (whole, pool.weights(subject.x, subject.query))]
+        found = [list(z.shape) for z in (y, weights)]
+        require(found == shapes, f"shapes {found}, not {shapes}")
+        require(y.requires_grad, "the output has no gradient")
+        zero = all(bool((found == 0).all()) for found in gradients(y, [x, *pool.parameters()]))
+        require(zero, "a gradient is not zero")
+    same = all(torch.equal(value, before[name]) for name, value in pool.state_dict().items())
+    require(same, "a buffer changed")
+
+
 POOL_LAWS: dict[str, Callable[[PoolSubject], None]] = {
-    law.__name__: law for law in (oracle, padding, poison, order, sensitivity, batch, empty)
+    law.__name__: law
+    for law in (oracle, padding, poison, order, sensitivity, batch, empty, empty_batch)
 }
 
 

@@ -61,6 +61,8 @@ def shapes(subject: ScoreSubject) -> None:
     """Any numbers of queries and keys, one included; a part of the queries gives its part of the scores."""
     whole = subject.score(subject.q, subject.k)
     require(whole.shape == (B, H, T, S), f"shape {list(whole.shape)}, not {[B, H, T, S]}")
+    empty = subject.score(subject.q[:0], subject.k[:0])
+    require(empty.shape == (0, H, T, S), f"an empty batch has shape {list(empty.shape)}")
     for t, s in ((1, S), (T, 1), (2, 3)):
         part = subject.score(subject.q[:, :, :t], subject.k[:, :, :s])
         require_close(part, whole[:, :, :t, :s], BOUND, f"{t} queries, {s} keys")

@@ -194,6 +194,20 @@ class RollsDice(Softmax):
         return super().mix(x, context, mask) + 1e-6 * torch.randn_like(x)
 
 
+class CountsAbsentRows(Softmax):
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+        self.register_buffer("rows", torch.zeros(()))
+        self.seen = 0
+
+    def mix(self, x, context, mask):
+        self.seen += len(x)
+        return super().mix(x, context, mask)
+
+    def after_step(self):
+        self.rows += self.seen
+
+
 class KeepsWhatItSaw(Softmax):
     """What is observed waits on the module."""
 
@@ -321,6 +335,7 @@ BROKEN = [
     ("map", MapWithoutMask),
     ("batch", MixesTheBatch),
     ("empty", NotANumber),
+    ("empty_batch", CountsAbsentRows),
     ("lengths", NeedsTwoTokens),
     ("randomness", RollsDice),
     ("randomness", Counts),

@@ -93,6 +93,11 @@ class DividesByNothing(Sound):
         return share if valid is None else share / valid.any(1)[:, None, None]
 
 
+class NeedsASet(Sound):
+    def pool(self, x, query, valid):
+        return super().pool(x - x.max().detach(), query, valid) + x.max().detach()
+
+
 class WrongWeights(Sound):
     def weigh(self, x, query, valid):
         return super().weigh(1.001 * x, query, valid)
@@ -111,6 +116,7 @@ def softmax_of_sums(params, tokens, queries):
         ("batch", LooksAtOtherRows),
         ("sensitivity", IgnoresTheSet),
         ("empty", DividesByNothing),
+        ("empty_batch", NeedsASet),
     ],
 )
 def test_a_broken_pool_is_caught(law, cls):

@@ -132,11 +132,13 @@ def assign(
     counts: Counts | None = None,
     impl: Impl = "auto",
 ) -> Assigned:
-    """For standardised queries and keys; k = None: the queries. Every token is counted once."""
+    """For standardised queries and keys; k = None: the queries. Every token is counted once, but queries of no keys."""
     rules: dict[str, Any] = {"counts": counts, "impl": impl}
     sides = [q] if k is None else [q, k]
     if cross:
-        found = {"query_clusters": clusters((q,), centroids, **rules)}
+        keyed = None if mask.valid is None else mask.valid.any(1)[:, None].expand(-1, q.shape[2])
+        near = clusters((q,), centroids, Mask(valid=keyed), **rules)
+        found = {"query_clusters": near.clamp(max=centroids.shape[1] - 1)}
         if mask.causal:
             return found | {"key_clusters": clusters(sides[1:], centroids, mask, **rules)}
         return found | {"key_members": members(sides[1], centroids, window_size, mask, **rules)}
