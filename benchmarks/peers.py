@@ -25,7 +25,7 @@ from pairs import TOO_LONG, Pair, Pass, chosen
 
 from regard.cli.printing import print_json, print_table
 from regard.lab.arena.choice import Choice
-from regard.lab.arena.laws import verdict
+from regard.lab.arena.laws import fault, verdict
 from regard.lab.arena.ledger import Ledger
 from regard.lab.arena.provenance import provenance
 
@@ -94,7 +94,7 @@ def _faults(mixers: Iterable[str], path: Path) -> dict[str, str]:
         found = {}
         for mixer in sorted(mixers):
             print(f"laws  {mixer}", file=sys.stderr, flush=True)
-            found[mixer] = verdict(Choice(mixer=mixer), ledger).fault
+            found[mixer] = fault(verdict(Choice(mixer=mixer), ledger))
     return {mixer: fault for mixer, fault in found.items() if fault is not None}
 
 
@@ -188,8 +188,8 @@ def _percent(share: float | None) -> str:
 
 
 def _print_end(rows: list[dict[str, Any]], faults: dict[str, str], unchecked: bool) -> None:
-    for fault in faults.values():
-        print(f"not timed: {fault}")
+    for why in faults.values():
+        print(f"not timed: {why}")
     rates = sorted(row["matrix_rate"] / 1e9 for row in rows)
     if rates:
         print(f"matrix products: {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s beside the entries")

@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+import regard.starting as _starting  # noqa: F401  # before torch
 from regard import functional
 from regard.core import (
     Capabilities,

@@ -50,7 +50,7 @@ FUNCTIONAL_MAY_IMPORT = {
 }
 """The same inside `functional`: families import what lies below them, and not each other."""
 
-FRONT = {"cli", "__main__"}
+FRONT = {"cli", "__main__", "starting"}
 LAB_PACKAGES = (
     "PIL",
     "accelerate",

@@ -1,6 +1,8 @@
 """The command line, `regard` and `python -m regard`: a thin front whose commands import what they need."""
 
 import os
+import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -73,7 +75,10 @@ class Train:
 
 @dataclass(frozen=True)
 class Arena:
-    """Train and time all mechanisms of a suite; what the ledger has already is not run again."""
+    """Train and time all mechanisms of a suite; what the ledger has already is not run again.
+
+    Started several times at once on one ledger, the processes share the work.
+    """
 
     suite: Positional[str] = "quick"
     ledger: Path = LEDGER
@@ -111,12 +116,16 @@ class Report:
     def run(self) -> int:
         from regard.lab.arena.ledger import Ledger
         from regard.lab.arena.report import picture, plain, terminal, write_page
+        from regard.lab.data.files import check_writable
 
+        for path in filter(None, (self.page, self.picture)):
+            check_writable(path)
         if not self.ledger.exists():
             raise OptionError(
                 f"there is no ledger at {self.ledger}. `regard arena quick` makes one."
             )
-        rows = Ledger(self.ledger).results()
+        with Ledger(self.ledger) as ledger:
+            rows = ledger.results()
         page = write_page(rows, self.page).resolve()
         drawn = picture(rows, self.picture) if self.picture else None
         if self.json:
@@ -144,6 +153,8 @@ class Doctor:
         return 1 if missing(rows) else 0
 
 
+GOES_ON = {"train", "arena", "data"}
+"""Commands that keep what is finished, so that the same command goes on after an interruption."""
 COMMANDS: dict[str, Callable[..., Any]] = {
     "ls": Ls,
     "show": Show,
@@ -161,18 +172,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 something is missing or broken, 2 the request cannot be met (the reason is on stderr)."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            raise UnknownNameError("command", args[0], COMMANDS)
-        if len(args) > 1 and args[0] == "train" and not args[1].startswith("-"):
-            return _train(args[1], args[2:])
-        about = "Attention mechanisms behind one interface, measured on your machine."
-        command = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="regard", description=about, args=args
-        )
-        return command.run()
+        code = _run(args)
+        sys.stdout.flush()  # a full disk is found here rather than at the end of the process
+        return code
     except RegardError as error:
-        print(f"regard: {visible_lines(str(error))}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
     except ModuleNotFoundError as error:
         missing = lacking_extra(error)
         if missing is None:
@@ -182,15 +186,65 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # tyro has printed the help, or what is wrong
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
-        print("regard: interrupted", file=sys.stderr)
+        again = f". This goes on: {shlex.join(['regard', *args])}" if args[0] in GOES_ON else ""
+        print(f"regard: interrupted{again}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `regard ls | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         return 0
+    except OSError as error:
+        return _refused(_path_sentence(error))
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        said = str(error).partition("\n")[0]
+        return _refused(f"out of memory ({said}). Choose a smaller model, batch or length.")
 
 
 def run() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # `regard` itself had another
     sys.exit(main())
+
+
+def _run(args: list[str]) -> int:
+    if args == ["--version"]:
+        from regard import __version__
+
+        print(f"regard {__version__}")
+        return 0
+    if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+        raise UnknownNameError("command", args[0], COMMANDS)
+    if len(args) > 1 and args[0] == "train" and not args[1].startswith("-"):
+        return _train(args[1], args[2:])
+    about = "Attention mechanisms behind one interface, measured on your machine. --version prints the version."
+    command = tyro.extras.subcommand_cli_from_dict(
+        COMMANDS, prog="regard", description=about, args=args
+    )
+    return command.run()
+
+
+def _refused(sentence: str) -> int:
+    print(f"regard: {visible_lines(sentence)}", file=sys.stderr)
+    return 2
+
+
+def _path_sentence(error: OSError) -> str:
+    from regard.lab.data.files import path_error
+
+    if error.filename is None:  # what is printed goes to a file of a full disk
+        _close_stdout()
+    path = "the output" if error.filename is None else os.fsdecode(error.filename)
+    return str(path_error(path, error.errno, str(error), "used"))
+
+
+def _close_stdout() -> None:
+    """What could not be written is dropped, so that the end of the process does not try again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    known = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, MemoryError) or any(words in str(error) for words in known)
 
 
 def _train(name: str, args: list[str]) -> int:
@@ -202,9 +256,12 @@ def _train(name: str, args: list[str]) -> int:
     def train(
         run: Annotated[Run, arg(name="")] = recipe,
         folder: Path = Path("runs/train") / name,
+        wait: Annotated[
+            FlagCreatePairsOff[bool], arg(help="wait for a process that trains in the folder")
+        ] = False,
         json: Json = False,
     ) -> int:
-        result = start(run, folder, progress=not json)
+        result = start(run, folder, wait=wait, progress=not json)
         found = {field: value for field, value in asdict(result).items() if field != "curve"}
         if json:
             print_json(found | {"curve": result.curve, "folder": str(folder)})

@@ -63,6 +63,10 @@ class Bench:
             _check_device(device)
         if self.plot is not None and self.plot.suffix not in (".png", ".svg"):
             raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
+        if self.plot is not None:
+            from regard.lab.data.files import check_writable
+
+            check_writable(self.plot)
         settings, choices = self._settings(), _choices(self.mixers, self.options)
         faults = {} if self.unchecked else _faults(choices, self.ledger)
         timed: list[Timed] = []
@@ -176,16 +180,16 @@ def _faults(choices: "list[Choice]", path: Path) -> dict[str, str]:
     """Mixer -> the law that it breaks, for those that break one."""
     from rich.console import Console
 
-    from regard.lab.arena.laws import verdict
+    from regard.lab.arena.laws import fault, verdict
     from regard.lab.arena.ledger import Ledger
 
     with Ledger(path) as ledger, Console(stderr=True).status("laws") as status:
         faults = {}
         for choice in choices:
             status.update(f"laws  {choice.name}")
-            fault = verdict(choice, ledger).fault
-            if fault is not None:
-                faults[choice.name] = fault
+            found = fault(verdict(choice, ledger))
+            if found is not None:
+                faults[choice.name] = found
         return faults
 
 

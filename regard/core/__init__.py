@@ -5,6 +5,7 @@ from regard.core.catalog import Catalog
 from regard.core.errors import (
     MissingDataError,
     OptionError,
+    PathError,
     RegardError,
     ShapeError,
     StoredDataError,
@@ -24,6 +25,7 @@ __all__ = [
     "No",
     "Observation",
     "OptionError",
+    "PathError",
     "RegardError",
     "ShapeError",
     "State",

@@ -33,6 +33,10 @@ class StoredDataError(RegardError):
     """A file that was written earlier (checkpoint, ledger, cache) is truncated or altered."""
 
 
+class PathError(RegardError):
+    """A path cannot be read or written: no permission, a full disk, a file in the place of a folder."""
+
+
 class MissingDataError(RegardError):
     """Data that is not on this machine and cannot be fetched as requested; the text says how to get it."""
 

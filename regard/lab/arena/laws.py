@@ -10,21 +10,16 @@ from regard.lab.arena.results import LawsChecked
 from regard.testing import LawError, check_mixer
 
 
-class Verdict(NamedTuple):
-    key: str  # of the row in the ledger
-    row: LawsChecked
-    new: bool  # judged now, rather than found
+class Question(NamedTuple):
+    """A choice and the source that is to be judged."""
 
-    @property
-    def fault(self) -> str | None:
-        """Why the mechanism may not be measured, or None."""
-        if self.row.failed_law is None:
-            return None
-        return f"{self.row.mixer} breaks a law. {self.row.message}"
+    choice: Choice
+    source: str
+    key: str  # of the verdict in the ledger
 
 
-def verdict(choice: Choice, ledger: Ledger, command: str | None = None) -> Verdict:
-    """Reuses the newest verdict if it was on this source; an older one is not enough, even if it was."""
+def question(choice: Choice, ledger: Ledger) -> Question:
+    """Its verdict is in the ledger if the newest one was on this source; an older one is not enough, even if it was."""
     options = dict(choice.options)
     checked = [row for row in ledger.results() if isinstance(row, LawsChecked)]
     earlier = [row for row in checked if (row.mixer, row.options) == (choice.name, options)]
@@ -32,16 +27,27 @@ def verdict(choice: Choice, ledger: Ledger, command: str | None = None) -> Verdi
     same = bool(earlier) and earlier[-1].source_sha256 == source
     again = len(earlier) - 1 if same else len(earlier)
     key = trial_key({"kind": "checked", "source": source, "verdict": again} | versions())
-    known = ledger.get(key)
-    if known is not None:
-        assert isinstance(known, LawsChecked)
-        return Verdict(key, known, new=False)
-    row = _judge(choice, source, command)
-    ledger.put(key, row)
-    return Verdict(key, row, new=True)
+    return Question(choice, source, key)
 
 
-def _judge(choice: Choice, source: str, command: str | None) -> LawsChecked:
+def fault(row: LawsChecked) -> str | None:
+    """Why the mechanism may not be measured, or None."""
+    return None if row.failed_law is None else f"{row.mixer} breaks a law. {row.message}"
+
+
+def verdict(choice: Choice, ledger: Ledger, command: str | None = None) -> LawsChecked:
+    """From the ledger, or judged now and put into it."""
+    asked = question(choice, ledger)
+    row = ledger.get(asked.key)
+    if row is None:
+        row = judge(asked, command)
+        ledger.put(asked.key, row)
+    assert isinstance(row, LawsChecked)
+    return row
+
+
+def judge(asked: Question, command: str | None = None) -> LawsChecked:
+    choice = asked.choice
     origin = provenance(device="cpu", dtype="float64", command=command)
     began, failed, message = time.perf_counter(), None, ""
     try:
@@ -52,7 +58,7 @@ def _judge(choice: Choice, source: str, command: str | None) -> LawsChecked:
     return LawsChecked(
         mixer=choice.name,
         options=dict(choice.options),
-        source_sha256=source,
+        source_sha256=asked.source,
         failed_law=failed,
         message=message,
         seconds=time.perf_counter() - began,

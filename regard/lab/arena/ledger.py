@@ -1,10 +1,15 @@
 """Ledger: the file in which every result is kept, one row for each trial, under the hash of the trial's content.
 
 SQLite with a rollback journal and full synchronisation: what `put` has returned from survives `kill -9` and power loss,
-in one file. Each row carries its own sha256, and the rows are chained, so that a row that was altered, lost or added by
-another hand is found when the file is opened. A damaged file is never repaired or replaced.
+in one file. A damaged file is never repaired or replaced.
+
+Each row carries its own sha256, and the rows are chained by another: opening the file finds a row that was altered, lost, added,
+exchanged or cut off by an accident, or by a program that does not know how they are chained. The chain has no secret. It cannot
+find rows by somebody who computes it anew, an older copy of the whole file in the place of a newer one, or a number that
+was wrong when it was put in. Bytes that hold no row (free pages, page heads) are checked by SQLite's own integrity check, as far as that goes.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -14,11 +19,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core import StoredDataError
+from regard.core import PathError, StoredDataError
 from regard.core.visible import visible
 from regard.lab.arena.results import Result
 from regard.lab.arena.rows import kind_of, read_row
-from regard.lab.data.files import locked, whole
+from regard.lab.data.files import locked, path_error, reported, whole
 
 FORMAT = 1
 APPLICATION = 0x52474152  # "RGAR" in the header, which marks the database as ours
@@ -53,16 +58,23 @@ class Ledger:
     >>> ledger = Ledger("runs/ledger.sqlite")
     >>> ledger.put(trial_key({"task": "listops", ...}), result)
 
-    Raises StoredDataError, naming the file and what is wrong, if it is truncated, altered or no ledger.
+    Raises StoredDataError, naming the file and what is wrong, if it is truncated, altered or no ledger; PathError where it
+    cannot be opened or written.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
-        if not self.path.exists():
-            _create(self.path)
-        elif not self.path.is_file() or self.path.stat().st_size == 0:
-            raise self._damaged("is empty" if self.path.is_file() else "is not a file")
-        self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        with reported(self.path, "opened"):
+            if not self.path.exists():
+                _create(self.path)
+            elif not self.path.is_file() or self.path.stat().st_size == 0:
+                raise self._damaged("is empty" if self.path.is_file() else "is not a file")
+        try:
+            self._connection = sqlite3.connect(
+                self.path, timeout=BUSY_SECONDS, isolation_level=None
+            )
+        except sqlite3.Error as error:
+            raise failure(self.path, error) or self._damaged(f"cannot be read ({error})") from error
         try:
             self._read("PRAGMA synchronous = EXTRA")
             self._verified()
@@ -73,10 +85,12 @@ class Ledger:
     def get(self, key: str) -> Result | None:
         """The result of this trial, or None if it has not been run."""
         row = self._read("SELECT number, key, kind, result, sha256 FROM trials WHERE key = ?", key)
-        return self._decode(_StoredRow(*row[0])) if row else None
+        return self._decode(self._intact(_StoredRow(*row[0]))) if row else None
 
     def put(self, key: str, result: Result) -> None:
-        """Keep this result; when this returns it is on the disk. ValueError for one that could not be read again."""
+        """Keep this result; when this returns it is on the disk. ValueError for one that could not be read again, PathError
+        where the disk is full, say.
+        """
         kind, text = kind_of(result), canonical(result)
         read_row(kind, json.loads(text))
         try:
@@ -91,7 +105,9 @@ class Ledger:
                     "UPDATE format SET rows = ?, chain = ?", (row.number, _link(chain, row))
                 )
         except sqlite3.DatabaseError as error:
-            raise self._damaged(f"cannot be written ({error})") from error
+            raise failure(self.path, error) or self._damaged(
+                f"cannot be written ({error})"
+            ) from error
 
     def results(self) -> list[Result]:
         """All results, oldest first; verified again."""
@@ -113,7 +129,7 @@ class Ledger:
         try:
             return self._connection.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._damaged(f"cannot be read ({error})") from error
+            raise failure(self.path, error) or self._damaged(f"cannot be read ({error})") from error
 
     def _verified(self) -> list["_StoredRow"]:
         self._read("BEGIN")  # one view of both tables, though another process may be writing
@@ -145,16 +161,19 @@ class Ledger:
         for expected, row in enumerate(rows, start=1):
             if row.number != expected:
                 raise self._damaged(f"lacks row {expected}")
-            if row.sha256 != _row_hash(*row[:4]):
-                raise self._damaged(
-                    f"has an altered row: {row.number} ({row.kind}, key {str(row.key)[:12]})"
-                )
-            chain = _link(chain, row)
+            chain = _link(chain, self._intact(row))
         if len(rows) != count:
             raise self._damaged(f"holds {len(rows)} rows where {count} were written")
         if chain != last:
             raise self._damaged("has rows that were exchanged")
         return rows
+
+    def _intact(self, row: "_StoredRow") -> "_StoredRow":
+        if row.sha256 != _row_hash(*row[:4]):
+            raise self._damaged(
+                f"has an altered row: {row.number} ({row.kind}, key {str(row.key)[:12]})"
+            )
+        return row
 
     def _decode(self, row: "_StoredRow") -> Result:
         try:
@@ -169,6 +188,26 @@ class Ledger:
         return StoredDataError(
             f"ledger {self.path} {visible(what)}. {instead} name another file to start anew."
         )
+
+
+def failure(path: Path, error: sqlite3.Error) -> PathError | None:
+    """What SQLite says of the path rather than of its content; None where the content is damaged."""
+    name = getattr(error, "sqlite_errorname", "")
+    if name in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+        return path_error(path, None, f"another process has held it for {BUSY_SECONDS} seconds")
+    for start, (number, said) in _FAILURES.items():
+        if name.startswith(start) and name != "SQLITE_IOERR_SHORT_READ":
+            return path_error(path, number, said)
+    return None
+
+
+_FAILURES: dict[str, tuple[int | None, str]] = {
+    "SQLITE_FULL": (errno.ENOSPC, ""),
+    "SQLITE_IOERR": (errno.EIO, ""),
+    "SQLITE_READONLY": (None, "it may only be read"),
+    "SQLITE_PERM": (errno.EACCES, ""),
+    "SQLITE_CANTOPEN": (None, "it, or its journal beside it, cannot be opened"),
+}
 
 
 class _StoredRow(NamedTuple):
@@ -205,6 +244,9 @@ def _create(path: Path) -> None:
         if path.exists():
             return
         with whole(path) as partial:
-            connection = sqlite3.connect(partial)
-            connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-            connection.close()
+            try:
+                connection = sqlite3.connect(partial)
+                connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+                connection.close()
+            except sqlite3.Error as error:
+                raise failure(path, error) or error from error

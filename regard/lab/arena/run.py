@@ -1,7 +1,10 @@
-"""Running a suite: laws first, then training, then timing; each result is in the ledger before the next begins."""
+"""Running a suite: laws first, then training, then timing; each result is in the ledger before the next begins.
+
+Several processes may run suites on one ledger: each does what no other has done or is doing (`regard.lab.arena.claims`).
+"""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,14 +18,19 @@ from regard.core import OptionError, UnsupportedError
 from regard.core.visible import visible
 from regard.lab.arena import speed, trial
 from regard.lab.arena.choice import Choice
-from regard.lab.arena.laws import verdict
+from regard.lab.arena.claims import Claims
+from regard.lab.arena.laws import fault, judge, question
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, provenance, versions
 from regard.lab.arena.results import LawsChecked, NotRun, Result, Timed
 from regard.lab.arena.suite import Contest, Race, Suite
+from regard.lab.data.files import check_writable
+from regard.lab.data.owners import Owner
 from regard.lab.tasks import Splits
 from regard.lab.train import DivergedError
 from regard.models import StackConfig
+
+POLL = 0.5  # seconds between looks at what other processes do
 
 
 @dataclass(kw_only=True)
@@ -44,14 +52,28 @@ def run_suite(
     command: str | None = None,
     progress: bool | Progress = True,
 ) -> Outcome:
-    """Do what is missing in the ledger. Killed at any point, the next call goes on where this one was.
+    """Do what is missing in the ledger. Killed at any point, the next call goes on where this one was; called by several
+    processes at once, each takes a share and all return with everything done. Timings have their machine to themselves.
 
     A mechanism that breaks a law is neither trained nor timed; it, and every pair that its capabilities forbid,
     becomes a NotRun row with the reason. `command` is recorded in the rows as their origin: this process's own by default.
-    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist.
+    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist, and PathError if the
+    folder cannot be written.
     """
+    check_writable(Path(run_dir), folder=True)
     with _display(progress, suite) as display:
         return _SuiteRun(suite, ledger, Path(run_dir), command, display).all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What one process does while the others do something else."""
+
+    key: str
+    what: str
+    found: Callable[[], bool]  # notes the results if the ledger has them
+    do: Callable[[], None]
+    alone: bool = False  # on this machine
 
 
 class _SuiteRun:
@@ -64,14 +86,14 @@ class _SuiteRun:
         self.choices = suite.choices
         for choice in self.choices:
             choice.sketch()  # wrong names and options are found here
+        self.claims = Claims(ledger.path)
         self.outcome = Outcome(suite=suite.name)
         self.broken: dict[int, str] = {}  # place in choices -> why it is not measured
         self.checks: dict[int, str] = {}  # place in choices -> key of its laws
 
     def all(self) -> Outcome:
         began = time.perf_counter()
-        for place, choice in enumerate(self.choices):
-            self._check(place, choice)
+        self._share([self._check(place, choice) for place, choice in enumerate(self.choices)])
         for contest in self.suite.contests:
             self._contest(contest)
         if self.suite.race is not None:
@@ -79,17 +101,50 @@ class _SuiteRun:
         self.outcome.seconds = time.perf_counter() - began
         return self.outcome
 
-    def _check(self, place: int, choice: Choice) -> None:
-        with self.display.doing(f"laws  {choice.name}"):
-            found = verdict(choice, self.ledger, self.command)
-        self.checks[place] = found.key
-        if found.new:
-            self._noted(found.row)
-        else:
-            self._found(found.row)
-        if found.fault is not None:
-            self.broken[place] = found.fault
-            self.display.say(found.fault)
+    def _share(self, jobs: Iterable[_Job]) -> None:
+        """Does each job that nobody has done or is doing, then waits for what others are doing; a dead one's job is free."""
+        waiting = list(jobs)
+        while waiting:
+            busy = [(job, holder) for job in waiting if (holder := self._attempt(job))]
+            if len(busy) == len(waiting):
+                job, holder = busy[0]
+                with self.display.doing(f"waiting for {holder} ({job.what})"):
+                    time.sleep(POLL)
+            waiting = [job for job, _ in busy]
+
+    def _attempt(self, job: _Job) -> Owner | None:
+        """None when the job is done, else the process that stands in its way."""
+        if job.found():
+            return None
+        with self.claims.claim(job.key, alone=job.alone) as holder:
+            if holder is None and not job.found():  # another may have ended between
+                with self.display.doing(job.what):
+                    job.do()
+        return holder
+
+    def _check(self, place: int, choice: Choice) -> _Job:
+        asked = question(choice, self.ledger)
+        self.checks[place] = asked.key
+
+        def found() -> bool:
+            row = self.ledger.get(asked.key)
+            if isinstance(row, LawsChecked):
+                self._found(row)
+                judged(row)
+            return row is not None
+
+        def do() -> None:
+            row = judge(asked, self.command)
+            self._keep(asked.key, row)
+            judged(row)
+
+        def judged(row: LawsChecked) -> None:
+            why = fault(row)
+            if why is not None:
+                self.broken[place] = why
+                self.display.say(why)
+
+        return _Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
 
     def _contest(self, contest: Contest) -> None:
         name = contest.task.name
@@ -106,22 +161,29 @@ class _SuiteRun:
             if reason is not None:
                 self._absent(place, name, reason)
                 self.display.advance(len(self.suite.seeds))
-        for seed in self.suite.seeds:
-            for place, model in able:
-                self._train(place, contest, seed, model, splits)
-                self.display.advance()
+        self._share(
+            [
+                self._training(place, contest, seed, model, splits)
+                for seed in self.suite.seeds
+                for place, model in able
+            ]
+        )
 
-    def _train(
+    def _training(
         self, place: int, contest: Contest, seed: int, model: StackConfig, splits: Splits
-    ) -> None:
+    ) -> _Job:
         choice, name = self.choices[place], contest.task.name
         key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))
-        known = self.ledger.get(key)
-        if known is not None:
-            self._found(known)
-            return
         folder = self.run_dir / f"{name}-{choice.name}-{seed}-{key[:12]}"
-        with self.display.doing(f"{name}  {choice.name}  seed {seed}"):
+
+        def found() -> bool:
+            row = self.ledger.get(key)
+            if row is not None:
+                self._found(row)
+                self.display.advance()
+            return row is not None
+
+        def do() -> None:
             try:
                 row: Result = trial.train(
                     contest,
@@ -137,7 +199,10 @@ class _SuiteRun:
                 row = NotRun(
                     mixer=choice.name, subject=name, reason=str(error), options=dict(choice.options)
                 )
-        self._keep(key, row)
+            self._keep(key, row)
+            self.display.advance()
+
+        return _Job(key=key, what=f"{name}  {choice.name}  seed {seed}", found=found, do=do)
 
     def _race(self, race: Race) -> None:
         for kind in race.passes:
@@ -152,26 +217,33 @@ class _SuiteRun:
                     able.append(choice)
                 else:
                     self._absent(place, kind, reason)
-            for setting in settings:
-                self._time(setting, able)
-                self.display.advance()
+            self._share([self._timing(setting, able) for setting in settings])
 
-    def _time(self, setting: speed.Setting, able: list[Choice]) -> None:
-        keys = [trial_key(self._timed_content(choice, setting)) for choice in able]
-        missing = []
-        for key, choice in zip(keys, able, strict=True):
-            known = self.ledger.get(key)
-            if known is None:
-                missing.append((key, choice))
-            else:
-                self._found(known)
-        if not missing:
-            return
-        origin = provenance(device=setting.device, dtype=setting.dtype, command=self.command)
-        with self.display.doing(f"{setting.kind}  {setting.length} tokens"):
-            rows = speed.measure([choice for _, choice in missing], setting, origin)
-        for (key, _), row in zip(missing, rows, strict=True):
-            self._keep(key, row)
+    def _timing(self, setting: speed.Setting, able: list[Choice]) -> _Job:
+        missing = {
+            trial_key(self._timed_content(choice, setting)): choice for choice in able
+        }  # until they are found
+
+        def found() -> bool:
+            for key in list(missing):
+                row = self.ledger.get(key)
+                if row is not None:
+                    self._found(row)
+                    del missing[key]
+            if not missing:
+                self.display.advance()
+            return not missing
+
+        def do() -> None:
+            origin = provenance(device=setting.device, dtype=setting.dtype, command=self.command)
+            rows = speed.measure(list(missing.values()), setting, origin)
+            for key, row in zip(missing, rows, strict=True):
+                self._keep(key, row)
+            self.display.advance()
+
+        what = f"{setting.kind}  {setting.length} tokens"
+        content = {"kind": "timed", "setting": asdict(setting), "trials": list(missing)}
+        return _Job(key=trial_key(content), what=what, found=found, do=do, alone=True)
 
     def _timed_content(self, choice: Choice, setting: speed.Setting) -> dict[str, Any]:
         about = versions()

@@ -96,14 +96,14 @@ def train(
     command: str | None = None,
     progress: bool | Progress = False,
 ) -> Trained:
-    """A run that was killed goes on from its newest checkpoint in `run_dir`. Raises DivergedError."""
+    """A run that was killed goes on from its newest checkpoint in `run_dir`. Raises DivergedError, PathError."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = "bfloat16" if contest.train.precision == "bf16" else "float32"
     origin = provenance(device=device, dtype=dtype, command=command)
     torch.manual_seed(seed)
     built = model.build()
     config = dataclasses.replace(contest.train, seed=seed)
-    fitted = fit(built, contest.task, config, run_dir, splits=splits, progress=progress)
+    fitted = fit(built, contest.task, config, run_dir, splits=splits, progress=progress, wait=True)
     return Trained(
         task=contest.task.name,
         mixer=choice.name,

@@ -13,9 +13,11 @@ def check_sizes(who: str, **sizes: int) -> None:
 
 
 def check_seed(who: str, seed: int) -> None:
-    """A seed is an integer from 0 on."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise OptionError(f"{who}: seed ({seed!r}) must be an integer of at least 0")
+    """A seed is an integer from 0 to 2**32 - 1, which every generator takes."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise OptionError(
+            f"{who}: seed ({seed!r}) must be an integer of at least 0 and below 2**32"
+        )
 
 
 def need(path: Path, layout: str) -> Path:

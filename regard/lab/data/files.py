@@ -1,7 +1,9 @@
-"""Files that are there whole or not at all, and locks for what two processes may want to make at once."""
+"""Files that are there whole or not at all, locks, and what a path that cannot be used is called."""
 
+import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from filelock import FileLock
+
+from regard.core import PathError
 
 PARTIAL = ".partial"
 """The suffix of what is not finished; a killed process may leave some behind."""
@@ -22,17 +26,19 @@ def whole(path: Path) -> Iterator[Path]:
     ...     partial.write_text(page)
 
     It is on the disk before it gets its name, so that neither a kill nor a power cut leaves half of it under that name.
+    Raises PathError where it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{uuid4().hex[:8]}{PARTIAL}")
-    try:
-        yield partial
-        into_place(partial, path)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        else:
-            partial.unlink(missing_ok=True)
+    with reported(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{uuid4().hex[:8]}{PARTIAL}")
+        try:
+            yield partial
+            into_place(partial, path)
+        finally:
+            if partial.is_dir():
+                shutil.rmtree(partial)
+            else:
+                partial.unlink(missing_ok=True)
 
 
 def into_place(partial: Path, path: Path) -> None:
@@ -49,8 +55,68 @@ def locked(path: Path, *, timeout: float = -1) -> FileLock:
 
     Raises filelock.Timeout when it is entered too late.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with reported(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.name}.lock"), timeout=timeout)
+
+
+def check_writable(path: Path, *, folder: bool = False) -> None:
+    """PathError now, rather than after an hour's work, if no file (or folder) can be written at `path`. Leaves nothing."""
+    with reported(path):
+        if path.is_dir() != folder and path.exists():
+            raise OSError(errno.ENOTDIR if folder else errno.EISDIR, "")
+        parent = path if folder else path.parent
+        while not parent.exists() and parent != parent.parent:
+            parent = parent.parent
+        probe = parent / f".{uuid4().hex[:8]}{PARTIAL}"
+        try:
+            probe.write_bytes(b"\0")
+        finally:
+            probe.unlink(missing_ok=True)
+
+
+@contextmanager
+def reported(path: str | os.PathLike[str], done: str = "written") -> Iterator[None]:
+    """An OSError of the block becomes a PathError that names `path` and says why it cannot be `done`."""
+    try:
+        yield
+    except OSError as error:
+        raise path_error(path, error.errno, str(error), done) from error
+
+
+def path_error(
+    path: str | os.PathLike[str], number: int | None, said: str, done: str = "written"
+) -> PathError:
+    """The error for a number of errno; `said` is used where the number has no sentence of ours."""
+    instead = _FREE if number in _FULL else "Name another path, or mend this one."
+    why = _WHY.get(number or 0, said)
+    return PathError(f"{os.fspath(path)} cannot be {done}: {why}. {instead}")
+
+
+def number_in(text: str) -> int | None:
+    """The errno in the text of another library's error: "... (os error 28)" or "[Errno 28] ..."."""
+    found = re.search(r"(?:os error|Errno) (\d+)", text)
+    return int(found.group(1)) if found else None
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FREE = "Free some space, then run the same command again: what was finished is kept."
+_WHY = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your share of the disk is used up",
+    errno.EFBIG: "it is larger than files may be here",
+    errno.EACCES: "permission is denied",
+    errno.EPERM: "permission is denied",
+    errno.EROFS: "the disk is read-only",
+    errno.ENOENT: "there is no such file or folder",
+    errno.ENOTDIR: "a file is in the place of a folder",
+    errno.EEXIST: "a file is in the place of a folder",
+    errno.EISDIR: "a folder is in the place of a file",
+    errno.ENOTEMPTY: "a folder that is not empty is in its place",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "its symbolic links form a ring",
+    errno.EIO: "the disk reports an error",
+}
 
 
 def file_sha256(path: Path) -> str:

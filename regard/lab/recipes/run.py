@@ -11,8 +11,11 @@ from typing import Any
 import torch
 
 from regard.core import OptionError
+from regard.lab.data.checks import check_seed
+from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.train import FitResult, TrainConfig, fit
+from regard.lab.train.memory import check_memory
 from regard.lab.train.transfer import take_weights
 from regard.models import ModelConfig
 
@@ -29,6 +32,7 @@ class Run:
 
     def __post_init__(self) -> None:
         task, model = self.task, self.model
+        check_seed("model", self.seed)
         if task.kind not in model.kinds:
             raise OptionError(
                 f"{task.name} is of kind {task.kind}, and {model.name} serves {', '.join(model.kinds)}"
@@ -61,16 +65,24 @@ class Recipe:
 
 
 def start(
-    run: Run, run_dir: str | Path, *, splits: Splits | None = None, progress: bool = True
+    run: Run,
+    run_dir: str | Path,
+    *,
+    splits: Splits | None = None,
+    wait: bool = False,
+    progress: bool = True,
 ) -> FitResult:
     """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`.
 
-    A folder that holds a run of another model, seed or start is refused.
+    A folder that holds a run of another model, seed or start is refused, and so is one that cannot be written, or in which
+    another process trains; `wait` waits for that process.
 
     `splits` saves loading the task's again.
     """
+    check_writable(Path(run_dir), folder=True)
     splits = splits or run.task.load()
     model = _filled(run.model, splits.facts)
+    check_memory(model)
     torch.manual_seed(run.seed)
     built = model.build()
     origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": _as_json(model)}
@@ -79,7 +91,16 @@ def start(
         origin["start_from"] = taken.sha256
         if progress:
             print(f"from {run.start_from}: {taken}", file=sys.stderr)
-    return fit(built, run.task, run.train, run_dir, splits=splits, progress=progress, origin=origin)
+    return fit(
+        built,
+        run.task,
+        run.train,
+        run_dir,
+        splits=splits,
+        wait=wait,
+        progress=progress,
+        origin=origin,
+    )
 
 
 def _as_json(model: ModelConfig) -> dict[str, Any]:

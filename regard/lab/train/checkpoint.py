@@ -14,11 +14,12 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.core import StoredDataError
-from regard.lab.data.files import PARTIAL, file_sha256, whole
+from regard.lab.data.files import PARTIAL, file_sha256, number_in, path_error, reported, whole
 
 FORMAT = 1
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
@@ -35,11 +36,14 @@ def path_of(root: Path, step: int) -> Path:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write the folder whole: afterwards all of it is there, before none."""
+    """Write the folder whole: afterwards all of it is there, before none. Raises PathError where it cannot be written."""
     with whole(folder) as partial:
         partial.mkdir()
-        save_file(_unshared(checkpoint.model), partial / MODEL)
-        save_file(_unshared(checkpoint.optimizer), partial / OPTIMIZER)
+        for name, tensors in ((MODEL, checkpoint.model), (OPTIMIZER, checkpoint.optimizer)):
+            try:
+                save_file(_unshared(tensors), partial / name)
+            except SafetensorError as error:
+                raise path_error(folder, number_in(str(error)), str(error)) from error
         files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
         (partial / STATE).write_text(
             _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
@@ -64,17 +68,19 @@ def committed(root: Path) -> list[Path]:
 
 def clean(root: Path) -> None:
     """Removes what a killed process left half written."""
-    for path in root.glob(f"step-*{PARTIAL}"):
-        shutil.rmtree(path)
+    with reported(root):
+        for path in root.glob(f"step-*{PARTIAL}"):
+            shutil.rmtree(path)
 
 
 def prune(root: Path, keep: int, best: Path) -> None:
     """Leaves the newest `keep` checkpoints and the best. Moved aside first: a kill leaves no half-deleted one."""
-    for path in committed(root)[:-keep]:
-        if path != best:
-            partial = path.with_name(path.name + PARTIAL)
-            path.rename(partial)
-            shutil.rmtree(partial)
+    with reported(root):
+        for path in committed(root)[:-keep]:
+            if path != best:
+                partial = path.with_name(path.name + PARTIAL)
+                path.rename(partial)
+                shutil.rmtree(partial)
 
 
 def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from regard.core import OptionError
+from regard.lab.data.checks import check_seed
 
 _COUNTS = (
     "steps",
@@ -78,8 +80,13 @@ class TrainConfig:
             self._require("betas", beta, 0 <= beta < 1, "two numbers from 0 to below 1")
         if self.precision not in ("no", "bf16"):
             raise OptionError(f"precision must be 'no' or 'bf16', got {self.precision!r}")
-        if not isinstance(self.seed, int) or self.seed < 0:
-            raise OptionError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+        if self.log_dir is not None and (
+            Path(self.log_dir).is_absolute() or ".." in Path(self.log_dir).parts
+        ):
+            raise OptionError(
+                f"log_dir ({self.log_dir!r}) must be a folder inside the run's own, or None"
+            )
+        check_seed("train", self.seed)
 
     def _require(self, name: str, value: float, holds: bool, wanted: str) -> None:
         if not holds or not math.isfinite(value):

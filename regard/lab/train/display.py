@@ -14,6 +14,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from regard.lab.data.files import reported
+
 
 class Bar:
     def __init__(self, progress: Progress, task: TaskID, name: str):
@@ -50,22 +52,28 @@ def bar_of(progress: bool | Progress, name: str, steps: int, done: int) -> Itera
 
 
 class Log:
-    def __init__(self, writer: Any | None):
-        self.writer = writer
+    def __init__(self, writer: Any | None, folder: Path = Path()):
+        self.writer, self.folder = writer, folder
 
     def add(self, step: int, values: dict[str, float]) -> None:
         if self.writer is not None:
-            for name, value in values.items():
-                self.writer.add_scalar(name, value, step)
+            with reported(self.folder):
+                for name, value in values.items():
+                    self.writer.add_scalar(name, value, step)
 
 
 @contextmanager
 def log_to(folder: Path | None, done: int) -> Iterator[Log]:
-    """TensorBoard files in `folder`; what an earlier run wrote there after step `done` is dropped."""
+    """TensorBoard files in `folder`; what an earlier run wrote there after step `done` is dropped. Raises PathError."""
     if folder is None:
         yield Log(None)
         return
     from torch.utils.tensorboard import SummaryWriter
 
-    with SummaryWriter(str(folder), purge_step=done + 1) as writer:
-        yield Log(writer)
+    with reported(folder):
+        writer = SummaryWriter(str(folder), purge_step=done + 1)
+    try:
+        yield Log(writer, folder)
+    finally:
+        with reported(folder):
+            writer.close()

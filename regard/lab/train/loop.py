@@ -14,7 +14,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
-from filelock import Timeout
 from rich.progress import Progress
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
@@ -26,7 +25,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from regard.core import Mixer, OptionError, RegardError
-from regard.lab.data.files import locked
+from regard.lab.data.owners import owned
 from regard.lab.tasks import Batch, Data, Splits, Task
 from regard.lab.train import checkpoint, randomness
 from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_for_tokens
@@ -86,6 +85,7 @@ def fit(
     *,
     splits: Splits | None = None,
     resume: bool = True,
+    wait: bool = False,
     progress: bool | Progress = True,
     origin: Mapping[str, Any] | None = None,
 ) -> FitResult:
@@ -95,23 +95,24 @@ def fit(
     killed (on CUDA as far as the kernels are deterministic); a finished run is only tested again.
     Seeds the global generators of torch, numpy and Python. `splits` saves loading the task again; `progress` may be a
     running rich Progress to draw in. `origin` holds JSON values that describe how the model was made, such as its seed:
-    a folder whose run had others is refused.
+    a folder whose run had others is refused. Where another process trains in the folder, `wait` waits for it to end.
 
     With several processes each trains on its share of every batch (the shares' mean losses have equal weight), and
     each evaluates everything.
 
     Raises OptionError (the folder holds a different run, or another process trains in it; the batch does not fit), StoredDataError (a checkpoint
-    is truncated or altered), DivergedError (a loss that is not finite; committed checkpoints stay).
+    is truncated or altered), PathError (the folder cannot be written, or the disk is full), DivergedError (a loss that is
+    not finite). Committed checkpoints stay.
     """
-    with _accelerated(model, config.precision) as accelerator, _alone(run_dir, accelerator):
+    with _accelerated(model, config.precision) as accelerator, _alone(run_dir, accelerator, wait):
+        log_dir = _inside(Path(run_dir), config.log_dir)
         loaded = splits or task.load()
         trainer = _Trainer(accelerator, model, task, loaded, config, Path(run_dir), origin or {})
         trainer.start(resume)
         done, main = trainer.state.step, accelerator.is_main_process
-        log_dir = Path(run_dir, config.log_dir) if main and config.log_dir else None
         with (
             bar_of(progress if main else False, task.name, trainer.steps, done) as bar,
-            log_to(log_dir, done) as log,
+            log_to(log_dir if main else None, done) as log,
         ):
             trainer.run(bar, log)
         return trainer.result()
@@ -387,19 +388,25 @@ def _same(where: str, stored: dict[str, Any], ours: dict[str, Any], run_dir: Pat
             )
 
 
+def _inside(run_dir: Path, log_dir: str | None) -> Path | None:
+    """The folder of logs. OptionError where a symbolic link leads out of the run's."""
+    if log_dir is None:
+        return None
+    path = run_dir / log_dir
+    if not path.resolve().is_relative_to(run_dir.resolve()):
+        raise OptionError(
+            f"log_dir ({log_dir!r}) leads out of the run's folder, to {path.resolve()}"
+        )
+    return path
+
+
 @contextmanager
-def _alone(run_dir: str | Path, accelerator: Accelerator) -> Iterator[None]:
-    """Refuses a folder in which another run is under way. The first process of a run speaks for all."""
+def _alone(run_dir: str | Path, accelerator: Accelerator, wait: bool) -> Iterator[None]:
+    """Refuses a folder in which another run is under way, or waits. The first process of a run speaks for all."""
     if not accelerator.is_main_process:
         yield
         return
-    try:
-        lock = locked(Path(run_dir, "run"), timeout=0).acquire()
-    except Timeout:
-        raise OptionError(
-            f"run_dir {run_dir}: another process trains here. Wait for it, or pass another folder."
-        ) from None
-    with lock:
+    with owned(Path(run_dir, "run"), wait=wait):
         yield
 
 

@@ -1,5 +1,6 @@
 """Running a suite: what is missing is done, what cannot be is said, and a kill loses nothing."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import regard.lab.arena.run as arena
 from regard import MIXERS, OptionError, UnknownNameError, UnsupportedError
@@ -238,6 +240,51 @@ def test_a_kill_loses_nothing_committed(tmp_path, lawful, monkeypatch):
         outcome = run_suite(suite, ledger, tmp_path, progress=False)
         assert outcome.found >= len(committed)
         assert len(of(Trained, ledger.results())) >= 3 * len(seeds)
+
+
+SHARED = replace(TINY, contests=(LISTOPS,), seeds=(0, 1, 2), race=replace(RACE, lengths=(8,)))
+
+
+def _join(path, folder, done, die_after):
+    """One worker of several; killed in the middle of its trial number `die_after`."""
+    torch.set_num_threads(1)
+    laws.check_mixer = lambda factory: ["all"]
+    laws.source_sha256 = lambda: "the same"
+    real, begun = trial.train, []
+
+    def train(*arguments, **options):
+        begun.append(1)
+        if len(begun) == die_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        row = real(*arguments, **options)
+        done.put((os.getpid(), row.mixer, row.seed))
+        return row
+
+    trial.train = train
+    with Ledger(path) as ledger:
+        run_suite(SHARED, ledger, folder, progress=False)
+
+
+def test_workers_on_one_ledger_share_the_work_and_follow_the_dead(tmp_path):
+    context = multiprocessing.get_context("fork")
+    path, done = tmp_path / "ledger.sqlite", context.SimpleQueue()
+    arguments = (path, tmp_path / "trials", done)
+    workers = [context.Process(target=_join, args=(*arguments, die)) for die in (0, 0, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert sorted(worker.exitcode for worker in workers) in ([-9, 0, 0], [0, 0, 0])
+    with Ledger(path) as ledger:
+        rows = ledger.results()
+    trained = [(row.mixer, row.seed) for row in of(Trained, rows)]
+    assert sorted(trained) == [(m, s) for m in ("fnet", "linear", "softmax") for s in (0, 1, 2)]
+    assert len(of(LawsChecked, rows)) == 3 and len(of(Timed, rows)) == 3 + 2
+    finished = []
+    while not done.empty():
+        finished.append(done.get())
+    assert sorted(row[1:] for row in finished) == sorted(trained)  # none twice
+    assert len({pid for pid, *_ in finished}) >= 2  # and more than one worked
 
 
 def test_every_contest_of_a_suite_is_fair():

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from regard.core import StoredDataError
+from regard.core import PathError, StoredDataError
 from regard.lab.data import files
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
@@ -80,7 +80,7 @@ def test_a_failure_while_writing_leaves_what_was_committed(folder, monkeypatch):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(files, "_sync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(PathError, match="no space left on device"):
         checkpoint.save(checkpoint.path_of(folder.parent, 5), Checkpoint({}, {}, {}))
     assert checkpoint.committed(folder.parent) == [folder]
     checkpoint.load(folder)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from regard.core import OptionError
-from regard.lab.data.files import locked
+from regard.lab.data.owners import owned
 from regard.lab.train import DivergedError, TrainConfig, checkpoint, fit
 from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
@@ -128,8 +128,8 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
 
 
 def test_a_folder_in_which_another_run_is_under_way_is_refused(tmp_path):
-    with locked(tmp_path / "run"):
-        with pytest.raises(OptionError, match="another process trains here"):
+    with owned(tmp_path / "run"):
+        with pytest.raises(OptionError, match=f"trains here .process {os.getpid()} on"):
             train(tmp_path)
     _, result = train(tmp_path)
     assert result.steps == CONFIG.steps
@@ -328,6 +328,9 @@ def test_logs_and_bar(tmp_path, capsys):
         ("bucket", 0),
         ("workers", -1),
         ("workers", 1.5),
+        ("seed", 2**32),
+        ("log_dir", "/tmp/logs"),
+        ("log_dir", "../logs"),
     ],
 )
 def test_values_that_cannot_be_used_are_named(field, value):
@@ -338,3 +341,10 @@ def test_values_that_cannot_be_used_are_named(field, value):
 def test_a_batch_larger_than_the_data_is_refused(tmp_path):
     with pytest.raises(OptionError, match="batch_size is 101, and majority has 100"):
         train(tmp_path, replace(CONFIG, batch_size=101))
+
+
+def test_logs_do_not_leave_the_folder_through_a_link(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "logs").symlink_to(tmp_path)
+    with pytest.raises(OptionError, match="leads out of the run's folder"):
+        train(tmp_path / "run", replace(CONFIG, log_dir="logs"))

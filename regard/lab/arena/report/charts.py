@@ -12,6 +12,7 @@ from regard.lab.arena.report import words
 from regard.lab.arena.report.layout import LINE, Bubble, place_labels, spread_out
 from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.results import Pass, Result, Timed
+from regard.lab.data.files import whole
 
 Chart = alt.LayerChart | alt.FacetChart  # what a layer of charts may become in Altair
 COLOURS = (
@@ -371,11 +372,11 @@ def save(chart: alt.HConcatChart | alt.VConcatChart, path: Path) -> Path:
         .configure(background="white", padding=14)
         .to_json(indent=None)
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".svg":
-        path.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
-    else:
-        path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+    with whole(path) as partial:
+        if path.suffix == ".svg":
+            partial.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+        else:
+            partial.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
     return path
 
 

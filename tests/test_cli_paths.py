@@ -1,0 +1,209 @@
+"""Paths that cannot be used, full disks and interruptions: one line that says what and why, and no traceback."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import regard
+from regard.cli import main
+from regard.core import PathError
+from regard.lab.arena.ledger import Ledger
+from regard.lab.arena.results import NotRun
+from regard.lab.data import files
+
+TRAIN = (
+    "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
+    " --train.eval-every 2 --train.log-dir None"
+)
+
+
+def refused(capsys, *args: str) -> str:
+    code = main(args)
+    out, err = capsys.readouterr()
+    assert code == 2, (out, err)
+    assert out == "" and "Traceback" not in err and err.count("\n") == 1
+    return err
+
+
+@pytest.fixture
+def report_ledger(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.put("k", NotRun(mixer="fnet", subject="decode", reason="no state"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("inside", "why"),
+    [
+        ("file", "a file is in the place of a folder"),
+        ("file/deeper", "a file is in the place of a folder"),
+        ("/proc/nowhere", "there is no such file or folder"),
+    ],
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{TRAIN} --folder {{}}",
+        "arena quick --ledger LEDGER --folder {}",
+        "arena quick --ledger {}/l.sqlite",
+        "report --ledger LEDGER --page {}/page.html",
+        "report --ledger LEDGER --page PAGE --picture {}/picture.png",
+        "bench --mixers fnet --unchecked --plot {}/speed.png",
+        "bench --mixers fnet --ledger {}/l.sqlite",
+    ],
+)
+def test_a_path_that_cannot_be_used_is_named(
+    capsys, tmp_path, monkeypatch, report_ledger, line, inside, why
+):
+    monkeypatch.setattr("regard.lab.arena.speed.measure", lambda *_: pytest.fail("timed first"))
+    monkeypatch.setattr("regard.lab.recipes.run.fit", lambda *_, **__: pytest.fail("trained first"))
+    (tmp_path / "file").write_text("a file")
+    path = inside if inside.startswith("/") else tmp_path / inside
+    words = line.replace("LEDGER", str(report_ledger)).replace("PAGE", f"{tmp_path}/p.html")
+    err = refused(capsys, *words.format(path).split())
+    assert str(path) in err and why in err
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(capsys, tmp_path, report_ledger):
+    (tmp_path / "x.png").mkdir()
+    for line in (
+        f"bench --mixers fnet --unchecked --plot {tmp_path}/x.png",
+        f"report --ledger {report_ledger} --page {tmp_path}/x.png",
+    ):
+        assert "x.png cannot be written: a folder is in the place" in refused(capsys, *line.split())
+
+
+def no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_called_a_full_disk(capsys, tmp_path, monkeypatch, report_ledger):
+    monkeypatch.setattr(files, "_sync", no_space)
+    full = "the disk is full. Free some space, then run the same command again"
+    assert full in refused(capsys, *TRAIN.split(), "--json", "--folder", str(tmp_path / "run"))
+    line = f"report --ledger {report_ledger} --page {tmp_path}/p.html"
+    assert full in refused(capsys, *line.split())
+
+
+def test_a_ledger_on_a_full_or_read_only_disk_is_not_called_damaged(report_ledger):
+    row = NotRun(mixer="fnet", subject="decode", reason="x" * 19_000)
+    with Ledger(report_ledger) as ledger:
+        ledger._connection.execute("PRAGMA max_page_count = 6")
+        with pytest.raises(PathError, match="the disk is full"):
+            ledger.put("k2", row)
+        ledger._connection.execute("PRAGMA query_only = 1")
+        with pytest.raises(PathError, match="it may only be read"):
+            ledger.put("k2", row)
+    with Ledger(report_ledger) as ledger:
+        assert len(ledger.results()) == 1
+
+
+def test_a_row_altered_behind_an_open_ledger_is_found_by_get(report_ledger):
+    import sqlite3
+
+    with Ledger(report_ledger) as ledger:
+        with sqlite3.connect(report_ledger) as other:
+            other.execute("UPDATE trials SET result = replace(result, 'no state', 'a state')")
+        other.close()
+        with pytest.raises(regard.StoredDataError, match="altered row: 1"):
+            ledger.get("k")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_printing_to_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "regard", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "the output cannot be used: the disk is full" in done.stderr
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"regard {regard.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "again"),
+    [
+        ("train digits --train.steps 2 --folder 'a b'", True),
+        ("arena quick --ledger l.sqlite", True),
+        ("ls mixers", False),
+    ],
+)
+def test_an_interrupted_command_ends_with_the_one_that_goes_on(
+    capsys, tmp_path, monkeypatch, line, again
+):
+    import shlex
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("regard.lab.recipes.start", interrupted)
+    monkeypatch.setattr("regard.lab.arena.run.run_suite", interrupted)
+    monkeypatch.setattr("regard.cli.describe.overview", interrupted)
+    assert main(shlex.split(line)) == 130
+    err = capsys.readouterr().err
+    assert err == f"regard: interrupted{f'. This goes on: regard {line}' if again else ''}\n"
+
+
+def test_an_interruption_while_torch_is_imported_is_one_line():
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "regard", "ls"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:  # the first part of torch is there, the rest is not
+        if "torch" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(60) == 130
+    assert "Traceback" not in rest and "regard: interrupted before it began" in rest
+
+
+@pytest.mark.parametrize("field", ["--seed", "--train.seed", "--task.seed"])
+@pytest.mark.parametrize("seed", ["-1", str(2**32)])
+def test_seeds_out_of_range_are_refused(capsys, tmp_path, field, seed):
+    code = main([*TRAIN.split(), "--folder", str(tmp_path), field, seed])
+    err = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert code == 2 and f"seed ({seed}) must be an integer of at least 0 and below 2**32" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_larger_than_the_memory_is_refused_before_it_is_built(capsys, tmp_path):
+    line = "train digits --model.dim 2000000 --model.num-heads 4"
+    err = refused(capsys, *line.split(), "--folder", str(tmp_path))
+    assert "this machine has" in err and "Choose a smaller model" in err
+
+
+def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
+    def greedy(*_, **__):
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
+
+    monkeypatch.setattr("regard.lab.recipes.start", greedy)
+    assert "out of memory" in refused(capsys, *TRAIN.split(), "--folder", str(tmp_path))
+
+
+def test_a_second_train_is_refused_and_waits_with_wait(capsys, tmp_path):
+    from regard.lab.data.owners import owned
+
+    with owned(tmp_path / "run"):
+        err = refused(capsys, *TRAIN.split(), "--folder", str(tmp_path))
+    assert f"process {os.getpid()} on" in err and "`--wait` does" in err
+    began = time.monotonic()
+    assert main([*TRAIN.split(), "--folder", str(tmp_path), "--wait"]) == 0
+    assert time.monotonic() - began < 120
