@@ -63,6 +63,9 @@ class Mixer(nn.Module, metaclass=Checked):
     delay: int = 0
     """Lag, in tokens, of an incomplete slot: causal queries may not see as many of the latest tokens."""
 
+    beside_heads: str | None = None
+    """What reads tokens without passing through `heads`: without their tokens, q, k and v are not enough for this mixer."""
+
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
 
     def __new__(cls, *args: Any, **kwargs: Any):

@@ -49,6 +49,8 @@ class PatternMixer(Mixer):
         self.external = (
             nn.Parameter(torch.randn(num_external, dim) * 0.02) if num_external else None
         )
+        if self.external is not None:
+            self.beside_heads = "its learned tokens"
 
     def _split(
         self, x: Tensor, state: State | None = None, valid: Tensor | None = None

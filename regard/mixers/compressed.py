@@ -123,7 +123,7 @@ class Compressed(Mixer):
         s, H = self.factor, self.num_heads
         assert conv.bias is not None
         if conv.groups == 1:
-            tokens = z.transpose(1, 2).reshape(z.shape[0], -1, s * self.dim)
+            tokens = z.transpose(1, 2).reshape(z.shape[0], -1, s * H * z.shape[3])
             weight = rearrange(conv.weight, "o i s -> o (s i)")
             slots = nn.functional.linear(tokens, weight, conv.bias)
             return slots.unflatten(2, (H, -1)).transpose(1, 2).contiguous()

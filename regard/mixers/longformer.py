@@ -32,6 +32,7 @@ class Longformer(PatternMixer):
         "few_global": {"window_size": 2, "max_global": 13},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
+    beside_heads = "its global tokens"
 
     def __init__(
         self,

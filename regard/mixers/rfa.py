@@ -80,6 +80,7 @@ class RFA(KernelMixer):
         self.register_buffer("drawn", None if pool_size is None else torch.arange(num_heads))
         self.gate = nn.Linear(dim, num_heads) if gate else None
         if self.gate is not None:
+            self.beside_heads = "its gate"
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.constant_(self.gate.bias, gate_bias)
 

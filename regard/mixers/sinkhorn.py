@@ -104,6 +104,7 @@ class Sinkhorn(Mixer):
         if sort_net != "attention":
             assert max_len is not None
             blocks = -(-max_len // block_size)
+            self.beside_heads = "its sorting network"
             self.sort_net = SortNet(dim, num_heads, blocks, hidden=sort_net == "mlp")
         self._declare(max_len)
 

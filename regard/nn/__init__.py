@@ -6,6 +6,7 @@ from regard.nn.feed_forward import FEED_FORWARDS, Chunked, FeedForward
 from regard.nn.heads import Heads
 from regard.nn.label_smoothing import smoothed_cross_entropy
 from regard.nn.length_projection import LengthProjection
+from regard.nn.multihead_attention import MultiheadAttention
 from regard.nn.norm import NORMS, LayerNorm, ScaleNorm
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
 from regard.nn.scores import SCORES
@@ -20,6 +21,7 @@ __all__ = [
     "Heads",
     "LayerNorm",
     "LengthProjection",
+    "MultiheadAttention",
     "ReversibleBlock",
     "ReversibleSequence",
     "ScaleNorm",

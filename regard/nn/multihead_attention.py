@@ -1,0 +1,191 @@
+"""MultiheadAttention: any mixer over queries, keys and values behind the call and the state dict of torch's own layer.
+
+    layer.self_attn = MultiheadAttention.replacing(layer.self_attn, regard.build("linear", dim=512, num_heads=8))
+
+The projections are torch's (`in_proj_weight`, `in_proj_bias`, `out_proj`); what the mixer has besides is stored under
+`mixer.`. With `softmax` the outputs are those of torch, except where `key_padding_mask` hides the query itself: there
+the mixture is zero, and where a query may see nothing: zero again, and not NaN.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.nn.given_heads import GivenHeads, with_given_heads
+
+
+class MultiheadAttention(nn.MultiheadAttention):
+    """`torch.nn.MultiheadAttention` with the weights of another mechanism. Dropout of weights is the mixer's own option.
+
+    One tensor given as query and key is self-mixing; two are a context, which the mixer must support (`cross`).
+    Raises UnsupportedError, with the reason, for a mixer that is not a function of q, k and v, and for what it cannot do.
+    """
+
+    mixer: Mixer
+
+    def __init__(
+        self,
+        mixer: Mixer,
+        *,
+        bias: bool = True,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        given = with_given_heads(mixer)
+        heads = given.heads
+        assert isinstance(heads, GivenHeads)
+        if heads.num_kv_heads != heads.num_heads:
+            raise OptionError(
+                f"MultiheadAttention: num_kv_heads ({heads.num_kv_heads}) must be num_heads ({heads.num_heads}), "
+                "as in torch's layer"
+            )
+        super().__init__(
+            mixer.dim,
+            heads.num_heads,
+            bias=bias,
+            kdim=kdim,
+            vdim=vdim,
+            batch_first=batch_first,
+            device=device,
+            dtype=dtype,
+        )
+        self.mixer = given.to(device=device, dtype=dtype)
+        self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
+
+    @classmethod
+    def replacing(cls, attention: nn.MultiheadAttention, mixer: Mixer) -> "MultiheadAttention":
+        """A layer around the mixer with the parameters, the device and the order of axes of this one."""
+        if attention.bias_k is not None or attention.add_zero_attn:
+            raise UnsupportedError(
+                "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"
+            )
+        weight = attention.out_proj.weight
+        made = cls(
+            mixer,
+            bias=attention.in_proj_bias is not None,
+            kdim=attention.kdim,
+            vdim=attention.vdim,
+            batch_first=attention.batch_first,
+            device=weight.device,
+            dtype=weight.dtype,
+        )
+        if (made.embed_dim, made.num_heads) != (attention.embed_dim, attention.num_heads):
+            raise ShapeError(
+                f"MultiheadAttention: the mixer has dim {made.embed_dim} and {made.num_heads} heads, the layer "
+                f"{attention.embed_dim} and {attention.num_heads}"
+            )
+        for name, parameter in attention.named_parameters(recurse=False):
+            setattr(made, name, parameter)
+        made.out_proj = attention.out_proj
+        return made.train(attention.training)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Shaped[Tensor, "B S"] | None = None,
+        need_weights: bool = True,
+        attn_mask: Shaped[Tensor, "*B T S"] | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """torch's call: a mask's True, or -inf, hides. `is_causal` without attn_mask is the causal mask.
+
+        Raises ShapeError for masks with other numbers than 0 and -inf: mechanisms have no scores to add them to.
+        """
+        if query.is_nested:
+            return self._nested(query, key, value), None
+        one_axis, batched = query is key, query.dim() == 3
+        tokens = [query, key, value]
+        if not batched:
+            tokens = [x[None] for x in tokens]
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+        elif not self.batch_first:
+            tokens = [x.transpose(0, 1) for x in tokens]
+        mask = self._mask(key_padding_mask, attn_mask, is_causal, tokens[0], tokens[1])
+        y, weights = self._mix(*tokens, one_axis=one_axis, mask=mask, need_weights=need_weights)
+        if weights is not None and average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            return y[0], None if weights is None else weights[0]
+        return y if self.batch_first else y.transpose(0, 1), weights
+
+    def _mix(
+        self, query, key, value, *, one_axis: bool, mask: Mask, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        heads = self.mixer.heads
+        assert isinstance(heads, GivenHeads)
+        q, k, v = self._projected(query, key, value)
+        x = heads.pack(q, k, v) if one_axis else heads.pack(q)
+        context = None if one_axis else heads.pack(None, k, v)
+        y = self.out_proj(self.mixer(x, context=context, mask=mask))
+        if not need_weights:
+            return y, None
+        return y, self.mixer.attention_map(x, context=context, mask=mask)
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        weights: tuple[Tensor, ...] = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        if self.in_proj_weight is not None:
+            weights = self.in_proj_weight.chunk(3)
+        biases = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        return [
+            F.linear(x, W, b) for x, W, b in zip((query, key, value), weights, biases, strict=True)
+        ]
+
+    def _nested(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Rows of several lengths, as torch's encoder makes them of a padding mask."""
+        if query is not key or query is not value:
+            raise UnsupportedError(
+                "MultiheadAttention does not support nested tensors as a context"
+            )
+        rows = query.unbind()
+        x = query.to_padded_tensor(0.0)
+        length = torch.tensor([len(row) for row in rows], device=x.device)
+        valid = torch.arange(x.shape[1], device=x.device) < length[:, None]
+        y, _ = self._mix(x, x, x, one_axis=True, mask=Mask(valid=valid), need_weights=False)
+        return torch.nested.as_nested_tensor([row[:n] for row, n in zip(y, length, strict=True)])
+
+    def _mask(
+        self,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        is_causal: bool,
+        query: Float[Tensor, "B T D"],
+        key: Float[Tensor, "B S D"],
+    ) -> Mask:
+        B, T, S = query.shape[0], query.shape[1], key.shape[1]
+        valid = None if key_padding_mask is None else _allowed("key_padding_mask", key_padding_mask)
+        if attn_mask is None:
+            return Mask(causal=is_causal, valid=valid)
+        allowed = _allowed("attn_mask", attn_mask)
+        fits = [(T, S), (B * self.num_heads, T, S)]
+        if tuple(allowed.shape) not in fits:
+            raise ShapeError(
+                f"MultiheadAttention: attn_mask must have shape {list(fits[0])} or {list(fits[1])}, "
+                f"got {list(allowed.shape)}"
+            )
+        if allowed.dim() == 3:
+            return Mask(valid=valid, pairwise=allowed.view(B, self.num_heads, T, S))
+        if T == S and torch.equal(allowed, torch.ones_like(allowed).tril()):
+            return Mask(causal=True, valid=valid)
+        return Mask(valid=valid, pairwise=allowed[None, None])
+
+
+def _allowed(name: str, mask: Tensor) -> Bool[Tensor, "*shape"]:
+    if mask.dtype == torch.bool:
+        return ~mask
+    allowed = mask == 0
+    if not bool((allowed | (mask == -math.inf)).all()):
+        raise ShapeError(
+            f"MultiheadAttention: {name} must be boolean or hold 0 and -inf alone: other numbers would be added to "
+            "scores, and a mechanism need not have any"
+        )
+    return allowed
