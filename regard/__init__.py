@@ -26,7 +26,7 @@ from regard.mixers import MIXERS, build
 
 __version__ = "0.1.0"
 
-_PARTS = ("lab", "models", "nn", "pools", "positions", "reference", "testing")
+_PARTS = ("hf", "lab", "models", "nn", "pools", "positions", "reference", "testing")
 _CATALOGS = {
     "FEED_FORWARDS": "nn",
     "MODELS": "models",

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "mixers": {"core", "functional", "nn", "positions"},
     "pools": {"core", "functional", "nn", "positions"},
     "models": {"core", "functional", "nn", "positions", "mixers", "pools"},
+    "hf": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
     "testing": {"core", "reference", "mixers"},
     "lab": {*LIBRARY, "testing"},
 }
@@ -66,7 +67,7 @@ LAB_PACKAGES = (
     "torchmetrics",
     "vl_convert",
 )
-SLOW = {*LAB_PACKAGES, "rich", "tyro"} - {"filelock", "jinja2"}
+SLOW = {*LAB_PACKAGES, "rich", "transformers", "tyro"} - {"filelock", "jinja2"}
 INSIDE_CORE = {"torch", "jaxtyping"}
 
 
@@ -168,7 +169,7 @@ def test_import_regard_is_light():
     ).stdout.split()
     assert "regard.mixers" in found
     assert not [name for name in SLOW if name in found]
-    later = {"models", "lab", "cli", "reference", "testing"}
+    later = {"models", "hf", "lab", "cli", "reference", "testing"}
     assert not [
         name
         for name in found
@@ -189,7 +190,7 @@ from importlib.abc import MetaPathFinder
 
 class Blocked(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {LAB_PACKAGES}:
+        if name.partition(".")[0] in {(*LAB_PACKAGES, "transformers")}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Blocked())
@@ -236,6 +237,13 @@ def test_names_of_the_laboratory_say_what_they_need(monkeypatch):
         regard.TASKS  # noqa: B018
     assert str(caught.value) == (
         "regard.TASKS needs altair, which is not installed: pip install 'regard[lab]'"
+    )
+
+
+def test_the_adapters_say_what_they_need():
+    shown = without_lab("try: regard.hf\nexcept ModuleNotFoundError as error: print(error)")
+    assert shown == (
+        "regard.hf needs transformers, which is not installed: pip install 'regard[hf]'\n"
     )
 
 

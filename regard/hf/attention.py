@@ -1,0 +1,339 @@
+"""Mechanisms as attention implementations of Transformers: `attn_implementation="regard_linear"`.
+
+    regard.hf.register()                                                   every mechanism that is a function of q, k and v
+    regard.hf.register("window", AttentionConfig("local", {"window_size": 64}))     attn_implementation="regard_window"
+
+Each is registered together with its mask function: one alone would let Transformers leave the causal mask out.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import (
+    bidirectional_mask_function,
+    causal_mask_function,
+    sdpa_mask,
+)
+
+from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.functional.softmax.biased import biased_attention
+from regard.mixers import MIXERS
+from regard.mixers.build import build, option_names, resolve
+from regard.nn.centroids import Centroids
+from regard.nn.given_heads import GivenHeads, with_given_heads
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionConfig:
+    """A mechanism and its options. cross: the config of cross attention, where it is another.
+
+    max_len: what mechanisms that need a bound are built for. seed: of random features and blocks; each layer adds its
+    number.
+    """
+
+    mixer: str | type[Mixer]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cross: "AttentionConfig | None" = None
+    max_len: int = 4096
+    seed: int = 0
+
+    def __post_init__(self):
+        _make(self, 2, 2, 8)
+
+    @property
+    def name(self) -> str:
+        return resolve(self.mixer).name
+
+
+def register(name: str | None = None, config: AttentionConfig | None = None) -> tuple[str, ...]:
+    """Register one mechanism as `regard_<name>`, or every one that can be, with its default options.
+
+    Returns the names for `attn_implementation`. Raises UnsupportedError, with the reason, for a config whose
+    mechanism is not a function of q, k and v alone.
+    """
+    if (name is None) != (config is None):
+        raise OptionError("register takes a name and an AttentionConfig, or neither of them")
+    chosen = {} if name is None or config is None else {name: config}
+    for entry in MIXERS if name is None else ():
+        try:
+            chosen[entry.name] = AttentionConfig(entry)
+        except UnsupportedError:
+            continue
+    for short, one in chosen.items():
+        AttentionInterface.register(f"regard_{short}", attention_function(one))
+        AttentionMaskInterface.register(f"regard_{short}", token_mask)
+    return tuple(f"regard_{short}" for short in chosen)
+
+
+# ---------------------------------------------------------------------- masks
+
+
+class TokenMask(Tensor):
+    """What `token_mask` hands through a model to the attention function: shaped as [B 1 T S], made of a `regard.Mask`.
+
+    Its elements are not those of the mask, so that nothing of size T S is stored. A model that reads or changes them
+    would lose the mask: that raises UnsupportedError.
+    """
+
+    mask: Mask
+    num_keys: int | None
+
+    @classmethod
+    def make(
+        cls, mask: Mask, shape: tuple[int, ...], num_keys: int | None, device: Any
+    ) -> "TokenMask":
+        """num_keys: how many of the keys come up to the last query; None where this is not known."""
+        made = torch.zeros((), dtype=torch.bool, device=device).expand(shape).as_subclass(cls)
+        made.mask, made.num_keys = mask, num_keys
+        return made
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        if name not in _READS | _MOVES:
+            raise UnsupportedError(
+                f"attn_implementation='regard_...' does not support {name} on its mask: this model changes masks "
+                "itself. Use attn_implementation='eager'."
+            )
+        with torch._C.DisableTorchFunctionSubclass():
+            result = function(*args, **(kwargs or {}))
+        return args[0]._moved(result.device) if name in _MOVES else result
+
+    def _moved(self, device: torch.device) -> "TokenMask":
+        valid, pairwise = (
+            None if part is None else part.to(device)
+            for part in (self.mask.valid, self.mask.pairwise)
+        )
+        mask = Mask(causal=self.mask.causal, valid=valid, pairwise=pairwise)
+        return TokenMask.make(mask, tuple(self.shape), self.num_keys, device)
+
+
+_READS = {"__get__", "dim", "size", "is_floating_point", "numel", "__len__", "__repr__"}
+_MOVES = {"to", "cuda", "cpu", "detach", "clone", "contiguous"}
+
+
+def token_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] = causal_mask_function,
+    attention_mask: Tensor | None = None,
+    use_vmap: bool = False,
+    device: torch.device | str = "cpu",
+    **unused_by_this_implementation: Any,
+) -> TokenMask:
+    """The mask function of Transformers' AttentionMaskInterface: padding and the causal order stay what they are.
+
+    Any other rule (sliding windows, packed sequences, a model's own) becomes allowed pairs.
+    """
+    shape = (batch_size, 1, q_length, kv_length)
+    causal = mask_function is causal_mask_function
+    if kv_offset or not (causal or mask_function is bidirectional_mask_function):
+        pairwise = sdpa_mask(
+            batch_size,
+            q_length,
+            kv_length,
+            q_offset=q_offset,
+            kv_offset=kv_offset,
+            mask_function=mask_function,
+            attention_mask=attention_mask,
+            allow_is_causal_skip=False,
+            use_vmap=use_vmap,
+            device=device,
+        )
+        return TokenMask.make(Mask(pairwise=pairwise), shape, None, device)
+    num_keys = int(q_offset) + q_length if causal else kv_length
+    valid = None
+    if attention_mask is not None and not bool(attention_mask[:, :num_keys].all()):
+        valid = F.pad(attention_mask[:, :num_keys], (0, max(0, num_keys - attention_mask.shape[1])))
+    return TokenMask.make(Mask(causal=causal, valid=valid), shape, num_keys, device)
+
+
+def _request(
+    module: nn.Module, attention_mask: Tensor | None, is_causal: bool | None, query: Tensor, S: int
+) -> tuple[Mask, int]:
+    """The mask, and how many of the keys take part."""
+    if isinstance(attention_mask, TokenMask):
+        return attention_mask.mask, attention_mask.num_keys or S
+    if attention_mask is None:
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        return Mask(causal=bool(causal)), S
+    if attention_mask.dim() != 4:
+        raise ShapeError(f"a mask must have shape [B, 1, T, S], got {list(attention_mask.shape)}")
+    allowed = attention_mask
+    if allowed.dtype != torch.bool:
+        allowed = attention_mask == 0
+        if not bool((allowed | (attention_mask <= torch.finfo(query.dtype).min / 2)).all()):
+            raise UnsupportedError(
+                "attn_implementation='regard_...' does not support masks that are added to scores: a mechanism need "
+                "not have any"
+            )
+    if allowed.shape[1] == allowed.shape[2] == 1:
+        return Mask(valid=allowed[:, 0, 0].expand(query.shape[0], -1)), S
+    return Mask(pairwise=allowed), S
+
+
+# ---------------------------------------------------------------------- attention
+
+
+class Call(NamedTuple):
+    """One call of an attention function, with keys and values up to the last query."""
+
+    q: Float[Tensor, "B H T K"]
+    k: Float[Tensor, "B G S K"]
+    v: Float[Tensor, "B G S K"]
+    mask: Mask
+    cross: bool
+
+
+REFUSED = {
+    "softcap": "its scores are not capped",
+    "s_aux": "it has no sink logits",
+    "head_mask": "heads are not switched off one by one",
+    "cache": "its keys and values are not paged",
+}
+"""Arguments of Transformers' attention functions that change the mathematics -> why they are refused."""
+
+
+def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """The function of Transformers' AttentionInterface: q [B H T K], k and v [B G S K] -> y [B T H K], weights."""
+
+    def attention(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
+        is_causal: bool | None = None,
+        position_bias: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **others: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        for name, reason in REFUSED.items():
+            if others.get(name) is not None:
+                raise UnsupportedError(f"{config.name} does not support {name}: {reason}")
+        mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
+        k, v = key[:, :, :S], value[:, :, :S]
+        cross = not mask.causal and _is_cross(module)
+        one = config if config.cross is None or not cross else config.cross
+        H, K = query.shape[1], query.shape[3]
+        if v.shape[3] != K:
+            raise ShapeError(f"{one.name}: values of width {v.shape[3]} beside keys of width {K}")
+        q = query if scaling is None else query * (scaling * math.sqrt(K))
+        if position_bias is not None:
+            if output_attentions:
+                raise UnsupportedError(
+                    "attn_implementation='regard_softmax' does not support output_attentions beside position_bias. "
+                    "Use attn_implementation='eager'."
+                )
+            return _biased(one, Call(q, k, v, mask, cross), position_bias[..., :S], dropout), None
+        layer = getattr(module, "layer_idx", None) or 0
+        mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)
+        mixer.train(module.training)
+        heads = mixer.heads
+        assert isinstance(heads, GivenHeads)
+        if heads.num_kv_heads != k.shape[1]:
+            k, v = (z.repeat_interleave(H // z.shape[1], dim=1) for z in (k, v))
+        y, weights = _mixed(mixer, heads, Call(q, k, v, mask, cross), bool(output_attentions))
+        return y.unflatten(2, (H, K)), weights
+
+    return attention
+
+
+def _mixed(
+    mixer: Mixer, heads: GivenHeads, call: Call, need_weights: bool
+) -> tuple[Float[Tensor, "B T H*K"], Tensor | None]:
+    q, k, v = (z.transpose(1, 2).flatten(2) for z in call[:3])
+    mask, T, S = call.mask, q.shape[1], k.shape[1]
+    if q.shape[0] != k.shape[0]:
+        raise ShapeError(f"{mixer.name}: a batch of {q.shape[0]} queries and of {k.shape[0]} keys")
+    after_others = mask.causal and T < S
+    if not call.cross and (T == S or (after_others and not _as_context(mixer, mask, T))):
+        # queries that come after stored keys take their places in the whole sequence
+        x, context = heads.pack(F.pad(q, (0, 0, S - T, 0)), k, v), None
+    else:
+        x, context = heads.pack(q), heads.pack(None, k, v)
+    weights = None
+    if need_weights:
+        weights = mixer.attention_map(x, context=context, mask=mask)[:, :, -T:]
+    return mixer(x, context=context, mask=mask)[:, -T:], weights
+
+
+def _as_context(mixer: Mixer, mask: Mask, T: int) -> bool:
+    """Whether stored keys may be a context: the causal order then counts from the last valid key, the last query."""
+    return bool(mixer.capabilities.cross) and (mask.valid is None or T == 1)
+
+
+def _biased(config: AttentionConfig, call: Call, bias: Tensor, dropout: float) -> Tensor:
+    if config.name != "softmax" or config.options:
+        raise UnsupportedError(
+            f"{config.name} does not support position_bias: it has no scores to add it to. softmax has."
+        )
+    y = biased_attention(
+        *call[:3], bias=lambda rows, cols: bias[:, :, rows, cols], mask=call.mask, dropout=dropout
+    )
+    return y.transpose(1, 2)
+
+
+def _is_cross(module: nn.Module) -> bool:
+    """Whether keys are those of other tokens. Transformers does not say; its modules are of three kinds."""
+    if getattr(module, "is_cross_attention", False) or "Cross" in type(module).__name__:
+        return True
+    return getattr(module, "is_decoder", False) and not getattr(module, "is_causal", False)
+
+
+def _make(
+    config: AttentionConfig, num_heads: int, num_kv_heads: int, head_dim: int, dropout: float = 0.0
+) -> Mixer:
+    cls, options = resolve(config.mixer), dict(config.options)
+    if dropout:
+        if "dropout" not in option_names(cls):
+            raise UnsupportedError(
+                f"{cls.name} does not support dropout of weights: set the model's attention dropout to 0"
+            )
+        options["dropout"] = dropout
+    if "num_kv_heads" in option_names(cls):
+        options["num_kv_heads"] = num_kv_heads
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        mixer = build(
+            cls, dim=num_heads * head_dim, num_heads=num_heads, max_len=config.max_len, **options
+        )
+    given = with_given_heads(mixer)
+    learned = [name for name, _ in given.named_parameters()]
+    if any(isinstance(part, Centroids) for part in given.modules()):
+        learned.append("centroids")
+    if learned:
+        raise UnsupportedError(
+            f"{cls.name} does not support attn_implementation: it learns {', '.join(learned)}, and an attention "
+            "function stores nothing. regard.nn.MultiheadAttention does."
+        )
+    return given
+
+
+@cache
+def _mixer(
+    config: AttentionConfig,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    dropout: float,
+    layer: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Mixer:
+    """A mixer without parameters for a layer: a pure function of the arguments."""
+    config = replace(config, seed=config.seed + layer)
+    return _make(config, num_heads, num_kv_heads, head_dim, dropout).to(device, dtype)

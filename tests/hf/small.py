@@ -1,0 +1,72 @@
+"""Transformers' models from tiny random configurations; nothing is downloaded."""
+
+import pytest
+import torch
+
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install 'regard[hf]'"
+)
+
+SIZES = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+}
+TOKENS = {
+    "vocab_size": 30,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+SEQ2SEQ = {
+    "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "dropout": 0.0, "decoder_start_token_id": 2,
+}  # fmt: skip
+
+MODELS = {
+    "bert": ("BertForMaskedLM", {**SIZES, **TOKENS, **NO_DROPOUT}),
+    "roberta": ("RobertaForMaskedLM", {**SIZES, **TOKENS, **NO_DROPOUT}),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {**TOKENS, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64, "attn_pdrop": 0.0, "resid_pdrop": 0.0,
+         "embd_pdrop": 0.0},
+    ),
+    "llama": ("LlamaForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2}),
+    "mistral": ("MistralForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2, "sliding_window": 5}),
+    "bart": ("BartForConditionalGeneration", {**TOKENS, **SEQ2SEQ}),
+    "t5": (
+        "T5ForConditionalGeneration",
+        {"vocab_size": 30, "d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
+         "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0},
+    ),
+    "vit": ("ViTForImageClassification", {**SIZES, **NO_DROPOUT, "image_size": 8, "patch_size": 2, "num_labels": 3}),
+}  # fmt: skip
+CAUSAL, SEQ2SEQ_MODELS = ("gpt2", "llama", "mistral"), ("bart", "t5")
+
+
+def model(name: str, attn_implementation: str = "eager", **changes):
+    cls, config = MODELS[name]
+    torch.manual_seed(0)
+    made = getattr(transformers, cls)(
+        getattr(transformers, cls).config_class(**{**config, **changes})
+    )
+    made.eval().double().set_attn_implementation(attn_implementation)
+    return made
+
+
+def inputs(name: str, padded: str | None = None, T: int = 11) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    if name == "vit":
+        return {"pixel_values": torch.randn(2, 3, 8, 8, generator=generator, dtype=torch.float64)}
+    given = {"input_ids": torch.randint(3, 30, (2, T), generator=generator)}
+    if padded is not None:
+        place = torch.arange(T)
+        given["attention_mask"] = torch.stack(
+            [place >= 0, place < T - 4 if padded == "right" else place >= 4]
+        ).long()
+    if name in SEQ2SEQ_MODELS:
+        given["decoder_input_ids"] = torch.randint(3, 30, (2, 7), generator=generator)
+    return given

@@ -1,0 +1,221 @@
+"""Mechanisms inside Transformers' own models: masks, caches, gradients, generation, training."""
+
+import pytest
+import torch
+
+from tests.hf.small import MODELS, SEQ2SEQ_MODELS, inputs, model, transformers
+
+import regard.hf  # isort: skip
+from regard import UnsupportedError
+from regard.hf import AttentionConfig
+from regard.hf.attention import TokenMask, token_mask
+
+NAMES = regard.hf.register()
+ONE_AXIS = (
+    "regard_local",
+    "regard_strided",
+    "regard_global",
+    "regard_head_mix",
+    "regard_bigbird",
+    "regard_mixed_chunk",
+)
+WINDOW = AttentionConfig("local", {"window_size": 3}, cross=AttentionConfig("softmax"))
+regard.hf.register("window", WINDOW)
+regard.hf.register(
+    "linear_with_softmax", AttentionConfig("linear", cross=AttentionConfig("softmax"))
+)
+
+
+def valid_logits(name, made, given):
+    logits = made(**given).logits
+    mask = given.get("attention_mask")
+    return logits if mask is None or name in SEQ2SEQ_MODELS else logits[mask.bool()]
+
+
+@pytest.mark.parametrize("padded", [None, "right", "left"])
+@pytest.mark.parametrize("name", MODELS)
+def test_softmax_is_the_models_own(name, padded):
+    """Some models compute positions, norms and softmax in float32 whatever their type."""
+    found = []
+    for implementation in ("sdpa", "regard_softmax"):
+        made, given = model(name, implementation), inputs(name, padded)
+        logits = valid_logits(name, made, given)
+        gradients = torch.autograd.grad(
+            logits.sin().sum(), list(made.parameters()), allow_unused=True
+        )
+        found.append((logits, [g for g in gradients if g is not None]))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("implementation", NAMES)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_later_tokens_and_padding_change_nothing(name, implementation):
+    made, given = model(name, implementation), inputs(name)
+    ids = given["input_ids"]
+    whole = made(ids).logits
+    changed = ids.clone()
+    changed[:, 7:] = 5
+    torch.testing.assert_close(made(changed).logits[:, :7], whole[:, :7])
+    assert not torch.allclose(made(changed).logits[:, 7:], whole[:, 7:])
+    short, right = ids[1:, :7], inputs(name, "right")["attention_mask"]
+    torch.testing.assert_close(made(ids, attention_mask=right).logits[1:, :7], made(short).logits)
+
+
+@pytest.mark.parametrize("implementation", NAMES)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_caches_change_nothing(name, implementation):
+    """Greedy tokens and their logits from the dynamic and the static cache, and from none; the prompt is padded on the left."""
+    made = model(name, implementation)
+    given = inputs(name, "left")
+    common = {
+        "max_new_tokens": 5,
+        "do_sample": False,
+        "output_logits": True,
+        "return_dict_in_generate": True,
+        "eos_token_id": None,
+    }
+    want = made.generate(**given, use_cache=False, **common)
+    for cache in ("dynamic", "static"):
+        got = made.generate(**given, cache_implementation=cache, disable_compile=True, **common)
+        torch.testing.assert_close(torch.stack(got.logits), torch.stack(want.logits))
+
+
+def test_stored_keys_and_several_new_tokens():
+    for implementation in NAMES:
+        made, ids = model("llama", implementation), inputs("llama")["input_ids"]
+        for valid in (None, inputs("llama", "right")["attention_mask"]):
+            whole = made(ids, attention_mask=valid).logits
+            cache = transformers.DynamicCache(config=made.config)
+            parts, seen = [], 0
+            for part in ids.split((4, 5, 2), dim=1):
+                seen += part.shape[1]
+                mask = None if valid is None else valid[:, :seen]
+                parts.append(made(part, attention_mask=mask, past_key_values=cache).logits)
+            got = torch.cat(parts, 1)
+            keep = torch.ones_like(ids) if valid is None else valid
+            torch.testing.assert_close(got[keep.bool()], whole[keep.bool()])
+
+
+@pytest.mark.parametrize("name, implementation", [
+    ("mistral", "regard_softmax"), ("bart", "regard_linear"), ("bart", "regard_window"), ("t5", "regard_softmax"),
+    ("bart", "regard_softmax"),
+])  # fmt: skip
+def test_generate(name, implementation):
+    made, given = (
+        model(name, implementation),
+        inputs(name, "right" if name in SEQ2SEQ_MODELS else "left"),
+    )
+    given.pop("decoder_input_ids", None)
+    common = {"max_new_tokens": 8, "do_sample": False, "num_beams": 2, "eos_token_id": None}
+    got = made.generate(**given, **common)
+    assert torch.equal(got, made.generate(**given, use_cache=False, **common))
+    if implementation == "regard_softmax":
+        assert torch.equal(got, model(name, "sdpa").generate(**given, **common))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("implementation", NAMES)
+def test_every_mechanism_runs_or_says_why_not(name, implementation):
+    made, given = model(name, implementation), inputs(name, "right")
+    refused = {"t5": "position_bias"} if implementation != "regard_softmax" else {}
+    if implementation in ONE_AXIS:
+        refused["bart"] = "does not support cross"
+    able = regard.MIXERS[implementation.removeprefix("regard_")].capabilities
+    if not able.pairwise:
+        refused["mistral"] = "does not support pairwise"
+    if name in refused:
+        with pytest.raises(UnsupportedError, match=refused[name]):
+            made(**given)
+        return
+    logits = valid_logits(name, made, given)
+    assert logits.isfinite().all()
+    if implementation in ("regard_linear", "regard_performer", "regard_efficient", "regard_global"):
+        assert (logits.sum() - valid_logits(name, model(name), given).sum()).abs() > 1e-9
+
+
+def test_a_mechanism_alone_would_lose_the_causal_mask():
+    """Transformers makes no mask at all for an attention function without a mask function."""
+    transformers.AttentionInterface.register(
+        "alone", transformers.AttentionInterface()["regard_softmax"]
+    )
+    given = inputs("gpt2", "left")
+    alone, ours = model("gpt2", "alone"), model("gpt2", "regard_softmax")
+    assert not torch.allclose(alone(**given).logits[1, -1], ours(**given).logits[1, -1])
+
+
+def test_attention_maps():
+    given, found = inputs("bert", "right"), []
+    keep = given["attention_mask"].bool()[1]
+    for implementation in ("eager", "regard_softmax"):
+        made = model("bert", implementation)
+        found.append([w[1][:, keep] for w in made(**given, output_attentions=True).attentions])
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_what_would_be_ignored_is_refused():
+    made = model("bert", "regard_linear", attention_probs_dropout_prob=0.1)
+    made(**inputs("bert"))
+    with pytest.raises(UnsupportedError, match="linear does not support dropout of weights: set"):
+        made.train()(**inputs("bert"))
+    assert (
+        model("bert", "regard_softmax", attention_probs_dropout_prob=0.1)
+        .train()(**inputs("bert"))
+        .logits.isfinite()
+        .all()
+    )
+    for config, reason in (
+        (lambda: AttentionConfig("fnet"), "it is not made of queries, keys and values"),
+        (
+            lambda: AttentionConfig("linformer"),
+            "it learns project.key, project.value, and an attention function stores nothing",
+        ),
+        (lambda: AttentionConfig("routing"), "it learns centroids"),
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            config()
+    mask = token_mask(2, 5, 5, attention_mask=torch.ones(2, 5, dtype=torch.bool))
+    assert isinstance(mask.to("cpu").clone(), TokenMask) and mask.shape == (2, 1, 5, 5)
+    with pytest.raises(UnsupportedError, match="this model changes masks itself"):
+        mask[:, :, :, :3]
+    bias = torch.full((2, 1, 11, 11), 0.5, dtype=torch.float64)
+    with pytest.raises(UnsupportedError, match="masks that are added to scores"):
+        model("bert", "regard_softmax")(inputs("bert")["input_ids"], attention_mask=bias)
+
+
+def test_a_models_own_mask():
+    allowed = torch.rand(2, 1, 11, 11, generator=torch.Generator().manual_seed(0)) > 0.3
+    allowed |= torch.eye(11, dtype=torch.bool)
+    ids = inputs("bert")["input_ids"]
+    float_mask = torch.zeros(allowed.shape, dtype=torch.float64)
+    float_mask[~allowed] = torch.finfo(torch.float64).min
+    want = model("bert")(ids, attention_mask=float_mask).logits
+    for mask in (allowed, float_mask):
+        torch.testing.assert_close(
+            model("bert", "regard_softmax")(ids, attention_mask=mask).logits, want
+        )
+
+
+@pytest.mark.parametrize("implementation", ["regard_performer", "regard_window"])
+def test_trainer_and_pipeline(implementation, tmp_path):
+    made = model("gpt2", implementation).float().train()
+    rows = [{"input_ids": row, "labels": row} for row in inputs("gpt2")["input_ids"].repeat(8, 1)]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=15, learning_rate=2e-2, per_device_train_batch_size=4, report_to=[],
+        logging_steps=1, save_strategy="no", disable_tqdm=True, use_cpu=True, activation_checkpointing=True,
+    )  # fmt: skip
+    trainer = transformers.Trainer(made, arguments, train_dataset=rows)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < losses[0] / 2
+
+    from tokenizers import Tokenizer, models
+
+    words = {f"w{n}": n for n in range(30)}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")), pad_token="w0"
+    )
+    generate = transformers.pipeline(
+        "text-generation", made.eval(), tokenizer=tokenizer, device="cpu"
+    )
+    text = generate("w5", max_new_tokens=3, do_sample=False)[0]["generated_text"]
+    assert text.startswith("w5")
