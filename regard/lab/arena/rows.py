@@ -121,7 +121,8 @@ def _value(name: str, field: Field, value: Any) -> Any:
     if value is None and field.none:
         return None
     if field.type == "origin":
-        return Provenance(**_checked("origin", value))
+        plain = vars(value) if isinstance(value, Provenance) else value
+        return Provenance(**_checked("origin", plain))
     fits = value in field.words if field.type == "word" else _IS[field.type](value)
     if not fits or (field.least is not None and value < field.least):
         raise ValueError(f"{name} must be {field.wanted}, got {_said(value)}")
@@ -187,7 +188,10 @@ def _said(value: object) -> str:
 
 
 def packed(rows: Iterable[Result]) -> dict[str, Any]:
-    """Rows as plain data for JSON: field names once, and each provenance once but for its start."""
+    """Rows as plain data for JSON: field names once, and each provenance once but for its start.
+
+    Raises ValueError for a row with a field of a wrong type.
+    """
     origins: dict[str, int] = {}
     shown: list[dict[str, Any]] = []
 
@@ -199,6 +203,7 @@ def packed(rows: Iterable[Result]) -> dict[str, Any]:
         return [place, where.started]
 
     def cells(row: Result) -> list[Any]:
+        _checked(kind_of(row), vars(row))
         values = (getattr(row, name) for name in SCHEMA[kind_of(row)])
         return [origin(value) if isinstance(value, Provenance) else value for value in values]
 

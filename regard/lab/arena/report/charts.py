@@ -1,4 +1,7 @@
-"""The charts, as Vega-Lite made with Altair. Data goes in as plain values; labels are placed here, in pixels."""
+"""Pictures for a README or a terminal's user, as Vega-Lite made with Altair; the page draws its own charts.
+
+Data goes in as plain values, and no name goes into an expression. Labels are placed here, in pixels.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,10 +11,11 @@ from typing import Any
 import altair as alt
 
 from regard.core import OptionError
+from regard.core.visible import visible
 from regard.lab.arena.report import words
-from regard.lab.arena.report.layout import LINE, Bubble, place_labels, spread_out
+from regard.lab.arena.report.layout import Bubble, place_labels, spread_out
 from regard.lab.arena.report.summary import LedgerSummary
-from regard.lab.arena.results import Pass, Result, Timed
+from regard.lab.arena.results import Pass, Result
 from regard.lab.data.files import whole
 
 Chart = alt.LayerChart | alt.FacetChart  # what a layer of charts may become in Altair
@@ -39,19 +43,6 @@ def is_crowded(summary: LedgerSummary) -> bool:
     return len(summary.mechanisms) >= CROWD
 
 
-def bubble_shape(summary: LedgerSummary, *, narrow: bool = False) -> tuple[int, int]:
-    """Width and height in pixels."""
-    if narrow:
-        return (262, 420) if is_crowded(summary) else (262, 280)
-    return (1080, 620) if is_crowded(summary) else (330, 300)
-
-
-def line_shape(summary: LedgerSummary, *, narrow: bool = False) -> tuple[int, int]:
-    """The labels of all lines are stacked at their right ends."""
-    height = max(220 if narrow else 240, round(LINE * len(summary.mechanisms)) + 8)
-    return (190 if narrow else 345 if is_crowded(summary) else 215), height
-
-
 def colours(summary: LedgerSummary) -> dict[str, str]:
     """Family -> colour; softmax is the grey that the others are seen against."""
     families = list(dict.fromkeys(summary.family.values()))
@@ -60,59 +51,29 @@ def colours(summary: LedgerSummary) -> dict[str, str]:
     return {family: found.get(family, BASELINE_COLOUR) for family in families}
 
 
-def bubbles(
-    summary: LedgerSummary,
-    task: str,
-    shape: tuple[int, int],
-    view: tuple[Pass, int] | None = None,
-) -> Chart | None:
-    """Quality against speed against memory on one task.
-
-    Without a `view` the chart holds every pass and length, chosen by its signals `kind` and `length`.
-    """
-    width, height = shape
-    points = _points(summary, task)
-    if view:
-        points = [point for point in points if (point["kind"], point["length"]) == view]
+def bubbles(summary: LedgerSummary, task: str, kind: Pass, length: int) -> Chart | None:
+    """Quality against speed against memory on one task, for one pass at one length."""
+    width, height = (1080, 620) if is_crowded(summary) else (330, 300)
+    points = _points(summary, task, kind, length)
     if not points:
         return None
-    better = summary.qualities(task)[0].better
+    first = summary.qualities(task)[0]
     x = _Axis([point["speed"] for point in points] + [0.8, 1.25], width, log=True, pad=0.12)
-    y = _Axis([point["value"] for point in points], height, flip=better == "higher", pad=0.16)
-    views = sorted({(point["kind"], point["length"]) for point in points})
+    y = _Axis([point["value"] for point in points], height, flip=first.better == "higher", pad=0.16)
     largest_area = LARGEST_AREA / (3 if is_crowded(summary) else 1)
-    notes = []
-    for kind, length in views:
-        shown = [point for point in points if (point["kind"], point["length"]) == (kind, length)]
-        largest = max(point["bytes"] for point in shown)
-        for point in shown:
-            share = point["bytes"] / largest if largest else 0
-            point["area"] = max(SMALLEST_AREA, largest_area * share)
-        places = place_labels(
-            [
-                Bubble(
-                    x.pixel(p["speed"]),
-                    y.pixel(p["value"]),
-                    math.sqrt(p["area"] / math.pi),
-                    p["mechanism"],
-                )
-                for p in shown
-            ],
-            width,
-            height,
+    largest = max(point["bytes"] for point in points)
+    for point in points:
+        share = point["bytes"] / largest if largest else 0
+        point["area"] = max(SMALLEST_AREA, largest_area * share)
+    marks = [
+        Bubble(
+            x.pixel(p["speed"]), y.pixel(p["value"]), math.sqrt(p["area"] / math.pi), p["mechanism"]
         )
-        for point, place in zip(shown, places, strict=True):
-            point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
-        notes.append(
-            {
-                "kind": kind,
-                "length": length,
-                "text": f"area: peak memory, largest {words.size(largest)}",
-            }
-        )
+        for p in points
+    ]
+    for point, place in zip(points, place_labels(marks, width, height), strict=True):
+        point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
 
-    metric = words.metric(summary.qualities(task)[0].metric)
-    data = alt.Chart()
     at_x = alt.X(
         "speed:Q",
         scale=alt.Scale(type="log", domain=x.domain, nice=False),
@@ -121,31 +82,21 @@ def bubbles(
     )
     at_y = alt.Y(
         "value:Q",
-        scale=alt.Scale(domain=y.domain, reverse=better == "lower", nice=False, zero=False),
+        scale=alt.Scale(domain=y.domain, reverse=first.better == "lower", nice=False, zero=False),
         axis=alt.Axis(tickCount=5, format=".3~f"),
-        title=f"{metric} · better →",
+        title=f"{visible(words.metric(first.metric))} · better →",
     )
     level = (
         alt.Chart(alt.Data(values=[{"speed": 1}]))
         .mark_rule(strokeDash=[4, 4], color=BASELINE_COLOUR)
         .encode(x=at_x)
     )
+    data = alt.Chart()
     circles = data.mark_circle(opacity=0.8, stroke="white", strokeWidth=0.6).encode(
         x=at_x,
         y=at_y,
         size=alt.Size("area:Q", scale=None, legend=None),
         color=alt.Color("colour:N", scale=None, legend=None),
-        tooltip=_tooltip(
-            mechanism="mechanism",
-            family="family",
-            quality=metric,
-            faster="speed against softmax",
-            time="median (quartiles)",
-            softmax="softmax beside it",
-            memory="peak memory",
-            size="parameters",
-            causal="causal",
-        ),
     )
     labels = data.mark_text(fontSize=11).encode(
         x=alt.X("label_x:Q", scale=None),
@@ -153,70 +104,31 @@ def bubbles(
         text="mechanism:N",
     )
     note = (
-        alt.Chart(alt.Data(values=notes))
+        alt.Chart(alt.Data(values=[{"text": f"area: peak memory, largest {words.size(largest)}"}]))
         .mark_text(align="right", baseline="bottom", fontSize=10, opacity=0.75)
         .encode(x=alt.value(width - 4), y=alt.value(height - 4), text="text:N")
     )
-    layers = [circles, labels, note]
-    if view is None:
-        chosen = "datum.kind == kind && datum.length == length"
-        layers = [layer.transform_filter(chosen) for layer in layers]
-    chart = alt.layer(level, *layers, data=alt.Data(values=points)).properties(
+    return alt.layer(level, circles, labels, note, data=alt.Data(values=points)).properties(
         width=width, height=height
     )
-    if view is None:
-        kind, length = default_view(summary, views)
-        chart = chart.add_params(
-            alt.param(name="kind", value=kind), alt.param(name="length", value=length)
-        )
-    return chart
 
 
-def default_view(summary: LedgerSummary, views: Sequence[tuple[Pass, int]]) -> tuple[Pass, int]:
-    """The first pass that has views, at its longest common length."""
-    for kind in summary.passes:
-        length = summary.common_length(kind)
-        if length and (kind, length) in views:
-            return kind, length
-    return views[-1]
-
-
-def _points(summary: LedgerSummary, task: str) -> list[dict[str, Any]]:
+def _points(summary: LedgerSummary, task: str, kind: Pass, length: int) -> list[dict[str, Any]]:
     palette = colours(summary)
     points = []
     for quality in summary.qualities(task):
-        family = summary.family[quality.mechanism]
-        for kind in summary.passes:
-            for length in summary.lengths(kind):
-                row = summary.timing(quality.mechanism, kind, length, summary.is_language(task))
-                if row is None:
-                    continue
-                points.append(
-                    {
-                        "mechanism": quality.mechanism,
-                        "family": family,
-                        "colour": palette[family],
-                        "kind": kind,
-                        "length": length,
-                        "speed": 1 / row.ratio,
-                        "value": quality.mean,
-                        "bytes": row.peak_bytes,
-                        "quality": words.quality(quality),
-                        "size": words.size(quality.parameters, ""),
-                        **_shown(row),
-                    }
-                )
+        row = summary.timing(quality.mechanism, kind, length, summary.is_language(task))
+        if row is not None:
+            points.append(
+                {
+                    "mechanism": visible(quality.mechanism),
+                    "colour": palette[summary.family[quality.mechanism]],
+                    "speed": 1 / row.ratio,
+                    "value": quality.mean,
+                    "bytes": row.peak_bytes,
+                }
+            )
     return points
-
-
-def _shown(row: Timed) -> dict[str, str]:
-    return {
-        "faster": words.times(row.ratio),
-        "time": f"{words.milliseconds(row.median_ms)} ({row.low_ms:.3g} – {row.high_ms:.3g})",
-        "softmax": words.milliseconds(row.baseline_ms),
-        "memory": words.size(row.peak_bytes),
-        "causal": "yes" if row.causal else "no",
-    }
 
 
 def scaling(
@@ -231,17 +143,14 @@ def scaling(
             row = summary.timing(label, kind, length)
             value = row and (row.median_ms if quantity == "time" else row.peak_bytes / 1e6)
             if row and value and value > 0:
-                family = summary.family[label]
                 points.append(
                     {
-                        "mechanism": label,
-                        "family": family,
-                        "colour": palette[family],
+                        "mechanism": visible(label),
+                        "colour": palette[summary.family[label]],
                         "length": length,
                         "y": value,
                         "low": row.low_ms,
                         "high": row.high_ms,
-                        **_shown(row),
                     }
                 )
     if not points:
@@ -265,20 +174,7 @@ def scaling(
     lines = data.mark_line(strokeWidth=1.8).encode(
         x=at_x, y=at_y, color=colour, detail="mechanism:N"
     )
-    dots = data.mark_circle(size=34, opacity=1).encode(
-        x=at_x,
-        y=at_y,
-        color=colour,
-        tooltip=_tooltip(
-            mechanism="mechanism",
-            length="length",
-            time="median (quartiles)",
-            softmax="softmax beside it",
-            faster="speed against softmax",
-            memory="peak memory",
-            causal="causal",
-        ),
-    )
+    dots = data.mark_circle(size=34, opacity=1).encode(x=at_x, y=at_y, color=colour)
     layers = [lines, dots]
     if quantity == "time":
         layers.insert(
@@ -292,67 +188,18 @@ def scaling(
     return whole.properties(width=width, height=height)
 
 
-def curves(summary: LedgerSummary, task: str, shape: tuple[int, int]) -> Chart | None:
-    """The validation metric against training steps, one line for each seed."""
-    width, height = shape
-    palette = colours(summary)
-    points: list[dict[str, Any]] = [
-        {
-            "mechanism": quality.mechanism,
-            "colour": palette[summary.family[quality.mechanism]],
-            "seed": run.seed,
-            "step": step,
-            "y": value,
-            "value": f"{value:.4g}",
-        }
-        for quality in summary.qualities(task)
-        for run in quality.runs
-        for step, value in run.curve
-        if math.isfinite(value)
-    ]
-    if not points:
-        return None
-    better, name = (
-        summary.qualities(task)[0].better,
-        words.metric(summary.qualities(task)[0].metric),
-    )
-    y = _Axis([point["y"] for point in points], height, flip=True, pad=0.06)
-    at_x = alt.X("step:Q", axis=alt.Axis(tickCount=5, grid=False), title="training steps")
-    at_y = alt.Y(
-        "y:Q",
-        scale=alt.Scale(domain=y.domain, nice=False, zero=False),
-        axis=alt.Axis(tickCount=6),
-        title=f"validation {name} ({better} is better)",
-    )
-    colour = alt.Color("colour:N", scale=None, legend=None)
-    data = alt.Chart()
-    lines = data.mark_line(strokeWidth=1.6).encode(
-        x=at_x, y=at_y, color=colour, detail=["mechanism:N", "seed:N"]
-    )
-    dots = data.mark_circle(size=26, opacity=1).encode(
-        x=at_x,
-        y=at_y,
-        color=colour,
-        tooltip=_tooltip(mechanism="mechanism", seed="seed", step="step", value=name),
-    )
-    ends = _ends([(p["mechanism"], p["step"], p["y"], p["colour"]) for p in points], y, height)
-    whole = alt.layer(lines, dots, _end_labels(ends, width), data=alt.Data(values=points))
-    return whole.properties(width=width, height=height)
-
-
 def draw_picture(rows: Iterable[Result], path: Path) -> Path:
     summary = LedgerSummary(rows)
     charts = []
     for task in summary.tasks:
-        views = sorted({(point["kind"], point["length"]) for point in _points(summary, task)})
-        if views:
-            kind, length = default_view(summary, views)
-            chart = bubbles(summary, task, bubble_shape(summary), (kind, length))
-            title = alt.TitleParams(
-                task, subtitle=f"{words.PASS_NAMES[kind]}, {length:,} tokens", anchor="start"
-            )
+        for kind in summary.passes:
+            length = summary.usual_length(kind)
+            chart = bubbles(summary, task, kind, length) if length else None
             if chart:
+                subtitle = f"{words.PASS_NAMES[kind]}, {length:,} tokens"
+                title = alt.TitleParams(visible(task), subtitle=subtitle, anchor="start")
                 charts.append(chart.properties(title=title))
+                break
     if not charts:
         raise OptionError(
             "rows must hold a mechanism that was both trained and timed: there is nothing to draw"
@@ -378,12 +225,6 @@ def save(chart: alt.HConcatChart | alt.VConcatChart, path: Path) -> Path:
         else:
             partial.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
     return path
-
-
-def _tooltip(**titles: str) -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip(field=field, title=title, type="nominal") for field, title in titles.items()
-    ]
 
 
 def _ends(

@@ -1,7 +1,8 @@
 """One reading of the ledger, shared by the terminal table, the page and the picture.
 
 Nothing here is measured again and nothing is filled in. Where two rows answer the same question the newer one
-counts; timings of one machine are never set beside those of another; whatever is left out is named in `notes`.
+counts; timings of one machine are never set beside those of another; whatever is left out is named in `notes`, and
+what was not measured in `missing`.
 """
 
 import json
@@ -22,7 +23,7 @@ TOLERANCE = (
 )
 LEVEL = 0.05  # a smaller difference in time is called none
 Measured = TypeVar("Measured", Trained, Timed)
-_LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
+LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,9 @@ class LedgerSummary:
             timed, lambda row: (name(row), row.kind, row.length, row.causal)
         )
         self._mixer = labelled
-        self._note_what_is_missing()
+        self._label = {id(row): name(row) for row in self.not_run}
+        self._label |= {id(row): label for (label, *_), row in self.timed.items()}
+        self._label |= {id(run): q.mechanism for q in self.quality.values() for run in q.runs}
 
     def _comparable_training(self, rows: list[Trained]) -> list[Trained]:
         kept = []
@@ -151,14 +154,16 @@ class LedgerSummary:
             for (task, label), of in runs.items()
         }
 
-    def _note_what_is_missing(self) -> None:
+    @property
+    def missing(self) -> list[str]:
+        """What a choice would need and the ledger has not."""
         if not self.rows:
-            self.notes.append("The ledger is empty. Fill it with: regard arena quick")
-            return
+            return ["The ledger is empty. Fill it with: regard arena quick"]
+        found = []
         if not self.tasks:
-            self.notes.append("No training result yet, so nothing is known about quality.")
+            found.append("No training result yet, so nothing is known about quality.")
         if not self.timed:
-            self.notes.append("No timing yet, so nothing is known about speed and memory.")
+            found.append("No timing yet, so nothing is known about speed and memory.")
         refused = {(row.mixer, row.subject) for row in self.not_run}
         measured = {(label, kind) for label, kind, _, _ in self.timed}
         for label in self.mechanisms:
@@ -172,13 +177,14 @@ class LedgerSummary:
                 k for k in self.passes if (label, k) not in measured and (mixer, k) not in refused
             ]
             if tasks:
-                self.notes.append(f"{label} has no result yet on {', '.join(tasks)}.")
+                found.append(f"{label} has no result yet on {', '.join(tasks)}.")
             if passes:
-                self.notes.append(f"{label} has no timing yet for {', '.join(passes)}.")
+                found.append(f"{label} has no timing yet for {', '.join(passes)}.")
         if self.timed and not any(self._mixer[label] == BASELINE for label, *_ in self.timed):
-            self.notes.append(
+            found.append(
                 "softmax itself was not timed; ratios are to the softmax run beside each measurement."
             )
+        return found
 
     @property
     def passes(self) -> list[Pass]:
@@ -197,13 +203,24 @@ class LedgerSummary:
     def lengths(self, kind: Pass) -> list[int]:
         return sorted({length for _, k, length, _ in self.timed if k == kind})
 
-    def common_length(self, kind: Pass) -> int | None:
-        """The longest length at which every mechanism that has this pass was timed, or most of them if none is."""
+    def usual_length(self, kind: Pass) -> int | None:
+        """The length at which a pass is shown first.
+
+        The shortest at which quality was trained too, of those that most mechanisms were timed at; or else the longest.
+        """
         at = defaultdict(set)
         for label, k, length, _ in self.timed:
             if k == kind:
                 at[length].add(label)
-        return max(at, key=lambda length: (len(at[length]), length), default=None)
+        if not at:
+            return None
+        most = max(map(len, at.values()))
+        common = sorted(length for length, labels in at.items() if len(labels) == most)
+        trained = max(
+            (run.length or 0 for quality in self.quality.values() for run in quality.runs),
+            default=0,
+        )
+        return next((n for n in common if trained and n >= trained), common[-1])
 
     def timing(
         self, label: str, kind: Pass, length: int | None, causal: bool | None = None
@@ -221,7 +238,7 @@ class LedgerSummary:
         return counts[True] >= counts[False]
 
     def is_language(self, task: str) -> bool:
-        return any(q.metric in _LANGUAGE_METRICS for (t, _), q in self.quality.items() if t == task)
+        return any(q.metric in LANGUAGE_METRICS for (t, _), q in self.quality.items() if t == task)
 
     def qualities(self, task: str) -> list[Quality]:
         """Best first."""
@@ -291,7 +308,18 @@ class LedgerSummary:
         return pairs
 
     def is_baseline(self, label: str) -> bool:
-        return self._mixer[label] == BASELINE
+        return self._mixer.get(label) == BASELINE
+
+    def label(self, row: Result) -> str | None:
+        """The mechanism's label of a row that counts here; None for one that is left out."""
+        return self._label.get(id(row))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Label -> family, in catalogue order: what was measured, and what could not be."""
+        mixers = {self._label[id(row)]: row.mixer for row in self.not_run} | self._mixer
+        order = sorted(mixers, key=lambda label: (_place(mixers[label]), label))
+        return {label: _family(mixers[label]) for label in order}
 
 
 def measurably_faster(row: Timed) -> bool:
@@ -352,7 +380,9 @@ def _family(mixer: str) -> str:
     return MIXERS[mixer].family if mixer in MIXERS else "other"
 
 
-def _labels(trained: list[Trained], timed: list[Timed]) -> Callable[[Trained | Timed], str]:
+def _labels(
+    trained: list[Trained], timed: list[Timed]
+) -> Callable[[Trained | Timed | NotRun], str]:
     """A function row -> label: the mixer's name, with options where one mixer was run with several."""
     rows: list[Trained | Timed] = [*trained, *timed]
     sets: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -370,7 +400,7 @@ def _labels(trained: list[Trained], timed: list[Timed]) -> Callable[[Trained | T
     def differs(mixer: str, option: str) -> bool:
         return len(values[mixer, option]) > 1 or given[mixer, option] < counts[mixer]
 
-    def name(row: Trained | Timed) -> str:
+    def name(row: Trained | Timed | NotRun) -> str:
         shown = [f"{k}={v}" for k, v in sorted(row.options.items()) if differs(row.mixer, k)]
         return f"{row.mixer} ({', '.join(shown)})" if shown and row.mixer in several else row.mixer
 

@@ -47,7 +47,7 @@ def standings(summary: LedgerSummary) -> list[Standing]:
                 family=summary.family[label],
                 quality=found,
                 timed={
-                    k: summary.timing(label, k, summary.common_length(k)) for k in summary.passes
+                    k: summary.timing(label, k, summary.usual_length(k)) for k in summary.passes
                 },
                 parameters=(min(sizes), max(sizes)) if sizes else None,
             )
@@ -86,8 +86,8 @@ def terminal(rows: Iterable[Result]) -> RenderableType:
         for row in summary.not_run:
             absent.add_row(*map(_text, (row.mixer, row.subject or "anything", row.reason)))
         parts += [Text(""), absent]
-    if summary.notes:
-        parts += [Text(""), *(_text(f"! {note}", "yellow") for note in summary.notes)]
+    if notes := summary.notes + summary.missing:
+        parts += [Text(""), *(_text(f"! {note}", "yellow") for note in notes)]
     return Group(*parts)
 
 
@@ -105,7 +105,7 @@ def _table(summary: LedgerSummary) -> Table:
         header = Text("\n").join([_text(task), _text(f"{words.metric(first.metric)} {arrow}")])
         table.add_column(header, justify="right")
     for kind in summary.passes:
-        table.add_column(f"{kind}\nspeed @{summary.common_length(kind)}", justify="right")
+        table.add_column(f"{kind}\nspeed @{summary.usual_length(kind)}", justify="right")
     if summary.passes:
         table.add_column("peak\nmemory", justify="right")
     table.add_column("parameters", justify="right")
@@ -170,7 +170,7 @@ def plain(rows: Iterable[Result]) -> dict[str, Any]:
         "not_run": [
             {"mixer": r.mixer, "subject": r.subject, "reason": r.reason} for r in summary.not_run
         ],
-        "notes": summary.notes,
+        "notes": summary.notes + summary.missing,
         "seeds": summary.seeds,
     }
 

@@ -91,11 +91,12 @@ def certainty(summary: LedgerSummary) -> str:
 def headline(summary: LedgerSummary) -> str:
     """One line for a reader in a hurry."""
     kind = summary.passes[0] if summary.passes else None
-    length = summary.common_length(kind) if kind else None
-    decisions = [
-        d for t in summary.tasks if kind and length and (d := summary.decide(t, kind, length))
-    ]
-    if not decisions:
+    length = summary.usual_length(kind) if kind else None
+    decisions = []
+    if kind and length:
+        decided = (summary.decide(task, kind, length) for task in summary.tasks_for(kind))
+        decisions = [decision for decision in decided if decision]
+    if not decisions or kind is None:
         return "Not enough is measured yet to choose: a choice needs one mechanism both trained and timed."
     by_choice: dict[str, list[str]] = {}
     for found in decisions:
@@ -103,7 +104,8 @@ def headline(summary: LedgerSummary) -> str:
     parts = [f"{choice} for {joined(tasks)}" for choice, tasks in by_choice.items()]
     if len(by_choice) == 1 and len(decisions) > 1:
         parts = [f"{next(iter(by_choice))} on every task measured"]
-    return f"At {length:,} tokens: {'; '.join(parts)}."
+    about = f"{PASS_NAMES[kind]} at {length:,} tokens"
+    return f"{about[0].upper()}{about[1:]}: {'; '.join(parts)}."
 
 
 def _three(value: float) -> str:
