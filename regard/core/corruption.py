@@ -43,7 +43,7 @@ def corrupt(
     chosen = draw < rate
     drawn = torch.randint(vocab_size, (B, T), generator=generator, device=tokens.device)
     if valid is not None:
-        Mask(valid=valid).check("corrupt", B, T, T)
+        Mask(valid=valid).check("corrupt", B, T, T, device=tokens.device)
         chosen &= valid
     for token in never:
         chosen &= tokens != token

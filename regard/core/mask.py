@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.core.errors import ShapeError
+from regard.core.errors import OptionError, ShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,12 @@ class Mask:
     global_tokens: Bool[Tensor, "B S"] | None = None
     compact: bool = False
     shift: Int[Tensor, "B"] | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.causal, bool):
+            raise OptionError(
+                f"Mask: causal ({_shown(self.causal)}) must be True or False. Pairs that differ: pairwise="
+            )
 
     @property
     def only_causal(self) -> bool:
@@ -86,8 +92,17 @@ class Mask:
             return torch.ones(S, dtype=torch.bool, device=device)[cols][None, None, None]
         return reduce(and_, restrictions)
 
-    def check(self, who: str, B: int, T: int, S: int, num_heads: int | None = None) -> None:
-        """Raise ShapeError, naming the field, unless every tensor is boolean and fits."""
+    def check(
+        self,
+        who: str,
+        B: int,
+        T: int,
+        S: int,
+        num_heads: int | None = None,
+        *,
+        device: torch.device,
+    ) -> None:
+        """Raise ShapeError, naming the field, unless every tensor is boolean, fits and is on the device."""
         for name in ("valid", "pairwise", "global_tokens"):
             value = getattr(self, name)
             if value is None:
@@ -96,6 +111,12 @@ class Mask:
                 got = value.dtype if isinstance(value, Tensor) else type(value).__name__
                 raise ShapeError(
                     f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {got}"
+                )
+            if value.layout != torch.strided:
+                raise ShapeError(f"{who}: mask.{name} must be dense, got {value.layout}")
+            if value.device != device:
+                raise ShapeError(
+                    f"{who}: mask.{name} is on {value.device}, the tokens on {device}. Move one of them."
                 )
             if name == "pairwise":
                 heads = sorted({1, num_heads or 1})
@@ -109,6 +130,10 @@ class Mask:
                 raise ShapeError(
                     f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}"
                 )
+
+
+def _shown(value: object) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, Tensor) else repr(value)
 
 
 OPEN = Mask()

@@ -48,7 +48,7 @@ def spelled_bytes(size: int) -> str:
 @contextmanager
 def within_memory(who: str) -> Iterator[None]:
     """Tensors made inside are refused where they would not fit; inside another such block it does nothing."""
-    if _active.get() or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _active.get():
         yield
         return
     token = _active.set(True)

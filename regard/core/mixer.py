@@ -3,6 +3,7 @@
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, final
@@ -16,8 +17,16 @@ from regard.core.compaction import Compaction, compaction, permute
 from regard.core.empty_batch import no_rows, one_row, one_row_mask, one_row_state
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
+from regard.core.memory import within_memory
 from regard.core.options import Checked
-from regard.core.shapes import check_place, check_positive, check_tokens, first_parameter
+from regard.core.ownership import Identity, check_state, identity, mark, mark_given_away
+from regard.core.shapes import (
+    check_flag,
+    check_place,
+    check_positive,
+    check_tokens,
+    first_parameter,
+)
 
 
 class State(Protocol):
@@ -67,6 +76,7 @@ class Mixer(nn.Module, metaclass=Checked):
     """What reads tokens without passing through `heads`: without their tokens, q, k and v are not enough for this mixer."""
 
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
+    _identity: Identity  # name and options that the states carry
 
     def __new__(cls, *args: Any, **kwargs: Any):
         mixer = super().__new__(cls)
@@ -74,6 +84,7 @@ class Mixer(nn.Module, metaclass=Checked):
             bound = inspect.signature(cls.__init__).bind_partial(mixer, *args, **kwargs)
             bound.apply_defaults()
             object.__setattr__(mixer, "options", dict(list(bound.arguments.items())[1:]))
+            object.__setattr__(mixer, "_identity", identity(cls.name, mixer.options))
         return mixer
 
     def __init__(self, dim: int, *, max_len: int | None = None):
@@ -130,19 +141,27 @@ class Mixer(nn.Module, metaclass=Checked):
         if context is None:
             if valid is not None:
                 raise ShapeError(f"{self.name}: valid belongs to context, and no context was given")
-            return self._state_of(batch_size, max_len, None, None)
+            return self._new_state(batch_size, max_len, None, None)
         self.require("cross")
         self._check_tokens("context", context)
         B, S, _ = context.shape
         if batch_size != B:
             raise ShapeError(f"{self.name}: context has batch {B}, batch_size is {batch_size}")
         self._check_length("context length", S)
-        Mask(valid=valid).check(self.name, B, S, S)
+        Mask(valid=valid).check(self.name, B, S, S, device=context.device)
         if valid is not None:
             self.require("padding")
             order = compaction(valid)
             context, valid = _clear(permute(context, order.source), order.valid), order.valid
-        return self._state_of(batch_size, max_len, context, valid)
+        return self._new_state(batch_size, max_len, context, valid)
+
+    def _new_state(
+        self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
+    ) -> Any:
+        with within_memory(self.name):
+            state = self._state_of(batch_size, max_len, context, valid)
+        mark(state, self._identity)
+        return state
 
     def _state_of(
         self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
@@ -153,6 +172,15 @@ class Mixer(nn.Module, metaclass=Checked):
             valid = one_row_mask(OPEN, context, padding=bool(self.capabilities.padding)).valid
             context = one_row(context)
         return no_rows(self._initial_state(1, max_len, context, valid))
+
+    def _states_of_one_row(self) -> list[Any]:
+        """A new state of each kind: without a context and, where that is declared, with one."""
+        states, weight = [self._initial_state(1, None, None, None)], first_parameter(self)
+        if self.capabilities.cross and weight is not None:
+            context = torch.zeros(1, 1, self.dim, dtype=weight.dtype, device=weight.device)
+            with suppress(UnsupportedError):  # it may take a context in whole requests alone
+                states.append(self._initial_state(1, None, context, None))
+        return states
 
     @final
     def extend(
@@ -166,36 +194,39 @@ class Mixer(nn.Module, metaclass=Checked):
         """Outputs for the next N >= 1 tokens, and the state after them; any chunking gives what causal `forward` gives.
 
         Tokens that are not `valid` are as if absent. `donate=True` lets the new state reuse the storage of the
-        one passed in, which must not be used again.
+        one passed in, which is refused if it is used again. Raises ShapeError for the state of another mixer.
         """
         self.require("streaming")
         self._check_tokens("x", x)
         B, N, _ = x.shape
-        length = getattr(state, "length", None)
-        if not (isinstance(state, tuple) and isinstance(length, Tensor)):
-            raise ShapeError(
-                f"{self.name}: state must come from initial_state or extend, got {type(state).__name__}"
-            )
-        if length.shape[0] != B:
-            raise ShapeError(f"{self.name}: state has batch {length.shape[0]}, x has batch {B}")
+        check_flag(donate=donate)
+        check_state(self.name, state, x, self._identity, self._states_of_one_row)
         if valid is not None:
-            Mask(valid=valid).check(self.name, B, N, N)
+            Mask(valid=valid).check(self.name, B, N, N, device=x.device)
+            self.require("padding")
         if not self.capabilities.any_length:
             added = N if valid is None else valid.sum(1)
-            longest = int((length + added).max()) if B else N
+            longest = int((state.length + added).max()) if B else N
             self._check_length("state length + new tokens", longest)
-        if valid is not None:
-            self.require("padding")
-        if B == 0:
+        if donate:
+            mark_given_away(state)
+        y, after = self._extended(x, state, valid, donate)
+        mark(after, self._identity)
+        return y, after
+
+    def _extended(
+        self, x: Tensor, state: Any, valid: Tensor | None, donate: bool
+    ) -> tuple[Tensor, Any]:
+        """`_extend` of compact rows, and of one row in the place of none."""
+        if x.shape[0] == 0:
             row = one_row_mask(OPEN, x, padding=bool(self.capabilities.padding))
             y, after = self._extend(one_row(x), one_row_state(state), row.valid, donate)
             return y[:0], no_rows(after)
         if valid is None:
             return self._extend(x, state, None, donate)
         order = compaction(valid)
-        y, after = self._extend(
-            _clear(permute(x, order.source), order.valid), state, order.valid, donate
-        )
+        x = _clear(permute(x, order.source), order.valid)
+        y, after = self._extend(x, state, order.valid, donate)
         return permute(_clear(y, order.valid), order.target), after
 
     @final
@@ -227,6 +258,7 @@ class Mixer(nn.Module, metaclass=Checked):
 
         weights=False leaves the weights out: where the mixer never forms them, nothing of size [T S] is made.
         """
+        check_flag(weights=weights)
         self._check_request(x, context, mask)
         request = self._compacted(x, context, mask)
         observe = self._observe if weights else self._observe_heads
@@ -315,6 +347,11 @@ class Mixer(nn.Module, metaclass=Checked):
             raise ShapeError(
                 f"{self.name}: mask must be a regard.Mask, got {type(mask).__name__}. Mask(valid=...)?"
             )
+        if mask.compact or mask.shift is not None:
+            raise ShapeError(
+                f"{self.name}: mask.compact and mask.shift are filled in by the mixer. Leave them out: valid says which "
+                "tokens there are, on any side."
+            )
         self._check_tokens("x", x)
         assert isinstance(x, Tensor)
         B, T, _ = x.shape
@@ -344,7 +381,7 @@ class Mixer(nn.Module, metaclass=Checked):
                 raise ShapeError(
                     f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out."
                 )
-        mask.check(self.name, B, T, S, getattr(self, "num_heads", None))
+        mask.check(self.name, B, T, S, getattr(self, "num_heads", None), device=x.device)
 
 
 def _instead(what: str) -> str:

@@ -83,7 +83,7 @@ class Pool(nn.Module, metaclass=Checked):
         assert isinstance(x, Tensor)
         B, S, _ = x.shape
         check_place(self.name, "x", x, first_parameter(self))
-        Mask(valid=valid).check(self.name, B, S, S)
+        Mask(valid=valid).check(self.name, B, S, S, device=x.device)
         if self.query_dim is None:
             if query is not None:
                 raise ShapeError(f"{self.name}: its queries are its own. Pass no query.")

@@ -75,6 +75,8 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
     """x must be a floating tensor [B, T >= 1, dim]."""
     if not isinstance(x, Tensor):
         raise ShapeError(f"{who}: {name} must be a tensor [B, T, {dim}], got {type(x).__name__}")
+    if x.layout != torch.strided:
+        raise ShapeError(f"{who}: {name} must be dense, got {x.layout}. Use .to_dense().")
     shape = x.shape
     if len(shape) != 3 or shape[2] != dim:
         raise ShapeError(f"{who}: {name} must have shape [B, T, {dim}], got {list(shape)}")

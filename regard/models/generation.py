@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from regard.core import OptionError, ShapeError
+from regard.core.ownership import carry
 from regard.core.shapes import check_positive
 from regard.models.config import Model
 
@@ -157,7 +158,9 @@ def _best(old: Beams, new: Beams, eos: int | None) -> Beams:
 
 def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch."""
-    return pytree.tree_map_only(Tensor, lambda tensor: tensor.index_select(0, index), state)
+    return pytree.tree_map_only(
+        Tensor, lambda tensor: carry(tensor, tensor.index_select(0, index)), state
+    )
 
 
 class GenerativeModel(Model):

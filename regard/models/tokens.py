@@ -22,7 +22,8 @@ def check_tokens(
     if tokens.dtype not in (torch.int64, torch.int32):
         raise ShapeError(f"{who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
     if valid is not None:
-        Mask(valid=valid).check(who, tokens.shape[0], tokens.shape[1], tokens.shape[1])
+        B, T = tokens.shape
+        Mask(valid=valid).check(who, B, T, T, device=tokens.device)
     if torch.compiler.is_compiling():
         return
     if tokens.device != device:

@@ -115,7 +115,7 @@ def _by_autograd(
     def attend(rows: slice, v: Tensor) -> Float[Tensor, "B H t V"]:
         seen = visible_keys(mask, T, S, rows)
         allowed = mask.dense(T, S, device=v.device, rows=rows, cols=seen)
-        return masked_softmax(logits(rows, seen.stop), allowed) @ v[:, :, seen]
+        return masked_softmax(logits(rows, seen.stop), allowed).to(v.dtype) @ v[:, :, seen]
 
     return by_tiles(attend, T, how.tile, v)
 

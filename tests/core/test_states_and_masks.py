@@ -1,0 +1,146 @@
+"""A state knows whose it is and whether it was given away; a mask is the caller's own and on the tokens' device."""
+
+import copy
+import io
+
+import pytest
+import torch
+
+import regard
+from regard import Mask, OptionError, ShapeError
+from regard.models.generation import reorder
+
+B, N, FACTS = 2, 3, {"dim": 24, "num_heads": 3, "max_len": 64}
+X = torch.randn(B, N, 24)
+
+
+def make(name, **options):
+    return regard.build(name, **FACTS | options)
+
+
+def streams():
+    return [cls.name for cls in regard.MIXERS if cls.capabilities.streaming]
+
+
+@pytest.mark.parametrize("name", streams())
+def test_no_mixer_takes_the_state_of_another(name):
+    mixer = make(name)
+    for other in streams():
+        if other == name:
+            continue
+        with pytest.raises(ShapeError, match=f"^{name}: state must come .* got one of {other}$"):
+            mixer.extend(X, make(other).initial_state(B))
+
+
+@pytest.mark.parametrize("name", streams())
+def test_a_state_of_another_width_batch_type_or_device_is_refused(name):
+    mixer = make(name)
+    mine = mixer.initial_state(B)
+    with pytest.raises(ShapeError, match=f"^{name}: .*with dim=12, and this one has 24"):
+        mixer.extend(X, make(name, dim=12).initial_state(B))
+    with pytest.raises(ShapeError, match=f"^{name}: state has batch 3"):
+        mixer.extend(X, mixer.initial_state(3))
+    with pytest.raises(ShapeError, match=r"dtype torch\.float64, x torch\.float32"):
+        mixer.extend(X, copy.deepcopy(mixer).double().initial_state(B))
+    with pytest.raises(ShapeError, match="is on meta, x on cpu"):
+        mixer.extend(X, type(mine)(*(field.to("meta") for field in mine)))
+    assert mixer.extend(X, mine)[0].shape == X.shape
+
+
+def test_the_option_that_differs_is_named_and_harmless_ones_are_not():
+    state = make("local", window_size=4).initial_state(B)
+    with pytest.raises(ShapeError, match="with window_size=4, and this one has 8"):
+        make("local", window_size=8).extend(X, state)
+    assert make("local", window_size=4, impl="eager").extend(X, state)[0].shape == X.shape
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", streams())
+def test_a_state_that_was_given_away_is_refused(name):
+    mixer = make(name).eval()
+    first = mixer.initial_state(B, max_len=9)
+    _, second = mixer.extend(X, first, donate=True)
+    with pytest.raises(ShapeError, match="was given away with donate=True"):
+        mixer.extend(X, first)
+    y, _ = mixer.extend(X, second)
+    again, _ = mixer.extend(X, second, donate=True)
+    assert torch.equal(y, again)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", streams())
+def test_a_mark_survives_copies_files_and_reordering(name):
+    mixer, other = make(name).eval(), make("softmax" if name != "softmax" else "linear")
+    _, state = mixer.extend(X, mixer.initial_state(B))
+    written = io.BytesIO()
+    torch.save(dict(zip(state._fields, state, strict=True)), written)
+    written.seek(0)
+    read = type(state)(**torch.load(written, weights_only=True))
+    rows = torch.tensor([1, 0])
+    for twin in (copy.deepcopy(state), read):
+        assert torch.equal(mixer.extend(X, twin)[0], mixer.extend(X, state)[0])
+        with pytest.raises(ShapeError, match=f"got one of {name}"):
+            other.extend(X, twin)
+    with pytest.raises(ShapeError, match=f"got one of {name}"):
+        other.extend(X, reorder(state, rows))
+
+
+def test_a_state_without_a_mark_is_known_by_its_fields():
+    mixer, rows = make("softmax"), torch.tensor([1, 0])
+    bare = [
+        type(s)(*(f[rows] for f in s))
+        for s in (mixer.initial_state(B), make("linear").initial_state(B))
+    ]
+    assert mixer.extend(X, bare[0])[0].shape == X.shape
+    with pytest.raises(ShapeError, match="got one of other fields or widths: S"):
+        mixer.extend(X, bare[1])
+    for wrong in (None, 5, (1, 2), bare[0]._replace(length=3), bare[0][:2]):
+        with pytest.raises(ShapeError, match="state must come from"):
+            mixer.extend(X, wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("name", streams())
+def test_every_type_of_a_module_streams(name, dtype):
+    mixer = make(name).to(dtype).eval()
+    state = mixer.initial_state(B)
+    for _ in range(2):
+        y, state = mixer.extend(X.to(dtype), state)
+    assert y.dtype == dtype
+
+
+def test_a_room_that_no_memory_holds_is_refused():
+    with pytest.raises(OptionError, match=r"softmax: a tensor .* needs .* are free"):
+        make("softmax").initial_state(B, max_len=10**9)
+
+
+def test_masks_are_of_the_declared_types():
+    for causal in ("no", 1, None, torch.tensor(True)):
+        with pytest.raises(OptionError, match=r"Mask: causal \(.*\) must be True or False"):
+            Mask(causal=causal)
+
+
+def test_a_mask_is_where_the_tokens_are_and_what_the_mixer_fills_in_is_its_own():
+    mixer, valid = make("softmax"), torch.ones(B, N, dtype=torch.bool)
+    pool = regard.pools.build_pool("mean", 24)
+    calls = [
+        lambda: mixer(X, mask=Mask(valid=valid.to("meta"))),
+        lambda: mixer(X, mask=Mask(pairwise=valid.new_ones(1, 1, N, N).to("meta"))),
+        lambda: mixer.extend(X, mixer.initial_state(B), valid=valid.to("meta")),
+        lambda: mixer.initial_state(B, context=X, valid=valid.to("meta")),
+        lambda: pool(X, valid=valid.to("meta")),
+    ]
+    for call in calls:
+        with pytest.raises(ShapeError, match=r"mask\.\w+ is on meta, the tokens on cpu"):
+            call()
+    for mask in (Mask(valid=valid, compact=True), Mask(causal=True, shift=torch.zeros(B).long())):
+        with pytest.raises(ShapeError, match=r"mask\.compact and mask\.shift are filled in by"):
+            mixer(X, mask=mask)
+    for call in (
+        lambda: mixer(X.to_sparse()),
+        lambda: mixer(X, mask=Mask(valid=valid.to_sparse())),
+    ):
+        with pytest.raises(ShapeError, match=r"must be dense, got torch\.sparse_coo"):
+            call()
+    with pytest.raises(OptionError, match=r"donate \('yes'\) must be True or False"):
+        mixer.extend(X, mixer.initial_state(B), donate="yes")
