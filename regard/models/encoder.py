@@ -11,7 +11,7 @@ from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.shapes import check_positive
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
-from regard.models.tokens import check_tokens, places
+from regard.models.tokens import check_tokens, longest, places
 from regard.nn import NORMS
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
@@ -113,7 +113,8 @@ class Encoder(nn.Module):
             raise UnsupportedError(
                 f"{self.who} does not support streaming: it is bidirectional. Build a causal model."
             )
-        check_positive(batch_size=batch_size)
+        if batch_size != 0:
+            check_positive(batch_size=batch_size)
         blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
         return State(
             blocks,
@@ -139,9 +140,9 @@ class Encoder(nn.Module):
                 f"{self.who}: state must come from initial_state({tokens.shape[0]}) or extend of this model"
             )
         length = state.length + (tokens.shape[1] if valid is None else valid.sum(1))
-        if self.limited and (longest := int(length.max())) > self.max_len:
+        if self.limited and (most := longest(length)) > self.max_len:
             raise ShapeError(
-                f"{self.who}: state length + new tokens ({longest}) exceeds max_len ({self.max_len})"
+                f"{self.who}: state length + new tokens ({most}) exceeds max_len ({self.max_len})"
             )
         x = self.embedding(tokens, state.length[:, None] + places(tokens, valid), valid)
         x, blocks = self.blocks.stream(x, state.blocks, valid=valid, donate=donate)

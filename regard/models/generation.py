@@ -24,6 +24,7 @@ from regard.core import OptionError, ShapeError
 from regard.core.ownership import carry
 from regard.core.shapes import check_positive
 from regard.models.config import Model
+from regard.models.tokens import longest
 
 AnyState = TypeVar("AnyState")
 
@@ -263,14 +264,14 @@ def check_prompt(
         isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos < vocab_size
     ):
         raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
-    longest = tokens.shape[1]
+    most = tokens.shape[1]
     if valid is not None:
         counts = valid.sum(1)
-        longest = int(counts.max())
-        if int(counts.min()) == 0:
+        most = longest(counts)
+        if bool((counts == 0).any()):
             raise ShapeError(f"{who}: a prompt without any valid token has nothing to follow")
-    if max_len is not None and longest + max_new_tokens - 1 > max_len:
+    if max_len is not None and most + max_new_tokens - 1 > max_len:
         raise ShapeError(
-            f"{who}: a prompt of {longest} tokens and max_new_tokens ({max_new_tokens}) "
+            f"{who}: a prompt of {most} tokens and max_new_tokens ({max_new_tokens}) "
             f"exceed max_len ({max_len})"
         )

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
+from regard.core.empty_batch import one_row
 from regard.core.shapes import check_divisible, check_mapping
 from regard.mixers.build import build
 from regard.models.block import Block
@@ -191,6 +192,8 @@ class BiGRU(nn.Module):
     def forward(
         self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
     ) -> Float[Tensor, "N T F"]:
+        if len(x) == 0:
+            return self(one_row(x), one_row(valid))[:0]
         lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero, and cleared
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         h, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=x.shape[1])

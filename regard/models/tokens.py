@@ -43,6 +43,11 @@ def check_tokens(
         )
 
 
+def longest(lengths: Int[Tensor, "B"]) -> int:
+    """The greatest length of a row; 0 in an empty batch."""
+    return int(lengths.max()) if len(lengths) else 0
+
+
 def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:
     """The position of each token among the valid ones of its row."""
     if valid is None:

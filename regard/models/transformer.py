@@ -33,7 +33,7 @@ from regard.models.generation import (
     last_valid,
 )
 from regard.models.language_model import check_streams_exactly
-from regard.models.tokens import check_tokens, places
+from regard.models.tokens import check_tokens, longest, places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +171,7 @@ class Transformer(Model):
         self._check_target(target, valid, state.length.shape[0])
         if self.max_target_len is not None:
             added = target.shape[1] if valid is None else valid.sum(1)
-            self._check_length(int((state.length + added).max()))
+            self._check_length(longest(state.length + added))
         position = state.length[:, None] + places(target, valid)
         x = self.target_embedding(target, position, valid)
         return self.decoder.extend(x, state, valid=valid, donate=donate)

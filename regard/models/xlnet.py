@@ -32,7 +32,7 @@ from regard.functional.softmax.dense import masked_softmax
 from regard.functional.softmax.relative import Segments, segment_bias
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.config import Model, ModelConfig
-from regard.models.tokens import check_tokens
+from regard.models.tokens import check_tokens, longest
 from regard.nn import FEED_FORWARDS, NORMS
 
 CONTEXT = -1
@@ -297,7 +297,8 @@ class XLNet(Model):
 
     def initial_state(self, batch_size: int) -> State:
         """Empty memories; setting a row's `length` to 0 empties that row's again."""
-        check_positive(batch_size=batch_size)
+        if batch_size != 0:
+            check_positive(batch_size=batch_size)
         return self.trunk.empty(batch_size, self.config.mem_len)
 
     def extend(
@@ -349,7 +350,7 @@ class XLNet(Model):
         ranks = FactorizationOrder(order, here, segments)
         most = self.config.num_predict
         if most is not None and not torch.compiler.is_compiling() and order.device.type == "cpu":
-            found = int(((order != CONTEXT) & here).sum(1).max())
+            found = longest(((order != CONTEXT) & here).sum(1))
             if found > most:
                 raise ShapeError(
                     f"xlnet: a row predicts {found} tokens, and num_predict is {most}. Raise it, or predict fewer."

@@ -97,5 +97,5 @@ class Heads(nn.Module):
 def _apart(z: Float[Tensor, "B T D"], num_heads: int) -> Float[Tensor, "B H T K"]:
     B, T, _ = z.shape
     if T == 1:  # one operation in a decoding step
-        return z.view(B, num_heads, 1, -1)
-    return z.view(B, T, num_heads, -1).transpose(1, 2)
+        return z.view(B, num_heads, 1, z.shape[2] // num_heads)
+    return z.view(B, T, num_heads, z.shape[2] // num_heads).transpose(1, 2)
