@@ -161,6 +161,11 @@ class _CausalMeans(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
+        with torch.autocast("cpu", enabled=False):
+            return _CausalMeans._gradients(ctx, dy)
+
+    @staticmethod
+    def _gradients(ctx, dy):
         q, k, v, *states = ctx.saved_tensors
         dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
         for group, rows in reversed(ctx.steps):
