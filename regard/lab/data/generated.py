@@ -57,17 +57,17 @@ Arrays = dict[str, NDArray[Any]]
 
 
 WORTH_KEEPING = 1_000_000  # bytes
+COLUMNS, ABOUT = "columns.npz", "about.json"
 
 
 def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
-    """Generated data kept on disk: made once for equal options, checked on every reading.
+    """What `make` returns, from disk where it was made before for equal options; every reading is checked.
 
-        $REGARD_DATA/generated/listops-<hash>.npz      the columns
-        $REGARD_DATA/generated/listops-<hash>.json     the options, and size and SHA-256 of the columns' file
+        $REGARD_DATA/generated/listops-<hash>/columns.npz
+        $REGARD_DATA/generated/listops-<hash>/about.json     the options, and size and SHA-256 of the columns' file
 
-    The hash is that of the name and of everything that the data depends on. Less than a megabyte is not kept. A file that was cut short or altered is refused.
-
-    What `make` returns, from disk where it was made before. `options` hold JSON values.
+    The hash is that of the name and of everything that the data depends on; `options` hold JSON values. The folder gets its name
+    in one step, so that a kill leaves all of it or nothing. Less than a megabyte is not kept.
 
     Raises StoredDataError naming the file that is not as it was written.
     """
@@ -83,34 +83,39 @@ def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays])
 
 
 def path_of(name: str, options: Mapping[str, Any]) -> Path:
+    """The folder of this data."""
     text = json.dumps([name, dict(options)], sort_keys=True)
-    return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}.npz"
+    return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _write(path: Path, name: str, options: Mapping[str, Any], columns: Arrays) -> None:
     with whole(path) as partial:
-        with partial.open("wb") as file:
+        partial.mkdir()
+        stored = partial / COLUMNS
+        with stored.open("wb") as file:
             np.savez(file, allow_pickle=False, **columns)
         about = {
             "name": name,
             "options": dict(options),
-            "bytes": partial.stat().st_size,
-            "sha256": file_sha256(partial),
+            "bytes": stored.stat().st_size,
+            "sha256": file_sha256(stored),
         }
-        with whole(path.with_suffix(".json")) as record:
-            record.write_text(json.dumps(about, indent=1, sort_keys=True))
+        (partial / ABOUT).write_text(json.dumps(about, indent=1, sort_keys=True))
 
 
 def _read(path: Path) -> Arrays:
     remedy = f"Remove {path}, and it is generated anew."
     try:
-        about = json.loads(path.with_suffix(".json").read_text())
+        about = json.loads((path / ABOUT).read_text())
         written = (about["bytes"], about["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise StoredDataError(
-            f"{path.with_suffix('.json')}, which says what was generated, is missing or damaged. {remedy}"
+            f"{path / ABOUT}, which says what was generated, is missing or damaged. {remedy}"
         ) from None
-    if (path.stat().st_size, file_sha256(path)) != written:
-        raise StoredDataError(f"{path} is not as it was generated: cut short or altered. {remedy}")
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    stored = path / COLUMNS
+    if not stored.is_file() or (stored.stat().st_size, file_sha256(stored)) != written:
+        raise StoredDataError(
+            f"{stored} is not as it was generated: cut short, altered or missing. {remedy}"
+        )
+    with np.load(stored, allow_pickle=False) as columns:
+        return {name: columns[name] for name in columns.files}

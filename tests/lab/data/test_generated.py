@@ -1,8 +1,14 @@
+import multiprocessing
+import os
+import shutil
+import signal
+
 import numpy as np
 import pytest
 
 from regard.core import StoredDataError
 from regard.lab.data import generated as module
+from regard.lab.data.files import PARTIAL
 from regard.lab.data.generated import generated, path_of
 
 OPTIONS = {"count": 3, "seed": 0}
@@ -43,24 +49,54 @@ def test_little_is_not_kept(folder, monkeypatch):
 @pytest.mark.parametrize("where", [0.3, 0.9])
 def test_an_altered_or_shortened_file_is_refused_and_named(where):
     generated("thing", OPTIONS, make())
-    path = path_of("thing", OPTIONS)
+    folder = path_of("thing", OPTIONS)
+    path = folder / module.COLUMNS
     content = bytearray(path.read_bytes())
     content[int(where * len(content))] ^= 4
     for altered in (bytes(content), bytes(content[:-9])):
         path.write_bytes(altered)
-        with pytest.raises(StoredDataError, match=f"{path} is not as it was generated"):
+        with pytest.raises(StoredDataError, match=f"{path} is not as it was .* Remove {folder},"):
             generated("thing", OPTIONS, never)
     path.unlink()
+    with pytest.raises(StoredDataError, match="missing"):
+        generated("thing", OPTIONS, never)
+    shutil.rmtree(folder)
     generated("thing", OPTIONS, make())
     generated("thing", OPTIONS, never)
 
 
 def test_a_missing_or_damaged_record_is_refused():
     generated("thing", OPTIONS, make())
-    record = path_of("thing", OPTIONS).with_suffix(".json")
-    record.write_text("{")
-    with pytest.raises(StoredDataError, match=str(record)):
-        generated("thing", OPTIONS, never)
+    record = path_of("thing", OPTIONS) / module.ABOUT
+    for damaged in ("{", "[]", "[" * 100_000):
+        record.write_text(damaged)
+        with pytest.raises(StoredDataError, match=str(record)):
+            generated("thing", OPTIONS, never)
     record.unlink()
     with pytest.raises(StoredDataError, match=str(record)):
         generated("thing", OPTIONS, never)
+
+
+def _killed_at_a_rename(number):
+    renames, real = [], os.replace
+
+    def replace(*paths):
+        renames.append(paths)
+        if len(renames) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(*paths)
+
+    os.replace = replace
+    generated("thing", OPTIONS, make())
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_kill_leaves_all_or_nothing(folder, number):
+    """Written by one rename, so that there is no second one to be killed at."""
+    child = multiprocessing.get_context("fork").Process(target=_killed_at_a_rename, args=(number,))
+    child.start()
+    child.join()
+    assert child.exitcode == (-signal.SIGKILL if number == 1 else 0)
+    kept = [path for path in (folder / "generated").glob("thing-*") if path.suffix != PARTIAL]
+    assert kept == ([] if number == 1 else [path_of("thing", OPTIONS)])
+    assert generated("thing", OPTIONS, make())["a"][0] == 1
