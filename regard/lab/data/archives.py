@@ -4,8 +4,10 @@ Nothing is installed, unpacked to disk or imported. `names()` lists the regular 
 returns the bytes of one.
 """
 
+import lzma
 import tarfile
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -13,7 +15,9 @@ from io import BytesIO
 from pathlib import Path
 
 from regard.core import StoredDataError, UnknownNameError
+from regard.lab.data.received import ALWAYS, MOST_INFLATION, check_inflation
 
+_DAMAGED = (zlib.error, lzma.LZMAError)
 _AR_MAGIC = b"!<arch>\n"
 _AR_HEADER = 60  # name 16, time 12, owner 6, group 6, mode 8, size 10, two bytes of end
 
@@ -48,14 +52,25 @@ class Zip(Archive):
         self.label = path.name
         try:
             self._file = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as error:
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
             raise StoredDataError(f"{path} cannot be read as a zip file: {error}") from None
 
     def names(self) -> list[str]:
         return sorted(name for name in self._file.namelist() if not name.endswith("/"))
 
     def _content(self, name: str) -> bytes:
-        return self._file.read(name)
+        about = self._file.getinfo(name)
+        check_inflation(f"{self.label}: {name}", about.compress_size, about.file_size)
+        if about.flag_bits & 1:
+            raise StoredDataError(
+                f"{self.label}: {name} is encrypted, and no password is known here"
+            )
+        try:
+            return self._file.read(name)
+        except (zipfile.BadZipFile, EOFError, OSError, *_DAMAGED) as error:
+            raise StoredDataError(f"{self.label}: {name} cannot be unpacked: {error}") from None
+        except (NotImplementedError, RuntimeError) as error:  # a method that this Python lacks
+            raise StoredDataError(f"{self.label}: {name} cannot be unpacked: {error}") from None
 
 
 class Tar(Archive):
@@ -69,6 +84,7 @@ class Tar(Archive):
     def _members(self) -> dict[str, bytes]:
         raw = self._source.read_bytes() if isinstance(self._source, Path) else self._source
         files: dict[str, bytes] = {}
+        room = ALWAYS + MOST_INFLATION * len(raw)
         try:
             with tarfile.open(fileobj=BytesIO(raw)) as tar:
                 for member in tar:
@@ -76,10 +92,15 @@ class Tar(Archive):
                     if member.islnk():
                         files[name] = files[member.linkname.removeprefix("./")]
                     elif member.isfile():
+                        room -= member.size
+                        if room < 0:
+                            raise tarfile.ReadError(
+                                f"it unpacks to over {MOST_INFLATION} times its size"
+                            )
                         opened = tar.extractfile(member)
                         assert opened is not None
                         files[name] = opened.read()
-        except (tarfile.TarError, EOFError, OSError, KeyError) as error:
+        except (tarfile.TarError, EOFError, OSError, KeyError, ValueError, *_DAMAGED) as error:
             raise StoredDataError(f"{self.label} cannot be read as a tar file: {error}") from None
         return files
 
@@ -173,6 +194,8 @@ def _ar_members(path: Path) -> Iterator[tuple[str, bytes]]:
         if file.read(len(_AR_MAGIC)) != _AR_MAGIC:
             raise StoredDataError(f"{path.name} does not begin as a Debian package does")
         while len(header := file.read(_AR_HEADER)) == _AR_HEADER:
+            if not header[48:58].strip().isdigit() or not header[:16].isascii():
+                raise StoredDataError(f"{path.name} has a damaged head")
             size = int(header[48:58])
             content = file.read(size)
             if len(content) < size:

@@ -1,6 +1,5 @@
 """Readers of pictures: IDX files, scikit-learn's digits, Fashion-MNIST."""
 
-import gzip
 from collections.abc import Mapping
 from math import prod
 from typing import Literal, NamedTuple
@@ -11,31 +10,40 @@ from numpy.typing import NDArray
 from regard.core import StoredDataError
 from regard.lab.data.archives import Archive
 from regard.lab.data.labelled import Images
+from regard.lab.data.received import check_inflation, unpacked
 
+_MOST_AXES = 8
+_LONGEST_HEAD = 4 + 4 * _MOST_AXES
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 def read_idx(content: bytes, name: str = "IDX file") -> NDArray[np.generic]:
     """IDX files, as MNIST's: two zero bytes, a type, the number of axes, the sizes in big-endian order, then the values.
 
-    The array; gzip is undone. Raises StoredDataError where the head and the size do not agree.
+    The array; gzip is undone, as far as the head says and no further. Raises StoredDataError where head and size do not agree.
     """
-    try:
-        raw = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    except (EOFError, OSError) as error:
-        raise StoredDataError(f"{name} cannot be unpacked: {error}") from None
-    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _TYPES:
+    packed = content[:2] == b"\x1f\x8b"
+    head = unpacked(content, name, _LONGEST_HEAD) if packed else content[:_LONGEST_HEAD]
+    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
         raise StoredDataError(f"{name} does not begin as an IDX file does")
-    dtype, axes = np.dtype(_TYPES[raw[2]]), raw[3]
+    dtype, axes = np.dtype(_TYPES[head[2]]), head[3]
     start = 4 + 4 * axes
-    shape = np.frombuffer(raw[4:start], dtype=">u4").tolist()
-    expected = start + prod(shape) * dtype.itemsize
-    if len(shape) != axes or len(raw) != expected:
+    if axes > _MOST_AXES or len(head) < start:
         raise StoredDataError(
-            f"{name} says {shape}, which is {expected} bytes, and has {len(raw)} bytes"
+            f"{name} says that it has {axes} axes, and its head does not hold them"
         )
-    values = np.frombuffer(raw, dtype=dtype, offset=start).reshape(shape)
-    return values.astype(dtype.newbyteorder("="))
+    shape = np.frombuffer(head[4:start], dtype=">u4").tolist()
+    expected = start + prod(shape) * dtype.itemsize
+    if packed:
+        check_inflation(name, len(content), expected)
+        content = unpacked(content, name, expected + 1)
+    if len(content) != expected:
+        raise StoredDataError(
+            f"{name} says {shape}, which is {expected} bytes, and has {len(content)} bytes"
+            + (" or more" if packed and len(content) > expected else "")
+        )
+    values = np.frombuffer(content, dtype=dtype, offset=start).reshape(shape)
+    return values.astype(dtype.newbyteorder("="), copy=False)
 
 
 class DigitImages(NamedTuple):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from regard.core import StoredDataError
 from regard.lab.data.checks import need_file
+from regard.lab.data.received import lines_of
 from regard.lab.data.splits import Split, split_of
 
 
@@ -46,20 +47,21 @@ def split_pairs(pairs: Iterable[Pair]) -> dict[Split, list[Pair]]:
 def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
     """Two files, a sentence a line, line n of one translating line n of the other (as WMT's); empty lines are left out.
 
-    Raises MissingDataError where a file is missing, StoredDataError where one is longer or is not UTF-8.
+    Raises MissingDataError where a file is missing, StoredDataError where one is longer or empty or is not UTF-8.
     """
     for path in (source, target):
         need_file(path, "a text file, a sentence a line")
-    try:
-        with source.open(encoding="utf-8") as first, target.open(encoding="utf-8") as second:
-            rows = list(zip_longest(first, second))
-    except UnicodeDecodeError as error:
-        raise StoredDataError(f"{source} and {target} must be UTF-8: {error}") from None
-    for number, (left, right) in enumerate(rows, 1):
+    pairs = []
+    for left, right in zip_longest(lines_of(source), lines_of(target)):
         if left is None or right is None:
             ended, other = (source, target) if left is None else (target, source)
+            number, _ = left or right or (1, "")
             raise StoredDataError(
                 f"{ended} ends after {number - 1} lines, and {other} goes on: they are no parallel files"
             )
-    stripped = ((" ".join(left.split()), " ".join(right.split())) for left, right in rows)
-    return [pair for pair in stripped if all(pair)]
+        pair = (" ".join(left[1].split()), " ".join(right[1].split()))
+        if all(pair):
+            pairs.append(pair)
+    if not pairs:
+        raise StoredDataError(f"{source} and {target} are empty: they hold no pair")
+    return pairs

@@ -39,5 +39,5 @@ def test_files_that_are_not_parallel_are_refused(tmp_path):
     with pytest.raises(StoredDataError, match=r"b ends after 2 lines, and .*a goes on"):
         read_parallel(one, two)
     two.write_bytes(b"\xff\n2\n3\n")
-    with pytest.raises(StoredDataError, match="must be UTF-8"):
+    with pytest.raises(StoredDataError, match=r"b, line 1: not UTF-8"):
         read_parallel(one, two)

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.core import StoredDataError
-
 Parts = Mapping[str, Any]
 """Name of a split, as the files have it, to Texts, LabelledPairs, Images, Expressions or bytes."""
 
@@ -25,14 +23,6 @@ class Format:
         """Split -> what it holds and how many. Raises MissingDataError, StoredDataError."""
         count = self.count or _size
         return {name: count(part) for name, part in self.read(path).items()}
-
-
-def text_of(path: Path) -> str:
-    """The whole file. Raises StoredDataError where it is not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise StoredDataError(f"{path} is not UTF-8: {error}") from None
 
 
 def _size(part: Any) -> dict[str, int]:

@@ -1,34 +1,29 @@
 """Pictures from a user's own copy: CIFAR-10, MNIST, the Long Range Arena's Pathfinder."""
 
-import io
-import pickle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import StoredDataError
-from regard.lab.data.checks import need
 from regard.lab.data.images import read_idx
 from regard.lab.data.labelled import Images
-from regard.lab.data.own.format import Parts, text_of
+from regard.lab.data.own.batches import read_batch
+from regard.lab.data.own.format import Parts
+from regard.lab.data.received import check_labels, inside, lines_of, opened, read_whole
 
 CIFAR10 = "a folder with data_batch_1 to data_batch_5 and test_batch (cifar-10-batches-py)"
-
-
-_ARRAYS = {"_reconstruct", "ndarray", "dtype"}
 
 
 def read_cifar10(path: Path) -> Parts:
     """CIFAR-10 in its Python batches (Krizhevsky 2009): pickles of `data` [n 3072], red, green, blue, and `labels`.
 
-    A pickle can run code when it is opened. This reader accepts numpy arrays and nothing else.
+    A pickle can run code when it is opened. `own/batches.py` reads the values of these and runs nothing.
     """
-    train = [_cifar_batch(need(path / f"data_batch_{number}", CIFAR10)) for number in range(1, 6)]
+    train = [_cifar_batch(path, f"data_batch_{number}") for number in range(1, 6)]
     return {
         "train": Images(*(np.concatenate(parts) for parts in zip(*train, strict=True))),
-        "test": _cifar_batch(need(path / "test_batch", CIFAR10)),
+        "test": _cifar_batch(path, "test_batch"),
     }
 
 
@@ -37,25 +32,22 @@ def grey(pixels: NDArray[np.integer]) -> NDArray[np.integer]:
     return (pixels @ np.array([0.2989, 0.5870, 0.1140])).astype(np.uint8)
 
 
-class _ArraysOnly(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] == "numpy" and name in _ARRAYS:
-            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-        if (module, name) == ("_codecs", "encode"):
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch of CIFAR needs")
-
-
-def _cifar_batch(path: Path) -> Images:
-    try:
-        found = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-        pixels, labels = np.asarray(found[b"data"]), np.array(found[b"labels"], dtype=np.int64)
-        shaped = pixels.astype(np.uint8).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    except (pickle.UnpicklingError, EOFError, LookupError, TypeError, ValueError) as error:
-        raise StoredDataError(f"{path} is no batch of CIFAR-10: {error}") from None
-    if len(shaped) != len(labels):
-        raise StoredDataError(f"{path} has {len(shaped)} pictures and {len(labels)} labels")
-    return Images(shaped, labels)
+def _cifar_batch(folder: Path, name: str) -> Images:
+    path = inside(folder, name, CIFAR10)
+    found = read_batch(path)
+    pixels, labels = found.get(b"data"), found.get(b"labels")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2:
+        raise StoredDataError(f"{path} is no batch of CIFAR-10: it has no pictures in bytes")
+    if pixels.shape[1] != 3 * 32 * 32:
+        raise StoredDataError(
+            f"{path} has {pixels.shape[1]} numbers for a picture, where 3072 belong"
+        )
+    if not isinstance(labels, list):
+        raise StoredDataError(f"{path} is no batch of CIFAR-10: it has no list of labels")
+    if len(pixels) != len(labels):
+        raise StoredDataError(f"{path} has {len(pixels)} pictures and {len(labels)} labels")
+    shaped = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return Images(shaped, check_labels(str(path), labels, 10))
 
 
 MNIST = "a folder with {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, or these as .gz"
@@ -69,16 +61,19 @@ def read_mnist(path: Path) -> Parts:
 def _idx_part(path: Path, stem: str) -> Images:
     files = []
     for kind in ("images-idx3", "labels-idx1"):
-        plain = path / f"{stem}-{kind}-ubyte"
-        packed = plain.with_name(f"{plain.name}.gz")
-        files.append(packed if packed.exists() else need(plain, MNIST))
-    pixels, labels = (read_idx(file.read_bytes(), str(file)) for file in files)
+        plain = f"{stem}-{kind}-ubyte"
+        packed = (path / f"{plain}.gz").exists()
+        files.append(inside(path, f"{plain}.gz" if packed else plain, MNIST))
+    pixels, labels = (read_idx(read_whole(file), str(file)) for file in files)
     if pixels.ndim != 3 or labels.shape != pixels.shape[:1]:
         raise StoredDataError(
             f"{files[0]} holds {list(pixels.shape)} and {files[1]} {list(labels.shape)}: "
             "expected [n, height, width] and [n]"
         )
-    return Images(pixels.astype(np.uint8), labels.astype(np.int64))
+    for file, values in zip(files, (pixels, labels), strict=True):
+        if values.dtype != np.uint8:
+            raise StoredDataError(f"{file} holds {values.dtype}, where bytes from 0 to 255 belong")
+    return Images(pixels.astype(np.uint8, copy=False), check_labels(str(files[1]), labels, 10))
 
 
 PATHFINDER = "a folder with metadata/*.npy and imgs/, such as pathfinder32/curv_contour_length_14"
@@ -91,31 +86,47 @@ def read_pathfinder(path: Path) -> Parts:
     is left out.
     """
     lists = sorted(
-        need(path / "metadata", PATHFINDER).glob("*.npy"),
+        inside(path, "metadata", PATHFINDER).glob("*.npy"),
         key=lambda file: (len(file.stem), file.stem),
     )
-    pictures, labels = [], []
+    pictures: list[NDArray[np.integer]] = []
+    labels: list[int] = []
     for file in lists:
-        for number, line in enumerate(text_of(file).splitlines(), 1):
+        for number, line in lines_of(inside(path, f"metadata/{file.name}", PATHFINDER)):
             words = line.split()
             if len(words) < 4 or words[3] not in ("0", "1"):
                 raise StoredDataError(
                     f"{file}, line {number}: expected a folder, a file, a number and a label (0 or 1)"
                 )
-            picture = need(path / words[0] / words[1], PATHFINDER)
+            picture = inside(path, f"{words[0]}/{words[1]}", PATHFINDER)
             if picture.stat().st_size:
-                pictures.append(_grey(picture))
+                pixels = _grey(picture)
+                if pictures and pixels.shape != pictures[0].shape:
+                    raise StoredDataError(
+                        f"{file}, line {number}: {picture} has {list(pixels.shape)} pixels, and those before it "
+                        f"{list(pictures[0].shape)}"
+                    )
+                pictures.append(pixels)
                 labels.append(int(words[3]))
     if not pictures:
         raise StoredDataError(f"{path / 'metadata'} lists no picture")
     return {"all": Images(np.stack(pictures), np.array(labels, dtype=np.int64))}
 
 
+_LARGEST = 1024
+
+
 def _grey(path: Path) -> NDArray[np.integer]:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(path) as picture:
+        with opened(path) as file, Image.open(file) as picture:
+            if max(picture.size) > _LARGEST:
+                raise StoredDataError(
+                    f"{path} has {picture.size} pixels: {_LARGEST} a side is the most"
+                )
             return np.asarray(picture.convert("L"), dtype=np.uint8)
-    except (UnidentifiedImageError, OSError) as error:
+    except StoredDataError:
+        raise
+    except Exception as error:  # damaged files raise nearly anything in Pillow's many readers
         raise StoredDataError(f"{path} cannot be read as a picture: {error}") from None

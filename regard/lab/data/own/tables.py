@@ -1,11 +1,9 @@
 """Tables from a user's own copy: Criteo's advertisements, histories of shops."""
 
 import ast
-import csv
-import gzip
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from regard.core import StoredDataError
 from regard.lab.data.checks import need, need_file
 from regard.lab.data.own.format import Parts
+from regard.lab.data.received import inside, lines_of, whole_number
 from regard.lab.data.tables import Behaviours, numbered
 
 COUNTS, CATEGORIES = 13, 26
@@ -37,15 +36,19 @@ def read_criteo(
     """
     need_file(path, CRITEO)
     rows: list[list[str]] = []
-    with path.open() as file:
-        for number, line in enumerate(islice(file, max_rows), 1):
-            row = line.rstrip("\n").split("\t")
-            if len(row) != 1 + COUNTS + CATEGORIES or row[0] not in ("0", "1"):
+    for number, line in islice(lines_of(path), max_rows):
+        row = line.split("\t")
+        if len(row) != 1 + COUNTS + CATEGORIES or row[0] not in ("0", "1"):
+            raise StoredDataError(
+                f"{path}, line {number}: a label (0 or 1), {COUNTS} counts and {CATEGORIES} categories were "
+                f"expected, got {len(row)} columns that begin with {row[0][:60]!r}"
+            )
+        for cell in row[1 : 1 + COUNTS]:
+            if cell and whole_number(cell) is None:
                 raise StoredDataError(
-                    f"{path}, line {number}: a label (0 or 1), {COUNTS} counts and {CATEGORIES} categories were "
-                    f"expected, got {len(row)} columns that begin with {row[0]!r}"
+                    f"{path}, line {number}: {cell[:60]!r} is no count: a whole number, or nothing"
                 )
-            rows.append(row)
+        rows.append(row)
     if not rows:
         raise StoredDataError(f"{path} is empty")
     label, *columns = zip(*rows, strict=True)
@@ -96,12 +99,12 @@ class Shop(NamedTuple):
 def read_amazon(reviews: Path, items: Path, *, max_rows: int | None = None) -> Shop:
     """Raises MissingDataError, StoredDataError naming the line."""
     rows = [
-        (row["reviewerID"], row["asin"], int(row["unixReviewTime"]))
-        for row in _objects(reviews, ("reviewerID", "asin", "unixReviewTime"), max_rows)
+        (row["reviewerID"], row["asin"], row["unixReviewTime"])
+        for row in _objects(reviews, _REVIEW, max_rows)
     ]
-    category = {
-        row["asin"]: _last(row["categories"]) for row in _objects(items, ("asin", "categories"))
-    }
+    category = {row["asin"]: _last(row["categories"]) for row in _objects(items, _ITEM)}
+    if not rows:
+        raise StoredDataError(f"{reviews} is empty: it holds no review")
     return _shop(rows, category)
 
 
@@ -110,15 +113,18 @@ def read_taobao(
 ) -> Shop:
     """kinds: of behaviour, among pv (a click), buy, cart and fav. Raises MissingDataError, StoredDataError naming the line."""
     rows, category = [], {}
-    with _text(path, TAOBAO) as file:
-        for number, row in enumerate(islice(csv.reader(file), max_rows), 1):
-            if len(row) != 5 or not row[4].lstrip("-").isdigit():
-                raise StoredDataError(
-                    f"{path}, line {number}: five columns were expected (user, item, category, behaviour, time), got {row}"
-                )
-            if row[3] in kinds:
-                rows.append((row[0], row[1], int(row[4])))
-                category[row[1]] = row[2]
+    need_file(path, TAOBAO)
+    for number, line in islice(lines_of(path), max_rows):
+        row = line.split(",")
+        time = whole_number(row[4]) if len(row) == 5 else None
+        if time is None:
+            raise StoredDataError(
+                f"{path}, line {number}: five columns were expected (user, item, category, behaviour, time), "
+                f"got {line[:60]!r}"
+            )
+        if row[3] in kinds:
+            rows.append((row[0], row[1], time))
+            category[row[1]] = row[2]
     if not rows:
         raise StoredDataError(f"{path} holds no behaviour of the kinds {', '.join(kinds)}")
     return _shop(rows, category)
@@ -133,28 +139,45 @@ def _shop(rows: list[tuple[str, str, int]], category: dict[str, Any]) -> Shop:
     return Shop(behaviours, user_names, item_names, [category.get(name) for name in item_names])
 
 
-def _objects(path: Path, names: Collection[str], limit: int | None = None) -> Iterator[dict]:
-    with _text(path, AMAZON) as file:
-        for number, line in enumerate(islice(file, limit), 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line) if line.startswith('{"') else ast.literal_eval(line)
-                assert all(name in row for name in names)
-            except (ValueError, SyntaxError, AssertionError, TypeError):
-                raise StoredDataError(
-                    f"{path}, line {number}: an object with {', '.join(names)} was expected, got {line[:60]!r}"
-                ) from None
-            yield row
+_REVIEW: dict[str, Callable[[Any], bool]] = {
+    "reviewerID": lambda value: isinstance(value, str),
+    "asin": lambda value: isinstance(value, str),
+    "unixReviewTime": lambda value: type(value) is int and abs(value) < 2**62,
+}
+_ITEM: dict[str, Callable[[Any], bool]] = {
+    "asin": lambda value: isinstance(value, str),
+    "categories": lambda value: isinstance(value, list) and all(map(_is_path, value)),
+}
+
+
+def _is_path(categories: Any) -> bool:
+    return isinstance(categories, list) and all(isinstance(name, str) for name in categories)
+
+
+def _objects(
+    path: Path, fields: Mapping[str, Callable[[Any], bool]], limit: int | None = None
+) -> Iterator[dict]:
+    """The object in each line; `fields` says what must be in it, and of which kind."""
+    need_file(path, AMAZON)
+    for number, line in islice(lines_of(path), limit):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line) if line.startswith('{"') else ast.literal_eval(line)
+            fits = isinstance(row, dict) and all(
+                name in row and right(row[name]) for name, right in fields.items()
+            )
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            fits = False
+        if not fits:
+            raise StoredDataError(
+                f"{path}, line {number}: an object with {', '.join(fields)} was expected, got {line[:60]!r}"
+            )
+        yield row
 
 
 def _last(categories: list) -> str | None:
     return categories[-1][-1] if categories and categories[-1] else None
-
-
-def _text(path: Path, layout: str) -> Any:
-    need_file(path, layout)
-    return gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
 
 
 def read_amazon_folder(path: Path) -> Parts:
@@ -163,7 +186,7 @@ def read_amazon_folder(path: Path) -> Parts:
         files = sorted(file for file in need(path, AMAZON).glob(f"{name}_*") if file.is_file())
         if len(files) != 1:
             raise StoredDataError(f"{path} has {len(files)} files {name}_*. Expected: {AMAZON}")
-        found[name] = files[0]
+        found[name] = inside(path, files[0].name, AMAZON)
     return {"all": read_amazon(found["reviews"], found["meta"])}
 
 

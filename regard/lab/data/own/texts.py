@@ -1,7 +1,9 @@
 """Texts from a user's own copy: labelled texts, pairs, ListOps, Wikipedia's bytes."""
 
 import csv
+import json
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,17 @@ from regard.core import MissingDataError, StoredDataError, UnknownNameError
 from regard.lab.data.checks import need, need_file
 from regard.lab.data.labelled import LabelledPairs, Texts, label
 from regard.lab.data.listops import VOCABULARY, Expressions
-from regard.lab.data.own.format import Parts, text_of
+from regard.lab.data.own.format import Parts
 from regard.lab.data.pairs import read_parallel
+from regard.lab.data.received import (
+    LONGEST_LINE,
+    MOST_CLASSES,
+    check_labels,
+    inside,
+    lines_of,
+    read_whole,
+    text_of,
+)
 
 IMDB = "a folder with train/pos, train/neg, test/pos and test/neg, a review a .txt file (aclImdb)"
 
@@ -22,15 +33,17 @@ _IMDB_CLASSES = ("neg", "pos")
 
 def read_imdb(path: Path) -> Parts:
     """IMDb reviews in the folders of the release (Maas et al. 2011), which are Long Range Arena's Text task too."""
-    return {part: _review_folder(path / part) for part in ("train", "test")}
+    return {part: _review_folder(inside(path, part, IMDB)) for part in ("train", "test")}
 
 
 def _review_folder(path: Path) -> Texts:
     texts, names = [], []
     for name in _IMDB_CLASSES:
-        for file in sorted(need(path / name, IMDB).glob("*.txt")):
-            texts.append(file.read_bytes())
+        for file in sorted(inside(path, name, IMDB).glob("*.txt")):
+            texts.append(read_whole(inside(path, f"{name}/{file.name}", IMDB), LONGEST_LINE))
             names.append(name)
+        if name not in names:
+            raise StoredDataError(f"{path / name} is empty: it holds no review. Expected: {IMDB}")
     return label(texts, names, _IMDB_CLASSES)
 
 
@@ -49,6 +62,7 @@ def read_columns(path: Path, *, text: str = "text", label: str = "label") -> Par
     Raises MissingDataError without the library, UnknownNameError for a column that is not there.
     """
     need(path, HUGGING_FACE)
+    _check_saved(path)
     try:
         import datasets
     except ImportError:
@@ -57,20 +71,41 @@ def read_columns(path: Path, *, text: str = "text", label: str = "label") -> Par
         ) from None
     try:
         found = datasets.load_from_disk(str(path))
-    except FileNotFoundError as error:
+    except Exception as error:  # the library raises nothing narrower
         raise StoredDataError(f"{path} is no saved data set: {error}") from None
     parts = found if isinstance(found, dict) else {"all": found}
-    return {str(name): _column_texts(part, text, label) for name, part in parts.items()}
+    return {
+        str(name): _column_texts(f"{path}, {name}", part, text, label)
+        for name, part in parts.items()
+    }
 
 
-def _column_texts(part: Any, text: str, label: str) -> Texts:
+def _check_saved(path: Path) -> None:
+    """No name in the library's own records leads out of the folder."""
+    records = [path / "dataset_dict.json", *path.glob("state.json"), *path.glob("*/state.json")]
+    for record in filter(Path.is_file, records):
+        try:
+            said = json.loads(text_of(record))
+            names = [*said.get("splits", ()), *(f["filename"] for f in said.get("_data_files", ()))]
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StoredDataError(f"{record} is no record of a data set: {error}") from None
+        for name in map(str, names):
+            inside(record.parent, name, HUGGING_FACE)
+
+
+def _column_texts(who: str, part: Any, text: str, label: str) -> Texts:
     for name in (text, label):
         if name not in part.column_names:
             raise UnknownNameError("column", name, part.column_names)
-    numbers = np.array(part[label][:], dtype=np.int64)
     names = getattr(part.features[label], "names", None)
-    classes = names or [str(number) for number in range(int(numbers.max(initial=-1)) + 1)]
-    return Texts([words.encode() for words in part[text]], numbers, tuple(classes))
+    numbers = check_labels(who, list(part[label]), len(names) if names else MOST_CLASSES)
+    classes = names or [str(number) for number in range(int(numbers.max()) + 1)]
+    texts = []
+    for place, words in enumerate(part[text]):
+        if not isinstance(words, str):
+            raise StoredDataError(f"{who}, item {place}: {words!r} in the place of a text")
+        texts.append(words.encode())
+    return Texts(texts, numbers, tuple(classes))
 
 
 AAN = "a folder with new_aan_pairs.train.tsv, new_aan_pairs.eval.tsv and new_aan_pairs.test.tsv"
@@ -86,7 +121,7 @@ def read_aan(path: Path) -> Parts:
     """Pairs of papers as Long Range Arena released them from the ACL Anthology: label, two names and two texts, tabs between."""
     files = {"train": "train", "valid": "eval", "test": "test"}
     return {
-        part: _pairs_table(need(path / f"new_aan_pairs.{name}.tsv", AAN))
+        part: _pairs_table(inside(path, f"new_aan_pairs.{name}.tsv", AAN))
         for part, name in files.items()
     }
 
@@ -97,18 +132,21 @@ def _pairs_table(path: Path) -> LabelledPairs:
     labels: list[int] = []
     before = csv.field_size_limit(_LONGEST_CELL)
     try:
-        for row in csv.reader(StringIO(text_of(path), newline=""), delimiter="\t"):
+        table = csv.reader(StringIO(text_of(path), newline=""), delimiter="\t")
+        for row in table:
             if len(row) != _AAN_COLUMNS or row[0] not in ("0", "1", "0.0", "1.0"):
                 raise StoredDataError(
-                    f"{path}, row {len(labels) + 1}: expected a label (0 or 1), two names and two texts, "
-                    f"got {len(row)} columns that begin with {row[:1]}"
+                    f"{path}, line {table.line_num}: expected a label (0 or 1), two names and two texts, "
+                    f"got {len(row)} columns that begin with {(row or [''])[0][:60]!r}"
                 )
             labels.append(int(float(row[0])))
             first.append(row[3].encode())
             second.append(row[4].encode())
+    except csv.Error as error:
+        raise StoredDataError(f"{path}, line {table.line_num}: {error}") from None
     finally:
         csv.field_size_limit(before)
-    return LabelledPairs(first, second, np.array(labels, dtype=np.int64))
+    return LabelledPairs(first, second, check_labels(str(path), labels, 2))
 
 
 _ID = {token: number for number, token in enumerate(VOCABULARY)}
@@ -128,20 +166,20 @@ def read_listops(path: Path) -> Parts:
     """
     files = {"train": "train", "valid": "val", "test": "test"}
     return {
-        part: _listops_table(need(path / f"basic_{name}.tsv", LISTOPS))
+        part: _listops_table(inside(path, f"basic_{name}.tsv", LISTOPS))
         for part, name in files.items()
     }
 
 
 def _listops_table(path: Path) -> Expressions:
     sources, values = [], []
-    for number, line in enumerate(text_of(path).splitlines()[1:], 2):
+    for number, line in islice(lines_of(path), 1, None):
         source, tab, target = line.partition("\t")
         words = [word for word in source.split() if word not in _DROPPED]
         unknown = [word for word in words if word not in _ID]
         if not tab or not words or unknown or target.strip() not in tuple("0123456789"):
             why = (
-                f"unknown {unknown[0]!r}"
+                f"unknown {unknown[0][:60]!r}"
                 if unknown
                 else "expected an expression, a tab and a digit"
             )
@@ -149,8 +187,8 @@ def _listops_table(path: Path) -> Expressions:
         sources.append(np.array([_ID[word] for word in words], dtype=np.int32))
         values.append(int(target))
     lengths = np.array([len(source) for source in sources], dtype=np.int64)
-    tokens = np.concatenate([np.empty(0, dtype=np.int32), *sources])
-    return Expressions(tokens, lengths, np.array(values, dtype=np.int64))
+    labels = check_labels(str(path), values, 10)
+    return Expressions(np.concatenate(sources), lengths, labels)
 
 
 TEXT_FILES = "a folder with two files train.*, such as train.en and train.de, and so for valid and test if you have these"
@@ -168,7 +206,11 @@ def read_text_files(path: Path) -> Parts:
     for part, files in found.items():
         if len(files) != 2 and (files or part == "train"):
             raise StoredDataError(f"{path} has {len(files)} files {part}.*. Expected: {TEXT_FILES}")
-    return {part: read_parallel(*files) for part, files in found.items() if files}
+    return {
+        part: read_parallel(*(inside(path, file.name, TEXT_FILES) for file in files))
+        for part, files in found.items()
+        if files
+    }
 
 
 def count_pairs(pairs: list) -> dict[str, int]:
@@ -193,7 +235,7 @@ def _whole(path: Path, layout: str) -> bytes:
     """A file of WIKIPEDIA_BYTES bytes."""
     if need_file(path, layout).stat().st_size != WIKIPEDIA_BYTES:
         raise StoredDataError(f"{path} has {path.stat().st_size} bytes. Expected: {layout}")
-    return path.read_bytes()
+    return read_whole(path)
 
 
 def wikipedia_parts(text: bytes) -> Parts:

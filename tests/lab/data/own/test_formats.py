@@ -60,7 +60,7 @@ def test_pairs_of_papers_may_be_long_and_hold_quotes(tmp_path):
     assert found.second == [long.encode(), b"d"]
     assert found.labels.tolist() == [1, 0]
     (tmp_path / "new_aan_pairs.test.tsv").write_text("2.0\ta\tb\tc\td\n")
-    with pytest.raises(StoredDataError, match=r"test\.tsv, row 1: expected a label"):
+    with pytest.raises(StoredDataError, match=r"test\.tsv, line 1: expected a label"):
         OWN["lra_aan"].read(tmp_path)
 
 
