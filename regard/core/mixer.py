@@ -214,6 +214,18 @@ class Mixer(nn.Module, metaclass=Checked):
         mark(after, self._identity)
         return y, after
 
+    def extend_normed(
+        self,
+        x: Float[Tensor, "B N D"],
+        norm: nn.Module,
+        state: Any,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N D"], Any]:
+        """`extend` of norm(x), for a layer that normalises its input; a state that keeps inputs keeps x itself."""
+        return self.extend(norm(x), state, valid=valid, donate=donate)
+
     def _extended(
         self, x: Tensor, state: Any, valid: Tensor | None, donate: bool
     ) -> tuple[Tensor, Any]:

@@ -33,7 +33,7 @@ from regard.core import (
     ShapeError,
     UnsupportedError,
 )
-from regard.core.compaction import permute
+from regard.core.compaction import compaction, permute
 from regard.core.options import Rate
 from regard.functional.shared.cache import advance
 from regard.functional.shared.implementation import Impl, check_impl
@@ -183,9 +183,16 @@ class TransformerXL(Mixer):
         new = held.new_ones(x.shape[:2]) if valid is None else valid
         y = self._attend(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
         length = advance(state.length, valid, N)
-        last = (length - state.length)[:, None] + torch.arange(M, device=x.device)
-        memory = source.detach().gather(1, last[..., None].expand(-1, -1, self.dim))
-        return y, State(memory, length)
+        return y, State(_last(state.memory, x, length - state.length), length)
+
+    def extend_normed(self, x, norm, state, *, valid=None, donate=False):
+        """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
+        self._check_tokens("x", x)
+        given = state._replace(memory=norm(state.memory)) if isinstance(state, State) else state
+        y, after = self.extend(norm(x), given, valid=valid, donate=donate)
+        rows = x if valid is None else permute(x, compaction(valid).source)
+        memory = _last(state.memory, rows, after.length - state.length)
+        return y, after._replace(memory=memory)
 
     def _observe(self, x, context, mask):
         back = None
@@ -207,6 +214,16 @@ class SegmentTerm(nn.Module):
         super().__init__()
         self.s = nn.Parameter(torch.empty(2, num_heads, head_dim).normal_(std=0.02))
         self.b = nn.Parameter(torch.zeros(num_heads, head_dim))
+
+
+def _last(
+    memory: Float[Tensor, "B M D"], x: Float[Tensor, "B N D"], count: Int[Tensor, "B"]
+) -> Float[Tensor, "B M D"]:
+    """The last M rows of memory and the first `count` rows of x; no gradient enters them."""
+    M = memory.shape[1]
+    row = count[:, None] + torch.arange(M, device=x.device)
+    kept = torch.cat([memory, x], dim=1).detach()
+    return kept.gather(1, row[..., None].expand(-1, -1, x.shape[2]))
 
 
 def _last_aligned(

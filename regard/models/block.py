@@ -56,9 +56,12 @@ class Block(nn.Module):
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], Any]:
         """The next N tokens, and the mixer's state after them."""
-        mixed, state = self.mixer.extend(
-            self.mixer_norm(x) if self.norm_first else x, state, valid=valid, donate=donate
-        )
+        if self.norm_first:
+            mixed, state = self.mixer.extend_normed(
+                x, self.mixer_norm, state, valid=valid, donate=donate
+            )
+        else:
+            mixed, state = self.mixer.extend(x, state, valid=valid, donate=donate)
         return self._after(x, mixed), state
 
     def _after(self, x: Tensor, mixed: Tensor) -> Tensor:

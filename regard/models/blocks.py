@@ -69,7 +69,7 @@ class Mixing(nn.Module):
     def extend(
         self, x: Float[Tensor, "B N D"], state: Any, *, valid: Tensor | None, donate: bool
     ) -> tuple[Float[Tensor, "B N D"], Any]:
-        mixed, state = self.mixer.extend(self.norm(x), state, valid=valid, donate=donate)
+        mixed, state = self.mixer.extend_normed(x, self.norm, state, valid=valid, donate=donate)
         return self.dropout(mixed), state
 
 

@@ -6,7 +6,8 @@
 The memories are the state: `extend(tokens, state)` gives logits and the state after them, and a caller with a stream of
 his own carries it from batch to batch. `forward` starts without memory and walks its tokens segment by segment, so that
 a task with long items trains with carried memory; one update follows a whole item, where the paper updates after every
-segment. With mem_len >= all the past the values are those of one long segment.
+segment. With mem_len >= all the past the values are those of one long segment. With norm_first a memory still holds the
+layer's input, which is normalised anew whenever it is read.
 
 Cost of a segment of L tokens: L (L + mem_len) D for each layer. Unlike the paper's code: dropout neither on the
 sinusoids nor before the softmax, plain instead of adaptive softmax, initial weights as in the library's other stacks.

@@ -75,6 +75,14 @@ def feed_forward(params: Params, x: Tensor, activation: Callable[[Tensor], Tenso
     return hidden @ params["out.weight"].T + params["out.bias"]
 
 
+def pre_norm(
+    params: Params, x: Tensor, mixed: Tensor, activation: Callable[[Tensor], Tensor]
+) -> Tensor:
+    x = x + mixed
+    given = norm(params, "feed_forward_norm", x)
+    return x + feed_forward(inside(params, "feed_forward."), given, activation)
+
+
 def post_norm(
     params: Params, x: Tensor, mixed: Tensor, activation: Callable[[Tensor], Tensor]
 ) -> Tensor:

@@ -22,7 +22,7 @@ from regard.models.transformer_xl import (
     transformer_xl_small,
     transformer_xl_wikitext_base,
 )
-from tests.models.loops import inside, post_norm, relative_attention
+from tests.models.loops import inside, norm, post_norm, pre_norm, relative_attention
 from tests.models.small import VOCAB, prompts, ragged
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
@@ -53,19 +53,21 @@ def in_loops(model: TransformerXL, tokens: Tensor) -> Tensor:
             whole, m = torch.cat([memories[n], h]), len(memories[n])
             far = M if config.same_length else len(whole)
             block = inside(params, f"encoder.blocks.{n}.")
+            read = whole if not config.norm_first else norm(block, "mixer_norm", whole)
             mixed = relative_attention(
                 inside(block, "mixer."),
-                h,
-                whole,
+                read[m:],
+                read,
                 num_heads=config.num_heads,
                 place_of_query=range(m, len(whole)),
                 place_of_key=range(len(whole)),
                 sees=lambda i, j, m=m, far=far: 0 <= m + i - j < far,
                 clamp_len=config.clamp_len,
             )
-            h = post_norm(block, h, mixed, F.relu)
+            h = (pre_norm if config.norm_first else post_norm)(block, h, mixed, F.relu)
             memories[n] = whole[-M:].detach()
-        logits.append(h @ table.T)
+        last = norm(params, "encoder.norm", h) if config.norm_first else h
+        logits.append(last @ table.T)
     return torch.cat(logits)
 
 
@@ -75,6 +77,7 @@ def in_loops(model: TransformerXL, tokens: Tensor) -> Tensor:
         {"segment_len": 5, "mem_len": 7},
         {"segment_len": 4, "mem_len": 3, "clamp_len": 2, "untie": True},
         {"segment_len": 6, "mem_len": 5, "same_length": True},
+        {"segment_len": 5, "mem_len": 7, "norm_first": True},
     ],
     ids=str,
 )
@@ -87,6 +90,20 @@ def test_is_its_equation_in_loops(options):
     ours, theirs = (torch.autograd.grad(y.square().mean(), leaves) for y in (found, wanted))
     for name, a, b in zip(names, ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_memory_is_not_stale_after_a_step(padded):
+    """The memory of the first layer is what was embedded, whatever became of the layer's weights."""
+    model = make(segment_len=12, mem_len=23, num_layers=1, norm_first=True)
+    valid = torch.rand(2, 23, generator=torch.Generator().manual_seed(4)) < (0.7 if padded else 2)
+    _, state = model.extend(text()[:, :12], model.initial_state(2), valid=valid[:, :12])
+    for parameter in model.encoder.blocks.parameters():
+        parameter.data.mul_(1.5).add_(0.1)
+    found, _ = model.extend(text()[:, 12:], state, valid=valid[:, 12:])
+    wanted = model.with_memory(1, segment_len=23)(text(), valid=valid)[:, 12:]
+    here = valid[:, 12:]
+    torch.testing.assert_close(found[here], wanted[here], rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("segment_len", [1, 4, 23])
