@@ -1,0 +1,164 @@
+"""Checkpoints in our modules against the classes of Transformers: outputs, gradients, weights, padded and not."""
+
+import pytest
+import torch
+
+from tests.hf.small import SIZES, TOKENS, transformers
+
+import regard.hf  # isort: skip
+from regard import OptionError, StoredDataError, UnsupportedError
+from regard.hf.load import EncoderDecoder, Stack
+
+BERT = {**SIZES, **TOKENS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+XLNET = {"vocab_size": 30, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 32, "dropout": 0.0}
+GPT2 = {"vocab_size": 30, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64}
+T5 = {
+    "vocab_size": 30,
+    "d_model": 24,
+    "d_kv": 5,
+    "d_ff": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "dropout_rate": 0.0,
+    "decoder_start_token_id": 0,
+}
+LLAMA = {
+    **SIZES,
+    **TOKENS,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+}
+CHECKPOINTS = {
+    "bert": ("BertForMaskedLM", BERT),
+    "roberta": ("RobertaForMaskedLM", BERT),
+    "longformer": ("LongformerModel", {**BERT, "attention_window": [4, 6]}),
+    "big_bird": ("BigBirdForMaskedLM", {**BERT, "attention_type": "original_full"}),
+    "fnet": ("FNetModel", BERT),
+    "xlnet": ("XLNetModel", XLNET),
+    "gpt2": ("GPT2LMHeadModel", GPT2),
+    "llama": ("LlamaForCausalLM", LLAMA),
+    "llama_tied": ("LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True}),
+    "qwen2": ("Qwen2ForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2}),
+    "t5": ("T5EncoderModel", T5),
+}  # fmt: skip
+OUR_GLOBALS = torch.arange(11)[None] < torch.tensor([[2], [1]])
+
+
+def theirs(name: str, **changes):
+    cls, config = CHECKPOINTS[name]
+    torch.manual_seed(0)
+    made = getattr(transformers, cls)
+    made = made(made.config_class(**{**config, **changes})).double().eval()
+    with torch.no_grad():  # biases and norms start at 0 and 1, where a wrong one would not be seen
+        for parameter in made.parameters():
+            if parameter.dim() < 2:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    return made
+
+
+def tokens(pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.randint(3, 30, (2, 11), generator=torch.Generator().manual_seed(1))
+    valid = torch.arange(11) < torch.tensor([[11], [7]])
+    return ids, valid
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_outputs_and_gradients(name, padded):
+    original = theirs(name)
+    if name == "longformer":
+        original.float()  # its gradients are NaN in float64 where there are global tokens
+    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    assert isinstance(ours, Stack)
+    ids, valid = tokens()
+    given, masks = {}, {}
+    if padded and name != "fnet":  # Transformers' FNet mixes padding in
+        given["attention_mask"], masks["valid"] = valid.long(), valid
+        pad = getattr(original.config, "pad_token_id", None)
+        if name in ("roberta", "longformer"):  # positions are those of ids that are not padding
+            ids = torch.where(valid, ids, pad)
+    if name == "longformer":
+        given["global_attention_mask"], masks["global_tokens"] = OUR_GLOBALS.long(), OUR_GLOBALS
+    hidden = original(ids, **given, output_hidden_states=True).hidden_states[-1]
+    want = original(ids, **given)
+    found = ours(ids, **masks)
+    keep = masks.get("valid", torch.ones_like(valid))
+    torch.testing.assert_close(found[keep], hidden[keep], rtol=1e-5, atol=1e-5)
+    if hasattr(want, "logits"):
+        assert ours.head is not None
+        torch.testing.assert_close(ours.head(found)[keep], want.logits[keep], rtol=1e-5, atol=1e-6)
+    table = original.get_input_embeddings().weight
+    gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
+    expected = torch.autograd.grad(hidden[keep].sin().sum(), [table])[0]
+    assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max()
+    read = {"pooler", "token_type", "mask_emb", "seg_embed", "r_s_bias"}
+    assert not [left for left in ours.left if not any(word in left for word in read)]
+
+
+@pytest.mark.parametrize("name", ["bert", "xlnet", "gpt2", "llama", "t5"])
+def test_attention_maps(name):
+    original = theirs(name)
+    original.set_attn_implementation("eager")
+    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    ids, valid = tokens()
+    maps = original(ids, attention_mask=valid.long(), output_attentions=True).attentions
+    for found, want in zip(ours.attention_maps(ids, valid=valid), maps, strict=True):
+        keep = valid[:, None, :, None].expand_as(want)
+        torch.testing.assert_close(found[keep], want[keep], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}]
+)
+def test_t5_with_its_decoder(form):
+    torch.manual_seed(0)
+    cls = transformers.T5ForConditionalGeneration
+    original = cls(transformers.T5Config(**{**T5, **form})).double().eval()
+    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    assert isinstance(ours, EncoderDecoder) and not ours.left
+    ids, valid = tokens()
+    target = ids[:, :7].flip(1)
+    want = original(ids, attention_mask=valid.long(), decoder_input_ids=target).logits
+    found = ours.logits(ours(ids, target, source_valid=valid))
+    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
+
+
+def test_both_layouts_of_rotary_rows():
+    """GGUF's Llama stores rows of queries and keys so that adjacent channels turn together."""
+    original, (ids, _) = theirs("llama"), tokens()
+    state, config = original.state_dict(), original.config.to_dict()
+    for name, weight in state.items():
+        if "q_proj" in name or "k_proj" in name:
+            weight.mul_(20)  # in place: scores large enough to tell the layouts apart
+            state[name] = weight.view(-1, 2, 4, 24).swapaxes(1, 2).reshape(weight.shape)
+    want = original(ids).logits
+    ours = regard.hf.load(state, config, pairing="adjacent")
+    torch.testing.assert_close(ours.head(ours(ids)), want, rtol=1e-5, atol=1e-6)
+    wrong = regard.hf.load(state, config)
+    assert not torch.allclose(wrong.head(wrong(ids)), want, atol=1e-3)
+
+
+def test_a_folder(tmp_path):
+    original, (ids, _) = theirs("gpt2"), tokens()
+    original.save_pretrained(tmp_path, max_shard_size="5KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    ours = regard.hf.load(tmp_path)
+    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
+    assert ours.head.weight is ours.embedding.word.weight
+
+
+def test_what_is_not_read_is_refused():
+    original = theirs("bert")
+    state, config = original.state_dict(), original.config.to_dict()
+    with pytest.raises(UnsupportedError, match="model_type 'bort': it reads bert, roberta"):
+        regard.hf.load(state, {**config, "model_type": "bort"})
+    with pytest.raises(UnsupportedError, match="bert with is_decoder=True: it reads False"):
+        regard.hf.load(state, {**config, "is_decoder": True})
+    with pytest.raises(OptionError, match="bert has no rotary positions"):
+        regard.hf.load(state, config, pairing="adjacent")
+    with pytest.raises(OptionError, match="a state dict needs its config"):
+        regard.hf.load(state)
+    del state["bert.embeddings.LayerNorm.bias"]
+    with pytest.raises(StoredDataError, match=r"no tensor 'bert\.embeddings\.LayerNorm\.bias'"):
+        regard.hf.load(state, config)
