@@ -7,13 +7,17 @@ import unicodedata
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 from regard.cli import main
 from regard.core import StoredDataError
+from regard.core.visible import visible
 from regard.lab.arena.ledger import Ledger, canonical
 from regard.lab.arena.report import terminal
 from regard.lab.arena.results import Trained
 from regard.lab.arena.rows import SCHEMA, packed, read_row, unpacked
+from regard.lab.arena.run import _display
+from regard.lab.arena.suite import QUICK
 from tests.lab.arena.forged import KINDS, one_of_each, write
 from tests.lab.arena.made_up import rows
 from tests.lab.arena.payloads import PAYLOADS
@@ -60,7 +64,7 @@ def test_a_field_of_the_wrong_type_is_refused_by_name(tmp_path, kind, path):
     known = field(kind, path)
     wrong = list(NEVER) if known.type != "text" else [None, 1, 1.5, True, [], {}, "\ud800"]
     if known.type in ("whole", "number", "flag", "word", "options", "texts", "curve"):
-        wrong += PAYLOADS[:3]
+        wrong += PAYLOADS
     refused = 0
     for value in wrong:
         text = json.dumps(changed(kind, path, value))
@@ -71,7 +75,7 @@ def test_a_field_of_the_wrong_type_is_refused_by_name(tmp_path, kind, path):
             refused += 1
         else:
             assert json.loads(canonical(row)) == json.loads(text), "what is read is what was there"
-    assert refused >= 5, wrong
+    assert refused >= (5 if known.type == "text" else 205)
     if known.type != "text":
         forged = write(
             tmp_path / "l.sqlite", [(kind, json.dumps(changed(kind, path, PAYLOADS[0])))]
@@ -149,6 +153,16 @@ def poisoned():
                 elif known.type in ("options", "texts"):
                     inside[name] = {payload: payload}
             yield read_row(kind, row)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS[::3])
+def test_no_line_of_a_run_speaks_to_the_terminal(payload):
+    out = io.StringIO()
+    with _display(Progress(console=Console(file=out, width=500)), QUICK) as display:
+        with display.doing(payload):
+            display.say(payload)
+    assert visible(payload) in out.getvalue().replace("\n", "")
+    assert all(c.isprintable() for c in out.getvalue().replace("\n", ""))
 
 
 def test_no_row_speaks_to_the_terminal():

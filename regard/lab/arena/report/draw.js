@@ -99,7 +99,7 @@ function placeLabels(marks, box) {
   for (const mark of [...marks].sort((a, b) => b.r - a.r)) {
     const half = widthOf(mark.text) / 2;
     let best = null;
-    for (const gap of [3, 12, 24, 38]) {
+    for (const gap of [5, 13, 25, 38]) {
       const [side, up] = [mark.r + gap + half, mark.r + gap + LINE / 2];
       for (const [dx, dy] of [[0, -up], [side, 0], [-side, 0], [0, up], [side * 0.8, -up * 0.8], [side * 0.8, up * 0.8], [-side * 0.8, -up * 0.8], [-side * 0.8, up * 0.8]]) {
         const [x, y] = [mark.x + dx, mark.y + dy];

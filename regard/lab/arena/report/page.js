@@ -75,16 +75,18 @@ function tellChoice() {
     : make("li", {}, `${task}: nothing in view was both trained and timed here.`))));
   if (pass && !tasks.length) one("choices").append(make("li", {}, "Decoding concerns language models, and none is chosen."));
   const [lacks, unsaid, doubtful] = [[], [], []];
+  const beyond = new Map(); // trained length -> tasks
   for (const task of tasks) {
     const has = new Set(summary.quality.get(task).map(({ label }) => label));
     const without = labelsInView().filter((label) => !has.has(label));
     if (without.length) lacks.push(`${task}: no quality for ${few(without)}.`);
     const trained = summary.trainedLength(task);
     if (trained === null) unsaid.push(task);
-    else if (pass && isFar(length, [task])) lacks.push(`${task} was trained at up to ${count(trained)} tokens: no quality is known at ${count(length)}.`);
+    else if (pass && isFar(length, [task])) beyond.set(trained, [...(beyond.get(trained) ?? []), task]);
     const runs = summary.quality.get(task).filter(({ label }) => inView(label)).map((q) => q.runs.length);
     if (runs.length && Math.min(...runs) < 3) doubtful.push(task);
   }
+  for (const [trained, of] of beyond) lacks.push(`No quality is known at ${count(length)} tokens: trained at up to ${count(trained)}, ${few(of)}.`);
   if (unsaid.length) lacks.push(`At which length ${few(unsaid)} ${unsaid.length > 1 ? "were" : "was"} trained is not in these rows.`);
   if (doubtful.length) lacks.push(`Fewer than three seeds for some on ${few(doubtful)}: small differences may be chance.`);
   const untimed = pass ? labelsInView().filter((label) => !summary.timing(label, pass, length)) : [];
@@ -189,9 +191,16 @@ function put(id, figures) {
 // ---- tables: {heads: [{name, small, number}], rows: [{cells: [{text, value, why, best, colour, far}]}]}
 
 function table(element, { heads, rows }, { sortable = false } = {}) {
+  const narrow = heads.length > 11; // columns: the spread goes below the mean
+  element.classList.toggle("narrow", narrow);
+  const inside = (text) => {
+    if (element.classList.contains("prose")) return [text];
+    const [before, after] = narrow ? text.split(" ± ") : [text];
+    return after ? [before, make("small", {}, `± ${after}`)] : [short(text, 60)];
+  };
   const head = heads.map(({ name, small, number }) => {
-    const inside = [short(name, 40), ...(small ? [make("small", {}, small)] : [])];
-    const cell = make("th", { class: number ? "number" : null, scope: "col" }, ...(sortable ? [make("button", {}, ...inside)] : inside));
+    const title = [short(name, 40), ...(small ? [make("small", {}, small)] : [])];
+    const cell = make("th", { class: number ? "number" : null, scope: "col" }, ...(sortable ? [make("button", {}, ...title)] : title));
     if (sortable) cell.firstChild.onclick = () => sortBy(cell);
     return cell;
   });
@@ -199,7 +208,7 @@ function table(element, { heads, rows }, { sortable = false } = {}) {
     i ? "td" : "th",
     { class: [heads[i].number ? "number" : "", best ? "best" : "", far ? "soft" : "", colour ?? ""].join(" ").trim() || null,
       "data-value": value ?? null, "data-m": place ?? null, "data-head": i ? short(heads[i].name, 40) : null, scope: i ? null : "row" },
-    ...(colour ? [make("i")] : []), element.classList.contains("prose") ? text : short(text, 60), ...(mark ? [make("sup", {}, make("a", { href: `#why-${mark}` }, String(mark)))] : []),
+    ...(colour ? [make("i")] : []), ...inside(text), ...(mark ? [make("sup", {}, make("a", { href: `#why-${mark}` }, String(mark)))] : []),
   ))));
   element.replaceChildren(make("thead", { class: sortable ? null : "plain" }, make("tr", {}, head)), make("tbody", {}, body));
 }
@@ -340,7 +349,7 @@ function showOrigins() {
 // ---- the leaderboard as text
 
 const escaped = {
-  markdown: (text) => text.replace(/[\\`*_{}[\]()#+|~!$-]/g, "\\$&").replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"),
+  markdown: (text) => text.replace(/[\\`*_{}[\]|~$]/g, "\\$&").replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"),
   latex: (text) => text.replace(/[\\{}$&#^_%~]|[±–×]/g, (c) => ({
     "\\": "\\textbackslash{}", "^": "\\textasciicircum{}", "~": "\\textasciitilde{}", "±": "$\\pm$", "–": "--", "×": "$\\times$",
   })[c] ?? `\\${c}`),

@@ -41,11 +41,14 @@ function decisionWords(found, summary) {
   return `${speed}, ${cost}${level}${untimed}`;
 }
 
+const MOST_CHOICES = 4; // that a headline names
+
 function headlineWords(decisions, pass, length) {
   const about = `${rules.pass_names[pass]} at ${count(length)} tokens`;
   if (!decisions.length) return `Nothing to choose from yet: no mechanism in view was both trained and timed (${about}).`;
   const by = new Map();
   for (const { choice, task } of decisions) by.set(choice, [...(by.get(choice) ?? []), task]);
+  if (by.size > MOST_CHOICES) return `${about[0].toUpperCase()}${about.slice(1)}: no single choice; ${by.size} mechanisms share ${decisions.length} tasks.`;
   const parts = by.size === 1 && decisions.length > 1
     ? [`${decisions[0].choice} on every task measured`]
     : [...by].map(([choice, tasks]) => `${choice} for ${joined(tasks)}`);

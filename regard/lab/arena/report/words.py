@@ -11,6 +11,9 @@ PASS_NAMES: dict[Pass, str] = {
 }
 
 
+MOST_CHOICES = 4  # that a headline names
+
+
 def times(ratio: float) -> str:
     """A time ratio to softmax as a speed: 0.5 -> "2×"."""
     speed = 1 / ratio
@@ -101,11 +104,15 @@ def headline(summary: LedgerSummary) -> str:
     by_choice: dict[str, list[str]] = {}
     for found in decisions:
         by_choice.setdefault(found.choice, []).append(found.task)
+    about = f"{PASS_NAMES[kind]} at {length:,} tokens"
+    about = f"{about[0].upper()}{about[1:]}"
+    if len(by_choice) > MOST_CHOICES:
+        shared = f"{len(by_choice)} mechanisms share {len(decisions)} tasks"
+        return f"{about}: no single choice; {shared}."
     parts = [f"{choice} for {joined(tasks)}" for choice, tasks in by_choice.items()]
     if len(by_choice) == 1 and len(decisions) > 1:
         parts = [f"{next(iter(by_choice))} on every task measured"]
-    about = f"{PASS_NAMES[kind]} at {length:,} tokens"
-    return f"{about[0].upper()}{about[1:]}: {'; '.join(parts)}."
+    return f"{about}: {'; '.join(parts)}."
 
 
 def _three(value: float) -> str:
