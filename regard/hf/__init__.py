@@ -1,6 +1,7 @@
-"""Adapters to Hugging Face Transformers: mechanisms in its models, its checkpoints in ours."""
+"""Adapters to Hugging Face Transformers: mechanisms in its models, its checkpoints in ours, and ours in its format."""
 
 from regard.hf.attention import AttentionConfig, register
 from regard.hf.load import load
+from regard.hf.models import AfterStep, register_models, wrap
 
-__all__ = ["AttentionConfig", "load", "register"]
+__all__ = ["AfterStep", "AttentionConfig", "load", "register", "register_models", "wrap"]

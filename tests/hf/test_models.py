@@ -1,0 +1,114 @@
+"""Our models in Transformers' format: files, Auto classes, Trainer, generation."""
+
+import json
+
+import pytest
+import torch
+
+from tests.hf.small import transformers
+
+import regard.hf  # isort: skip
+from regard import MIXERS, OptionError, UnsupportedError
+from regard.models import (
+    ClassifierConfig,
+    LanguageModelConfig,
+    Layer,
+    MaskedLanguageModelConfig,
+)
+
+SMALL = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 2, "max_len": 32}
+IDS = torch.randint(3, 30, (2, 11), generator=torch.Generator().manual_seed(1))
+VALID = torch.arange(11) < torch.tensor([[11], [7]])
+AUTO = {
+    "language_model": (LanguageModelConfig, {}, "AutoModelForCausalLM"),
+    "masked_language_model": (MaskedLanguageModelConfig, {}, "AutoModelForMaskedLM"),
+    "classifier": (ClassifierConfig, {"num_classes": 3}, "AutoModelForSequenceClassification"),
+}
+regard.hf.register_models()
+
+
+@pytest.mark.parametrize("mixer", MIXERS.names())
+def test_every_mixer_comes_back_from_its_file(mixer, tmp_path):
+    """Buffers are stored too: random features, blocks, centroids."""
+    torch.manual_seed(0)
+    kind = "classifier" if MIXERS[mixer].capabilities.bidirectional else "language_model"
+    config, more, auto = AUTO[kind]
+    model = regard.hf.wrap(config(**SMALL, **more, mixer=mixer)).eval()
+    mask = VALID.long() if MIXERS[mixer].capabilities.padding else None
+    want = model(IDS, attention_mask=mask).logits
+    model.save_pretrained(tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} <= {".json", ".safetensors"}
+    torch.manual_seed(1)
+    again = getattr(transformers, auto).from_pretrained(tmp_path)
+    assert again.state_dict().keys() == model.state_dict().keys()
+    torch.testing.assert_close(again.eval()(IDS, attention_mask=mask).logits, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", AUTO)
+def test_auto_classes(kind, tmp_path):
+    config, more, auto = AUTO[kind]
+    layers = (Layer("local", {"window_size": 3}), Layer("linear"))
+    inside = config(**SMALL, **more, mixer=layers).build().eval()
+    model = regard.hf.wrap(inside)
+    torch.testing.assert_close(
+        model(IDS, attention_mask=VALID.long()).logits, inside(IDS, valid=VALID)
+    )
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "regard"
+    again = getattr(transformers, auto).from_pretrained(tmp_path)
+    assert again.inside.config == inside.config
+    torch.testing.assert_close(again(IDS).logits, model(IDS).logits)
+
+
+@pytest.mark.parametrize("kind", AUTO)
+def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    config, more, _ = AUTO[kind]
+    model = regard.hf.wrap(config(**SMALL, **more, mixer="performer"))
+    labels = [1, 2] if kind == "classifier" else IDS
+    rows = [{"input_ids": ids, "labels": label} for ids, label in zip(IDS, labels, strict=True)] * 8
+    calls = []
+    for mixer in model.mixers:
+        monkeypatch.setattr(mixer, "after_step", lambda: calls.append(1))
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=20, learning_rate=1e-2, per_device_train_batch_size=4, report_to=[],
+        logging_steps=1, save_strategy="steps", save_steps=20, disable_tqdm=True, use_cpu=True,
+        gradient_accumulation_steps=2,
+    )  # fmt: skip
+    trainer = transformers.Trainer(
+        model, arguments, train_dataset=rows, callbacks=[regard.hf.AfterStep()]
+    )
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < losses[0] / 2
+    assert len(model.mixers) == 2 and len(calls) == 20 * 2
+    assert (tmp_path / "checkpoint-20" / "model.safetensors").exists()
+
+
+def test_generate():
+    torch.manual_seed(0)
+    model = regard.hf.wrap(LanguageModelConfig(**SMALL, mixer="linear")).eval()
+    left = IDS.flip(1), VALID.flip(1)
+    got = model.generate(
+        left[0], attention_mask=left[1].long(), max_new_tokens=5, do_sample=False, pad_token_id=0
+    )
+    want = model.inside.generate(left[0], valid=left[1], max_new_tokens=5)
+    assert torch.equal(got[:, 11:], want[:, -5:])
+
+
+def test_what_is_refused():
+    with pytest.raises(
+        UnsupportedError, match="wrap does not support Linear: it takes language_model"
+    ):
+        regard.hf.wrap(torch.nn.Linear(1, 1))
+    with pytest.raises(OptionError, match="and not the class Linear: pass a name of MIXERS"):
+        regard.hf.wrap(LanguageModelConfig(**SMALL, mixer=MIXERS["linear"]))
+    model = regard.hf.wrap(LanguageModelConfig(**SMALL))
+    with pytest.raises(UnsupportedError, match="RegardForCausalLM does not support inputs_embeds"):
+        model(IDS, inputs_embeds=torch.zeros(2, 11, 24))
+    with pytest.raises(UnsupportedError, match="does not support output_attentions"):
+        model(IDS, output_attentions=True)
+    with pytest.raises(
+        OptionError, match="RegardForMaskedLM takes a masked_language_model, got a language_model"
+    ):
+        regard.hf.models.RegardForMaskedLM(model.config)
