@@ -2,6 +2,7 @@
 # make test    the laws and the tests
 # make quick   the tests and laws that the changes since main can reach
 # make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)
+# make faults  faults on purpose, with counts: kills, flips, damaged files (about five minutes)
 # make check   formatting, lint, types, docs freshness, tests
 # make format  rewrite the code in the house format
 
@@ -10,7 +11,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: arena data quick test check format format-check lint types docs docs-check
+.PHONY: arena data quick test faults check format format-check lint types docs docs-check
 
 arena: $(READY)
 	$(BIN)/regard arena quick
@@ -24,6 +25,9 @@ test: $(READY)
 
 quick: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
+
+faults: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
 check: format-check lint types docs-check test
 

@@ -6,8 +6,9 @@ another. It says who is at work, never what was done; the ledger alone holds res
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from regard.core import StoredDataError
@@ -16,6 +17,20 @@ from regard.lab.data.owners import STALE, Owner, beating
 
 _SCHEMA = """CREATE TABLE IF NOT EXISTS claims
     (key TEXT PRIMARY KEY, owner TEXT NOT NULL, alone INTEGER NOT NULL, beat INTEGER NOT NULL)"""
+
+
+POLL = 0.5  # seconds between looks at what other processes do
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What one process does while the others do something else."""
+
+    key: str
+    what: str
+    found: Callable[[], bool]  # notes the results if the ledger has them
+    do: Callable[[], None]
+    alone: bool = False  # on this machine
 
 
 class Claims:
@@ -87,6 +102,36 @@ class Claims:
                     database.execute("COMMIT")
         except sqlite3.Error as error:
             raise failure(self.path, error) or _damaged(self.path, error) from error
+
+
+def share(
+    jobs: Iterable[Job], claims: Claims, doing: Callable[[str], AbstractContextManager[object]]
+) -> None:
+    """Does each job that nobody has done or is doing, then waits for what others are doing; a dead worker's job is free.
+
+    Each is done by one of the processes that share the claims, and all return when all is done. `doing` shows what is done.
+    """
+    waiting = list(jobs)
+    while waiting:
+        busy = [(job, holder) for job in waiting if (holder := _attempt(job, claims, doing))]
+        if len(busy) == len(waiting):
+            job, holder = busy[0]
+            with doing(f"waiting for {holder} ({job.what})"):
+                time.sleep(POLL)
+        waiting = [job for job, _ in busy]
+
+
+def _attempt(
+    job: Job, claims: Claims, doing: Callable[[str], AbstractContextManager[object]]
+) -> Owner | None:
+    """None when the job is done, else the process that stands in its way."""
+    if job.found():
+        return None
+    with claims.claim(job.key, alone=job.alone) as holder:
+        if holder is None and not job.found():  # another may have ended between
+            with doing(job.what):
+                job.do()
+    return holder
 
 
 def _damaged(path: Path, error: sqlite3.Error) -> StoredDataError:

@@ -4,7 +4,7 @@ Several processes may run suites on one ledger: each does what no other has done
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,19 +18,16 @@ from regard.core import OptionError, UnsupportedError
 from regard.core.visible import visible
 from regard.lab.arena import speed, trial
 from regard.lab.arena.choice import Choice
-from regard.lab.arena.claims import Claims
+from regard.lab.arena.claims import Claims, Job, share
 from regard.lab.arena.laws import fault, judge, question
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, provenance, versions
 from regard.lab.arena.results import LawsChecked, NotRun, Result, Timed
 from regard.lab.arena.suite import Contest, Race, Suite
 from regard.lab.data.files import check_writable
-from regard.lab.data.owners import Owner
 from regard.lab.tasks import Splits
 from regard.lab.train import DivergedError
 from regard.models import StackConfig
-
-POLL = 0.5  # seconds between looks at what other processes do
 
 
 @dataclass(kw_only=True)
@@ -65,17 +62,6 @@ def run_suite(
         return _SuiteRun(suite, ledger, Path(run_dir), command, display).all()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Job:
-    """What one process does while the others do something else."""
-
-    key: str
-    what: str
-    found: Callable[[], bool]  # notes the results if the ledger has them
-    do: Callable[[], None]
-    alone: bool = False  # on this machine
-
-
 class _SuiteRun:
     def __init__(
         self, suite: Suite, ledger: Ledger, run_dir: Path, command: str | None, display: "_Display"
@@ -101,28 +87,10 @@ class _SuiteRun:
         self.outcome.seconds = time.perf_counter() - began
         return self.outcome
 
-    def _share(self, jobs: Iterable[_Job]) -> None:
-        """Does each job that nobody has done or is doing, then waits for what others are doing; a dead one's job is free."""
-        waiting = list(jobs)
-        while waiting:
-            busy = [(job, holder) for job in waiting if (holder := self._attempt(job))]
-            if len(busy) == len(waiting):
-                job, holder = busy[0]
-                with self.display.doing(f"waiting for {holder} ({job.what})"):
-                    time.sleep(POLL)
-            waiting = [job for job, _ in busy]
+    def _share(self, jobs: Iterable[Job]) -> None:
+        share(jobs, self.claims, self.display.doing)
 
-    def _attempt(self, job: _Job) -> Owner | None:
-        """None when the job is done, else the process that stands in its way."""
-        if job.found():
-            return None
-        with self.claims.claim(job.key, alone=job.alone) as holder:
-            if holder is None and not job.found():  # another may have ended between
-                with self.display.doing(job.what):
-                    job.do()
-        return holder
-
-    def _check(self, place: int, choice: Choice) -> _Job:
+    def _check(self, place: int, choice: Choice) -> Job:
         asked = question(choice, self.ledger)
         self.checks[place] = asked.key
 
@@ -144,7 +112,7 @@ class _SuiteRun:
                 self.broken[place] = why
                 self.display.say(why)
 
-        return _Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
+        return Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
 
     def _contest(self, contest: Contest) -> None:
         name = contest.task.name
@@ -171,7 +139,7 @@ class _SuiteRun:
 
     def _training(
         self, place: int, contest: Contest, seed: int, model: StackConfig, splits: Splits
-    ) -> _Job:
+    ) -> Job:
         choice, name = self.choices[place], contest.task.name
         key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))
         folder = self.run_dir / f"{name}-{choice.name}-{seed}-{key[:12]}"
@@ -202,7 +170,7 @@ class _SuiteRun:
             self._keep(key, row)
             self.display.advance()
 
-        return _Job(key=key, what=f"{name}  {choice.name}  seed {seed}", found=found, do=do)
+        return Job(key=key, what=f"{name}  {choice.name}  seed {seed}", found=found, do=do)
 
     def _race(self, race: Race) -> None:
         for kind in race.passes:
@@ -219,7 +187,7 @@ class _SuiteRun:
                     self._absent(place, kind, reason)
             self._share([self._timing(setting, able) for setting in settings])
 
-    def _timing(self, setting: speed.Setting, able: list[Choice]) -> _Job:
+    def _timing(self, setting: speed.Setting, able: list[Choice]) -> Job:
         missing = {
             trial_key(self._timed_content(choice, setting)): choice for choice in able
         }  # until they are found
@@ -243,7 +211,7 @@ class _SuiteRun:
 
         what = f"{setting.kind}  {setting.length} tokens"
         content = {"kind": "timed", "setting": asdict(setting), "trials": list(missing)}
-        return _Job(key=trial_key(content), what=what, found=found, do=do, alone=True)
+        return Job(key=trial_key(content), what=what, found=found, do=do, alone=True)
 
     def _timed_content(self, choice: Choice, setting: speed.Setting) -> dict[str, Any]:
         about = versions()

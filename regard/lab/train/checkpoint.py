@@ -58,7 +58,13 @@ def load(folder: Path) -> Checkpoint:
     content = _unsealed(folder / STATE)
     for name, written in content["files"].items():
         _verify(folder / name, written)
-    return Checkpoint(load_file(folder / MODEL), load_file(folder / OPTIMIZER), content["state"])
+    try:
+        model, optimizer = load_file(folder / MODEL), load_file(folder / OPTIMIZER)
+    except (SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        raise StoredDataError(
+            f"{folder} holds no tensors ({error}). {_instead(folder / MODEL)}"
+        ) from None
+    return Checkpoint(model, optimizer, content["state"])
 
 
 def committed(root: Path) -> list[Path]:
@@ -109,25 +115,36 @@ def _verify(path: Path, written: dict[str, Any]) -> None:
 
 def _sealed(content: dict[str, Any]) -> str:
     body = json.dumps(content)
-    return json.dumps(content | {"sha256": hashlib.sha256(body.encode()).hexdigest()})
+    return body[:-1] + _seal(body.encode()).decode()
+
+
+def _seal(body: bytes) -> bytes:
+    return b', "sha256": "%s"}' % hashlib.sha256(body).hexdigest().encode()
+
+
+_SEAL = len(_seal(b""))  # bytes
 
 
 def _unsealed(path: Path) -> dict[str, Any]:
+    """The sealed content; it is compared with its seal before it is read, which takes many times its memory."""
     if not path.exists():
         raise StoredDataError(f"{path} is missing. {_instead(path)}")
-    try:
-        text = path.read_text()
-        content = json.loads(text)
-        del content["sha256"]
-        intact = _sealed(content) == text
-    except (ValueError, KeyError, TypeError):
-        intact = False
-    if not intact:
+    raw = path.read_bytes()
+    if raw[-_SEAL:] != _seal(raw[:-_SEAL] + b"}"):
         raise StoredDataError(f"{path} was truncated or altered. {_instead(path)}")
-    if content["format"] != FORMAT:
+    try:
+        content = json.loads(raw)
+        version, files, state = content["format"], content["files"], content["state"]
+        fits = isinstance(state, dict) and files.keys() == {MODEL, OPTIMIZER}
+        fits = fits and all(written.keys() == {"size", "sha256"} for written in files.values())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise StoredDataError(f"{path} describes no checkpoint. {_instead(path)}") from None
+    if version != FORMAT:
         raise StoredDataError(
-            f"{path} has format {content['format']}, and this version of regard reads {FORMAT}."
+            f"{path} has format {version}, and this version of regard reads {FORMAT}."
         )
+    if not fits:
+        raise StoredDataError(f"{path} describes no checkpoint. {_instead(path)}")
     return content
 
 

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from regard.core import Mixer, OptionError, RegardError
+from regard.core import Mixer, OptionError, RegardError, StoredDataError
 from regard.lab.data.owners import owned
 from regard.lab.tasks import Batch, Data, Splits, Task
 from regard.lab.train import checkpoint, randomness
@@ -293,7 +293,15 @@ class _Trainer:
             raise OptionError(
                 f"run_dir {self.run_dir} holds a run already: pass resume=True, or another folder"
             )
-        self._restore(checkpoint.load(found[-1]))
+        stored = checkpoint.load(found[-1])
+        try:
+            self._restore(stored)
+        except RegardError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise StoredDataError(
+                f"{found[-1]} is no checkpoint of a training run ({error!r}). Remove it, or pass another folder."
+            ) from error
 
     def _save(self) -> None:
         """Every process gives its part; the first one writes."""

@@ -6,8 +6,9 @@ holds. Of names, only four are known, and stand for functions of this file.
 
 import pickle
 import pickletools
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +29,18 @@ _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
 def read_batch(path: Path) -> dict[Any, Any]:
     """The dict that is stored there. Raises StoredDataError."""
     try:
-        with opened(path) as file:
-            if path.stat().st_size > LARGEST:
+        with opened(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            if len(content) > LARGEST:
                 raise ValueError(f"it has more than {LARGEST:,} bytes")
-            for number, (code, argument, _) in enumerate(pickletools.genops(file)):
+            for number, (code, argument, _) in enumerate(
+                pickletools.genops(cast(IO[bytes], content))
+            ):
                 if code.name not in _ALLOWED:
                     raise ValueError(f"its instruction {code.name} is not needed for values")
                 if code.name in _PUTS and not 0 <= int(argument or 0) <= number:
                     raise ValueError(f"it stores value {argument} after {number} instructions")
-            file.seek(0)
-            found = _Values(file, encoding="bytes").load()
+            content.seek(0)
+            found = _Values(content, encoding="bytes").load()
     except StoredDataError:
         raise
     except Exception as error:  # a damaged pickle may raise nearly anything

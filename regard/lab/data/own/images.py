@@ -120,7 +120,7 @@ def _grey(path: Path) -> NDArray[np.integer]:
     from PIL import Image
 
     try:
-        with opened(path) as file, Image.open(file) as picture:
+        with opened(path) as file, Image.open(file, formats=["PNG"]) as picture:
             if max(picture.size) > _LARGEST:
                 raise StoredDataError(
                     f"{path} has {picture.size} pixels: {_LARGEST} a side is the most"

@@ -1,0 +1,296 @@
+"""One small sample of every format that Regard reads, and the ways in which files are damaged."""
+
+import functools
+import gzip
+import io
+import json
+import os
+import pickle
+import random
+import sqlite3
+import struct
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.lab.arena import ledger as ledgers
+from regard.lab.arena.ledger import Ledger
+from regard.lab.arena.results import NotRun
+from regard.lab.data import generated
+from regard.lab.data.archives import open_archive
+from regard.lab.data.own import OWN
+from regard.lab.train import checkpoint
+from tests.lab.arena.made_up import rows
+
+OPTIONS = {"count": 3}
+RNG = np.random.default_rng(0)
+
+
+def damage(root: Path, draw: random.Random) -> None:
+    """One file of the sample, chosen and damaged at random."""
+    path = draw.choice(sorted(p for p in root.rglob("*") if p.is_file() and p.name[0] != "."))
+    path.write_bytes(damaged(path.read_bytes(), draw))
+
+
+@dataclass(frozen=True)
+class Sample:
+    name: str
+    write: Callable[[Path], Any]  # into an empty folder
+    read: Callable[[Path], Any]
+    damage: Callable[[Path, random.Random], None] = damage
+    unpacked: int = 0  # bytes, where they are more than the file's
+
+    @functools.cached_property
+    def intact(self) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            self.write(Path(folder))
+            return self.read(Path(folder))
+
+
+def equal(one: Any, other: Any) -> bool:
+    """To the last bit."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Flipped, cut, doubled, moved, overwritten or with odd text put in, once or a few times."""
+    found = bytearray(content)
+    for _ in range(draw.choice((1, 1, 1, 2, 8))):
+        size = len(found)
+        start = draw.randrange(size + 1)
+        end = min(size, start + draw.choice((1, 2, 4, 8, 64, 4096)))
+        match draw.randrange(7):
+            case 0 if start < size:
+                found[start] ^= 1 << draw.randrange(8)
+            case 1:
+                del found[start:end]
+            case 2:
+                del found[start:]
+            case 3:
+                found[start:start] = found[start:end]
+            case 4:
+                found[start:end] = draw.randbytes(end - start)
+            case 5:
+                found[start:end] = draw.choice((b"\0", b"\xff")) * (end - start)
+            case _:
+                found[start:start] = draw.choice(_ODD)
+    return bytes(found)
+
+
+_ODD = (
+    b"-1", b"1e999", b"NaN", b"9" * 400, b"[" * 5000, b"(" * 300, b"{" * 5000, b"\r\n", b"\n\n\n", b"\t", b"\x00",
+    b"\xed\xa0\x80", "\u2028".encode(), b"../../x", b"null", b"true", b'"', b"\xff\xff\xff\x7f", struct.pack("<Q", 2**62),
+)  # fmt: skip
+
+
+def _write_checkpoint(root: Path) -> None:
+    tensors = {"w": torch.arange(2**15).float(), "half": torch.ones(64, 8).bfloat16()}
+    slots = {"w/exp_avg": torch.zeros(2**12), "w/step": torch.tensor(4.0)}
+    state = {"progress": {"step": 4, "curve": [[2, 0.5]]}, "random": list(range(700))}
+    checkpoint.save(root / "step-00000004", checkpoint.Checkpoint(tensors, slots, state))
+
+
+def _read_checkpoint(root: Path) -> Any:
+    return tuple(checkpoint.load(root / "step-00000004"))
+
+
+def _damage_sealed(root: Path, draw: random.Random) -> None:
+    """And sealed anew, as somebody would who knows the format."""
+    folder = root / "step-00000004"
+    intact = json.loads((folder / checkpoint.STATE).read_bytes())
+    damage(root, draw)
+    raw = (folder / checkpoint.STATE).read_bytes()
+    if json.dumps(intact).encode() == raw:
+        del intact["sha256"]
+        intact["files"] = {
+            name: checkpoint.fingerprint(folder / name)
+            for name in (checkpoint.MODEL, checkpoint.OPTIMIZER)
+        }
+        raw = checkpoint._sealed(intact).encode()
+    body = raw[: -checkpoint._SEAL]
+    (folder / checkpoint.STATE).write_bytes(body + checkpoint._seal(body + b"}"))
+
+
+def _write_ledger(root: Path) -> None:
+    with Ledger(root / "ledger.sqlite") as ledger:
+        for number, row in enumerate(rows()[:40]):
+            ledger.put(f"key {number}", row)
+        ledger.put("last", NotRun(mixer="fnet", subject="decode", reason="no state"))
+
+
+def _read_ledger(root: Path) -> Any:
+    with Ledger(root / "ledger.sqlite") as ledger:
+        return ledger.results()
+
+
+def _damage_chained(root: Path, draw: random.Random) -> None:
+    """A row's text, and the chain computed anew, as somebody would who knows how."""
+    database = sqlite3.connect(root / "ledger.sqlite")
+    with database:
+        found = database.execute("SELECT number, key, kind, result FROM trials").fetchall()
+        chosen, chain = draw.randrange(len(found)), ""
+        for place, (number, key, kind, text) in enumerate(found):
+            if place == chosen:
+                text = damaged(text.encode(), draw).decode(errors="replace")
+                kind = draw.choice((kind, kind, kind, "timed", "odd"))
+            row = ledgers._StoredRow(
+                number, key, kind, text, ledgers._row_hash(number, key, kind, text)
+            )
+            database.execute("REPLACE INTO trials VALUES (?, ?, ?, ?, ?)", row)
+            chain = ledgers._link(chain, row)
+        database.execute("UPDATE format SET chain = ?", (chain,))
+    database.close()
+
+
+def _cache(root: Path, make: Callable[[], Any]) -> Any:
+    before = os.environ.get("REGARD_DATA")
+    os.environ["REGARD_DATA"] = str(root)
+    try:
+        return generated.generated("sample", OPTIONS, make)
+    finally:
+        os.environ.pop("REGARD_DATA")
+        if before is not None:
+            os.environ["REGARD_DATA"] = before
+
+
+def _columns() -> Any:
+    return {"a": np.arange(150_000), "b": np.zeros((2, 3), np.uint8)}
+
+
+def _never() -> Any:
+    raise generated.StoredDataError("there is no such folder")
+
+
+def _idx(values: np.ndarray) -> bytes:
+    return struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape) + values.tobytes()
+
+
+def _write_mnist(root: Path, pack: Callable[[bytes], bytes], end: str) -> None:
+    pixels = RNG.integers(0, 256, (40, 28, 28), dtype=np.uint8)
+    for stem in ("train", "t10k"):
+        (root / f"{stem}-images-idx3-ubyte{end}").write_bytes(pack(_idx(pixels)))
+        labels = _idx(np.arange(40, dtype=np.uint8) % 10)
+        (root / f"{stem}-labels-idx1-ubyte{end}").write_bytes(pack(labels))
+
+
+def _write_cifar(root: Path) -> None:
+    for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
+        data = RNG.integers(0, 256, (4, 3072), dtype=np.uint8)
+        batch = {b"data": data, b"labels": [0, 1, 2, 9], b"filenames": [b"a", b"b", b"c", b"d"]}
+        (root / name).write_bytes(pickle.dumps(batch, protocol=2))
+
+
+def _write_listops(root: Path) -> None:
+    row = "( ( ( [MAX 2 ) 9 ) ] )\t9\n( ( ( [SM ( ( ( [MIN 4 ) 7 ) ] ) ) 8 ) ] )\t2\n"
+    for part in ("train", "val", "test"):
+        (root / f"basic_{part}.tsv").write_text("Source\tTarget\n" + 20 * row)
+
+
+def _write_papers(root: Path) -> None:
+    for part in ("train", "eval", "test"):
+        row = '1.0\tP01\tP02\t"a ""quoted""\ttab"\tsome words\n0\tP03\tP04\tc\td\n'
+        (root / f"new_aan_pairs.{part}.tsv").write_text(20 * row)
+
+
+def _write_pathfinder(root: Path) -> None:
+    from PIL import Image
+
+    (root / "metadata").mkdir()
+    for number in range(3):
+        pixels = RNG.integers(0, 256, (32, 32), dtype=np.uint8)
+        Image.fromarray(pixels).save(root / f"{number}.png")
+    lines = (f". {number}.png {number} {number % 2} 14\n" for number in range(3))
+    (root / "metadata/0.npy").write_text("".join(lines))
+
+
+def _write_amazon(root: Path) -> None:
+    review = '{"reviewerID": "a%d", "asin": "x", "unixReviewTime": %d}\n'
+    lines = "".join(review % (n % 7, n) for n in range(100))
+    (root / "reviews_Toys.json.gz").write_bytes(gzip.compress(lines.encode()))
+    (root / "meta_Toys.json").write_text(20 * "{'asin': 'x', 'categories': [['Toys', 'Dolls']]}\n")
+
+
+def _write_zip(root: Path) -> None:
+    with zipfile.ZipFile(root / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(4):
+            archive.writestr(f"data/{number}.txt", RNG.bytes(500).hex())
+
+
+def _write_tar(root: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for number in range(4):
+            member = tarfile.TarInfo(f"./data/{number}.txt")
+            member.size = 1000
+            archive.addfile(member, io.BytesIO(RNG.bytes(500).hex().encode()))
+    (root / "a.tar.gz").write_bytes(buffer.getvalue())
+
+
+def _read_archive(path: Path) -> Any:
+    archive = open_archive(path)
+    return {name: archive.read(name) for name in archive.names()}
+
+
+def _own(form: str, name: str = "") -> Callable[[Path], Any]:
+    return lambda root: OWN[form].read(root / name)
+
+
+CRITEO = "\t".join(["1", *["3"] * 13, *["ab"] * 26]) + "\n"
+_ALL = (
+    Sample("checkpoint", _write_checkpoint, _read_checkpoint),
+    Sample("checkpoint sealed anew", _write_checkpoint, _read_checkpoint, _damage_sealed),
+    Sample("ledger", _write_ledger, _read_ledger),
+    Sample("ledger chained anew", _write_ledger, _read_ledger, _damage_chained),
+    Sample(
+        "generated data", lambda root: _cache(root, _columns), lambda root: _cache(root, _never)
+    ),
+    Sample("mnist", lambda root: _write_mnist(root, bytes, ""), _own("mnist")),
+    Sample(
+        "packed mnist",
+        lambda root: _write_mnist(root, gzip.compress, ".gz"),
+        _own("mnist"),
+        unpacked=40 * 28 * 28,
+    ),
+    Sample("cifar10", _write_cifar, _own("cifar10"), unpacked=6 * 4 * 3072),
+    Sample("lra_listops", _write_listops, _own("lra_listops")),
+    Sample("lra_aan", _write_papers, _own("lra_aan")),
+    Sample("lra_pathfinder", _write_pathfinder, _own("lra_pathfinder")),
+    Sample(
+        "text_files",
+        lambda root: [
+            (root / f"train.{end}").write_text("one\ntwo\n" * 50) for end in ("de", "en")
+        ],
+        _own("text_files"),
+    ),
+    Sample(
+        "criteo",
+        lambda root: (root / "train.txt").write_text(CRITEO * 40),
+        _own("criteo", "train.txt"),
+    ),
+    Sample(
+        "taobao",
+        lambda root: (root / "clicks.csv").write_text("1,7,3,pv,100\n2,8,3,buy,101\n" * 60),
+        _own("taobao", "clicks.csv"),
+    ),
+    Sample("amazon_reviews", _write_amazon, _own("amazon_reviews"), unpacked=8000),
+    Sample("zip", _write_zip, lambda root: _read_archive(root / "a.zip"), unpacked=4000),
+    Sample("tar.gz", _write_tar, lambda root: _read_archive(root / "a.tar.gz"), unpacked=20_480),
+)
+SAMPLES = {sample.name: sample for sample in _ALL}

@@ -1,0 +1,45 @@
+"""The reduced form of every part of the fault suite; `python -m tests.faults` is the whole."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from regard.lab.train import checkpoint
+from tests import faults
+
+
+@pytest.mark.parametrize("part", faults.PARTS)
+def test_nothing_goes_wrong(part):
+    """In a process of its own with one thread, because it forks."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults", "--small", "--part", part],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "  done " in done.stdout and "  held " in done.stdout and "  wrong" not in done.stdout
+
+
+def test_a_flip_that_goes_unnoticed_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_verify", lambda path, written: None)
+    assert faults.flips(tmp_path, 60).wrong["a flip went unnoticed"] > 0
+
+
+def test_a_raw_error_is_counted(tmp_path, monkeypatch):
+    def careless(path):
+        raise KeyError(path)
+
+    monkeypatch.setattr(checkpoint, "_unsealed", careless)
+    assert any("raw error: KeyError" in name for name in _wrong_of_mutants(tmp_path))
+
+
+def _wrong_of_mutants(folder):
+    sample = faults.SAMPLES["checkpoint"]
+    counts = faults.Counts()
+    root, _ = faults._written(sample, folder)
+    faults._read_mutant(sample, root, 10**6, counts)
+    return counts.wrong
