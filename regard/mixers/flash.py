@@ -21,7 +21,6 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.functional.gated.flash import Rule, gated_chunks, tile_length
 from regard.functional.gated.mixed_chunk import (
     LinNorm,
-    between_chunks,
     between_chunks_weights,
     extend,
     initial_state,
@@ -29,11 +28,10 @@ from regard.functional.gated.mixed_chunk import (
     seen_in_chunk,
     shares,
     token_count,
-    within_chunks,
 )
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import Cut, Impl, check_impl, cut
+from regard.functional.shared.implementation import Impl, check_impl, cut
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -98,17 +96,6 @@ class Flash(Mixer):
 
     def mix(self, x, context, mask):
         how = cut("gated", self.impl, x)
-        if how.tiled and x.numel():
-            return self._mix_by_tiles(x, mask, how)
-        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
-        options = {"chunk_size": self.chunk_size, "mask": mask}
-        local = within_chunks(self._attend, q[0], k[0], v, **options)
-        between = between_chunks(q[1], k[1], v, share=self.shares[mask.causal], **options)
-        return self.unit.merge(x, between.add_(local))
-
-    def _mix_by_tiles(
-        self, x: Float[Tensor, "B T D"], mask: Mask, how: Cut
-    ) -> Float[Tensor, "B T D"]:
         unit, T, C = self.unit, x.shape[1], self.chunk_size
         place = torch.arange(T, device=x.device)
         if mask.causal:

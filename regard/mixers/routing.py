@@ -25,14 +25,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import (
+    OPEN,
+    Capabilities,
+    Mask,
+    Mixer,
+    No,
+    Observation,
+    OptionError,
+    UnsupportedError,
+)
 from regard.core.options import Seed, Share
 from regard.core.shapes import check_positive
 from regard.functional.clustered.cache import empty, extend
 from regard.functional.clustered.kmeans import Assigned, Counts, assign, attend, nearest, weights
 from regard.functional.clustered.normalise import standardised, unit_norm
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl
+from regard.functional.shared.implementation import Impl, check_impl, transformed
 from regard.nn.centroids import Centroids
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
@@ -112,6 +121,11 @@ class Routing(Mixer):
             self.declare(cross=No("its clusters compare positions of one axis"))
 
     def mix(self, x, context, mask):
+        if self.training and transformed():
+            raise UnsupportedError(
+                "routing in training counts tokens for its centroids, which torch.func cannot carry. "
+                "Call eval() first: outputs and gradients are the same, and centroids stay as they are"
+            )
         counts = self.centroids.counters() if self.training else None
         q, k, v, assigned = self._assigned(x, context, mask, counts)
         how = {"mask": self._published(mask), "impl": self.impl, **self._rules}

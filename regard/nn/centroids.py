@@ -12,7 +12,6 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from regard.functional.clustered.kmeans import Counts
 from regard.nn.seeded import normal
@@ -91,8 +90,9 @@ class _Staged(torch.autograd.Function):
         return y.view_as(y)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        for staged, new in zip(ctx.staged, ctx.saved_tensors, strict=True):
+        """A second pass, as for a second derivative, counts nothing again."""
+        for staged, new in zip(ctx.staged, ctx.saved_tensors, strict=False):
             staged.add_(new)
+        ctx.staged = ()
         return dy, None, None, None, None

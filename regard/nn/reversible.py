@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves
 
-from regard.core.errors import OptionError
+from regard.core.errors import OptionError, UnsupportedError
+from regard.functional.shared.implementation import transformed
 
 Merge = Literal["concat", "mean"]
 
@@ -52,7 +52,7 @@ class ReversibleSequence(nn.Module):
         self.merge, self.recompute = merge, recompute
 
     def forward(self, x: Float[Tensor, "B T D"], *args: Any, **kwargs: Any) -> Tensor:
-        if self.recompute and torch.is_grad_enabled():
+        if self.recompute and torch.is_grad_enabled() and not transformed():
             _check_arguments(args, kwargs)
             parameters = [p for p in self.blocks.parameters() if p.requires_grad]
             y_1, y_2 = _Reversible.apply(x, x, self.blocks, args, kwargs, *parameters)
@@ -85,8 +85,12 @@ class _Reversible(torch.autograd.Function):
         return x_1, x_2
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, d_1, d_2):
+        if torch.is_grad_enabled():
+            raise UnsupportedError(
+                "a reversible sequence gives no second derivative (create_graph=True): it computes its activations back, "
+                "which autograd does not see. Build it with recompute=False, which stores them"
+            )
         y_1, y_2 = ctx.saved_tensors
         gradients: dict[Tensor, Tensor] = {}
         now = _Random.now(y_1)

@@ -26,10 +26,12 @@ from regard.testing.laws import (
     randomness,
     reference,
     refusals,
+    second_derivative,
     sensitivity,
     streaming,
     threads,
     transfer,
+    transforms,
 )
 from regard.testing.pools import POOL_LAWS, check_pool
 from regard.testing.scores import SCORE_LAWS, check_score
@@ -39,6 +41,8 @@ from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, re
 LAWS: dict[str, Callable[[Subject], None]] = {
     "refusals": refusals.law,
     "reference": reference.law,
+    "second_derivative": second_derivative.law,
+    "transforms": transforms.law,
     "limit": limit.law,
     "causality": causality.law,
     "padding": padding.law,

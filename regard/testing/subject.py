@@ -184,12 +184,18 @@ def projected(y: Tensor, seed: int = 5, *, like: torch.dtype | None = None) -> T
 
 
 def gradients(
-    y: Tensor, leaves: list[Tensor], seed: int = 5, *, like: torch.dtype | None = None
+    y: Tensor,
+    leaves: list[Tensor],
+    seed: int = 5,
+    *,
+    like: torch.dtype | None = None,
+    create_graph: bool = False,
 ) -> list[Tensor]:
     """Gradients of `projected(y)`; zero where a leaf takes no part."""
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    found = torch.autograd.grad(projected(y, seed, like=like), leaves, allow_unused=True)
+    total = projected(y, seed, like=like)
+    found = torch.autograd.grad(total, leaves, allow_unused=True, create_graph=create_graph)
     return [
         torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)
     ]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 import regard
 from regard import Mixer, No, Observation
@@ -321,7 +322,44 @@ class RefusesSilently(Linear):
         return None
 
 
+class _Squared(torch.autograd.Function):
+    """x^2, with a backward by hand that autograd takes for a constant."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.square()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return 2 * dy * ctx.saved_tensors[0]
+
+
+class HasOneDerivative(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x + _Squared.apply(x), context, mask)
+
+
+class HasOneDerivativeBehindABorder(Softmax):
+    def mix(self, x, context, mask):
+        early = torch.arange(x.shape[1], device=x.device)[:, None] < PIECE
+        return super().mix(x + torch.where(early, x.square(), _Squared.apply(x)), context, mask)
+
+
+class IsAnotherFunctionUnderTorchFunc(Softmax):
+    def mix(self, x, context, mask):
+        if torch._C._are_functorch_transforms_active():
+            x = x * (1 + 1e-6)
+        return super().mix(x, context, mask)
+
+
 BROKEN = [
+    ("second_derivative", HasOneDerivative),
+    ("second_derivative", HasOneDerivativeBehindABorder),
+    ("transforms", HasOneDerivative),
+    ("transforms", LooksAtValues),
+    ("transforms", IsAnotherFunctionUnderTorchFunc),
     ("reference", WrongScale),
     ("limit", NotItsLimit),
     ("causality", SeesTheFuture),
@@ -363,6 +401,8 @@ BROKEN = [
     ("long", WrapsAtItsCapacity),
 ]
 WORDS = {
+    HasOneDerivativeBehindABorder: "701 tokens",
+    IsAnotherFunctionUnderTorchFunc: "vmap",
     RoundsToBfloat16: "float32: output",
     RoundsGradientsToBfloat16: "float32: gradient",
     LosesItsGradientsInABadDraw: "float32: gradient of x: error inf",

@@ -190,3 +190,20 @@ def test_two_processes_with_half_the_batch_move_centroids_as_one(tmp_path):
     for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         torch.testing.assert_close(found, mixer.centroids.value, rtol=0, atol=1e-12)
+
+
+def test_a_second_pass_through_a_forward_counts_no_token_again():
+    x = torch.randn(2, 13, 24, dtype=torch.float64, requires_grad=True)
+    once, twice = routing(), routing()
+    once(x).square().sum().backward()
+    (dx,) = torch.autograd.grad(twice(x).square().sum(), x, create_graph=True)
+    dx.square().sum().backward()
+    for a, b in zip(once.centroids.staged, twice.centroids.staged, strict=True):
+        assert a.abs().sum() > 0 and torch.equal(a, b)
+
+
+def test_torch_func_is_refused_in_training():
+    mixer, x = routing(), torch.randn(3, 1, 13, 24, dtype=torch.float64)
+    with pytest.raises(UnsupportedError, match=r"torch.func cannot carry. Call eval\(\) first"):
+        torch.func.vmap(mixer)(x)
+    assert torch.func.vmap(mixer.eval())(x).shape == x.shape

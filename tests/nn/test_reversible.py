@@ -1,8 +1,9 @@
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
-from regard import Mask, OptionError, build
+from regard import Mask, OptionError, UnsupportedError, build
 from regard.core.counting import count
 from regard.nn import FEED_FORWARDS, Chunked, ReversibleBlock, ReversibleSequence
 
@@ -132,3 +133,31 @@ def test_chunks_need_less_memory_in_training_too():
 
     whole, parts = (count(train(m)).peak_bytes for m in (layer, Chunked(layer, 64)))
     assert parts < whole / 3
+
+
+def test_a_second_derivative_is_refused_and_recompute_false_has_it():
+    for recompute in (True, False):
+        model = stack(2, recompute=recompute, name="linear").double().eval()
+        x = torch.randn(1, 5, DIM, dtype=torch.float64, requires_grad=True)
+        loss = model(x, Mask()).square().sum()
+        if recompute:
+            with pytest.raises(UnsupportedError, match="Build it with recompute=False"):
+                torch.autograd.grad(loss, x, create_graph=True)
+        else:
+            (dx,) = torch.autograd.grad(loss, x, create_graph=True)
+            dx.square().sum().backward()
+            assert x.grad.abs().sum() > 0
+
+
+def test_torch_func_takes_it():
+    model = stack(2, recompute=True, name="linear").double().eval()
+    x = torch.randn(1, 5, DIM, dtype=torch.float64)
+    parameters = dict(model.named_parameters())
+
+    def loss(parameters):
+        return functional_call(model, parameters, (x, Mask())).square().sum()
+
+    found = torch.func.grad(loss)(parameters)
+    model(x, Mask()).square().sum().backward()
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(found[name], parameter.grad)

@@ -99,7 +99,7 @@ def members(
 ) -> Int[Tensor, "B H N W"]:
     """The `window_size` tokens nearest to each centroid; -1 where there are fewer."""
     size, how = min(window_size, z.shape[2]), cut("clustered", impl, z)
-    index = centroids.new_empty(*z.shape[:2], centroids.shape[1], size, dtype=torch.long)
+    index = z.new_empty(*z.shape[:2], centroids.shape[1], size, dtype=torch.long)
     for examples, heads in heads_of(how, z):
         some, mu = z[examples, heads], centroids[heads]
         affinity = mu @ some.transpose(-1, -2)

@@ -74,7 +74,7 @@ def _placed(
         new = ordered[..., 1:] != ordered[..., :-1]
         line = line + gap * F.pad(new, (1, 0)).cumsum(-1)
     line = line.to(torch.float32 if T * (gap + 1) < EXACT else torch.float64)
-    return source, torch.empty_like(line).scatter_(-1, source, line)
+    return source, torch.empty_like(source, dtype=line.dtype).scatter_(-1, source, line)
 
 
 def _sorted(group: Int[Tensor, "B H R T"]) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,9 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.clustered.order import Order
 from regard.functional.clustered.sorted_blocks import FAR, Rules, SortedRows, sorted_rows
 from regard.functional.shared.blocks import by_tiles
-from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.implementation import Cut, Impl, cut
 from regard.functional.shared.numerics import LOG2_E, wide_type
+from regard.functional.shared.recompute import twice_differentiable
 from regard.functional.softmax.dense import masked_softmax
 
 
@@ -39,14 +40,27 @@ def attend(
     """
     how = cut("clustered", impl, q)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    if mask.global_tokens is not None:
-        chosen = order, mask, scale, exclude_self, count_once
+    chosen = order, mask, scale, exclude_self, count_once
+
+    def plain(q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H T V"]:
         return by_tiles(
             lambda rows, q, k, v: _weights(q, k, *chosen, rows) @ v, q.shape[2], how.tile, q, k, v
         )
+
+    def fast(q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H T V"]:
+        return _sorted_attention(q, k, v, *chosen, how)
+
+    if mask.global_tokens is not None:
+        return plain(q, k, v)
+    return twice_differentiable(fast, plain, *(z.to(v.dtype) for z in (q, k, v)))
+
+
+def _sorted_attention(
+    q, k, v, order: Order, mask: Mask, scale, exclude_self, count_once, how: Cut
+) -> Float[Tensor, "B H T V"]:
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
     y = _SortedAttention.apply(
-        *(z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
+        *(z.flatten(0, 1).contiguous() for z in (q, k, v)),
         order.source.flatten(0, 1),
         order.place.flatten(0, 1),
         valid,

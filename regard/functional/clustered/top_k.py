@@ -24,8 +24,8 @@ def top_k(z: Float[Tensor, "*b n"], k: int, *, by_groups: bool) -> Int[Tensor, "
     for each number as ten vectorised passes, looks at n / g maxima and then at k g numbers.
     """
     n = z.shape[-1]
-    g = math.isqrt(n // k)
-    if g < 4 or not by_groups:
+    g = math.isqrt(n // k) if by_groups else 0  # a compiler has a symbol for n, without a root
+    if g < 4:
         return z.topk(k, dim=-1, sorted=False)[1]
     m = n // g
     top = z[..., : g * m].unflatten(-1, (g, m)).amax(-2).topk(k, dim=-1, sorted=False)[1]

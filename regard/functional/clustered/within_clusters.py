@@ -16,6 +16,8 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import Workspace, flat, heads_of, tiles
 from regard.functional.shared.implementation import Cut, Impl, cut
 from regard.functional.shared.numerics import LOG2_E, wide_type
+from regard.functional.shared.recompute import twice_differentiable
+from regard.functional.softmax.dense import masked_softmax
 
 
 def attend(
@@ -35,12 +37,13 @@ def attend(
     A token of no cluster gets zero. exclude_self: a token sees itself only where its cluster offers nothing else.
     """
     allowed = _allowed(queries, keys, mask, exclude_self)
-    return _WithinClusters.apply(
+    queries, keys = (index.clamp(min=0) for index in (queries, keys))
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    how = cut("clustered", impl, q)
+    return twice_differentiable(
+        lambda q, k, v: _WithinClusters.apply(q, k, v, queries, keys, allowed, scale, how),
+        lambda q, k, v: _by_autograd(q, k, v, queries, keys, allowed, scale),
         *(z.to(v.dtype).view_as(z) for z in (q, k, v)),  # torch.compile takes no tensor twice
-        *(index.clamp(min=0) for index in (queries, keys)),
-        allowed,
-        1 / math.sqrt(q.shape[-1]) if scale is None else scale,
-        cut("clustered", impl, q),
     )
 
 
@@ -85,6 +88,29 @@ def _allowed(
         others = allowed & (i != j)
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed)
     return allowed
+
+
+def _by_autograd(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    queries: Int[Tensor, "B H N w"],
+    keys: Int[Tensor, "B H N W"],
+    allowed: Bool[Tensor, "B H N w W"] | None,
+    scale: float,
+) -> Float[Tensor, "B H T V"]:
+    """All clusters at once, in operations that autograd differentiates."""
+
+    def fetch(z: Float[Tensor, "B H S K"], index: Int[Tensor, "B H N W"]) -> Tensor:
+        rows = index.flatten(2)[..., None].expand(*index.shape[:2], -1, z.shape[3])
+        return z.gather(2, rows).unflatten(2, index.shape[2:])
+
+    scores = scale * fetch(q, queries) @ fetch(k, keys).mT
+    share = fetch(_share(queries, allowed, q), queries)
+    weights = scores.softmax(-1) if allowed is None else masked_softmax(scores, allowed)
+    mixed = (share * (weights @ fetch(v, keys))).flatten(2, 3)
+    to = queries.flatten(2)[..., None].expand_as(mixed)
+    return mixed.new_zeros(*q.shape[:3], v.shape[3]).scatter_add(2, to, mixed)
 
 
 class _WithinClusters(torch.autograd.Function):

@@ -9,6 +9,7 @@ thread. Its views, weights and silus stay in cache and are computed again in the
 one tile use pairs q'_i k'_j in the place of M.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from regard.functional.positions.rotary import cos_sin, turned
 from regard.functional.shared.implementation import Cut, autocast_dtype
 from regard.functional.shared.numerics import add_product, wide_type
+from regard.functional.shared.recompute import twice_differentiable
 
 Place = tuple[slice, slice]  # examples and tokens of a step
 silu_backward = torch.ops.aten.silu_backward
@@ -49,8 +51,47 @@ def gated_chunks(
 ) -> Float[Tensor, "B T F"]:
     """g. b: for the tokens of one tile; it depends on j - i alone, so that all tiles have the same."""
     dtype = autocast_dtype(u) or u.dtype
-    u, p, z = (x.to(dtype) for x in (u, p, z))
-    return _GatedChunks.apply(u.contiguous(), p.contiguous(), z.contiguous(), gamma, beta, b, rule)
+    u, p, z = (x.to(dtype).contiguous() for x in (u, p, z))
+    plain = partial(_by_autograd, rule)
+    if not (rule.how.tiled and u.numel()):
+        return plain(u, p, z, gamma, beta, b)
+    return twice_differentiable(
+        lambda *given: _GatedChunks.apply(*given, rule), plain, u, p, z, gamma, beta, b
+    )
+
+
+def _by_autograd(
+    rule: Rule,
+    u: Float[Tensor, "B T F"],
+    p: Float[Tensor, "B T F"],
+    z: Float[Tensor, "B T K"],
+    gamma: Float[Tensor, "4 K"],
+    beta: Float[Tensor, "4 K"],
+    b: Float[Tensor, "t t"] | None,
+) -> Float[Tensor, "B T F"]:
+    """All chunks at once, in operations that autograd differentiates."""
+    B, T, K = z.shape
+    C, wide = min(rule.chunk_size, T), wide_type(z)
+    cos, sin = cos_sin(T, K, z.device, wide)
+    flat = F.silu(z.to(wide)) * gamma.to(wide)[:, None, None] + beta.to(wide)[:, None, None]
+    left, right = flat.chunk(2, dim=-1)
+    views = torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1).to(z.dtype)
+    v = F.silu(p) if rule.valid is None else F.silu(p) * rule.valid[..., None]
+    c, a = (x.to(z.dtype).expand(B, T)[..., None] for x in (rule.c, rule.a))
+    q, k, far_q, far_k, v, c, a = (
+        F.pad(x, (0, 0, 0, -T % C)).unflatten(1, (-1, C)) for x in (*views, v, c, a)
+    )
+    scores = rule.scale * q @ k.mT
+    scores = scores if b is None else scores + b[:C, :C].to(z.dtype)
+    weights = scores.relu().square() * c
+    M = far_k.mT @ v
+    if rule.causal:
+        weights = weights.tril()
+        M = F.pad(M[:, :-1].cumsum(1, dtype=wide).to(v.dtype), (0, 0, 0, 0, 1, 0))
+    else:
+        M = M.sum(1, keepdim=True)
+    y = weights @ v + (a * far_q) @ M
+    return F.silu(u) * y.flatten(1, 2)[:, :T]
 
 
 def tile_length(chunk_size: int, T: int, how: Cut) -> int:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles, hidden_pairs, tiles, visible_keys
 from regard.functional.shared.implementation import Impl, autocast_dtype, cut
 from regard.functional.shared.numerics import add_product, wide_type
+from regard.functional.shared.recompute import twice_differentiable
 
 Bias = Callable[[slice], Tensor]  # queries -> [b H t S]
 
@@ -37,7 +39,11 @@ def squared_relu_attention(
     if bias is not None or mask.shift is not None:
         return _by_autograd(q, k, v, mask, bias, tile, divide=divisor is None) / (divisor or 1)
     dtype = autocast_dtype(q) or q.dtype
-    sums = _Tiled.apply(*(z.to(dtype) for z in (q, k, v)), mask, tile)
+    sums = twice_differentiable(
+        lambda q, k, v: _Tiled.apply(q, k, v, mask, tile),
+        lambda q, k, v: _by_autograd(q, k, v, mask, None, tile, divide=False),
+        *(z.to(dtype) for z in (q, k, v)),
+    )
     if divisor is None:
         return sums / _counts(mask, q.shape[2], k.shape[2], tile, q.device)
     return sums / divisor
@@ -74,19 +80,14 @@ class _Tiled(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dy):
         """With p = relu(scores) and g the gradient of a weight: d scores = 2 p g.
 
-        Tiles of keys, so that the gradients of keys and values, which are wider than queries, are one product each. For a second
-        derivative the plain form is differentiated.
+        Tiles of keys, so that the gradients of keys and values, which are wider than queries, are one product each.
         """
         q, k, v = ctx.saved_tensors
         mask, tile, T, S = ctx.mask, ctx.tile, q.shape[2], k.shape[2]
-        if torch.is_grad_enabled():
-            leaves = [z for z in (q, k, v) if z.requires_grad]
-            y = _by_autograd(q, k, v, mask, None, tile, divide=False)
-            found = iter(torch.autograd.grad(y, leaves, dy, create_graph=True))
-            return *(next(found) if z.requires_grad else None for z in (q, k, v)), None, None
         dq = torch.zeros(q.shape, dtype=wide_type(q), device=q.device)
         dk, dv = torch.empty_like(k), torch.empty_like(v)
         for cols in tiles(S, tile):

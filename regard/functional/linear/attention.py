@@ -8,6 +8,7 @@ where G is its running sum: gates (arXiv 2103.02143) and running stabilisers of 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +36,7 @@ from regard.functional.linear.feature_maps import (
 from regard.functional.shared.cache import is_ours
 from regard.functional.shared.implementation import Cut, Impl, choose, readable
 from regard.functional.shared.numerics import exp
+from regard.functional.shared.recompute import twice_differentiable
 
 EPS = 1e-6
 
@@ -116,25 +118,30 @@ def feature_attention(
     chosen = choose(family(features.decays), impl, v, mask)
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
     kept = chunks.needs_backward(q, k, v, extra, *weights)
+
+    def plain(q: Tensor, k: Tensor, v: Tensor, extra: Tensor | None, *weights: Tensor) -> Tensor:
+        phi_q = features.queries(q, *weights)
+        phi_k, log_decay, _ = features.keys(None, k, mask.valid, extra, *weights)
+        T = phi_q.shape[2]
+        if mask.causal:
+            phi_k = present(phi_k, mask.valid)
+            phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
+            sums, total, _, _ = _sums(chosen, phi_q, phi_k, v, log_decay=log_decay)
+        else:
+            if log_decay is not None:
+                phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
+            if features.floor:
+                phi_q, phi_k = phi_q + features.floor, phi_k + features.floor
+            phi_k = present(phi_k, mask.valid)
+            sums, total = read(phi_q, *summed(phi_k, v))
+        return (sums / denominator(total))[:, :, -T:]
+
     cut_up = chosen.name == "eager" and chunks.in_chunks(k, features.width, chosen)
-    if cut_up and (beside or not mask.causal) and q.numel() and v.numel():
-        how = ScanRequest(features, denominator, mask, kept, chosen)
-        return chunks.run(ChunkedScan, how, q, k, v, extra, *weights)
-    phi_q = features.queries(q, *weights)
-    phi_k, log_decay, _ = features.keys(None, k, mask.valid, extra, *weights)
-    T = phi_q.shape[2]
-    if mask.causal:
-        phi_k = present(phi_k, mask.valid)
-        phi_q, phi_k, v, log_decay = on_one_timeline(phi_q, phi_k, v, log_decay, mask)
-        sums, total, _, _ = _sums(chosen, phi_q, phi_k, v, log_decay=log_decay)
-    else:
-        if log_decay is not None:
-            phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
-        if features.floor:
-            phi_q, phi_k = phi_q + features.floor, phi_k + features.floor
-        phi_k = present(phi_k, mask.valid)
-        sums, total = read(phi_q, *summed(phi_k, v))
-    return (sums / denominator(total))[:, :, -T:]
+    if not (cut_up and (beside or not mask.causal) and q.numel() and v.numel()):
+        return plain(q, k, v, extra, *weights)
+    how = ScanRequest(features, denominator, mask, kept, chosen)
+    scan = partial(chunks.run, ChunkedScan, how)
+    return twice_differentiable(scan, plain, q, k, v, extra, *weights)
 
 
 def family(decays: bool) -> str:
@@ -206,14 +213,13 @@ def _is_zero(log_decay: Tensor) -> bool:
 
 
 def _eager_sums(
+    chunk: int,
     phi_q: Tensor,
     phi_k: Tensor,
     v: Tensor,
-    S: Tensor | None = None,
-    z: Tensor | None = None,
-    *,
-    log_decay: Tensor | None = None,
-    chunk: int,
+    S: Tensor | None,
+    z: Tensor | None,
+    log_decay: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     B, H, T, M = phi_q.shape
     S = phi_k.new_zeros(B, H, M, v.shape[-1]) if S is None else S
@@ -250,9 +256,12 @@ def _sums(
     *,
     log_decay: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    given = phi_q, phi_k, v, S, z, log_decay
     if chosen.name == "fla":
-        return fla.causal_sums(phi_q, phi_k, v, S, z, log_decay=log_decay)
-    return _eager_sums(phi_q, phi_k, v, S, z, log_decay=log_decay, chunk=chosen.chunk)
+        plain = partial(_eager_sums, chosen.chunk)
+        sums, total, S, z = twice_differentiable(fla.causal_sums, plain, *given)
+        return sums, total, S, z
+    return _eager_sums(chosen.chunk, *given)
 
 
 def _in_chunks(a: Tensor, C: int) -> Tensor:

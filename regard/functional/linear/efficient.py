@@ -12,6 +12,7 @@ borders halving each chunk, down to blocks in which the exponents are taken pair
 R takes no gradient: it cancels.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from regard.functional.linear.attention import on_one_timeline
 from regard.functional.shared.cache import is_ours
 from regard.functional.shared.implementation import Impl, cut
 from regard.functional.shared.numerics import exp, exp_
+from regard.functional.shared.recompute import twice_differentiable
 
 BLOCK = 4
 SCAN = 16
@@ -41,20 +43,19 @@ def efficient_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `implementation`."""
     k, how = present_keys(k, mask), cut("efficient", impl, q, k, v)
-    if (
-        mask.causal
-        and mask.shift is None
-        and q.shape[2] == k.shape[2]
-        and how.readable
-        and q.numel()
-        and v.numel()
-    ):
-        return chunks.run(_CausalMeans, (chunks.needs_backward(q, k, v), how), q, k, v)
-    rho = q.softmax(-1)
+
+    def plain(q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H T V"]:
+        rho, keys, values, _ = on_one_timeline(
+            q.softmax(-1), k, v, None, mask, absent=lowest(k.dtype)
+        )
+        return causal_means(rho, keys, values, impl=impl)[0][:, :, -q.shape[2] :]
+
     if not mask.causal:
-        return rho @ (position_softmax(k, mask).transpose(-1, -2) @ v)
-    rho, k, v, _ = on_one_timeline(rho, k, v, None, mask, absent=lowest(k.dtype))
-    return causal_means(rho, k, v, impl=impl)[0][:, :, -q.shape[2] :]
+        return q.softmax(-1) @ (position_softmax(k, mask).transpose(-1, -2) @ v)
+    if mask.shift is None and q.shape[2] == k.shape[2] and how.readable and q.numel() and v.numel():
+        scan = partial(chunks.run, _CausalMeans, (chunks.needs_backward(q, k, v), how))
+        return twice_differentiable(scan, plain, q, k, v)
+    return plain(q, k, v)
 
 
 def lowest(dtype: torch.dtype) -> float:
@@ -110,7 +111,7 @@ def causal_means(
     if rest:
         rho, v = F.pad(rho, (0, 0, 0, rest)), F.pad(v, (0, 0, 0, rest))
         k = F.pad(k, (0, 0, 0, rest), value=lowest(dtype))
-    so_far = torch.logaddexp((m + z.log())[:, :, None], running_log_sum(k))
+    so_far = _logaddexp((m + z.log())[:, :, None], running_log_sum(k))
     rho, k, v, L = (a.unflatten(2, (-1, C)) for a in (rho, k, v, so_far))
     m_after = so_far[:, :, -1].detach().to(dtype)
     z_after = (so_far[:, :, -1] - m_after).exp()
@@ -250,13 +251,19 @@ def running_log_sum(k: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
     blocks = F.pad(k, (0, 0, 0, -T % C), value=lowest(k.dtype)).unflatten(2, (-1, C))
     rows = list(blocks.unbind(3))
     for i in range(1, C):
-        rows[i] = torch.logaddexp(rows[i - 1], rows[i])
+        rows[i] = _logaddexp(rows[i - 1], rows[i])
     inside = torch.stack(rows, dim=3)
     if inside.shape[2] > 1:
         before = running_log_sum(rows[-1])[:, :, :-1]
         before = F.pad(before, (0, 0, 1, 0), value=lowest(k.dtype))
-        inside = torch.logaddexp(before[:, :, :, None], inside)
+        inside = _logaddexp(before[:, :, :, None], inside)
     return inside.flatten(2, 3)[:, :, :T]
+
+
+def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
+    """log(e^a + e^b); the second derivative of torch's own is not a number where a and b are far apart."""
+    top = torch.maximum(a, b).detach()
+    return top + (exp(a - top) + exp(b - top)).log()
 
 
 def _decayed_so_far(

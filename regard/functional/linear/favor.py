@@ -21,7 +21,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunked as attention
 from regard.functional.linear.attention import feature_attention
 from regard.functional.linear.chunked import KeyFeatures
-from regard.functional.shared.implementation import Impl
+from regard.functional.shared.implementation import Impl, transformed
 
 Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 
@@ -86,7 +86,7 @@ def query_features(
         return kernel(wx) + KERNEL_EPS
     if torch.is_grad_enabled():
         half, level, _ = _levels(q, wx)
-        phi = _Exponential.apply(wx, half, level)
+        phi = _exponential(wx, half, level)
     else:
         phi = wx.sub_(wx.amax(-1, keepdim=True)).exp_()
     return (phi if causal else phi + EPS).to(q.dtype)
@@ -123,7 +123,7 @@ def key_features(
         level = level + (c - top)
         level = level if present is None else level.masked_fill(~present, torch.inf)
         if torch.is_grad_enabled():
-            phi = _Exponential.apply(wx, half, level)
+            phi = _exponential(wx, half, level)
         else:
             phi = wx.sub_(level[..., None]).exp_()
         phi = phi if causal else phi + EPS
@@ -154,6 +154,15 @@ def _levels(
     half = x.to(wx.dtype).square().sum(-1) / (2 * x.shape[-1] ** 0.5)
     peak = wx.detach().amax(-1)
     return half, peak, peak - half.detach()
+
+
+def _exponential(
+    wx: Float[Tensor, "B H T M"], half: Float[Tensor, "B H T"], level: Float[Tensor, "B H T"]
+) -> Float[Tensor, "B H T M"]:
+    """exp(w x - level), whose gradient is that of exp(w x - |x|^2 / 2 - c)."""
+    if transformed():
+        return (wx - (half - half.detach() + level)[..., None]).exp()
+    return _Exponential.apply(wx, half, level)
 
 
 class _Exponential(torch.autograd.Function):

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.catalog import Catalog
+from regard.functional.shared.implementation import transformed
 
 LOWEST = -87.0  # torch.exp is slow below, where its results are no longer normal numbers
 
@@ -29,6 +30,8 @@ class FeatureMap:
 
 def elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
+    if transformed():
+        return F.elu(x) + 1
     return _EluPlusOne.apply(x) if torch.is_grad_enabled() else _elu_plus_one(x)
 
 
@@ -78,7 +81,7 @@ def fourier_features(
     x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
 ) -> Float[Tensor, "*b T M2"]:
     """[sin(w x), cos(w x)] / sqrt(M): E phi(x) phi(y) = exp(-|x - y|^2 / 2) for w ~ N(0, I) (arXiv 2103.02143)."""
-    circle = _Circle.apply if torch.is_grad_enabled() else _circle
+    circle = _Circle.apply if torch.is_grad_enabled() and not transformed() else _circle
     return circle(x @ w.transpose(-1, -2), w.shape[-2] ** -0.5)
 
 

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 WIDTH = 16  # channels are filled up with zeros: the kernel refuses odd numbers, and whole rows are read faster
 
@@ -25,10 +24,9 @@ def causal_sums(
     v: Float[Tensor, "B H T V"],
     S: Float[Tensor, "B H M V"] | None = None,
     z: Float[Tensor, "B H M"] | None = None,
-    *,
     log_decay: Float[Tensor, "B H T"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What `linear.causal_sums` computes, in the dtype of v. First derivatives alone."""
+    """What `linear.causal_sums` computes, in the dtype of v. First derivatives alone: a second one would miss what the kernel saved."""
     M, V = phi_q.shape[-1], v.shape[-1]
     if log_decay is not None:
         log_decay = log_decay.to(torch.promote_types(log_decay.dtype, torch.float32))
@@ -44,7 +42,7 @@ def causal_sums(
         initial_state=state,
         output_final_state=True,
     )
-    o, after = (_FirstDerivative.apply(x) for x in (o.transpose(1, 2), after))
+    o = o.transpose(1, 2)
     after = after[:, :, :M].to(v.dtype if S is None else S.dtype)
     return o[..., :V], o[..., V : V + 1], after[..., :V], after[..., V]
 
@@ -61,16 +59,3 @@ def _kernel() -> Callable[..., tuple[Tensor, Tensor]]:
     from fla.ops.simple_gla import chunk_simple_gla
 
     return chunk_simple_gla
-
-
-class _FirstDerivative(torch.autograd.Function):
-    """x, whose gradient has none: the kernel's backward would be taken for a constant, without a word."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, dx):
-        return dx

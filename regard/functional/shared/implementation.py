@@ -65,7 +65,9 @@ class Cut(NamedTuple):
     threads: int  # that share the room
     tiled: bool  # True: loop over small tiles in reused memory. False: a few large operations
     readable: bool  # True if steps may depend on tensor values: reading them needs no device sync
-    compiling: bool  # True: lengths and patterns are known, tensor values are not
+    compiling: (
+        bool  # True, compiled or under torch.func: lengths and patterns are known, values are not
+    )
     concrete: bool  # True if tensors have values at all, if only after a device sync
 
 
@@ -204,7 +206,7 @@ def choose(family: str, impl: Impl, q: Tensor, mask: Mask, *, plain: bool = True
 def cut(family: str, impl: Impl, *tensors: Tensor) -> Cut:
     """Eager's sizes for a kernel of this family on these tensors, which share a device."""
     given = impl if isinstance(impl, Eager) else Eager()
-    device, compiling = tensors[0].device.type, torch.compiler.is_compiling()
+    device, compiling = tensors[0].device.type, _values_are_unknown()
     tiled = device in ("cpu", "meta") and not compiling
     tile, chunk = SIZES.get(family, (TILE, CHUNK))
     threads = torch.get_num_threads() if tiled else 1
@@ -223,8 +225,17 @@ def cut(family: str, impl: Impl, *tensors: Tensor) -> Cut:
 
 
 def readable(z: Tensor) -> bool:
-    """True if steps may depend on the values of z: reading them needs no device sync, and nothing is compiled."""
-    return z.device.type == "cpu" and not torch.compiler.is_compiling()
+    """True if steps may depend on the values of z: no device sync, no compiler and no torch.func."""
+    return z.device.type == "cpu" and not _values_are_unknown()
+
+
+def transformed() -> bool:
+    """True inside torch.func.grad, vmap, jacrev and their like, which take plain PyTorch alone."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def _values_are_unknown() -> bool:
+    return torch.compiler.is_compiling() or transformed()
 
 
 def autocast_dtype(z: Tensor) -> torch.dtype | None:
@@ -250,8 +261,12 @@ def _choice(family: str, impl: Impl, q: Tensor, mask: Mask, plain: bool) -> str:
     check_impl(family, impl, family)
     if isinstance(impl, Eager) or impl == "eager":
         return "eager"
-    if impl == "auto" and torch.compiler.is_compiling():
+    if impl == "auto" and _values_are_unknown():
         return "eager"
+    if transformed():
+        raise UnsupportedError(
+            f'impl={impl!r} cannot serve torch.func: its kernel has no form for it. Use impl="eager"'
+        )
     for entry in IMPLEMENTATIONS:
         fits = q.device.type in entry.devices and q.shape[2] >= entry.shortest
         asked = fits if impl == "auto" else impl == entry.name

@@ -18,7 +18,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_heads
 from regard.functional.shared.implementation import Impl, cut
 from regard.functional.shared.numerics import wide_type
-from regard.functional.softmax.dense import masked_softmax, softmax_weights
+from regard.functional.softmax.dense import fused, masked_softmax, softmax_weights
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 
@@ -230,9 +230,9 @@ def block_weights(
 def _fused(q, k, v, allowed: Tensor | None, scale: float | None) -> Tensor:
     """The fused kernel; rows without a key give zero."""
     if allowed is None:
-        return F.scaled_dot_product_attention(q, k, v, scale=scale)
+        return fused(q, k, v, scale=scale)
     some = allowed.any(-1, keepdim=True)
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed | ~some, scale=scale)
+    y = fused(q, k, v, allowed | ~some, scale=scale)
     return torch.where(some, y, y.new_zeros(()))
 
 

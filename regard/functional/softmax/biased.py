@@ -8,14 +8,13 @@ The bias is a function, so that no [H T S] tensor is stored: the backward comput
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles, visible_keys
 from regard.functional.shared.implementation import Impl, cut
-from regard.functional.softmax.dense import allowed_pairs, is_grouped
+from regard.functional.softmax.dense import allowed_pairs, fused
 
 Bias = Callable[[slice, slice], Tensor]  # queries, keys -> [b H t s]
 
@@ -43,14 +42,13 @@ def biased_attention(
         cols = visible_keys(mask, T, S, rows, window)
         allowed = pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
         some = allowed.any(-1, keepdim=True)
-        y = F.scaled_dot_product_attention(
+        y = fused(
             q[:, :, rows],
             k[:, :, cols],
             v[:, :, cols],
-            attn_mask=bias(rows, cols).masked_fill(~(allowed | ~some), -torch.inf),
+            bias(rows, cols).masked_fill(~(allowed | ~some), -torch.inf),
             scale=scale,
-            dropout_p=dropout,
-            enable_gqa=is_grouped(q, k),
+            dropout=dropout,
         )
         return torch.where(some, y, y.new_zeros(()))
 

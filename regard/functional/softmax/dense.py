@@ -5,12 +5,13 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles, visible_keys
-from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.implementation import TILE, Impl, cut, transformed
+from regard.functional.shared.recompute import twice_differentiable
 
 
 def softmax_attention(
@@ -31,28 +32,68 @@ def softmax_attention(
     impl: size of the tiles of queries for which a mask is computed.
     """
     T, S = q.shape[2], k.shape[2]
-    fused = partial(
-        F.scaled_dot_product_attention,
-        scale=scale,
-        dropout_p=dropout,
-        enable_gqa=is_grouped(q, k),
-    )
+    kernel = partial(fused, scale=scale, dropout=dropout)
     restricted = mask.valid is not None or mask.pairwise is not None or mask.causal
     if not exclude_self:
         if not restricted:
-            return fused(q, k, v)
+            return kernel(q, k, v)
         if mask.only_causal and T == S:
-            return fused(q, k, v, is_causal=True)
+            return kernel(q, k, v, is_causal=True)
 
     def attend(rows: slice) -> Float[Tensor, "B H t V"]:
         cols = visible_keys(mask, T, S, rows)
         allowed = allowed_pairs(mask, T, S, rows, cols, exclude_self, q.device)
         some = allowed.any(-1, keepdim=True)
-        y = fused(q[:, :, rows], k[:, :, cols], v[:, :, cols], attn_mask=allowed | ~some)
+        y = kernel(q[:, :, rows], k[:, :, cols], v[:, :, cols], allowed | ~some)
         return torch.where(some, y, y.new_zeros(()))
 
     mask_is_computed = (mask.causal or exclude_self) and mask.pairwise is None
     return by_tiles(attend, T, cut("softmax", impl, q).tile if mask_is_computed else T, keep=True)
+
+
+def fused(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    mask: Shaped[Tensor, "#B #H #T S"] | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T V"]:
+    """torch's fused kernel. mask: allowed pairs, at least one in each row, or a bias of the scores.
+
+    The kernel has no second derivative: plain operations have, one tile of queries at a time.
+    """
+    grouped = is_grouped(q, k)
+
+    def fast(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return F.scaled_dot_product_attention(
+            q, k, v, mask, dropout, is_causal, scale=scale, enable_gqa=grouped
+        )
+
+    def plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        T, S = q.shape[2], k.shape[2]
+        factor = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+        if grouped:
+            k, v = (z.repeat_interleave(q.shape[1] // z.shape[1], dim=1) for z in (k, v))
+
+        def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+            scores = factor * q[:, :, rows] @ k.mT
+            some = mask if mask is None or mask.shape[2] == 1 else mask[:, :, rows]
+            if is_causal:
+                some = Mask(causal=True).dense(T, S, device=q.device, rows=rows)
+            if some is not None and some.dtype == torch.bool:
+                scores = scores.masked_fill(~some, -math.inf)
+            elif some is not None:
+                scores = scores + some
+            return F.dropout(scores.softmax(-1), dropout) @ v
+
+        return by_tiles(attend, T, TILE, q, k, v)
+
+    if dropout and not transformed():  # a second draw would be another function
+        return fast(q, k, v, mask)
+    return twice_differentiable(fast, plain, q, k, v, mask)
 
 
 def is_grouped(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"]) -> bool:

@@ -15,7 +15,9 @@ from torch import Tensor
 from regard.core.compaction import compaction
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.implementation import Impl, choose
+from regard.functional.shared.blocks import by_tiles
+from regard.functional.shared.implementation import Cut, Impl, choose
+from regard.functional.shared.recompute import twice_differentiable
 from regard.functional.softmax.dense import masked_softmax, softmax_attention
 from regard.functional.sparse.flex import flex_pattern_attention
 from regard.functional.sparse.patterns import Pattern, PerHead, picture
@@ -48,8 +50,38 @@ def attend(
     if isinstance(pattern, PerHead) and len(pattern.heads) != H:
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {H}")
     cut = choose("pattern", impl, q, mask, plain=prefix is None)
-    if cut.name == "flex":
-        return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
+
+    def fast(q: Tensor, k: Tensor, v: Tensor, *first: Tensor) -> Float[Tensor, "B H T V"]:
+        if cut.name == "flex":
+            return flex_pattern_attention(q, k, v, pattern=pattern, mask=mask, scale=scale)
+        before = (first[0], first[1]) if first else None
+        return _by_plan(q, k, v, pattern, mask, scale, before, max_global, cut)
+
+    def plain(q: Tensor, k: Tensor, v: Tensor, *first: Tensor) -> Float[Tensor, "B H T V"]:
+        first_k, first_v = first or (None, v[:, :, :0])
+
+        def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+            found = _weights(q, k, pattern, mask, scale, first_k, rows)
+            return found @ torch.cat([first_v, v], dim=2)
+
+        return by_tiles(some, T, cut.tile, q, k, v)
+
+    return twice_differentiable(fast, plain, q, k, v, *(prefix or ()))
+
+
+def _by_plan(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: Pattern,
+    mask: Mask,
+    scale: float | None,
+    prefix: KeysAndValues | None,
+    max_global: int | None,
+    cut: Cut,
+) -> Float[Tensor, "B H T V"]:
+    """In the tiles of the pattern's plan, with a backward by hand."""
+    H, T = q.shape[1:3]
     E = 0 if prefix is None else prefix[0].shape[2]
     before, first, some = prefix, Prefix(E) if E else None, None
     if mask.global_tokens is not None and max_global is not None:
@@ -85,13 +117,27 @@ def weights(
 ) -> Float[Tensor, "B H T S"]:
     """The weights that `attend` applies, prefix keys first; rows without a key are zero."""
     _check_one_axis(q, k)
+    return _weights(q, k, pattern, mask, scale, prefix, slice(0, q.shape[2]))
+
+
+def _weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    pattern: Pattern,
+    mask: Mask,
+    scale: float | None,
+    prefix: Float[Tensor, "B H E K"] | None,
+    rows: slice,
+) -> Float[Tensor, "B H t S"]:
+    """Those of the queries `rows`."""
     T = q.shape[2]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    allowed = mask.dense(T, T, pattern=picture(pattern, T, device=q.device))
+    seen = picture(pattern, T, device=q.device, rows=rows)
+    allowed = mask.dense(T, T, pattern=seen, rows=rows)
     if prefix is not None:
         allowed = F.pad(allowed, (prefix.shape[2], 0), value=True)
         k = torch.cat([prefix, k], dim=2)
-    return masked_softmax(scale * q @ k.transpose(-1, -2), allowed)
+    return masked_softmax(scale * q[:, :, rows] @ k.transpose(-1, -2), allowed)
 
 
 def global_places(

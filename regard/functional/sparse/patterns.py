@@ -387,13 +387,19 @@ class PerHead(Pattern):
 
 
 def picture(
-    pattern: Pattern, T: int, *, causal: bool = False, device: torch.device | None = None
-) -> Bool[Tensor, "1 h T T"]:
-    """The pairs among T tokens, [1 h T T]: the dense oracle, and what the documentation draws."""
+    pattern: Pattern,
+    T: int,
+    *,
+    causal: bool = False,
+    device: torch.device | None = None,
+    rows: slice = slice(None),
+) -> Bool[Tensor, "1 h t T"]:
+    """The pairs of the queries `rows` among T tokens: the dense oracle, and what the documentation draws."""
     place = torch.arange(T, device=device)
-    pairs = pattern.contains(place[None, None, :, None], place[None, None, None, :])
-    pairs = pairs.expand(1, -1, T, T)
-    return pairs.tril() if causal else pairs
+    query = place[rows][:, None]
+    pairs = pattern.contains(query[None, None], place[None, None, None, :])
+    pairs = pairs.expand(1, -1, len(query), T)
+    return pairs & (place <= query) if causal else pairs
 
 
 def mask_mod(

@@ -15,6 +15,7 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.shared.implementation import transformed
 
 
 def fourier_mixing(
@@ -28,7 +29,8 @@ def fourier_mixing(
     B, T, D = x.shape
     wide = x if x.dtype == torch.float64 else x.float()
     if mask.valid is None:
-        y, n = _Whole.apply(wide), torch.full((1,), T, device=x.device)
+        y = _whole(wide) if transformed() else _Whole.apply(wide)
+        n = torch.full((1,), T, device=x.device)
     else:
         n = mask.valid.sum(1).clamp_min(1)
         half = transform_rows(torch.fft.rfft(wide, dim=2), n).real
@@ -41,20 +43,24 @@ def fourier_mixing(
     return y.to(x.dtype)
 
 
+def _whole(x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    D = x.shape[2]
+    half = torch.fft.rfft2(x, dim=(1, 2)).real
+    middle = half.shape[2]
+    mirrored = half[..., 1 : D - D // 2].flip(2)  # x is real: y[k, l] = y[T - k, D - l]
+    y = x.new_empty(x.shape)
+    y[..., :middle] = half
+    y[:, 0, middle:] = mirrored[:, 0]
+    y[:, 1:, middle:] = mirrored[:, 1:].flip(1)
+    return y
+
+
 class _Whole(torch.autograd.Function):
     """Re(F x F) for rows without padding: the DFT matrices F are symmetric, so that it is its own gradient."""
 
     @staticmethod
     def forward(ctx, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        D = x.shape[2]
-        half = torch.fft.rfft2(x, dim=(1, 2)).real
-        middle = half.shape[2]
-        mirrored = half[..., 1 : D - D // 2].flip(2)  # x is real: y[k, l] = y[T - k, D - l]
-        y = x.new_empty(x.shape)
-        y[..., :middle] = half
-        y[:, 0, middle:] = mirrored[:, 0]
-        y[:, 1:, middle:] = mirrored[:, 1:].flip(1)
-        return y
+        return _whole(x)
 
     @staticmethod
     def backward(ctx, dy: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

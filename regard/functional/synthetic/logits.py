@@ -48,7 +48,11 @@ class SynthesizedLogits(ABC):
         """Gradients of the parts from the gradient of their tile, not yet summed over what shares them."""
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
-        places = zip(self.tensors, self.parts(rows, S), strict=True)
+        return self.of(self.tensors, rows, S)
+
+    def of(self, tensors: Sequence[Tensor], rows: slice, S: int) -> Float[Tensor, "b H t S"]:
+        """Logits from these tensors, in the place of its own."""
+        places = zip(tensors, self.parts(rows, S), strict=True)
         return self.tile(S, *(z[:, :, *part] for z, part in places))
 
 

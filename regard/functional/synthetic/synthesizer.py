@@ -23,6 +23,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles, hidden_pairs, tiles, visible_keys
 from regard.functional.shared.implementation import Cut, Impl, autocast_dtype, cut
 from regard.functional.shared.numerics import add_product, wide_type
+from regard.functional.shared.recompute import twice_differentiable
 from regard.functional.softmax.dense import masked_softmax, softmax_attention
 from regard.functional.synthetic.logits import Logits, Product, SynthesizedLogits, with_bias
 
@@ -48,12 +49,21 @@ def synthesizer_attention(
     v = v.to(autocast_dtype(v) or v.dtype)
     if isinstance(logits, Product) and _are_scores(logits, v, how):
         return _as_scores(logits, v, T, mask, how, impl)
-    of_examples = (*logits.tensors, *(() if mask.only_causal else _restrictions(mask)))
-    if any(z.shape[0] > 1 for z in of_examples):
-        return _Attention.apply(v, T, mask, how, logits, *logits.tensors)
-    together = rearrange(v, "b h s v -> 1 h s (b v)")
-    y = _Attention.apply(together, T, mask, how, logits, *logits.tensors)
-    return rearrange(y, "1 h t (b v) -> b h t v", b=v.shape[0])
+    tensors = logits.tensors
+    of_examples = (*tensors, *(() if mask.only_causal else _restrictions(mask)))
+    apart = any(z.shape[0] > 1 for z in of_examples)
+
+    def fast(v: Tensor, *tensors: Tensor) -> Float[Tensor, "B H T V"]:
+        if apart:
+            return _Attention.apply(v, T, mask, how, logits, *tensors)
+        together = rearrange(v, "b h s v -> 1 h s (b v)")
+        y = _Attention.apply(together, T, mask, how, logits, *tensors)
+        return rearrange(y, "1 h t (b v) -> b h t v", b=v.shape[0])
+
+    def plain(v: Tensor, *tensors: Tensor) -> Float[Tensor, "B H T V"]:
+        return _by_autograd(lambda rows, S: logits.of(tensors, rows, S), v, T, mask, how)
+
+    return twice_differentiable(fast, plain, v, *tensors)
 
 
 def synthesizer_weights(

@@ -18,6 +18,7 @@ from regard.functional.linear.attention import causal_sums, linear_attention
 from regard.functional.shared import implementation
 from regard.functional.shared.implementation import recorded
 from regard.testing import check_mixer
+from regard.testing.subject import require_close
 
 LACKS = lacking("fla-core", "0.6")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and LACKS is None
@@ -140,12 +141,20 @@ def test_a_mixer_computes_the_same(name, options, dtype, on_this_cpu):
         torch.testing.assert_close(a, b, rtol=bound, atol=bound)
 
 
-def test_second_derivatives_are_refused(on_this_cpu):
-    q, k, v = (x.requires_grad_() for x in made((1, 1, 5, 4), (1, 1, 5, 4), (1, 1, 5, 4)))
-    y = linear_attention(q, k, v, mask=Mask(causal=True))
-    (dq,) = grad(y.square().sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        dq.sum().backward()
+@pytest.mark.parametrize(("name", "options"), MIXERS, ids=IDS)
+def test_second_derivatives_are_those_of_eager(on_this_cpu, name, options):
+    results = []
+    for impl in ("fla", "eager"):
+        torch.manual_seed(0)
+        mixer = regard.build(name, dim=8, num_heads=2, impl=impl, **options).double()
+        x = torch.randn(1, 7, 8, dtype=torch.float64, requires_grad=True)
+        with recorded() as used:
+            y = mixer(x + 0.1 * x**3, mask=Mask(causal=True))
+        assert used == {impl}
+        (dx,) = grad(y.square().sum(), x, create_graph=True)
+        results.append([dx, *grad(dx.square().sum(), [x, *mixer.parameters()])])
+    for a, b in zip(*results, strict=True):
+        require_close(a, b, 1e-9, "second derivative")
 
 
 def test_a_package_that_is_not_there(monkeypatch):
