@@ -108,14 +108,14 @@ class Report:
     """Draw the ledger: a table here, and one page that opens from disk."""
 
     ledger: Path = LEDGER
+    """or a page (.html), or the JSON saved from one (.json)"""
     page: Path = PAGE
     picture: Path | None = None
     """also draw quality against speed against memory here, as .png or .svg"""
     json: Json = False
 
     def run(self) -> int:
-        from regard.lab.arena.ledger import Ledger
-        from regard.lab.arena.report import picture, plain, terminal, write_page
+        from regard.lab.arena.report import picture, plain, read_rows, terminal, write_page
         from regard.lab.data.files import check_writable
 
         for path in filter(None, (self.page, self.picture)):
@@ -124,8 +124,7 @@ class Report:
             raise OptionError(
                 f"there is no ledger at {self.ledger}. `regard arena quick` makes one."
             )
-        with Ledger(self.ledger) as ledger:
-            rows = ledger.results()
+        rows = read_rows(self.ledger)
         page = write_page(rows, self.page).resolve()
         drawn = picture(rows, self.picture) if self.picture else None
         if self.json:

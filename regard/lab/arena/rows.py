@@ -11,7 +11,6 @@ from dataclasses import MISSING, fields
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from regard.core import StoredDataError
 from regard.core.visible import visible
 from regard.lab.arena.results import LawsChecked, NotRun, Provenance, Result, Timed, Trained
 
@@ -215,15 +214,20 @@ def packed(rows: Iterable[Result]) -> dict[str, Any]:
     }
 
 
+def inside(page: str) -> str:
+    """The JSON of the rows that a page was made from; empty where there is none."""
+    return page.partition('id="results">')[2].partition("</")[0]
+
+
 def unpacked(text: str) -> list[Result]:
-    """The rows of a JSON text that `packed` made. Raises StoredDataError for anything else."""
+    """The rows of a JSON text that `packed` made. Raises ValueError that says what is wrong with any other."""
     try:
         content = json.loads(text)
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ValueError(f"not of format {FORMAT}")
-        return [_unpacked_row(content, row) for row in _listed(content, "rows")]
-    except (ValueError, RecursionError) as error:
-        raise StoredDataError(f"these results cannot be read: {visible(str(error))}") from error
+    except RecursionError:
+        raise ValueError("its lists are nested too deeply") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"it is not of format {FORMAT}")
+    return [_unpacked_row(content, row) for row in _listed(content, "rows")]
 
 
 def _unpacked_row(content: Mapping[str, Any], row: object) -> Result:

@@ -10,13 +10,14 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from regard.core import OptionError
+from regard.core import OptionError, StoredDataError
 from regard.core.visible import visible
-from regard.lab.arena.report import picture, plain, terminal, write_page
+from regard.lab.arena.report import picture, plain, read_rows, terminal, write_page
 from regard.lab.arena.report.layout import Bubble, place_labels, spread_out
-from regard.lab.arena.report.page import render, rows_in
+from regard.lab.arena.report.page import render
 from regard.lab.arena.report.summary import LedgerSummary, crossing
 from regard.lab.arena.results import NotRun, Timed, Trained
+from regard.lab.arena.rows import inside, unpacked
 from tests.lab.arena.made_up import WHERE, rows
 from tests.lab.arena.payloads import PAYLOADS
 
@@ -60,7 +61,7 @@ def page_of(name: str) -> str:
 def test_whatever_is_in_the_ledger_there_is_a_table_a_page_and_data(name):
     given = PARTS[name]
     page = page_of(name)
-    assert rows_in(page) == given
+    assert unpacked(inside(page)) == given
     assert "<b>mine</b>" not in page
     assert text_of(terminal(given)).strip()
     said = plain(given)
@@ -203,5 +204,31 @@ def test_labels_keep_out_of_each_others_way():
 
 
 def test_the_page_is_written_whole(tmp_path):
-    assert rows_in(write_page([], tmp_path / "new" / "report.html").read_text()) == []
+    assert read_rows(write_page([], tmp_path / "new" / "report.html")) == []
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["report.html"]
+
+
+def test_a_page_or_its_json_is_drawn_again(tmp_path):
+    page = write_page(rows(), tmp_path / "report.html")
+    saved = tmp_path / "results.json"
+    saved.write_text(inside(page.read_text()))
+    assert read_rows(page) == read_rows(saved) == rows()
+    assert write_page(read_rows(saved), tmp_path / "again.html").read_bytes() == page.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.json", b""),
+        ("a.json", b"\xff\xfe"),
+        ("a.json", b"[" * 100_000),
+        ("a.json", b"{}"),
+        ("a.html", b"<p>no results</p>"),
+        ("a.html", b'<script id="results">{"format":1,"rows":[["timed",1]]}</script>'),
+    ],
+)
+def test_a_file_without_results_is_named(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(StoredDataError, match=f"{name} cannot be read: "):
+        read_rows(path)

@@ -3,6 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = 12; // in page.css, as .c0 to .c11; the baseline is .base
 const LINE = 13;
+const MOST_DOTS = 1500; // in one chart of lines; beyond, each line has one at its end
 const pen = document.createElement("canvas").getContext("2d");
 pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
 const widthOf = (text) => pen.measureText(text).width; // of a label, in pixels
@@ -169,10 +170,11 @@ function lineChart(width, name, lines, { xTitle, yTitle, log = true, xTicks = nu
     const edge = Math.min(x(trained), box.right);
     svg.prepend(drawn("rect", { class: "trained", x: box.left, y: box.top, width: edge - box.left, height: box.bottom - box.top }));
   }
+  const crowded = all.length > MOST_DOTS;
   for (const { place, colour, points } of lines) {
     const along = points.map((p) => `${x(p.x).toFixed(1)},${y(p.y).toFixed(1)}`).join(" ");
     svg.append(drawn("polyline", { class: `line ${colour}`, points: along, "data-m": place }));
-    for (const point of points) {
+    for (const point of crowded ? points.slice(-1) : points) {
       if (point.high > point.low) {
         svg.append(drawn("line", { class: `quartiles ${colour}`, x1: x(point.x), x2: x(point.x), y1: y(point.low), y2: y(point.high), "data-m": place }));
       }

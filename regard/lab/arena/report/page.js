@@ -328,7 +328,7 @@ function showOrigins() {
   const rows = [...found.values()].map(({ where, started }) => {
     const [first, last] = [started.reduce((a, b) => (b < a ? b : a)), started.reduce((a, b) => (b > a ? b : a))];
     return [
-      where.command, where.commit, `${where.device}; threads: ${where.threads}; ${where.dtype}`,
+      where.command, where.commit, `${where.device}; threads: ${where.threads}; ${where.dtype}; allocator: ${where.allocator ?? "unknown"}`,
       Object.entries(where.versions).map((pair) => pair.join(" ")).join(", "), first === last ? first : `${first} – ${last}`, count(started.length),
     ].map((text) => ({ text }));
   });

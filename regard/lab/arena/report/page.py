@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from regard.lab.arena import rows as stored
-from regard.lab.arena.report import words
+from regard.lab.arena.report import LARGEST_FILE, words
 from regard.lab.arena.report.summary import (
     LANGUAGE_METRICS,
     LEVEL,
@@ -27,7 +27,6 @@ from regard.lab.arena.report.summary import (
 from regard.lab.arena.results import Result
 
 SCRIPTS = ("read.js", "words.js", "summary.js", "draw.js", "page.js")
-LARGEST_FILE = 50_000_000  # bytes of a file that is dropped on the page
 
 
 def render(rows: Iterable[Result]) -> str:
@@ -43,12 +42,6 @@ def render(rows: Iterable[Result]) -> str:
         style=Markup(style),
         script=Markup(script),
     )
-
-
-def rows_in(page: str) -> list[Result]:
-    """The rows that a page was made from. Raises StoredDataError."""
-    _, _, after = page.partition('id="results">')
-    return stored.unpacked(after.partition("</")[0])
 
 
 def _results(summary: LedgerSummary) -> dict[str, Any]:
