@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "pools": {"core", "functional", "nn", "positions"},
     "models": {"core", "functional", "nn", "positions", "mixers", "pools"},
     "hf": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
-    "testing": {"core", "reference", "mixers"},
+    "testing": {"core", "reference", "nn", "positions", "mixers", "pools", "models"},
     "lab": {*LIBRARY, "testing"},
 }
 """Part of the package -> the parts that it may import; the front may import anything."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import OptionError, ShapeError
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_positive, is_dense
 
 MISSING, UNKNOWN, FIRST_KNOWN = 0, 1, 2
 
@@ -84,7 +84,9 @@ def check_fields(fields: object) -> None:
     vocabularies(fields)
 
 
-def check_batch(who: str, fields: tuple[Field, ...], batch: object) -> None:
+def check_batch(
+    who: str, fields: tuple[Field, ...], batch: object, weight: Tensor | None = None
+) -> None:
     """Every field is there, with one batch size; values are read where that costs no synchronisation."""
     if not isinstance(batch, Mapping):
         raise ShapeError(
@@ -93,8 +95,12 @@ def check_batch(who: str, fields: tuple[Field, ...], batch: object) -> None:
     size = None
     for field in fields:
         x = batch.get(field.name)
-        if not isinstance(x, Tensor):
-            raise ShapeError(f"{who}: the batch has no tensor for field {field.name!r}")
+        if not isinstance(x, Tensor) or not is_dense(x):
+            raise ShapeError(f"{who}: the batch has no dense tensor for field {field.name!r}")
+        if weight is not None and x.device != weight.device:
+            raise ShapeError(
+                f"{who}: {field.name} is on {x.device}, the model on {weight.device}. Move one of them."
+            )
         shape = "[B, T]" if isinstance(field, Sequence) else "[B]"
         if x.dim() != (2 if isinstance(field, Sequence) else 1):
             raise ShapeError(f"{who}: {field.name} must have shape {shape}, got {list(x.shape)}")

@@ -10,6 +10,9 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from regard.core.errors import OptionError, ShapeError
+from regard.core.shapes import is_dense, layout
+
+_TENSORS = ("valid", "pairwise", "global_tokens", "shift")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,15 @@ class Mask:
             raise OptionError(
                 f"Mask: causal ({_shown(self.causal)}) must be True or False. Pairs that differ: pairwise="
             )
+        if not isinstance(self.compact, bool):
+            raise OptionError("Mask: compact is filled in by the mixer. Leave it out.")
+        for name in _TENSORS:
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, Tensor)):
+                raise ShapeError(
+                    f"Mask: {name} must be a {'boolean ' * (name != 'shift')}tensor (True = may take part), "
+                    f"got {type(value).__name__}"
+                )
 
     @property
     def only_causal(self) -> bool:
@@ -107,13 +119,12 @@ class Mask:
             value = getattr(self, name)
             if value is None:
                 continue
-            if not isinstance(value, Tensor) or value.dtype != torch.bool:
-                got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            if value.dtype != torch.bool:
                 raise ShapeError(
-                    f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {got}"
+                    f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {value.dtype}"
                 )
-            if value.layout != torch.strided:
-                raise ShapeError(f"{who}: mask.{name} must be dense, got {value.layout}")
+            if not is_dense(value):
+                raise ShapeError(f"{who}: mask.{name} must be dense, got {layout(value)}")
             if value.device != device:
                 raise ShapeError(
                     f"{who}: mask.{name} is on {value.device}, the tokens on {device}. Move one of them."
@@ -139,7 +150,6 @@ def _shown(value: object) -> str:
 OPEN = Mask()
 """Everything may take part."""
 
-_TENSORS = ("valid", "pairwise", "global_tokens", "shift")
 _STATIC = tuple(field.name for field in fields(Mask) if field.name not in _TENSORS)
 
 
@@ -157,9 +167,11 @@ def _flatten_with_keys(mask: Mask):
 
 
 def _unflatten(values, static) -> Mask:
-    return Mask(
-        **dict(zip(_TENSORS, values, strict=True)), **dict(zip(_STATIC, static, strict=True))
-    )
+    """Leaves are of any type: a traced program's are placeholders."""
+    mask = object.__new__(Mask)
+    for name, value in zip((*_TENSORS, *_STATIC), (*values, *static), strict=True):
+        object.__setattr__(mask, name, value)
+    return mask
 
 
 pytree.register_pytree_node(

@@ -21,6 +21,7 @@ from regard.core.memory import within_memory
 from regard.core.options import Checked
 from regard.core.ownership import Identity, check_state, identity, mark, mark_given_away
 from regard.core.shapes import (
+    check_batch_size,
     check_flag,
     check_place,
     check_positive,
@@ -133,8 +134,7 @@ class Mixer(nn.Module, metaclass=Checked):
     ) -> Any:
         """The state before the first token. `max_len` reserves room; `valid` belongs to `context`."""
         self.require("streaming")
-        if batch_size != 0:
-            check_positive(batch_size=batch_size)
+        check_batch_size(batch_size)
         if max_len is not None:
             check_positive(max_len=max_len)
             self._check_length("max_len", max_len)

@@ -205,6 +205,8 @@ def spelled(kind: Any) -> str:
 def shown(value: object) -> str:
     """A short repr: of a tensor its shape and type."""
     if isinstance(value, Tensor):
+        if value.is_nested:
+            return "a nested tensor"
         return f"a tensor {list(value.shape)} of {value.dtype}"
     try:
         return _SHORT.repr(value)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.options import shown
+from regard.core.shapes import is_dense
 
 MARK = "_regard_state"
 HARMLESS = {"impl", "dropout"}
@@ -61,13 +62,15 @@ def check_state(
         if length.shape[0] != x.shape[0]:
             raise ShapeError(f"{who}: state has batch {length.shape[0]}, x has batch {x.shape[0]}")
         return
-    if not all(isinstance(field, Tensor) for field in state):
-        raise ShapeError(f"{wanted}: one of its fields is not a tensor")
+    if not all(isinstance(field, Tensor) and is_dense(field) for field in state):
+        raise ShapeError(f"{wanted}: one of its fields is not a dense tensor")
     found = length.__dict__.get(MARK)
     if found is not None:
         _check_mark(who, wanted, found, owner)
     _check_place(who, state, x)
-    if found is not None and found[1] == _shapes(state):
+    if found is not None:
+        if found[1] != _shapes(state):
+            raise ShapeError(f"{wanted}, and its fields were changed: {_spelled(state)}")
         return
     if not any(_alike(state, other) for other in fresh()):
         raise ShapeError(f"{wanted}, got one of other fields or widths: {_spelled(state)}")
@@ -106,8 +109,12 @@ def _check_place(who: str, state: Any, x: Tensor) -> None:
             )
 
 
-def _shapes(state: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(field.shape[1:]) for field in state)
+def _shapes(state: Any) -> tuple[Any, ...]:
+    """Shapes without the batch, and types of what is no floating number: those may be converted."""
+    return tuple(
+        (tuple(field.shape[1:]), None if field.is_floating_point() else str(field.dtype))
+        for field in state
+    )
 
 
 def _alike(state: Any, other: Any) -> bool:
@@ -115,7 +122,8 @@ def _alike(state: Any, other: Any) -> bool:
     if type(state) is not type(other):
         return False
     for ours, theirs in zip(state, other, strict=True):
-        if ours.dim() != theirs.dim() or ours.is_floating_point() != theirs.is_floating_point():
+        floating = ours.is_floating_point() and theirs.is_floating_point()
+        if ours.dim() != theirs.dim() or not (floating or ours.dtype == theirs.dtype):
             return False
         if ours.is_floating_point() and ours.shape[-1:] != theirs.shape[-1:]:
             return False

@@ -28,6 +28,12 @@ def check_positive(**sizes: int) -> None:
             raise OptionError(f"{name} ({size!r}) must be a positive integer")
 
 
+def check_batch_size(size: int) -> None:
+    """`check_batch_size(-1)` -> "batch_size (-1) must be an integer of at least 0": an empty batch is one."""
+    if type(size) is not int or size < 0:
+        raise OptionError(f"batch_size ({size!r}) must be an integer of at least 0")
+
+
 def check_rate(**rates: float) -> None:
     """`check_rate(dropout=1)` -> "dropout (1) must be at least 0 and below 1"."""
     for name, rate in rates.items():
@@ -75,8 +81,10 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
     """x must be a floating tensor [B, T >= 1, dim]."""
     if not isinstance(x, Tensor):
         raise ShapeError(f"{who}: {name} must be a tensor [B, T, {dim}], got {type(x).__name__}")
-    if x.layout != torch.strided:
-        raise ShapeError(f"{who}: {name} must be dense, got {x.layout}. Use .to_dense().")
+    if not is_dense(x):
+        raise ShapeError(
+            f"{who}: {name} must be dense, got {layout(x)}. Use .to_dense(), or pad what is nested."
+        )
     shape = x.shape
     if len(shape) != 3 or shape[2] != dim:
         raise ShapeError(f"{who}: {name} must have shape [B, T, {dim}], got {list(shape)}")
@@ -86,6 +94,15 @@ def check_tokens(who: str, name: str, x: object, dim: int) -> None:
         raise ShapeError(
             f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
         )
+
+
+def is_dense(x: Tensor) -> bool:
+    """Neither sparse nor nested."""
+    return x.layout == torch.strided and not x.is_nested
+
+
+def layout(x: Tensor) -> str:
+    return "a nested tensor" if x.is_nested else str(x.layout)
 
 
 def first_parameter(module: nn.Module) -> Tensor | None:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from regard.core import Mask
 from regard.core.fields import FieldBatch, check_batch
 from regard.core.options import Depth, Rate
+from regard.core.shapes import first_parameter
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dnn import DNN
@@ -140,6 +141,6 @@ class AutoInt(Model):
         return maps
 
     def _embedded(self, batch: FieldBatch) -> tuple[Tensor, Tensor]:
-        check_batch(self.name, self.config.fields, batch)
+        check_batch(self.name, self.config.fields, batch, first_parameter(self))
         e, present = self.embedding(batch)
         return self.dropout(e), present

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.fields import FieldBatch, check_batch
+from regard.core.shapes import first_parameter
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.fields import FieldEmbedding
 
@@ -39,7 +40,7 @@ class LogisticRegression(Model):
         self.bias = nn.Parameter(torch.zeros(config.num_tasks))
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch)
+        check_batch(self.name, self.config.fields, batch, first_parameter(self))
         return self.linear(batch)[0].sum(1) + self.bias
 
 
@@ -68,7 +69,7 @@ class FactorizationMachine(Model):
         self.bias = nn.Parameter(torch.zeros(config.num_tasks))
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch)
+        check_batch(self.name, self.config.fields, batch, first_parameter(self))
         e = rearrange(self.embedding(batch)[0], "b m (k d) -> b m k d", d=self.config.dim)
         pairs = (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2
         return self.linear(batch)[0].sum(1) + self.bias + pairs

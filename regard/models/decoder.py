@@ -22,6 +22,7 @@ from regard.core.options import Depth
 from regard.mixers.build import build
 from regard.models.blocks import feed_forward, options_with_position
 from regard.models.config import StackConfig, check_mixer
+from regard.models.tokens import counts_tokens
 from regard.nn import NORMS
 
 
@@ -209,8 +210,10 @@ class Decoder(nn.Module):
         """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
         if (
             not isinstance(state, State)
+            or not isinstance(state.blocks, tuple)
             or len(state.blocks) != len(self.blocks)
-            or state.length.shape[0] != x.shape[0]
+            or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in state.blocks)
+            or not counts_tokens(state.length, x)
         ):
             raise ShapeError(
                 f"decoder: state must come from initial_state with a context of batch {x.shape[0]}, or from extend, "

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.fields import MISSING, Categorical, FieldBatch, Sequence, check_batch, vocabularies
+from regard.core.shapes import first_parameter
 from regard.mixers import build
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dice import Dice
@@ -101,7 +102,7 @@ class DIN(Model):
         self, batch: FieldBatch, counts: Mapping[str, Int[Tensor, "V"]]
     ) -> Float[Tensor, ""]:
         """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2."""
-        check_batch(self.name, self.config.fields, batch)
+        check_batch(self.name, self.config.fields, batch, first_parameter(self))
         if not isinstance(counts, Mapping):
             raise OptionError(
                 f"din: counts must be those of a schema by vocabulary, got {type(counts).__name__}"
@@ -116,7 +117,7 @@ class DIN(Model):
     def _interest(
         self, batch: FieldBatch
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Bool[Tensor, "B S"]]:
-        check_batch(self.name, self.config.fields, batch)
+        check_batch(self.name, self.config.fields, batch, first_parameter(self))
         sequences = self.config.sequences
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}
         if len(set(lengths.values())) > 1:

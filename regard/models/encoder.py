@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_batch_size
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
-from regard.models.tokens import check_tokens, longest, places
+from regard.models.tokens import check_tokens, counts_tokens, longest, places
 from regard.nn import NORMS
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
@@ -113,8 +113,7 @@ class Encoder(nn.Module):
             raise UnsupportedError(
                 f"{self.who} does not support streaming: it is bidirectional. Build a causal model."
             )
-        if batch_size != 0:
-            check_positive(batch_size=batch_size)
+        check_batch_size(batch_size)
         blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
         return State(
             blocks,
@@ -133,8 +132,9 @@ class Encoder(nn.Module):
         self.check_tokens(tokens, valid)
         if (
             not isinstance(state, State)
+            or not isinstance(state.blocks, tuple)
             or len(state.blocks) != len(self.mixers)
-            or state.length.shape[0] != tokens.shape[0]
+            or not counts_tokens(state.length, tokens)
         ):
             raise ShapeError(
                 f"{self.who}: state must come from initial_state({tokens.shape[0]}) or extend of this model"

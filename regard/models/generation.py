@@ -21,12 +21,19 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from regard.core import OptionError, ShapeError
+from regard.core.memory import free_bytes, require_memory
+from regard.core.options import WIDEST, shown
 from regard.core.ownership import carry
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_positive, is_number
 from regard.models.config import Model
 from regard.models.tokens import longest
 
 AnyState = TypeVar("AnyState")
+
+LONG = 4096
+"""New tokens from which on the memory that they need is compared with what is free."""
+PER_TOKEN = 512
+"""Bytes of a tensor of one new token, beside its numbers."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +50,11 @@ class Sampling:
 
     def __post_init__(self):
         t, k, p = self.temperature, self.top_k, self.top_p
-        if not (isinstance(t, int | float) and math.isfinite(t) and t >= 0):
+        if not (is_number(t) and 0 <= t <= WIDEST):
             raise OptionError(f"temperature ({t!r}) must be 0 (greedy) or a positive number")
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
             raise OptionError(f"top_k ({k!r}) must be a positive integer, or None for all tokens")
-        if p is not None and not (isinstance(p, int | float) and 0 < p <= 1):
+        if p is not None and not (is_number(p) and 0 < p <= 1):
             raise OptionError(
                 f"top_p ({p!r}) must be above 0 and at most 1, or None for all tokens"
             )
@@ -120,6 +127,7 @@ class Continuation:
     def searched(self, beams: int, length_penalty: float) -> Beams:
         """The best continuations of each row."""
         B, V = self.logits.shape
+        self._require_room(beams)
         rows = torch.arange(B, device=self.logits.device)[:, None]
         state = reorder(self.state, rows.expand(B, beams).flatten())
         logits = self.logits.repeat_interleave(beams, dim=0)
@@ -147,6 +155,21 @@ class Continuation:
             state = reorder(state, source.flatten())
             logits, state = self.step(tokens[..., -1].reshape(-1, 1), state)
         return hypotheses
+
+    def _require_room(self, beams: int) -> None:
+        """Raise OptionError if so many states, twice while rows are picked, and their logits do not fit in memory."""
+        held = [leaf for leaf in pytree.tree_leaves(self.state) if isinstance(leaf, Tensor)]
+        numbers = 2 * sum(z.numel() * z.element_size() for z in held)
+        each = numbers + 4 * self.logits.numel() * self.logits.element_size()
+        tokens = 16 * self.logits.shape[0] * self.max_new_tokens
+        fit = (free_bytes(self.logits.device) or 0) // max(1, each + tokens)
+        require_memory(
+            "beam_search",
+            f"{beams} beams",
+            beams * (each + tokens),
+            self.logits.device,
+            f"At most {fit} would fit.",
+        )
 
 
 def _best(old: Beams, new: Beams, eos: int | None) -> Beams:
@@ -242,10 +265,18 @@ def last_valid(
 
 def check_beams(beams: int, length_penalty: float) -> None:
     check_positive(beams=beams)
-    if not (isinstance(length_penalty, int | float) and math.isfinite(length_penalty)):
+    if not (is_number(length_penalty) and abs(length_penalty) <= 10):
         raise OptionError(
-            f"length_penalty ({length_penalty!r}) must be a finite number; 0 turns it off"
+            f"length_penalty ({shown(length_penalty)}) must be a number from -10 to 10; 0 turns it off"
         )
+
+
+def growth(made: Callable[[int], Any]) -> int:
+    """Bytes that a state grows by for each token, of `made(room)`: a new one with room for so many."""
+    few, more = (
+        sum(z.numel() * z.element_size() for z in pytree.tree_leaves(made(n))) for n in (64, 128)
+    )
+    return -(-(more - few) // 64)
 
 
 def check_prompt(
@@ -257,8 +288,12 @@ def check_prompt(
     max_len: int | None,
     eos: int | None,
     vocab_size: int,
+    state: Callable[[int], Any] | None = None,
 ) -> None:
-    """Every row has a token, and room for the new ones; `max_len` is None where nothing bounds the length."""
+    """Every row has a token, and room for the new ones; `max_len` is None where nothing bounds the length.
+
+    state: makes a new state with room for so many tokens, where states grow with the length.
+    """
     check_positive(max_new_tokens=max_new_tokens)
     if eos is not None and not (
         isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos < vocab_size
@@ -274,4 +309,15 @@ def check_prompt(
         raise ShapeError(
             f"{who}: a prompt of {most} tokens and max_new_tokens ({max_new_tokens}) "
             f"exceed max_len ({max_len})"
+        )
+    if max_new_tokens > LONG:
+        device, rows = tokens.device, tokens.shape[0]
+        each = PER_TOKEN + 16 * rows + (0 if state is None else growth(state))
+        fit = (free_bytes(device) or 0) // each - most
+        require_memory(
+            who,
+            f"max_new_tokens ({max_new_tokens})",
+            each * (most + max_new_tokens),
+            device,
+            f"At most {max(fit, 0)} would fit.",
         )

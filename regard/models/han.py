@@ -20,7 +20,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.empty_batch import one_row
-from regard.core.shapes import check_divisible, check_mapping
+from regard.core.options import shown
+from regard.core.shapes import check_divisible, check_mapping, is_dense
 from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.config import Model, ModelConfig, check_mixer
@@ -143,24 +144,30 @@ class HAN(Model):
         return Reading(self.head(documents), words.view(B, S, T), weights)
 
     def _check(self, tokens: object, valid: Tensor | None) -> None:
-        if not isinstance(tokens, Tensor) or tokens.dim() != 3 or 0 in tokens.shape[1:]:
-            got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+        if (
+            not isinstance(tokens, Tensor)
+            or not is_dense(tokens)
+            or tokens.dim() != 3
+            or 0 in tokens.shape[1:]
+        ):
             raise ShapeError(
-                f"han: tokens must be a tensor of ids [B, S >= 1, T >= 1], got {got}. pad_documents(...)?"
+                f"han: tokens must be a tensor of ids [B, S >= 1, T >= 1], got {shown(tokens)}. pad_documents(...)?"
             )
+        weight = self.embedding.weight
+        if tokens.device != weight.device:
+            raise ShapeError(f"han: tokens are on {tokens.device}, the model on {weight.device}.")
         if tokens.dtype not in (torch.int64, torch.int32):
             raise ShapeError(f"han: tokens must be int64 or int32 ids, got {tokens.dtype}")
         if valid is not None and (
             not isinstance(valid, Tensor)
+            or not is_dense(valid)
+            or valid.device != tokens.device
             or valid.dtype != torch.bool
             or valid.shape != tokens.shape
         ):
-            got = (
-                f"{valid.dtype} {list(valid.shape)}"
-                if isinstance(valid, Tensor)
-                else type(valid).__name__
+            raise ShapeError(
+                f"han: valid must be boolean {list(tokens.shape)}, where the tokens are, got {shown(valid)}"
             )
-            raise ShapeError(f"han: valid must be boolean {list(tokens.shape)}, got {got}")
         if torch.compiler.is_compiling() or tokens.device.type != "cpu":
             return
         ids = tokens if valid is None else tokens[valid]

@@ -81,6 +81,9 @@ class LanguageModel(GenerativeModel):
             max_len=max_len,
             eos=eos,
             vocab_size=config.vocab_size,
+            state=None
+            if max_len
+            else lambda room: self.initial_state(tokens.shape[0], max_len=room),
         )
         room = min(tokens.shape[1] + max_new_tokens - 1, max_len or math.inf)
         state = self.initial_state(tokens.shape[0], max_len=int(room))

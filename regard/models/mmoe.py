@@ -25,6 +25,7 @@ from regard.core.fields import Field, FieldBatch, check_batch, check_fields
 from regard.core.options import Rate
 from regard.core.shapes import (
     check_place,
+    first_parameter,
 )
 from regard.models.config import Model, ModelConfig
 from regard.nn.dnn import Experts
@@ -134,7 +135,7 @@ class MMoE(Model):
                 raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {got}")
             check_place(self.name, "x", x, self.experts.biases[0])
             return x
-        check_batch(self.name, self.config.fields, x)
+        check_batch(self.name, self.config.fields, x, first_parameter(self))
         return self.embedding(x)[0].flatten(1)
 
 

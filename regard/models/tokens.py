@@ -5,6 +5,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.core import Mask, ShapeError
+from regard.core.shapes import is_dense, layout
 
 
 def check_tokens(
@@ -16,8 +17,11 @@ def check_tokens(
     device: torch.device,
 ) -> None:
     """Integer ids [B, T >= 1] within the vocabulary; values are read where that costs no synchronisation."""
-    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.shape[1] < 1:
-        got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+    if not isinstance(tokens, Tensor) or not is_dense(tokens):
+        got = layout(tokens) if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise ShapeError(f"{who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
+    if tokens.dim() != 2 or tokens.shape[1] < 1:
+        got = str(list(tokens.shape))
         raise ShapeError(f"{who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
     if tokens.dtype not in (torch.int64, torch.int32):
         raise ShapeError(f"{who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
@@ -46,6 +50,13 @@ def check_tokens(
 def longest(lengths: Int[Tensor, "B"]) -> int:
     """The greatest length of a row; 0 in an empty batch."""
     return int(lengths.max()) if len(lengths) else 0
+
+
+def counts_tokens(length: object, tokens: Tensor) -> bool:
+    """Whether `length` can be a state's: an integer for each row of the tokens, where they are."""
+    if not isinstance(length, Tensor) or not is_dense(length) or length.dtype != torch.int64:
+        return False
+    return length.shape == tokens.shape[:1] and length.device == tokens.device
 
 
 def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:

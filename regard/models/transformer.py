@@ -164,7 +164,11 @@ class Transformer(Model):
     def _extend(
         self, target: Tensor, state: State, valid: Tensor | None, donate: bool
     ) -> tuple[Tensor, State]:
-        if not isinstance(state, State):
+        if (
+            not isinstance(state, State)
+            or not isinstance(state.length, Tensor)
+            or not state.length.dim()
+        ):
             raise ShapeError(
                 f"{self.who}: state must come from initial_state or extend, got {type(state).__name__}"
             )
@@ -247,6 +251,9 @@ class Transformer(Model):
             max_len=self.max_target_len,
             eos=eos,
             vocab_size=self.target_embedding.table.num_embeddings,
+            state=None
+            if self.max_target_len
+            else lambda n: self.initial_state(source, valid=valid, max_len=n),
         )
         room = min(start.shape[1] + max_new_tokens - 1, self.max_target_len or math.inf)
         state = self.initial_state(source, valid=valid, max_len=int(room))

@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.core import ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.options import Depth, Rate
+from regard.core.shapes import is_dense
 from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder, State
@@ -135,8 +136,12 @@ class TransformerXL(GenerativeModel):
 
     def _check_memories(self, state: State) -> None:
         wanted = (self.config.mem_len, self.config.dim)
-        if not isinstance(state, State) or not all(
-            isinstance(block, Memory) and block.memory.shape[1:] == wanted for block in state.blocks
+        if not (isinstance(state, State) and isinstance(state.blocks, tuple)) or not all(
+            isinstance(block, Memory)
+            and isinstance(block.memory, Tensor)
+            and is_dense(block.memory)
+            and block.memory.shape[1:] == wanted
+            for block in state.blocks
         ):
             raise ShapeError(
                 f"{self.encoder.who}: state must come from initial_state or extend of this model"

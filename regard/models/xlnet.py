@@ -26,13 +26,14 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, ShapeError
 from regard.core.compaction import compaction, permute
-from regard.core.options import Count, Depth, Rate
-from regard.core.shapes import check_divisible, check_positive
+from regard.core.memory import within_memory
+from regard.core.options import Count, Depth, Rate, shown
+from regard.core.shapes import check_batch_size, check_divisible, check_positive, is_dense
 from regard.functional.softmax.dense import masked_softmax
 from regard.functional.softmax.relative import Segments, segment_bias
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.config import Model, ModelConfig
-from regard.models.tokens import check_tokens, longest
+from regard.models.tokens import check_tokens, counts_tokens, longest
 from regard.nn import FEED_FORWARDS, NORMS
 
 CONTEXT = -1
@@ -297,9 +298,9 @@ class XLNet(Model):
 
     def initial_state(self, batch_size: int) -> State:
         """Empty memories; setting a row's `length` to 0 empties that row's again."""
-        if batch_size != 0:
-            check_positive(batch_size=batch_size)
-        return self.trunk.empty(batch_size, self.config.mem_len)
+        check_batch_size(batch_size)
+        with within_memory("xlnet"):
+            return self.trunk.empty(batch_size, self.config.mem_len)
 
     def extend(
         self,
@@ -318,9 +319,10 @@ class XLNet(Model):
         self._check(tokens, order, valid, segments)
         if (
             not isinstance(state, State)
+            or not isinstance(state.memory, tuple)
             or len(state.memory) != self.config.num_layers
-            or state.memory[0].shape[2] != self.config.dim
-            or state.length.shape[0] != tokens.shape[0]
+            or not all(self._remembers(memory, tokens) for memory in state.memory)
+            or not counts_tokens(state.length, tokens)
         ):
             raise ShapeError(
                 f"xlnet: state must come from initial_state({tokens.shape[0]}) or extend of this model"
@@ -363,6 +365,15 @@ class XLNet(Model):
     def _logits(self, g: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
         return F.linear(g, self.trunk.table.weight, self.bias)
 
+    def _remembers(self, memory: object, tokens: Tensor) -> bool:
+        """Whether this can be the memory of a layer, for these tokens."""
+        weight = self.trunk.table.weight
+        if not isinstance(memory, Tensor) or not is_dense(memory):
+            return False
+        like = memory.dtype == weight.dtype or torch.is_autocast_enabled(weight.device.type)
+        wanted = (tokens.shape[0], self.config.mem_len, self.config.dim)
+        return tuple(memory.shape) == wanted and like and memory.device == weight.device
+
     def _check(self, tokens: Tensor, order: object, valid: Tensor | None, segments: object) -> None:
         check_tokens(
             "xlnet",
@@ -374,12 +385,13 @@ class XLNet(Model):
         for name, ids in [("order", order)] + [("segments", segments)] * (segments is not None):
             if (
                 not isinstance(ids, Tensor)
+                or not is_dense(ids)
+                or ids.device != tokens.device
                 or ids.shape != tokens.shape
                 or ids.dtype not in (torch.int64, torch.int32)
             ):
-                got = f"{ids.dtype} {list(ids.shape)}" if isinstance(ids, Tensor) else type(ids)
                 raise ShapeError(
-                    f"xlnet: {name} must be int64 or int32 {list(tokens.shape)}, got {got}"
+                    f"xlnet: {name} must be int64 or int32 {list(tokens.shape)}, where the tokens are, got {shown(ids)}"
                 )
         assert isinstance(order, Tensor)
         if torch.compiler.is_compiling() or order.device.type != "cpu":

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Catalog, OptionError
+from regard.core import Catalog, OptionError, ShapeError
 from regard.core.options import Above0, Checked
+from regard.core.shapes import check_place, first_parameter, is_dense
 from regard.functional.softmax.scored import additive_score, dot_product
 from regard.nn.dice import Dice
 
@@ -34,13 +35,40 @@ class Score(nn.Module, metaclass=Checked):
 
     def __init__(self, dim: int, *, num_heads: int | None = None):
         super().__init__()
-        self.dim = dim
+        self.dim = self.key_dim = dim
         self.heads = () if num_heads is None else (num_heads,)
 
     def forward(
         self, q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S C"]
     ) -> Float[Tensor, "*b T S"]:
+        """Raises ShapeError for what does not fit."""
+        self._check(q, k)
         return self.pairs(self.queries(q), self.keys(k))
+
+    def _check(self, q: object, k: object) -> None:
+        weight = first_parameter(self)
+        for name, x, width in (("q", q, self.dim), ("k", k, self.key_dim)):
+            if not isinstance(x, Tensor) or not is_dense(x) or not x.is_floating_point():
+                raise ShapeError(
+                    f"{self.name}: {name} must be a dense floating tensor [.., {width}]"
+                )
+            if x.dim() < 2 + len(self.heads) or x.shape[-1] != width:
+                want = ", ".join(map(str, ("..", *self.heads, (name == "q" and "T") or "S", width)))
+                raise ShapeError(
+                    f"{self.name}: {name} must have shape [{want}], got {list(x.shape)}"
+                )
+            check_place(self.name, name, x, q if weight is None and name == "k" else weight)  # type: ignore[arg-type]
+        assert isinstance(q, Tensor) and isinstance(k, Tensor)
+        shared = q.shape[:-2] == k.shape[:-2] and (*q.shape[:-2],)[-1:] in (
+            (),
+            self.heads or (*q.shape[:-2],)[-1:],
+        )
+        if not shared:
+            raise ShapeError(
+                f"{self.name}: q {list(q.shape)} and k {list(k.shape)} must have the same axes before tokens and width"
+            )
+        if self.max_len is not None and k.shape[-2] > self.max_len:
+            raise ShapeError(f"{self.name}: {k.shape[-2]} keys, max_len is {self.max_len}")
 
     def queries(self, q: Float[Tensor, "*b T K"]) -> Float[Tensor, "*b T A"]:
         return q
@@ -87,7 +115,8 @@ class General(Score):
 
     def __init__(self, dim: int, *, num_heads: int | None = None, key_dim: int | None = None):
         super().__init__(dim, num_heads=num_heads)
-        self.weight = self._matrix(dim, dim if key_dim is None else key_dim)
+        self.key_dim = dim if key_dim is None else key_dim
+        self.weight = self._matrix(dim, self.key_dim)
 
     def queries(self, q):
         return q @ self.weight
@@ -116,7 +145,8 @@ class Additive(Score):
         hidden_dim = dim if hidden_dim is None else hidden_dim
         self.width = hidden_dim
         self.query = self._matrix(hidden_dim, dim)
-        self.key = self._matrix(hidden_dim, dim if key_dim is None else key_dim)
+        self.key_dim = dim if key_dim is None else key_dim
+        self.key = self._matrix(hidden_dim, self.key_dim)
         bound = 1 / math.sqrt(hidden_dim)
         self.v = nn.Parameter(torch.empty(*self.heads, hidden_dim).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(*self.heads, hidden_dim)) if bias else None

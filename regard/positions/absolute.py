@@ -8,9 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
+from regard.core.options import shown
+from regard.core.shapes import check_tokens, is_dense
 from regard.functional.positions.rotary import Pairing
 from regard.functional.positions.sinusoid import sinusoid
 from regard.positions.base import Position
+
+_INTEGERS = (torch.int64, torch.int32)
 
 
 class AbsolutePosition(Position):
@@ -18,11 +22,13 @@ class AbsolutePosition(Position):
 
     kind = "absolute"
     max_len: int | None = None
+    dim: int
 
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> Float[Tensor, "B T D"]:
-        """Raises ShapeError beyond `max_len` (read off the values where that costs no device synchronisation)."""
+        """Raises ShapeError for what does not fit, and beyond `max_len` (read off the values where that costs no device synchronisation)."""
+        self._check(x, position)
         if self.max_len is not None:
             last = x.shape[1] - 1
             if (
@@ -36,6 +42,21 @@ class AbsolutePosition(Position):
                     f"{self.name} positions: length ({last + 1}) exceeds max_len ({self.max_len})"
                 )
         return x + self.encode(position, x.dtype)
+
+    def _check(self, x: object, position: object) -> None:
+        check_tokens(f"{self.name} positions", "x", x, self.dim)
+        assert isinstance(x, Tensor)
+        B, T, _ = x.shape
+        if (
+            not isinstance(position, Tensor)
+            or not is_dense(position)
+            or position.dtype not in _INTEGERS
+            or tuple(position.shape) not in ((1, T), (B, T))
+            or position.device != x.device
+        ):
+            raise ShapeError(
+                f"{self.name} positions: position must be integers [{B}|1, {T}] on {x.device}, got {shown(position)}"
+            )
 
     def encode(self, position: Int[Tensor, "b T"], dtype: torch.dtype) -> Float[Tensor, "b T D"]:
         raise NotImplementedError
@@ -73,7 +94,7 @@ class Learned(AbsolutePosition):
 
     def __init__(self, dim: int, *, max_len: int):
         super().__init__()
-        self.max_len = max_len
+        self.dim, self.max_len = dim, max_len
         self.table = nn.Parameter(torch.empty(max_len, dim).normal_(std=0.5**0.5))
 
     def encode(self, position, dtype):

@@ -42,9 +42,9 @@ class Axial(AbsolutePosition):
             check_positive(max_len=max_len)
             columns = math.isqrt(max_len - 1) + 1
             shape = (-(-max_len // columns), columns)
-        for size in shape:
-            check_positive(shape=size)
-        self.shape, self.combine = tuple(shape), combine
+        if not shape:
+            raise OptionError("axial: shape must hold at least one axis")
+        self.dim, self.shape, self.combine = dim, tuple(shape), combine
         held = math.prod(self.shape)
         self.max_len = held if max_len is None else min(max_len, held)
         widths = _widths(dim, len(self.shape), dims, combine)
@@ -92,7 +92,7 @@ class Coordinates(AbsolutePosition):
         super().__init__()
         if len(grid) != 2:
             raise OptionError(f"coordinates: grid must be (height, width), got {tuple(grid)}")
-        self.grid, self.radius = (grid[0], grid[1]), radius
+        self.dim, self.grid, self.radius = dim, (grid[0], grid[1]), radius
         self.max_len = grid[0] * grid[1]
         self.project = nn.Linear(2 + radius, dim, bias=False)
 

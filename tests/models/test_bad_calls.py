@@ -93,7 +93,9 @@ def test_documents_are_lists_of_lists_of_ids(documents):
 def test_han_takes_tensors_and_its_encoders_take_options():
     sizes = {"vocab_size": 9, "num_classes": 2, "hidden_dim": 4, "max_len": 8}
     tokens, _ = pad_documents([[[1, 2], [3]]])
-    with pytest.raises(ShapeError, match=r"valid must be boolean \[1, 2, 2\], got list"):
+    with pytest.raises(
+        ShapeError, match=r"valid must be boolean \[1, 2, 2\], where the tokens are, got"
+    ):
         HANConfig(**sizes).build()(tokens, valid=[[True]])
     config = HANConfig(
         **sizes, word_encoder="local", word_encoder_options={"window_size": 3}, num_heads=2

@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_refused():
     model = make()
     tokens, valid = pad_documents(DOCUMENTS)
     for given, message in [
-        ((tokens[0], None), r"\[B, S >= 1, T >= 1\], got \[4, 4\]"),
+        ((tokens[0], None), r"\[B, S >= 1, T >= 1\], got a tensor \[4, 4\]"),
         ((tokens.float(), None), "int64 or int32"),
         ((tokens, valid[:, :2]), "valid must be boolean"),
         ((tokens + 5, valid), "vocab_size 11"),

@@ -1,0 +1,507 @@
+"""Bad calls, generated: constructors and methods of everything in the catalogues, with one argument that is likely wrong.
+
+    python -m regard.testing.bad_calls 10000
+
+Each call ends in an error of this library, or in a result where the argument was one that the signature takes. Anything
+else is a finding: "raw", an error of torch or Python, or "silent", a value of a wrong type that was accepted.
+"""
+
+import inspect
+import random
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
+
+from regard.core import Mask, Mixer, RegardError
+from regard.core.fields import Categorical, Numeric, Sequence as Several
+from regard.mixers import MIXERS, build
+from regard.models import MODELS
+from regard.nn import SCORES
+from regard.pools import POOLS
+from regard.positions import POSITIONS
+
+B, T, D, VOCAB = 2, 5, 8, 9
+FACTS: Mapping[str, Any] = {"dim": D, "num_heads": 2, "max_len": 16}
+
+VALUES: tuple[Any, ...] = (
+    *(
+        "zz",
+        "false",
+        "",
+        "softmax",
+        b"x",
+        None,
+        True,
+        False,
+        ...,
+        object(),
+        int,
+        abs,
+        NotImplemented,
+    ),
+    *(-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**400, -(10**400)),
+    *(0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j),
+    *([], (), {}, set(), [1], (1, 2), ["softmax"], ("a", 1), {"a": 1}, {1: 2}, [None], ((1, 0),)),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A call that gave neither an error of this library nor a result that its signature promises."""
+
+    call: str
+    what: str
+
+
+@dataclass(frozen=True)
+class BadCalls:
+    """Outcomes of generated calls. by_subject: how many calls went to mixers, pools, states and so on."""
+
+    refused: int
+    valid: int
+    raw: tuple[Found, ...]
+    silent: tuple[Found, ...]
+    by_subject: Mapping[str, int]
+
+    @property
+    def calls(self) -> int:
+        return self.refused + self.valid + len(self.raw) + len(self.silent)
+
+    @property
+    def findings(self) -> tuple[Found, ...]:
+        return self.raw + self.silent
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function, arguments that it takes, and the types of those that may be exchanged."""
+
+    subject: str
+    label: str
+    call: Callable[..., Any]
+    given: Callable[[], dict[str, Any]]
+    types: Mapping[str, Any]
+    never: bool = False  # no value of the argument makes it a call that can be served
+
+
+def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
+    """Generate and make so many calls; the same seed makes the same calls."""
+    rng = random.Random(seed)
+    outcomes: Counter[str] = Counter()
+    subjects: Counter[str] = Counter()
+    found: dict[str, list[Found]] = {"raw": [], "silent": []}
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        by_subject: dict[str, list[Case]] = {}
+        for case in _cases():
+            by_subject.setdefault(case.subject, []).append(case)
+        for n in range(count):
+            cases = by_subject[list(by_subject)[n % len(by_subject)]]
+            case = rng.choice(cases)
+            outcome, finding = _outcome(case, rng)
+            outcomes[outcome] += 1
+            subjects[case.subject] += 1
+            if finding is not None:
+                found[outcome].append(finding)
+    return BadCalls(
+        outcomes["refused"],
+        outcomes["valid"],
+        tuple(found["raw"]),
+        tuple(found["silent"]),
+        dict(subjects),
+    )
+
+
+def _outcome(case: Case, rng: random.Random) -> tuple[str, Found | None]:
+    given = case.given()
+    name = rng.choice(list(case.types))
+    value = _likely_wrong(given.get(name), case.types[name], rng)
+    text = f"{case.label}({name}={_short(value)})"
+    try:
+        case.call(**given | {name: value})
+    except RegardError:
+        return "refused", None
+    except Exception as error:
+        return "raw", Found(text, f"{type(error).__name__}: {error}".splitlines()[0])
+    if case.never or _of_a_wrong_type(case.types[name], value):
+        return "silent", Found(text, "it is accepted")
+    return "valid", None
+
+
+# ---------------------------------------------------------------------- values
+
+
+def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
+    """A value of another type, or the good one with something changed."""
+    tensor = _is_tensor(kind)
+    if isinstance(good, Mask):
+        return _mask(rng)
+    if isinstance(good, tuple) and hasattr(good, "_fields") and rng.random() < 0.8:
+        return _state(good, rng)
+    if isinstance(good, dict) and good and rng.random() < 0.7:
+        return _batch(good, rng)
+    if tensor and rng.random() < 0.8:
+        base = good if isinstance(good, Tensor) else torch.ones(B, T, dtype=torch.bool)
+        return _tensor(base, rng)
+    return rng.choice((*VALUES, torch.ones(2), torch.tensor(3)))
+
+
+def _tensor(good: Tensor, rng: random.Random) -> Any:
+    shape = list(good.shape)
+    changes: list[Callable[[], Any]] = [
+        lambda: good.to(rng.choice(_DTYPES)),
+        lambda: good.to("meta"),
+        lambda: good.to_sparse() if good.dim() else good,
+        lambda: good.tolist(),
+        lambda: good.numpy(),
+        lambda: good[0] if good.dim() else good,
+        lambda: good[None],
+        lambda: good[:0] if good.dim() else good,
+        lambda: good[:, :0] if good.dim() > 1 else good,
+        lambda: good[..., :-1] if good.dim() else good,
+        lambda: torch.cat([good, good], dim=rng.randrange(good.dim())) if good.dim() else good,
+        lambda: good.repeat(1, 9, *[1] * (good.dim() - 2)) if good.dim() > 1 else good,
+        lambda: torch.zeros_like(good),
+        lambda: good.transpose(0, -1) if good.dim() > 1 else good,
+        lambda: torch.full(shape, 10**6) if not good.is_floating_point() else good * float("nan"),
+        lambda: torch.full(shape, -7) if not good.is_floating_point() else good * float("inf"),
+        lambda: good.clone().requires_grad_() if good.is_floating_point() else good.float(),
+        lambda: torch.nested.nested_tensor(list(good.float())) if good.dim() > 1 else good,
+    ]
+    return rng.choice(changes)()
+
+
+_DTYPES = (
+    *(torch.float64, torch.float16, torch.bfloat16, torch.float32, torch.complex64),
+    *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool),
+)
+
+
+def _mask(rng: random.Random) -> Any:
+    """A mask with one odd field, or what is no mask."""
+    ones = torch.ones(B, T, dtype=torch.bool)
+    pairs = torch.ones(1, 1, T, T, dtype=torch.bool)
+    field = rng.choice(("causal", "valid", "pairwise", "global_tokens", "compact", "shift", None))
+    causal = rng.random() < 0.5
+    if field is None:
+        return rng.choice((*VALUES, ones, pairs))
+    if field == "causal":
+        odd = rng.choice(VALUES)
+        return _Made(lambda: Mask(causal=odd))
+    if field == "compact":
+        return Mask(causal, valid=ones, compact=True)
+    if field == "shift":
+        return Mask(causal, shift=torch.zeros(B, dtype=torch.long))
+    value = _tensor(pairs if field == "pairwise" else ones, rng)
+    value = rng.choice(VALUES) if rng.random() < 0.2 else value
+    return _Made(lambda: replace(Mask(causal), **{field: value}))
+
+
+class _Made:
+    """A value whose own constructor may refuse: it is made inside the call."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self.make = make
+
+
+def _state(good: Any, rng: random.Random) -> Any:
+    """A state with one field changed, of other rows, or taken apart."""
+    if rng.random() < 0.2:
+        return rng.choice((tuple(good), list(good), good[:1], type(good), None))
+    name = rng.choice(good._fields)
+    field = getattr(good, name)
+    if isinstance(field, Tensor):
+        return good._replace(**{name: _tensor(field, rng)})
+    if isinstance(field, tuple) and field and rng.random() < 0.7:
+        changed = _state(field[0], rng) if hasattr(field[0], "_fields") else rng.choice(VALUES)
+        if isinstance(field[0], Tensor):
+            changed = _tensor(field[0], rng)
+        return good._replace(**{name: (changed, *field[1:])})
+    return good._replace(**{name: rng.choice(VALUES)})
+
+
+def _batch(good: dict[str, Any], rng: random.Random) -> Any:
+    name = rng.choice(list(good))
+    if rng.random() < 0.2:
+        return {key: value for key, value in good.items() if key != name}
+    value = good[name]
+    return good | {name: _tensor(value, rng) if isinstance(value, Tensor) else rng.choice(VALUES)}
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {'nested' if value.is_nested else list(value.shape)} {value.layout} {value.device}"
+    if isinstance(value, Mask):
+        odd = {f.name: getattr(value, f.name) for f in fields(value)}
+        return f"Mask({', '.join(f'{k}={_short(v)}' for k, v in odd.items() if v is not None and v is not False)})"
+    if isinstance(value, _Made):
+        return "a mask with one odd field"
+    named: Any = value
+    if hasattr(value, "_fields") and isinstance(value, tuple):
+        return f"{type(value).__name__}({', '.join(f'{k}={_short(v)}' for k, v in zip(named._fields, named, strict=True))})"
+    return repr(value)[:60]
+
+
+# ---------------------------------------------------------------------- types, judged apart from the library's own check
+
+
+def _is_tensor(kind: Any) -> bool:
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return any(hasattr(member, "array_type") or member is Tensor for member in members)
+
+
+def _of_a_wrong_type(kind: Any, value: Any) -> bool:
+    """True only where the annotation is simple and the value plainly is not of it."""
+    if isinstance(value, _Made):
+        return False
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return all(_plainly_not(member, value) for member in members)
+
+
+def _plainly_not(kind: Any, value: Any) -> bool:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if kind is Any or kind is inspect.Parameter.empty:
+        return False
+    if kind is float:
+        return type(value) not in (int, float) or value != value
+    if kind in (int, bool, str):
+        return type(value) is not kind
+    if kind in (None, type(None)):
+        return value is not None
+    if get_origin(kind) is Literal:
+        return not any(value is choice or value == choice for choice in get_args(kind))
+    if hasattr(kind, "array_type"):
+        return not isinstance(value, Tensor)
+    if get_origin(kind) is tuple:
+        return not isinstance(value, tuple)
+    if isinstance(get_origin(kind), type):
+        listed = get_origin(kind) is Sequence
+        wrong = not isinstance(value, get_origin(kind))
+        return wrong or (listed and isinstance(value, str | bytes))
+    return isinstance(kind, type) and not isinstance(value, kind)
+
+
+# ---------------------------------------------------------------------- cases
+
+
+def _cases() -> Iterator[Case]:
+    yield from _mixers()
+    yield from _pools_scores_positions()
+    yield from _models()
+    types = get_type_hints(Mask.__init__, include_extras=True)
+    types.pop("return", None)
+    yield Case("masks", "Mask", Mask, dict, types)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    found = get_type_hints(function, include_extras=True)
+    return {name: kind for name, kind in found.items() if name != "return"}
+
+
+def _constructor(subject: str, cls: Any, given: Mapping[str, Any]) -> Case:
+    known = set(inspect.signature(cls.__init__).parameters)
+    taken = {name: value for name, value in given.items() if name in known}
+    types = _hints(cls.__init__) | {"num_head": int}  # an option that nothing has
+    return Case(subject, cls.__name__, cls, lambda: dict(taken), types)
+
+
+def _method(subject: str, made: Any, name: str, given: Callable[[], dict[str, Any]]) -> Case:
+    function = getattr(made, name)
+    types = {key: kind for key, kind in _hints(type(made).__dict__.get(name, function)).items()}
+
+    def call(**arguments: Any) -> Any:
+        arguments = {k: v.make() if isinstance(v, _Made) else v for k, v in arguments.items()}
+        with torch.no_grad():
+            return function(**arguments)
+
+    return Case(subject, f"{type(made).__name__}.{name}", call, given, types)
+
+
+def _mixers() -> Iterator[Case]:
+    for cls in MIXERS:
+        for options in ({}, *cls.variants.values()):
+            yield _constructor("mixers", cls, {**FACTS, **options})
+        mixer = cls(**_facts(cls)).eval()
+        yield from _requests(mixer)
+        if mixer.capabilities.streaming:
+            yield from _streams(mixer)
+
+
+def _requests(mixer: Mixer) -> Iterator[Case]:
+    can = mixer.capabilities
+    names = ["forward", "observe", "plan", *(["attention_map"] if can.attention_map else [])]
+    for causal in [flag for flag, able in ((False, can.bidirectional), (True, can.causal)) if able]:
+        for context in [None, *([torch.randn(B, 4, D)] if can.cross else [])]:
+            given = {"x": torch.randn(B, T, D), "context": context, "mask": Mask(causal=causal)}
+            for name in names:
+                yield _method("requests", mixer, name, partial(dict, given))
+
+
+def _streams(mixer: Mixer) -> Iterator[Case]:
+    x, valid = torch.randn(B, 3, D), torch.ones(B, 3, dtype=torch.bool)
+
+    @torch.no_grad()
+    def later() -> Any:
+        return mixer.extend(x, mixer.initial_state(B))[1]
+
+    given = {"x": x, "valid": valid if mixer.capabilities.padding else None, "donate": False}
+    yield _method("states", mixer, "extend", lambda: given | {"state": mixer.initial_state(B)})
+    yield _method("states", mixer, "extend", lambda: given | {"state": later()})
+    yield _method("states", mixer, "initial_state", lambda: {"batch_size": B, "max_len": 7})
+    for cls in MIXERS:
+        if cls.capabilities.streaming and cls.name != mixer.name:
+            stranger = cls(**_facts(cls))
+            yield Case(
+                "states of others",
+                f"{mixer.name}.extend",
+                partial(_go_on, mixer, stranger, x),
+                dict,
+                {"state": Any},
+                never=True,
+            )
+
+
+def _go_on(mixer: Mixer, stranger: Mixer, x: Tensor, state: Any) -> Any:
+    """From a state of the stranger; what is generated in its place is left out."""
+    del state
+    return mixer.extend(x, stranger.initial_state(B))
+
+
+def _facts(cls: Any) -> dict[str, Any]:
+    known = inspect.signature(cls).parameters
+    return {name: fact for name, fact in FACTS.items() if name in known}
+
+
+def _pools_scores_positions() -> Iterator[Case]:
+    mixer = build("softmax", dim=D, num_heads=2)
+    given = {
+        **{"dim": D, "query_dim": D, "num_queries": 2, "num_experts": T, "mixer": mixer},
+        **{"max_len": 16, "num_heads": 2, "grid": (4, 4)},
+    }
+    x, valid = torch.randn(B, T, D), torch.ones(B, T, dtype=torch.bool)
+    for pool_class in POOLS:
+        case = _constructor("pools", pool_class, given)
+        yield case
+        pool = pool_class(**case.given()).eval()
+        query = None if pool.query_dim is None else torch.randn(B, 2, D)
+        for name in ("forward", "weights"):
+            yield _method("pools", pool, name, partial(dict, x=x, query=query, valid=valid))
+    for score_class in SCORES:
+        case = _constructor("scores", score_class, given)
+        yield case
+        q, k = torch.randn(B, 2, 3, D), torch.randn(B, 2, T, D)
+        yield _method(
+            "scores", score_class(**case.given()).eval(), "forward", partial(dict, q=q, k=k)
+        )
+    for position_class in POSITIONS:
+        if "args" in inspect.signature(position_class.__init__).parameters:
+            continue
+        case = _constructor("positions", position_class, given)
+        yield case
+        made = position_class(**case.given())
+        if made.kind == "absolute":
+            yield _method(
+                "positions", made, "forward", lambda: {"x": x, "position": torch.arange(T)[None]}
+            )
+
+
+def _models() -> Iterator[Case]:
+    for entry in MODELS:
+        if not inspect.isclass(entry):
+            continue
+        config_class = get_type_hints(entry.__init__)["config"]
+        sizes = _model_sizes(config_class)
+
+        def built(cls: Any = config_class, **given: Any) -> Any:
+            return cls(**given).build()
+
+        kinds = {
+            f.name: _hints(config_class.__init__)[f.name] for f in fields(config_class) if f.init
+        }
+        yield Case("models", config_class.__name__, built, partial(dict, sizes), kinds)
+        yield Case("models", entry.__name__, entry, dict, {"config": config_class})
+        model = config_class(**sizes).build().eval()
+        for name in ("forward", "generate", "beam_search", "initial_state", "extend"):
+            if hasattr(model, name):
+                yield _method("models", model, name, partial(_model_arguments, model, name))
+
+
+ITEM = Categorical("items", VOCAB)
+FIELDS = (ITEM, Numeric("age"), Several("history", ITEM))
+BATCH: Mapping[str, Tensor] = {
+    "items": torch.tensor([3, 0]),
+    "age": torch.tensor([0.5, -1.5]),
+    "history": torch.tensor([[2, 3, 0], [0, 0, 0]]),
+}
+
+
+def _model_sizes(config_class: Any) -> dict[str, Any]:
+    assert is_dataclass(config_class)
+    sizes = {
+        **{"vocab_size": VOCAB, "dim": D, "num_heads": 2, "num_layers": 1, "max_len": 16},
+        **{"num_classes": 2, "hidden_dim": D, "attention_dim": D, "num_experts": 2},
+        **{"fields": FIELDS, "history": ("history",), "image_size": (4, 4), "patch_size": 2},
+        **{"segment_len": 4, "mem_len": 3, "mlp_dim": D, "head_dim": 4, "hidden_dims": (4,)},
+        **{"expert_dims": (4,), "tower_dim": 4},
+    }
+    known = {f.name for f in fields(config_class) if f.init}
+    return {name: value for name, value in sizes.items() if name in known}
+
+
+def _model_arguments(model: Any, method: str) -> dict[str, Any]:
+    ids = torch.arange(B * T).reshape(B, T) % (VOCAB - 1) + 1
+    if model.name == "patch_classifier":
+        ids = torch.arange(B * 16).reshape(B, 16) % VOCAB
+    if model.name == "han":
+        ids = torch.ones(B, 3, 4, dtype=torch.long)
+    valid = torch.ones_like(ids, dtype=torch.bool)
+    known = {
+        **dict.fromkeys(("tokens", "first", "second", "source", "target", "start"), ids),
+        **dict.fromkeys(("valid", "first_valid", "second_valid", "target_valid"), valid),
+        **{"order": torch.arange(T).expand(B, T), "segments": torch.zeros_like(ids)},
+        **{"batch": dict(BATCH), "x": dict(BATCH), "max_new_tokens": 2, "batch_size": B},
+    }
+    if model.name == "patch_classifier":
+        known["valid"] = None
+    parameters = inspect.signature(getattr(model, method)).parameters
+    given = {name: value for name, value in known.items() if name in parameters}
+    if "state" in parameters:
+        of_source = (
+            {"source": ids} if "source" in _of(model, "initial_state") else {"batch_size": B}
+        )
+        given["state"] = model.initial_state(**of_source)
+    return given
+
+
+def _of(model: Any, method: str) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(getattr(model, method)).parameters
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the counts, and each finding once; 1 if there are any."""
+    count, seed = ([int(word) for word in arguments] + [10_000, 0][len(arguments) :])[:2]
+    outcome = bad_calls(count, seed)
+    print(
+        f"{outcome.calls} calls: {outcome.refused} refused, {outcome.valid} valid, {len(outcome.raw)} raw errors, "
+        f"{len(outcome.silent)} silent. "
+        + ", ".join(f"{k} {v}" for k, v in outcome.by_subject.items())
+    )
+    for finding in dict.fromkeys(outcome.findings):
+        print(f"  {finding.call}: {finding.what}")
+    return int(bool(outcome.findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

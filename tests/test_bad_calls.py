@@ -1,0 +1,34 @@
+"""Ten thousand generated calls with a likely wrong argument: an error of this library or a valid result, and nothing else."""
+
+import os
+
+from regard.testing import bad_calls as module
+from regard.testing.bad_calls import bad_calls, main
+
+COUNT = int(os.environ.get("REGARD_BAD_CALLS", "10000"))
+
+
+def test_no_bad_call_gives_a_raw_error_or_silence():
+    found = bad_calls(COUNT, seed=0)
+    assert not found.findings, "\n".join(f"{f.call}: {f.what}" for f in found.findings)
+    assert found.calls == COUNT and found.refused > COUNT // 2 and found.valid > COUNT // 20
+    assert set(found.by_subject) == {
+        *("mixers", "requests", "states", "states of others", "pools", "scores", "positions"),
+        *("models", "masks"),
+    }
+
+
+def test_the_same_seed_makes_the_same_calls():
+    first, second, other = bad_calls(120, 5), bad_calls(120, 5), bad_calls(120, 6)
+    assert (first.refused, first.valid) == (second.refused, second.valid)
+    assert (first.refused, first.valid) != (other.refused, other.valid)
+
+
+def test_without_the_checks_raw_errors_and_silence_are_found(monkeypatch, capsys):
+    monkeypatch.setattr("regard.core.options.fits", lambda kind, value: True)
+    monkeypatch.setattr("regard.core.mixer.check_state", lambda *given: None)
+    found = bad_calls(400, seed=0)
+    assert len(found.raw) > 20 and len(found.silent) > 20
+    monkeypatch.setattr(module, "bad_calls", lambda count, seed: found)
+    assert main(["400"]) == 1
+    assert "raw errors" in capsys.readouterr().out
