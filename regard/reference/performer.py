@@ -11,31 +11,41 @@ def performer(params, options, row):
     """-> (y [B T D], weights [B H T S])
 
     Causal features are exp(e - constant) with one constant for the row, which cancels; otherwise the largest exponent
-    of a query's features, or of all keys' features, is subtracted and 1e-6 added.
+    e = w a - |a|^2 / 2 of a query's features, or of all keys' features, is subtracted and 1e-6 added. As published, the
+    largest w a is subtracted, and has a gradient.
     """
     H = options["num_heads"]
     kind = options.get("features", "positive")
     exponential = kind != "relu" and not callable(kind)
+    published = options.get("stabiliser") == "published"
     eps = 0.0 if row.causal else 1e-6
 
-    def raw(a: Tensor, h: int) -> Tensor:
-        """Exponents; for relu and a function f the features themselves."""
+    def raw(a: Tensor, h: int) -> tuple[Tensor, Tensor]:
+        """Exponents, or for relu and a function f the features themselves, and the numbers whose largest is subtracted."""
         a = a / len(a) ** 0.25
         w = params["projection.w"][h if options.get("per_head") else 0]
         if not exponential:
-            return ((w @ a).clamp(min=0) if kind == "relu" else kind(w @ a)) + 1e-3
-        signs = (1, -1) if kind == "hyperbolic" else (1,)
-        return torch.cat([sign * (w @ a) - a @ a / 2 for sign in signs])
+            f = ((w @ a).clamp(min=0) if kind == "relu" else kind(w @ a)) + 1e-3
+            return f, f
+        wa = torch.cat([sign * (w @ a) for sign in ((1, -1) if kind == "hyperbolic" else (1,))])
+        e = wa - a @ a / 2
+        return e, wa if published else e
+
+    def largest(peaks: Tensor) -> Tensor:
+        return peaks.max() if published else peaks.max().detach()
 
     q, k, v = heads(params, row, H)
     phi_k = []
     for h in range(H):
-        e_k = torch.stack([raw(k[j, h], h) for j in range(row.S)])
-        phi_k.append((e_k - e_k.max().detach()).exp() + eps if exponential else e_k)
+        e_k, peaks = (
+            torch.stack(parts)
+            for parts in zip(*(raw(k[j, h], h) for j in range(row.S)), strict=True)
+        )
+        phi_k.append((e_k - largest(peaks)).exp() + eps if exponential else e_k)
 
     def weigh(h, i):
-        e_q = raw(q[i, h], h)
-        phi_q = (e_q - e_q.max().detach()).exp() + eps if exponential else e_q
+        e_q, peaks = raw(q[i, h], h)
+        phi_q = (e_q - largest(peaks)).exp() + eps if exponential else e_q
         A = {j: phi_q @ phi_k[h][j] for j in row.keys(h, i)}
         return {j: a / sum(A.values()) for j, a in A.items()}
 

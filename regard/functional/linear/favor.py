@@ -6,7 +6,8 @@
 M^(-1/2) of the paper cancels in the quotient, and so does c, a maximum that keeps exponents <= 0. Queries: over the
 token's features. Keys, in causal order: over features and positions so far, so that a sum made under a smaller c decays
 when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6 is added to
-all features. Maxima take no gradient.
+all features. c is the maximum of w x - |x|^2 / 2 and takes no gradient. stabiliser="published" subtracts the maximum of w x
+and adds 1e-6, as the published code does; its maxima take gradients, since the 1e-6 keeps them from cancelling.
 """
 
 from collections.abc import Callable
@@ -17,13 +18,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from regard.core.errors import UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunked as attention
-from regard.functional.linear.attention import feature_attention
+from regard.functional.linear.attention import feature_attention, kernel_attention
 from regard.functional.linear.chunked import KeyFeatures
 from regard.functional.shared.implementation import Impl, transformed
 
 Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
+Stabiliser = Literal["strict", "published"]
 
 EPS = 1e-6
 KERNEL_EPS = 1e-3
@@ -40,9 +43,21 @@ def favor_attention(
     *,
     mask: Mask = OPEN,
     features: Features = "positive",
+    stabiliser: Stabiliser = "strict",
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Attention from random features with projection `w`, one for all heads or one for each. impl: see `implementation`."""
+    """Attention from random features with projection `w`, one for all heads or one for each. impl: see `implementation`.
+
+    Raises UnsupportedError for causal order with the published stabiliser.
+    """
+    if stabiliser == "published":
+        if mask.causal:
+            raise UnsupportedError(
+                "favor_attention does not support causal with stabiliser='published': its maximum over all keys looks "
+                "ahead. Use stabiliser='strict'."
+            )
+        phi_q, phi_k = published_queries(q, w, features), published_keys(k, w, features, mask.valid)
+        return kernel_attention(phi_q, phi_k, v, mask=mask, denominator=floored, impl=impl)
 
     def queries(q: Tensor, w: Tensor) -> Tensor:
         return query_features(q, w, features, causal=True)  # `floor` is added to the sums
@@ -129,6 +144,34 @@ def key_features(
         phi = phi if causal else phi + EPS
     phi = phi if present is None else phi * present[..., None]
     return phi.to(k.dtype), log_decay, after
+
+
+def published_queries(
+    q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features
+) -> Float[Tensor, "B H T m"]:
+    wx = _projected(q, w, features)
+    return _published(q, wx, wx.amax(-1, keepdim=True))
+
+
+def published_keys(
+    k: Float[Tensor, "B H S K"],
+    w: Float[Tensor, "h M K"],
+    features: Features,
+    valid: Bool[Tensor, "B S"] | None,
+) -> Float[Tensor, "B H S m"]:
+    """Features, zero where not valid; one maximum for each example and head."""
+    wx = _projected(k, w, features)
+    present = None if valid is None else valid[:, None, :, None]
+    peaks = wx if present is None else wx.masked_fill(~present, lowest(wx.dtype))
+    peak = peaks.amax((-2, -1), keepdim=True)
+    if present is None:
+        return _published(k, wx, peak)
+    return _published(k, wx.masked_fill(~present, -torch.inf), peak).masked_fill(~present, 0.0)
+
+
+def _published(x: Tensor, wx: Tensor, peak: Tensor) -> Tensor:
+    half = x.to(wx.dtype).square().sum(-1, keepdim=True) / (2 * x.shape[-1] ** 0.5)
+    return ((wx - half - peak).exp() + EPS).to(x.dtype)
 
 
 def _projected(x: Tensor, w: Tensor, features: Features) -> Float[Tensor, "B H T M"]:
