@@ -1,11 +1,34 @@
+import json
 from collections import Counter
+from pathlib import Path
 
 
-def pytest_terminal_summary(terminalreporter):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--laws-to", type=Path, help="write what each law found in each mixer to this JSON file"
+    )
+
+
+def pytest_terminal_summary(terminalreporter, config):
     """How many law cases were run, and with what verdict, so that a catalogue that shrinks is seen."""
     passed = terminalreporter.stats.get("passed", [])
-    told = [dict(report.user_properties).get("verdict") for report in passed]
-    verdicts = Counter(verdict for verdict in told if verdict)
-    if verdicts:
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-        terminalreporter.write_line(f"law cases, {verdicts.total()} in all: {counts}")
+    found = [dict(report.user_properties).get("law") for report in passed]
+    cases = [tuple(case) for case in found if case]
+    if not cases:
+        return
+    verdicts = Counter(outcome for _, _, outcome, _, _ in cases)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    terminalreporter.write_line(f"law cases, {len(cases)} in all: {counts}")
+    if (path := config.getoption("--laws-to")) is not None:
+        path.write_text(json.dumps(matrix(cases), indent=1, sort_keys=True) + "\n")
+
+
+def matrix(cases):
+    """Mixer -> law -> cases by outcome, comparisons, and the worst error as a part of what is allowed."""
+    rows = {}
+    for name, law, outcome, comparisons, worst in cases:
+        row = rows.setdefault(name, {}).setdefault(law, {"comparisons": 0, "worst": 0.0})
+        row[outcome] = row.get(outcome, 0) + 1
+        row["comparisons"] += comparisons
+        row["worst"] = max(row["worst"], round(worst, 4))
+    return rows

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -22,13 +23,20 @@ class NotDeclared(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """One law on one subject. `sentence` says what failed, what could not be judged and why, or what is not declared."""
+    """One law on one subject. `sentence` says what failed, what could not be judged and why, or what is not declared.
+
+    errors: of every comparison of numbers, the worst element as a part of what the law allows; above one fails.
+    """
 
     law: str
     outcome: Outcome
     seconds: float
     sentence: str = ""
     cause: Exception | None = field(default=None, compare=False, repr=False)
+    errors: tuple[float, ...] = field(default=(), compare=False, repr=False)
+
+
+_errors: ContextVar[list[float] | None] = ContextVar("errors", default=None)
 
 
 class Checked(list[str]):
@@ -74,6 +82,7 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
         subject.notes.clear()
         outcome: Outcome = "passed"
         sentence, cause, began = "", None, time.perf_counter()
+        token = _errors.set(errors := [])
         try:
             law(subject)
         except NotDeclared as error:
@@ -85,7 +94,9 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
         else:
             if subject.notes:
                 outcome, sentence = "cannot judge", "; ".join(dict.fromkeys(subject.notes))
-        yield Verdict(name, outcome, time.perf_counter() - began, sentence, cause)
+        _errors.reset(token)
+        seconds = time.perf_counter() - began
+        yield Verdict(name, outcome, seconds, sentence, cause, tuple(errors))
 
 
 def require_kept(subject: Judged, verdicts: Iterable[Verdict]) -> Checked:
@@ -112,5 +123,7 @@ def require_close(actual: Tensor, expected: Tensor, bound: float, what: str) -> 
         return
     scale = max(1.0, expected.detach().abs().max().item())
     error = (actual - expected).detach().abs().max().item()
+    if (errors := _errors.get()) is not None:
+        errors.append(error / (bound * scale) if bound else float(error > 0))
     if not error <= bound * scale:
         raise LawError(f"{what}: differs by {error:.2e}, allowed {bound * scale:.0e}")

@@ -15,7 +15,9 @@ CASES = [
 @pytest.mark.parametrize(("name", "options", "law"), CASES)
 def test_law(name, options, law, record_property):
     (verdict,) = check_mixer(factory(name, options), law).verdicts
-    record_property("verdict", verdict.outcome)
+    record_property(
+        "law", [name, law, verdict.outcome, len(verdict.errors), max(verdict.errors, default=0.0)]
+    )
     assert verdict.law == law and verdict.outcome != "failed"
     assert bool(verdict.sentence) == (verdict.outcome != "passed")
 
