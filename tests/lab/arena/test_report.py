@@ -13,9 +13,10 @@ from rich.console import Console
 from regard.core import OptionError, StoredDataError
 from regard.core.visible import visible
 from regard.lab.arena.report import picture, plain, read_rows, terminal, write_page
+from regard.lab.arena.report.crossing import crossing
 from regard.lab.arena.report.layout import Bubble, place_labels, spread_out
 from regard.lab.arena.report.page import render
-from regard.lab.arena.report.summary import LedgerSummary, crossing
+from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.results import NotRun, Timed, Trained
 from regard.lab.arena.rows import inside, unpacked
 from tests.lab.arena.made_up import WHERE, rows
@@ -117,6 +118,18 @@ def test_one_seed_is_said():
 )
 def test_where_a_mechanism_overtakes(points, said):
     assert str(crossing(points)) == said
+
+
+def test_an_overtaking_has_bounds():
+    made = [
+        replace(r, low_ms=r.median_ms * 0.8, high_ms=r.median_ms * scale)
+        for r in only(Timed)
+        if r.mixer == "local"
+        for scale in [1.3 if r.length < 4096 else 4.0]
+    ]
+    assert (
+        str(LedgerSummary(made).overtaking("local", "forward")) == "about 560 (380 to over 4,096)"
+    )
 
 
 def test_timings_of_another_machine_are_left_out_and_named():

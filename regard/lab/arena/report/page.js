@@ -307,10 +307,11 @@ function showGrowth() {
   const rows = labelsInView().map((label) => {
     const time = summary.along(label, pass, (row) => row.median_ms);
     const memory = summary.along(label, pass, (row) => row.peak_bytes);
-    const ratios = summary.along(label, pass, (row) => row.median_ms / row.baseline_ms);
+    const [low, ratios, high] = ["low_ms", "median_ms", "high_ms"].map((name) => (
+      summary.along(label, pass, (row) => row[name] / row.baseline_ms)));
     const smaller = summary.along(label, pass, (row) => row.peak_bytes / (summary.softmaxMemory(pass, row) || NaN));
-    const against = (points) => ({ text: (!summary.mechanisms.get(label).baseline && crossing(points)) || "–" });
-    return [{ text: label, colour: colourOf(label), place: placeOf(label) }, power(growth(time)), power(growth(memory)), against(ratios), against(smaller)];
+    const against = (...given) => ({ text: (!summary.mechanisms.get(label).baseline && crossing(...given)) || "–" });
+    return [{ text: label, colour: colourOf(label), place: placeOf(label) }, power(growth(time)), power(growth(memory)), against(ratios, [low, high]), against(smaller)];
   });
   const heads = [{ name: "mechanism" }, { name: "time grows as", number: true }, { name: "memory grows as", number: true },
     { name: "faster than softmax" }, { name: "smaller than softmax" }];

@@ -17,9 +17,9 @@ from markupsafe import Markup
 
 from regard.lab.arena import rows as stored
 from regard.lab.arena.report import LARGEST_FILE, words
+from regard.lab.arena.report.crossing import LEVEL
 from regard.lab.arena.report.summary import (
     LANGUAGE_METRICS,
-    LEVEL,
     PASSES,
     TOLERANCE,
     LedgerSummary,

@@ -162,18 +162,27 @@ class Summary {
   }
 }
 
-// Where a ratio to softmax falls below 1 for good, in words; interpolated on log-log.
-function crossing(points) {
+// Where a ratio to softmax falls below 1 for good, in words; `quartiles` of the ratio give its bounds.
+function crossing(points, quartiles = null) {
   if (!points.length) return null;
   const [first, last] = [points[0][0], points.at(-1)[0]];
   if (Math.abs(points.at(-1)[1] - 1) < rules.level) return `about level at ${count(last)}`;
+  const at = belowOne(points);
+  if (at === null) return `not up to ${count(last)}`;
+  if (at <= first) return `at every length from ${count(first)}`;
+  const two = (length) => (length === null ? `over ${count(last)}` : count(Number(length.toPrecision(2))));
+  const [low, high] = (quartiles ?? [points, points]).map((of) => two(belowOne(of)));
+  return `about ${two(at)}${low === high ? "" : ` (${low} to ${high})`}`;
+}
+
+// The same as a length, interpolated on log-log; null where it is not reached.
+function belowOne(points) {
   const above = points.findLastIndex(([, ratio]) => ratio >= 1);
-  if (above < 0) return `at every length from ${count(first)}`;
-  if (above === points.length - 1) return `not up to ${count(last)}`;
+  if (above === points.length - 1) return null;
+  if (above < 0) return points[0][0];
   const [[n0, r0], [n1, r1]] = points.slice(above, above + 2);
   const share = Math.log(r0) / (Math.log(r0) - Math.log(r1));
-  const at = Math.exp(Math.log(n0) + share * (Math.log(n1) - Math.log(n0)));
-  return `about ${count(Number(at.toPrecision(2)))}`;
+  return Math.exp(Math.log(n0) + share * (Math.log(n1) - Math.log(n0)));
 }
 
 // The power of the length by which a cost grows, least squares on log-log, with its standard error; null below 3 lengths.

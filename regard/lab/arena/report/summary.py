@@ -8,11 +8,12 @@ what was not measured in `missing`.
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Literal, TypeVar, get_args
 
+from regard.lab.arena.report.crossing import LEVEL, Crossing, crossing
 from regard.lab.arena.results import LawsChecked, NotRun, Pass, Result, Timed, Trained, current
 from regard.mixers import MIXERS
 
@@ -21,7 +22,6 @@ BASELINE = "softmax"
 TOLERANCE = (
     0.02  # of the best quality: what a faster mechanism may lose and still be called as good
 )
-LEVEL = 0.05  # a smaller difference in time is called none
 Measured = TypeVar("Measured", Trained, Timed)
 LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
 
@@ -293,9 +293,14 @@ class LedgerSummary:
             untimed=tuple(q.mechanism for q in good if q.mechanism not in timed),
         )
 
-    def ratios(self, label: str, kind: Pass) -> list[tuple[int, float]]:
-        rows = [(n, self.timing(label, kind, n)) for n in self.lengths(kind)]
-        return [(n, row.ratio) for n, row in rows if row]
+    def overtaking(self, label: str, kind: Pass) -> Crossing | None:
+        """From which length on it is faster than softmax, between the quartiles of its times."""
+        rows = [row for n in self.lengths(kind) if (row := self.timing(label, kind, n))]
+        low, median, high = (
+            [(row.length, getattr(row, name) / row.baseline_ms) for row in rows]
+            for name in ("low_ms", "median_ms", "high_ms")
+        )
+        return crossing(median, (low, high))
 
     def memory_ratios(self, label: str, kind: Pass) -> list[tuple[int, float]]:
         softmax = next((other for other in self.mechanisms if self._mixer[other] == BASELINE), None)
@@ -325,50 +330,6 @@ class LedgerSummary:
 def measurably_faster(row: Timed) -> bool:
     """More than 5 % faster than softmax, and its slower quartile still faster."""
     return row.ratio < 1 - LEVEL and row.high_ms < row.baseline_ms
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """From which length on a ratio stays below 1. `at` None: not up to `last`; at == first: already there.
-
-    level: at `last` the two differ by less than 5 %, so which is ahead there is not settled.
-    """
-
-    at: float | None
-    first: int
-    last: int
-    level: bool = False
-
-    def __str__(self) -> str:
-        if self.level:
-            return f"about level at {self.last:,}"
-        if self.at is None:
-            return f"not up to {self.last:,}"
-        if self.at <= self.first:
-            return f"at every length from {self.first:,}"
-        return f"about {float(f'{self.at:.2g}'):,.0f}"
-
-
-def crossing(points: Sequence[tuple[int, float]]) -> Crossing | None:
-    """Where (length, ratio) falls below 1 for good, interpolated on log-log.
-
-    >>> str(crossing([(256, 2.0), (1024, 0.5)]))
-    'about 510'
-    """
-    points = sorted((n, r) for n, r in points if r > 0)
-    if not points:
-        return None
-    first, last = points[0][0], points[-1][0]
-    level = abs(points[-1][1] - 1) < LEVEL
-    above = [i for i, (_, ratio) in enumerate(points) if ratio >= 1]
-    if not above:
-        return Crossing(float(first), first, last, level)
-    if above[-1] == len(points) - 1:
-        return Crossing(None, first, last, level)
-    (n0, r0), (n1, r1) = points[above[-1]], points[above[-1] + 1]
-    share = math.log(r0) / (math.log(r0) - math.log(r1))
-    at = math.exp(math.log(n0) + share * (math.log(n1) - math.log(n0)))
-    return Crossing(at, first, last, level)
 
 
 def _place(mixer: str) -> tuple[int, str]:

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from regard.core.visible import visible
 from regard.lab.arena.report import words
-from regard.lab.arena.report.summary import Crossing, LedgerSummary, Quality, crossing
+from regard.lab.arena.report.crossing import Crossing, crossing
+from regard.lab.arena.report.summary import LedgerSummary, Quality
 from regard.lab.arena.results import Pass, Result, Timed
 
 
@@ -62,7 +63,7 @@ def crossings(summary: LedgerSummary) -> list[tuple[str, dict[str, Crossing | No
         if summary.is_baseline(label):
             continue
         found: dict[str, Crossing | None] = {
-            kind: crossing(summary.ratios(label, kind)) for kind in summary.passes
+            kind: summary.overtaking(label, kind) for kind in summary.passes
         }
         of_memory: tuple[Pass, ...] = ("train", "forward")
         for kind in of_memory:
@@ -162,7 +163,12 @@ def plain(rows: Iterable[Result]) -> dict[str, Any]:
         "overtakes_softmax_at": {
             label: {
                 name: found
-                and {"length": found.at, "measured_to": found.last, "level": found.level}
+                and {
+                    "length": found.at,
+                    "between": found.between,
+                    "measured_to": found.last,
+                    "level": found.level,
+                }
                 for name, found in of.items()
             }
             for label, of in crossings(summary)
