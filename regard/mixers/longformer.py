@@ -7,15 +7,17 @@
 and V_g start as copies of Q_s, K_s and V_s. When causal, a global token sees, and is seen by, what the order allows.
 
 Cost: T (w + G) (K + V) per head where `max_global` = G promises that no row has more global tokens; without the
-promise T^2 where global tokens are given. State: the last w dilation keys and values. The output projection has no bias.
+promise T^2 where global tokens are given. `max_global=0` leaves Q_g, K_g and V_g out. State: the last w dilation keys and values. The output projection has no bias.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from torch import nn
 
-from regard.core import Mask, OptionError, ShapeError
+from regard.core import Mask, No, OptionError, ShapeError
+from regard.core.options import Count
 from regard.functional.shared.implementation import Impl
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.functional.sparse.attention import global_places, replace_rows
@@ -30,9 +32,10 @@ class Longformer(PatternMixer):
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": (1, 3, 2)},
         "few_global": {"window_size": 2, "max_global": 13},
+        "no_global": {"window_size": 2, "max_global": 0},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
-    beside_heads = "its global tokens"
+    beside_heads: str | None = "its global tokens"
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class Longformer(PatternMixer):
         num_heads: int,
         window_size: int = 128,
         dilation: int | Sequence[int] = 1,
-        max_global: int | None = None,
+        max_global: Count | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads=num_heads, impl=impl)
@@ -51,16 +54,13 @@ class Longformer(PatternMixer):
                 f"longformer: {len(steps)} dilations for {num_heads} heads: give one for each"
             )
         self.max_global = max_global
-        self.global_heads = nn.ModuleDict(
-            {name: nn.Linear(dim, dim, bias=False) for name in ("query", "key", "value")}
-        )
-        self.global_heads.load_state_dict(
-            {
-                key: weight
-                for key, weight in self.heads.state_dict().items()
-                if not key.startswith("out")
-            }
-        )
+        self.global_heads = nn.ModuleDict()
+        if max_global == 0:
+            self.declare(global_tokens=No("max_global=0 leaves out their projections"))
+            self.beside_heads = None
+        else:
+            for name in ("query", "key", "value"):
+                self.global_heads[name] = deepcopy(self.heads.get_submodule(name))
         self.pattern = PerHead(tuple(Window(window_size, window_size, step) for step in steps))
 
     def _request(self, x, mask):

@@ -16,6 +16,8 @@ def longformer(params, options, row):
         return any(j == i + s * step for s in range(-w, w + 1))
 
     mixed, weights = heads_over(near, params, H, row)
+    if options["max_global"] == 0:
+        return linear(params, "heads.out", mixed), weights
     wide, wide_weights = heads_over(lambda h, i, j: True, params, H, row, of="global_heads")
     is_global = torch.tensor(row.is_global, device=row.x.device)
     mixed = torch.where(is_global[:, None], wide, mixed)

@@ -7,8 +7,7 @@ small: for small machines.
 
 Unlike the paper: attention has no biases, gelu is exact; which token is global is not chosen by task (`global_tokens`
 says how many first ones are). The language models add sinusoids to the embeddings where the paper has relative
-positions in every layer, and keep projections for global tokens that they never use; the widths of the windows between
-bottom and top are ours, in geometric steps.
+positions in every layer; the widths of the windows between bottom and top are ours, in geometric steps.
 """
 
 from typing import Any
@@ -32,6 +31,7 @@ def _character(num_layers: int, dense: int, each: int) -> dict[str, Any]:
         options = {
             "window_size": 512 * 2 ** (4 * n // (num_layers - 1)),
             "dilation": (1,) * 6 + (step,) * 2,
+            "max_global": 0,
         }
         layers.append(Layer("longformer", options))
     return {

@@ -99,8 +99,8 @@ class Published:
             fields["num_classes"] = num_classes
         if max_len is not None:
             fields["max_len"] = max_len
-        if head == "language_model":
-            fields.pop("global_tokens", None)
+        if head == "language_model" and fields.pop("global_tokens", None) and mixer is None:
+            fields["mixer_options"] = {**fields["mixer_options"], "max_global": 0}
         if head == "transformer":
             fields["decoder_mixer"] = fields["mixer"]
             fields["decoder_mixer_options"] = fields.get("mixer_options", {})
