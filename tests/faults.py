@@ -147,7 +147,7 @@ def _kills_in_training(root: Path, number: int, counts: Counts) -> None:
         while True:
             child = FORK.Process(target=_train, args=(run_dir, 0))
             child.start()
-            child.join(moments.uniform(0.02, 0.5))
+            _wait_for_progress(child, run_dir, moments)
             if child.exitcode is not None or counts.done["kills in training"] >= number:
                 child.join()
                 break
@@ -159,6 +159,17 @@ def _kills_in_training(root: Path, number: int, counts: Counts) -> None:
         ended = child.exitcode == 0 and _end(run_dir)
         same = bool(ended) and _same_end(ended, expected)
         counts.check(same, "runs ended as one left alone", "a run ended otherwise")
+
+
+def _wait_for_progress(child: Any, run_dir: Path, moments: random.Random) -> None:
+    """Until a few checkpoints more are there (none in a fifth of the cases: a kill at the start), and a moment longer."""
+    root = run_dir / "checkpoints"
+    wanted = {path.name for path in checkpoint.committed(root)}
+    for _ in range(moments.choice((0, 1, 1, 2, 3))):
+        while child.exitcode is None and {p.name for p in checkpoint.committed(root)} <= wanted:
+            child.join(0.002)
+        wanted |= {path.name for path in checkpoint.committed(root)}
+    child.join(moments.uniform(0, 0.08))
 
 
 def _end(run_dir: Path) -> Checkpoint:
@@ -201,7 +212,7 @@ def flips(folder: Path, number: int) -> Counts:
     return counts
 
 
-KEPT = ("checkpoint", "ledger", "generated data")
+KEPT = ("checkpoint", "ledger", "generated data", "vocabulary")
 
 
 def _written(sample: Sample, folder: Path) -> tuple[Path, dict[Path, bytes]]:
@@ -244,23 +255,35 @@ def mutants(folder: Path, number: int) -> Counts:
 
 def _read_mutant(sample: Sample, root: Path, size: int, counts: Counts) -> None:
     counts.done[f"mutants of a {sample.name}"] += 1
-    tracemalloc.start()
-    began = time.process_time()
-    try:
-        sample.read(root)
-        counts.held["read"] += 1
-    except RegardError:
-        counts.held["refused"] += 1
-    except Exception as error:
-        counts.wrong[f"{sample.name}, raw error: {type(error).__name__}: {error}"[:200]] += 1
-    seconds, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    counts.most("seconds", round(seconds, 3))
-    counts.most("memory above twice the size, in bytes", float(max(0, peak - 2 * size)))
+    outcome, seconds, peak = _measured(sample, root)
+    if (
+        seconds > SECONDS or peak > 2 * size + FIXED
+    ):  # the interpreter's own tables grow now and then
+        outcome, *again = _measured(sample, root)
+        seconds, peak = min(seconds, again[0]), min(peak, again[1])
+    counts.check(outcome in ("read", "refused"), outcome, f"{sample.name}, {outcome}"[:200])
+    counts.most(f"{sample.name}: seconds", round(seconds, 3))
+    counts.most(f"{sample.name}: bytes above twice the size", float(max(0, peak - 2 * size)))
     if seconds > SECONDS:
         counts.wrong[f"{sample.name}: took more than {SECONDS} s"] += 1
     if peak > 2 * size + FIXED:
         counts.wrong[f"{sample.name}: took more than twice the size and {FIXED} bytes"] += 1
+
+
+def _measured(sample: Sample, root: Path) -> tuple[str, float, int]:
+    """What came of reading it; seconds of the processor; bytes at the highest point."""
+    tracemalloc.start()
+    began = time.process_time()
+    try:
+        sample.read(root)
+        outcome = "read"
+    except RegardError:
+        outcome = "refused"
+    except Exception as error:
+        outcome = f"raw error: {type(error).__name__}: {error}"
+    seconds, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return outcome, seconds, peak
 
 
 # writers

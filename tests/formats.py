@@ -26,6 +26,7 @@ from regard.lab.arena.results import NotRun
 from regard.lab.data import generated
 from regard.lab.data.archives import open_archive
 from regard.lab.data.own import OWN
+from regard.lab.data.vocabulary import learn_vocabulary
 from regard.lab.train import checkpoint
 from tests.lab.arena.made_up import rows
 
@@ -174,6 +175,11 @@ def _columns() -> Any:
     return {"a": np.arange(150_000), "b": np.zeros((2, 3), np.uint8)}
 
 
+def _read_vocabulary(root: Path) -> Any:
+    words = [f"word{n % 9} of {n % 5}" for n in range(60)]
+    return learn_vocabulary(words, 280, root).encode(words)
+
+
 def _never() -> Any:
     raise generated.StoredDataError("there is no such folder")
 
@@ -258,6 +264,7 @@ _ALL = (
     Sample("checkpoint sealed anew", _write_checkpoint, _read_checkpoint, _damage_sealed),
     Sample("ledger", _write_ledger, _read_ledger),
     Sample("ledger chained anew", _write_ledger, _read_ledger, _damage_chained),
+    Sample("vocabulary", _read_vocabulary, _read_vocabulary),
     Sample(
         "generated data", lambda root: _cache(root, _columns), lambda root: _cache(root, _never)
     ),

@@ -26,7 +26,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from regard.core import OptionError, RegardError, ShapeError
+from regard.core import OptionError, RegardError, ShapeError, StoredDataError
 from regard.core.shapes import check_finite, check_flag, is_number
 from regard.lab.data import Schema
 from regard.lab.data.checks import check_seed
@@ -170,11 +170,15 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """What `save` wrote, for predictions: how it was trained is not stored. Raises StoredDataError."""
         stored = load(Path(folder))
         state = stored.state
-        config = MODELS[state["model"]].__init__.__annotations__["config"]
-        found = cls(config(**{name: _tuples(value) for name, value in state["options"].items()}))
-        found._set(Schema.of_plain(state["schema"]), tuple(state["labels"]), state["single"])
-        found.module_ = found._config().build().eval()
-        found.module_.load_state_dict(stored.model)
+        try:
+            config = MODELS[state["model"]].__init__.__annotations__["config"]
+            options = {name: _tuples(value) for name, value in state["options"].items()}
+            found = cls(config(**options))
+            found._set(Schema.of_plain(state["schema"]), tuple(state["labels"]), state["single"])
+            found.module_ = found._config().build().eval()
+            found.module_.load_state_dict(stored.model)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise StoredDataError(f"{folder} holds no TableClassifier: {error!r}") from error
         return found
 
     def _places(self, names: tuple[str, ...]) -> list[int]:

@@ -128,6 +128,8 @@ class Ledger:
     def _read(self, query: str, *values: str) -> list[tuple]:
         try:
             return self._connection.execute(query, values).fetchall()
+        except UnicodeDecodeError as error:  # in SQLite's own complaint about an altered table
+            raise self._damaged(f"cannot be read ({error})") from error
         except sqlite3.DatabaseError as error:
             raise failure(self.path, error) or self._damaged(f"cannot be read ({error})") from error
 

@@ -31,10 +31,12 @@ def inside(folder: Path, name: str, layout: str) -> Path:
         raise StoredDataError(
             f"{folder} names {name!r}, which is not inside it. Expected: {layout}"
         )
-    path = need(folder / name, layout)
-    if not path.resolve().is_relative_to(folder.resolve()):
+    with reported(folder / name[:99], "read"):
+        path = need(folder / name, layout)
+        real = path.resolve()
+    if not real.is_relative_to(folder.resolve()):
         raise StoredDataError(
-            f"{path} is a link to {path.resolve()}, outside {folder}. Put the file itself there."
+            f"{path} is a link to {real}, outside {folder}. Put the file itself there."
         )
     return path
 

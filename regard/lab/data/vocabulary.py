@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard.core import OptionError, StoredDataError
-from regard.lab.data.files import locked, whole
+from regard.lab.data.files import locked, reported, whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -85,13 +85,24 @@ def learn_vocabulary(texts: Sequence[str], size: int, cache: Path | None = None)
     with locked(cache / "vocabulary"):
         if not path.is_file():
             with whole(path) as partial:
-                partial.write_text(_learn(texts, size).to_str(), encoding="utf-8")
-    try:
-        return Vocabulary(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
-    except Exception as error:  # the library raises nothing narrower
+                content = _learn(texts, size).to_str().encode()
+                partial.write_bytes(content + _seal(content))
+    with reported(path, "read"):
+        raw = path.read_bytes()
+    content, seal = raw[:-_SEAL], raw[-_SEAL:]
+    if seal != _seal(content):
         raise StoredDataError(
-            f"{path} is no vocabulary ({error}). Remove it, and it is learned again."
-        ) from None
+            f"{path} is not as it was written: cut short or altered. Remove it, and it is learned again."
+        )
+    return Vocabulary(tokenizers.Tokenizer.from_str(content.decode()))
+
+
+def _seal(content: bytes) -> bytes:
+    """The last line of the file."""
+    return f"\n{sha256(content).hexdigest()}\n".encode()
+
+
+_SEAL = len(_seal(b""))
 
 
 def _learn(texts: Sequence[str], size: int) -> "Tokenizer":

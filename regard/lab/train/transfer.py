@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.core import OptionError
+from regard.core import OptionError, StoredDataError
 from regard.lab.train import checkpoint
 
 
@@ -39,12 +39,15 @@ def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
             f"start_from: there is no checkpoint in {run_dir}. Train that run first, or name its folder."
         )
     newest = checkpoint.load(found[-1])
-    step = newest.state["progress"]["best_step"] or newest.state["progress"]["step"]
-    best = (
-        newest
-        if step == newest.state["progress"]["step"]
-        else checkpoint.load(checkpoint.path_of(root, step))
-    )
+    try:
+        last = newest.state["progress"]["step"]
+        step = newest.state["progress"]["best_step"] or last
+        checkpoint.path_of(root, step)
+    except (LookupError, TypeError, ValueError) as error:
+        raise StoredDataError(
+            f"start_from: {found[-1]} is no checkpoint of a training run ({error!r})"
+        ) from error
+    best = newest if step == last else checkpoint.load(checkpoint.path_of(root, step))
     ours = model.state_dict()
     fits = [
         name

@@ -161,6 +161,16 @@ def test_an_altered_file_is_named(path, statement, complaint):
         Ledger(path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"CREATE TABLE trials", b"CREATE TABLE \xff\xffials"), (b"key TEXT NOT", b"key \xffEXT,NOT")],
+)
+def test_an_altered_table_is_named_though_sqlites_own_complaint_is_no_text(path, old, new):
+    path.write_bytes(path.read_bytes().replace(old, new))
+    with pytest.raises(StoredDataError, match="Restore it from a copy"):
+        Ledger(path)
+
+
 def test_a_flipped_byte_in_a_row_is_found(path):
     content = bytearray(path.read_bytes())
     content[content.rindex(b'"accuracy"') + 2] ^= 1

@@ -75,9 +75,12 @@ def test_the_cache_is_keyed_by_what_was_learned_from(tmp_path):
     learn_vocabulary(TEXTS[1:], SIZE, tmp_path)
     learn_vocabulary(TEXTS, SIZE - 1, tmp_path)
     assert len(list(tmp_path.glob("*.json"))) == 3
-    path.write_text("{}")
-    with pytest.raises(StoredDataError, match="Remove it"):
-        learn_vocabulary(TEXTS, SIZE, tmp_path)
+    content = path.read_bytes()
+    token = content.index(b'"the"') + 1
+    for damaged in (b"{}", content[:-9], content[:token] + b"T" + content[token + 1 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(StoredDataError, match="Remove it"):
+            learn_vocabulary(TEXTS, SIZE, tmp_path)
 
 
 def test_another_process_learns_the_same(vocabulary):

@@ -7,8 +7,10 @@ import torch
 
 from regard.core import PathError, StoredDataError
 from regard.lab.data import files
+from regard.lab.tables import TableClassifier
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
+from regard.lab.train.transfer import take_weights
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
@@ -105,3 +107,21 @@ def test_a_run_does_not_go_on_from_an_altered_checkpoint(tmp_path):
         fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
     shutil.rmtree(newest)
     fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+
+
+def test_a_checkpoint_of_something_else_is_no_run(tmp_path):
+    path = checkpoint.path_of(tmp_path / "checkpoints", 4)
+    checkpoint.save(path, Checkpoint({"w": torch.zeros(1)}, {}, {"progress": {"step": []}}))
+    with pytest.raises(StoredDataError, match="is no checkpoint of a training run"):
+        take_weights(tiny_model(), tmp_path)
+    with pytest.raises(StoredDataError, match=f"{path} is no checkpoint of a training run"):
+        fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+    with pytest.raises(StoredDataError, match="holds no TableClassifier"):
+        TableClassifier.load(path)
+
+
+def test_a_description_sealed_anew_is_read_with_care(folder):
+    for body in (b"[]", b"{}", b"[" * 100_000, b'{"format": 1, "files": [], "state": {}}'):
+        (folder / "state.json").write_bytes(body[:-1] + checkpoint._seal(body[:-1] + b"}"))
+        with pytest.raises(StoredDataError, match=r"state\.json describes no checkpoint"):
+            checkpoint.load(folder)

@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from regard.core import StoredDataError
+from regard.core import PathError, StoredDataError
 from regard.lab.data.archives import open_archive
 from regard.lab.data.own import OWN
 from regard.lab.data.own.tables import read_amazon
@@ -157,6 +157,8 @@ def test_nothing_outside_the_folder_is_read(tmp_path):
     ):
         with pytest.raises(StoredDataError, match="which is not inside it"):
             inside(folder, name, "a file")
+    with pytest.raises(PathError, match="the name is too long"):
+        inside(folder, "x" * 5000, "a file")
     (folder / "link").symlink_to(tmp_path / "secret.txt")
     with pytest.raises(StoredDataError, match=r"link is a link to .*secret\.txt, outside"):
         inside(folder, "link", "a file")
