@@ -161,12 +161,9 @@ def test_an_altered_file_is_named(path, statement, complaint):
         Ledger(path)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [(b"CREATE TABLE trials", b"CREATE TABLE \xff\xffials"), (b"key TEXT NOT", b"key \xffEXT,NOT")],
-)
-def test_an_altered_table_is_named_though_sqlites_own_complaint_is_no_text(path, old, new):
-    path.write_bytes(path.read_bytes().replace(old, new))
+def test_an_altered_table_is_named_though_sqlites_own_complaint_is_no_text(path):
+    content = path.read_bytes().replace(b"tabletrialstrials", b"table\xff\xffialstrials")
+    path.write_bytes(content.replace(b"CREATE TABLE trials", b"CREATE TABEL trials"))
     with pytest.raises(StoredDataError, match="Restore it from a copy"):
         Ledger(path)
 
