@@ -8,7 +8,10 @@ import pytest
 
 import regard
 from regard.cli import COMMANDS, main
+from regard.cli.arguments import option
 from regard.cli.doctor import REQUIRED
+from regard.core import RegardError
+from regard.functional.sparse.patterns import Block, First, Window
 from regard.lab.arena import laws, matrix_product
 from regard.testing import LawError
 
@@ -278,3 +281,46 @@ def test_laws_name_what_is_broken_in_a_class_of_ones_own(capsys, tmp_path, monke
     assert code == 1 and "failed" in out and "a row in a batch" in out
     code, out, _ = ran(capsys, "laws", "fnet", "--law", "batch")
     assert code == 0 and "1 passed" in out
+
+
+def test_show_gives_the_positions_that_a_mechanism_has_and_what_its_streaming_keeps(capsys):
+    mixer, *_ = loaded(capsys, "show", "transformer_xl")
+    assert mixer["kind"] == "mixer" and mixer["positions"] == ["transformer_xl"]
+    assert "transformer_xl" in [row["name"] for row in loaded(capsys, "ls", "positions")]
+    assert mixer["capabilities"]["streaming"] == "segment"
+    assert 'Where it is "segment"' in regard.Mixer.extend.__doc__
+
+
+def test_options_may_be_patterns_and_sizes_of_blocks():
+    name, patterns = option("patterns=[Window(4,4), Block(8, before=1) | First(1)]")
+    assert (name, patterns) == ("patterns", [Window(4, 4), Block(8, 1) | First(1)])
+    assert option(f"patterns={patterns}") == ("patterns", patterns)
+    mixer = regard.build("head_mix", dim=8, num_heads=2, patterns=patterns)
+    assert mixer.pattern.heads == tuple(patterns)
+    assert option("impl=Eager(tile=8)") == ("impl", regard.Eager(tile=8))
+    assert option("score=additive") == ("score", "additive")
+    assert option("sizes=(1, 2)") == ("sizes", (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("patterns=[Windw(4, 4)]", "unknown value 'Windw'. Did you mean 'Window'"),
+        ("patterns=[Window(4)]", "missing 1 required positional argument: 'after'"),
+        ("patterns=[Window(4, -1)]", "after"),
+        ("patterns=[Window(4, 4) | 3]", "is no value: literals, lists, All, Block"),
+        ("patterns=__import__('os').getcwd()", "is no value"),
+        ("patterns=[Window(*[4, 4])]", "is no value"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_and_nothing_else_is_evaluated(word, said):
+    with pytest.raises(RegardError) as refused:
+        option(word)
+    assert said in str(refused.value)
+
+
+def test_a_word_for_a_flag_is_refused_by_the_same_check_as_in_python(capsys, tmp_path):
+    options = ("--model.mixer", "softmax", "--model.mixer-options", "shared_qk=false")
+    code, _, err = ran(capsys, "train", "recall", *options, "--folder", str(tmp_path / "run"))
+    assert code == 2
+    assert "softmax: shared_qk ('false') must be True or False" in err

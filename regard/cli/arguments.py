@@ -7,7 +7,24 @@ from typing import Any, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from regard.core import OptionError
+from regard.core import OptionError, UnknownNameError
+from regard.functional.shared.implementation import Eager
+from regard.functional.sparse.patterns import (
+    All,
+    Block,
+    First,
+    Pattern,
+    Span,
+    Strided,
+    Summary,
+    Union,
+    Window,
+)
+
+VALUES: dict[str, Callable[..., Any]] = {
+    cls.__name__: cls for cls in (All, Block, Eager, First, Span, Strided, Summary, Union, Window)
+}
+"""What an option's value may be made of, beside literals."""
 
 
 def parse(command: Callable[..., int], prog: str, args: list[str]) -> int:
@@ -53,11 +70,39 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 
 
 def option(word: str) -> tuple[str, Any]:
-    """A Python literal where the value is one, and text otherwise."""
+    """A Python literal where the value is one, a value such as `[Window(4, 4), Block(8) | First(1)]`, and text otherwise."""
     name, equals, value = word.partition("=")
     if not equals or not name:
         raise OptionError(f"options are written NAME=VALUE, got {word!r}")
     try:
-        return name, ast.literal_eval(value)
+        tree = ast.parse(value, mode="eval").body
     except (ValueError, SyntaxError):
         return name, value
+    try:
+        return name, ast.literal_eval(tree)
+    except ValueError:
+        return name, _value(tree) if any(isinstance(n, ast.Call) for n in ast.walk(tree)) else value
+
+
+def _value(node: ast.expr) -> Any:
+    """Literals, lists, and values of the classes in VALUES, joined by `|`; nothing else is evaluated."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return (list if isinstance(node, ast.List) else tuple)(map(_value, node.elts))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        left, right = _value(node.left), _value(node.right)
+        if isinstance(left, Pattern) and isinstance(right, Pattern):
+            return left | right
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id not in VALUES:
+            raise UnknownNameError("value", node.func.id, VALUES)
+        named = {word.arg: _value(word.value) for word in node.keywords if word.arg is not None}
+        try:
+            return VALUES[node.func.id](*map(_value, node.args), **named)
+        except TypeError as error:
+            raise OptionError(f"{ast.unparse(node)}: {error}") from None
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise OptionError(
+            f"{ast.unparse(node)} is no value: literals, lists, {', '.join(VALUES)} and | are"
+        ) from None

@@ -1,10 +1,12 @@
 """Mixer: the one interface. x [B T D] -> y [B T D], with masks, context and streaming; requests are checked here."""
 
 import inspect
+import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import wraps
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, final
 
@@ -49,6 +51,10 @@ class Observation(NamedTuple):
     heads: Float[Tensor, "B H T V"] | None = None
 
 
+UPDATES = 10
+"""Updates of a mixer's parameters without `after_step` of which it does not warn."""
+
+
 class Mixer(nn.Module, metaclass=Checked):
     """Base of every mechanism. A mechanism writes `mix` and, where declared, `_initial_state`, `_extend`, `_observe`.
 
@@ -77,6 +83,7 @@ class Mixer(nn.Module, metaclass=Checked):
     """What reads tokens without passing through `heads`: without their tokens, q, k and v are not enough for this mixer."""
 
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
+    _updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
     _identity: Identity  # name and options that the states carry
 
     def __new__(cls, *args: Any, **kwargs: Any):
@@ -107,6 +114,12 @@ class Mixer(nn.Module, metaclass=Checked):
                 f"{self.name} does not support {what}: {answer.reason}.{_instead(what)}"
             )
 
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        own = vars(cls).get("after_step")
+        if own is not None:
+            cls.after_step = _noted(own)  # type: ignore[assignment,method-assign]
+
     @final  # type: ignore[misc]
     def forward(
         self,
@@ -120,6 +133,8 @@ class Mixer(nn.Module, metaclass=Checked):
         Raises ShapeError for what does not fit and UnsupportedError for what is declared as a `No`.
         """
         self._check_request(x, context, mask)
+        if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
+            self._notice_update()
         request = self._compacted(x, context, mask)
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
@@ -191,7 +206,10 @@ class Mixer(nn.Module, metaclass=Checked):
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], Any]:
-        """Outputs for the next N >= 1 tokens, and the state after them; any chunking gives what causal `forward` gives.
+        """Outputs for the next N >= 1 tokens, and the state after them.
+
+        Where `capabilities.streaming` is "exact", any chunking gives what causal `forward` gives. Where it is "segment",
+        one call does, and later calls see of earlier ones what the mechanism keeps of them.
 
         Tokens that are not `valid` are as if absent. `donate=True` lets the new state reuse the storage of the
         one passed in, which is refused if it is used again. Raises ShapeError for the state of another mixer.
@@ -293,7 +311,29 @@ class Mixer(nn.Module, metaclass=Checked):
         return self._plan(request.x, request.context, request.mask)
 
     def after_step(self) -> None:
-        """Called once after each optimiser step (centroids, feature redraw). Does nothing by default."""
+        """Called once after each optimiser step (centroids, feature redraw). Does nothing by default.
+
+        `regard.nn.after_step(model)` calls it for a whole model.
+        """
+
+    @property
+    def changes_after_step(self) -> bool:
+        """True if `after_step` does anything with these options."""
+        return type(self).after_step is not Mixer.after_step
+
+    def _notice_update(self) -> None:
+        """Count updates of the parameters since the last `after_step`, and warn of many without one."""
+        weight = first_parameter(self)
+        if weight is None or weight.is_inference() or weight._version == self._updates[0]:
+            return
+        self._updates = (weight._version, self._updates[1] + 1)
+        if self._updates[1] == UPDATES + 1:
+            warnings.warn(
+                f"{self.name} was trained for {UPDATES} updates without after_step(), where it changes what it attends "
+                "with. Call regard.nn.after_step(model) after each optimiser step, or "
+                "regard.nn.call_after_step(optimizer, model) once.",
+                stacklevel=3,
+            )
 
     # ------------------------------------------------------------------ for mechanisms
 
@@ -394,6 +434,17 @@ class Mixer(nn.Module, metaclass=Checked):
                     f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out."
                 )
         mask.check(self.name, B, T, S, getattr(self, "num_heads", None), device=x.device)
+
+
+def _noted(own: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A mechanism's `after_step`, which begins the count of updates anew."""
+
+    @wraps(own)
+    def after_step(self: Any) -> None:
+        self._updates = (self._updates[0], 0)
+        own(self)
+
+    return after_step
 
 
 def _instead(what: str) -> str:

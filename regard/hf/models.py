@@ -36,6 +36,7 @@ from regard.models.classifier import ClassifierConfig
 from regard.models.config import Layer, ModelConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
+from regard.nn import after_step
 
 
 class RegardConfig(PretrainedConfig):
@@ -187,6 +188,4 @@ class AfterStep(TrainerCallback):
     """Calls `after_step` of every mixer once after each optimiser step of a Trainer."""
 
     def on_optimizer_step(self, args, state, control, model=None, **unused):
-        for module in model.modules():
-            if isinstance(module, Mixer):
-                module.after_step()
+        after_step(model)

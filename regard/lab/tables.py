@@ -6,7 +6,8 @@
 
 A table is a dict of columns or a pandas DataFrame. The schema is inferred on the rows that are trained on: a part of those
 given to `fit` is held out, by which the best step is chosen. With one label (y [n]) `predict_proba` is that of any classifier;
-with several (y [n K], NaN where one is missing) it holds a probability for each, as in MLPClassifier.
+with several (y [n K], NaN where one is missing) it holds a probability for each, as in MLPClassifier. One label may be two words:
+`predict` gives these, and the second in the order of the alphabet is the 1 of `predict_proba`.
 """
 
 import dataclasses
@@ -73,7 +74,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Columns, y: Any) -> "TableClassifier":
         """Raises OptionError and ShapeError before anything is trained."""
         self._check()
-        y, names, single = _labels(y)
+        words = _words(y)
+        y, names, single = _labels(y if words is None else _coded(y, words))
         names = names or _numbered(y.shape[1], single)
         _check_rows(X, len(y))
         order = np.random.default_rng(self.seed).permutation(len(y))
@@ -88,7 +90,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             numeric=self.numeric,
             min_count=self.min_count,
         )
-        self._set(splits.schema, names, single)
+        self._set(splits.schema, names, single, words)
         task = Given(names=names, batch_l2=self.batch_l2, counts=splits.schema.counts)
         with _generators_apart(), TemporaryDirectory() as folder:
             torch.manual_seed(self.seed)
@@ -110,7 +112,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return np.stack([1 - p, p], 1) if p.ndim == 1 else p
 
     def predict(self, X: Columns) -> NDArray[np.integer]:
-        return (self.decision_function(X) > 0).astype(int)
+        likely = (self.decision_function(X) > 0).astype(int)
+        return likely if self.words_ is None else self.classes_[likely]
 
     def decision_function(self, X: Columns) -> NDArray[np.floating]:
         """Log-odds, [n] for one label and [n K] for several."""
@@ -129,7 +132,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Labels with names are found by them, in any order. Raises OptionError and ShapeError.
         """
         self._check_fitted()
-        y, names, _ = _labels(y)
+        y, names, _ = _labels(y if self.words_ is None else _coded(y, self.words_))
         if names is not None:
             y = y[:, self._places(names)]
         elif y.shape[1] != len(self.label_names_):
@@ -162,6 +165,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             "schema": self.schema_.plain(),
             "labels": list(self.label_names_),
             "single": self.single_,
+            "words": self.words_,
         }
         save(Path(folder), Checkpoint(self.module_.state_dict(), {}, state))
 
@@ -174,7 +178,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             config = MODELS[state["model"]].__init__.__annotations__["config"]
             options = {name: _tuples(value) for name, value in state["options"].items()}
             found = cls(config(**options))
-            found._set(Schema.of_plain(state["schema"]), tuple(state["labels"]), state["single"])
+            schema, words = Schema.of_plain(state["schema"]), state["words"]
+            found._set(schema, tuple(state["labels"]), state["single"], words)
             found.module_ = found._config().build().eval()
             found.module_.load_state_dict(stored.model)
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -189,9 +194,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             )
         return [names.index(name) for name in self.label_names_]
 
-    def _set(self, schema: Schema, names: tuple[str, ...], single: bool) -> None:
-        self.schema_, self.label_names_, self.single_ = schema, names, single
-        self.classes_ = np.array([0, 1]) if single else [np.array([0, 1]) for _ in names]
+    def _set(
+        self, schema: Schema, names: tuple[str, ...], single: bool, words: list[str] | None
+    ) -> None:
+        self.schema_, self.label_names_, self.single_, self.words_ = schema, names, single, words
+        two = np.array([0, 1] if words is None else words)
+        self.classes_ = two if single else [two for _ in names]
         self.n_features_in_ = len(schema.fields)
 
     def _config(self) -> ModelConfig:
@@ -268,6 +276,34 @@ def _generators_apart() -> Iterator[None]:
     finally:
         np.random.set_state(numbers)
         random.setstate(python)
+
+
+def _words(y: Any) -> list[str] | None:
+    """The two words that labels are, in order: the second one counts as 1. None for labels that are no words.
+
+    Raises OptionError where words are not two.
+    """
+    if isinstance(y, Mapping) or hasattr(y, "columns") or not hasattr(y, "__len__"):
+        return None
+    values = [value for value in cells("y", y) if not is_missing(value)]
+    if not any(isinstance(value, str) for value in values):
+        return None
+    words = sorted({str(value) for value in values})
+    if len(words) != 2 or not all(isinstance(value, str) for value in values):
+        raise OptionError(
+            f"labels must be 0, 1 or missing, or two words, got {len(words)}: {', '.join(words[:5])}. For more classes give a "
+            "column of 0 and 1 for each, y [n K]"
+        )
+    return words
+
+
+def _coded(y: Any, words: list[str]) -> list[float]:
+    """0 for the first word, 1 for the second, NaN where a label is missing."""
+    codes = {word: float(place) for place, word in enumerate(words)}
+    for value in (found := cells("y", y)):
+        if not is_missing(value) and value not in codes:
+            raise OptionError(f"labels were fitted as {words[0]!r} and {words[1]!r}, got {value!r}")
+    return [float("nan") if is_missing(value) else codes[value] for value in found]
 
 
 def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:

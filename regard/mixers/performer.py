@@ -102,6 +102,10 @@ class Performer(KernelMixer):
             )
         )
 
+    @property
+    def changes_after_step(self) -> bool:
+        return self.redraw_every is not None
+
     def after_step(self) -> None:
         if self.redraw_every is not None and self.projection.tick() % self.redraw_every == 0:
             self.projection.redraw()

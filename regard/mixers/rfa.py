@@ -98,6 +98,10 @@ class RFA(KernelMixer):
         )
         return self.heads.merge(mixed)
 
+    @property
+    def changes_after_step(self) -> bool:
+        return self.drawn is not None
+
     def after_step(self) -> None:
         if self.drawn is not None:
             self.projection.tick()

@@ -64,7 +64,7 @@ class TransformerXL(Mixer):
         cross=True,
         streaming="segment",
         attention_map=True,
-        positions=frozenset({"absolute"}),
+        positions=frozenset({"transformer_xl"}),
         time="T^2 H K",
         memory="T D",
         state="M D",

@@ -207,7 +207,7 @@ class Decoder(nn.Module):
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], State]:
-        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
+        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments."""
         if (
             not isinstance(state, State)
             or not isinstance(state.blocks, tuple)

@@ -128,7 +128,7 @@ class Encoder(nn.Module):
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N width"], State]:
-        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives."""
+        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments."""
         self.check_tokens(tokens, valid)
         if (
             not isinstance(state, State)

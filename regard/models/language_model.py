@@ -64,7 +64,7 @@ class LanguageModel(GenerativeModel):
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        """Logits after each of the next N tokens, and the state; any chunking gives what `forward` gives."""
+        """Logits after each of the next N tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments."""
         hidden, state = self.encoder.extend(tokens, state, valid=valid, donate=donate)
         return self._logits(hidden), state
 

@@ -157,7 +157,7 @@ class Transformer(Model):
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        """Logits after each of the next N target tokens, and the state; any chunking gives what `forward` gives."""
+        """Logits after each of the next N target tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments."""
         hidden, state = self._extend(target, state, valid, donate)
         return self._logits(hidden), state
 

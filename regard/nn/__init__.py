@@ -1,5 +1,6 @@
 """Shared parts with parameters."""
 
+from regard.nn.after_step import after_step, call_after_step
 from regard.nn.coord_conv import CoordConv2d
 from regard.nn.disagreement import disagreement
 from regard.nn.feed_forward import FEED_FORWARDS, Chunked, FeedForward
@@ -25,6 +26,8 @@ __all__ = [
     "ReversibleBlock",
     "ReversibleSequence",
     "ScaleNorm",
+    "after_step",
+    "call_after_step",
     "disagreement",
     "smoothed_cross_entropy",
 ]

@@ -1,6 +1,7 @@
 """Models of tables as scikit-learn knows estimators; trained on planted rules, so that learning is seen."""
 
 import random
+from datetime import date, datetime
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 from regard import OptionError, RegardError, ShapeError, StoredDataError
+from regard.lab.data import Schema
 from regard.lab.tables import NotFitted, TableClassifier
 from regard.lab.train import TrainConfig
 from regard.models import (
@@ -287,3 +289,58 @@ def test_fit_leaves_the_generators_of_its_caller_alone():
     assert torch.equal(torch.get_rng_state(), states[0])
     assert np.array_equal(np.random.get_state()[1], states[1])
     assert random.getstate() == states[2]
+
+
+def test_two_words_are_labels_and_come_back_from_a_file(tmp_path):
+    words = np.where(CLICKED == 1, "yes", "no").astype(object)
+    words[:3] = None
+    model, numbers = make(CONFIGS[0]), make(CONFIGS[0])
+    model.fit(TABLE, list(words))
+    numbers.fit(TABLE, np.where(words == None, np.nan, CLICKED))  # noqa: E711
+    assert np.array_equal(model.predict_proba(OTHER), numbers.predict_proba(OTHER))
+    assert list(model.classes_) == ["no", "yes"] and set(model.predict(OTHER)) == {"no", "yes"}
+    there = ["yes" if one else "no" for one in CLICKED_THERE]
+    assert model.score(OTHER, there) == numbers.score(OTHER, CLICKED_THERE)
+    model.save(tmp_path / "model")
+    back = TableClassifier.load(tmp_path / "model")
+    assert list(back.predict(OTHER)) == list(model.predict(OTHER))
+    with pytest.raises(OptionError, match="labels were fitted as 'no' and 'yes', got 'perhaps'"):
+        back.score(OTHER, ["perhaps", *there[1:]])
+
+
+def test_other_words_are_refused_with_what_to_do():
+    for labels in (["a", "b", "c"], ["a", "a", "a"], ["a", 1, 0]):
+        with pytest.raises(OptionError, match=r"or two words, got .* y \[n K\]"):
+            make(CONFIGS[0]).fit({"x": [1.0, 2.0, 3.0]}, labels)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        [datetime(2024, 1, day) for day in range(1, 9)],
+        [date(2024, 1, day) for day in range(1, 9)],
+        np.array([f"2024-01-0{day}" for day in range(1, 9)], dtype="datetime64[ns]"),
+        [None, *(np.datetime64(f"2024-01-0{day}") for day in range(1, 8))],
+        [f"2024-01-0{day}" for day in range(1, 9)],
+        [f"2024-01-01T0{hour}:00:00" for hour in range(8)],
+        np.arange(8).astype("timedelta64[h]"),
+    ],
+    ids=lambda when: type(when).__name__,
+)
+def test_dates_are_refused_with_what_to_do(when):
+    with pytest.raises(OptionError, match=r"'when' holds dates or times \(.*\): .* month, weekday"):
+        Schema.infer({"when": when, "x": [1.0] * 8})
+
+
+def test_so_are_those_of_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"when": pandas.date_range("2024-01-01", periods=8)})
+    for table in (frame, frame - frame["when"][0]):
+        with pytest.raises(OptionError, match="'when' holds dates or times"):
+            Schema.infer(table)
+
+
+def test_words_that_only_look_like_dates_or_repeat_are_categories():
+    columns = {"code": ["20240101", "x-000001"] * 4, "day": ["2024-01-01", "2024-01-02"] * 4}
+    fields = Schema.infer(columns).fields
+    assert [field.size for field in fields] == [4, 4]

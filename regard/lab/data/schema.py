@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,8 @@ class Schema:
             raise OptionError(f"numeric ({numeric!r}) must be a tuple of column names")
         columns = {name: cells(name, table[name]) for name in column_names(table)}
         _check_lengths(columns)
+        for name, column in columns.items():
+            _check_no_dates(name, table[name], column)
         of, rows = dict(of or {}), _rows(columns, train)
         for name in (*of, *of.values(), *(numeric or ())):
             if not isinstance(name, str) or name not in columns:
@@ -218,6 +221,36 @@ def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
     return "categorical" if others else "numeric"
 
 
+def _check_no_dates(name: str, given: Any, column: list) -> None:
+    """Raise OptionError for dates and times: every one would be a category of its own."""
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    found = next((cell for cell in column if isinstance(cell, _DATES)), None)
+    if kind in ("M", "m"):
+        found = given[0] if found is None and not hasattr(given, "iloc") else found
+    elif found is None and not _distinct_iso_dates(column):
+        return
+    shown = (
+        next((cell for cell in column if not is_missing(cell)), None) if found is None else found
+    )
+    raise OptionError(
+        f"column {name!r} holds dates or times ({shown}): each would be a category of its own. Replace it by numbers, "
+        f"the days since one of them say, or by parts such as month, weekday and hour, as columns of their own"
+    )
+
+
+def _distinct_iso_dates(column: list) -> bool:
+    """Whether all words are dates as ISO 8601 writes them, and most of them different."""
+    words = [cell for cell in column if not is_missing(cell)]
+    if len(words) < 2 or not all(isinstance(word, str) and len(word) >= 8 for word in words):
+        return False
+    try:
+        for word in words:
+            datetime.fromisoformat(word)
+    except ValueError:
+        return False
+    return 2 * len(set(words)) > len(words)
+
+
 def _values(name: str, column: list, kind: str) -> list:
     """What is in the cells, missing values left out."""
     if kind == "sequence":
@@ -298,3 +331,4 @@ def is_missing(cell: Any) -> bool:
 
 _LISTS = (list, tuple, np.ndarray, Tensor)
 _FLOATS = (float, np.floating)
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from regard.core import Mixer, OptionError, RegardError, StoredDataError
+from regard.core import OptionError, RegardError, StoredDataError
 from regard.lab.data.owners import owned
 from regard.lab.tasks import Batch, Data, Splits, Task
 from regard.lab.train import checkpoint, randomness
@@ -32,6 +32,7 @@ from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_fo
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import Bar, Log, bar_of, log_to
 from regard.lab.train.optimizer import make_optimizer, make_schedule
+from regard.nn import after_step
 
 _MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
 """Fields of the configuration that a resumed run may change."""
@@ -138,7 +139,6 @@ class _Trainer:
         set_seed(config.seed, device_specific=accelerator.num_processes > 1)
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
         self.schedule = make_schedule(self.optimizer.optimizer, config.warmup, self.steps)
-        self.mixers = [module for module in self.model.modules() if isinstance(module, Mixer)]
         self.state = TrainState()
 
     def _batches(self, data: Data) -> Batches:
@@ -195,8 +195,7 @@ class _Trainer:
             self.optimizer.step()
             self.schedule.step()
             self.optimizer.zero_grad()
-            for mixer in self.mixers:
-                mixer.after_step()
+            after_step(self.model)
         mean = self._finite(
             first, torch.stack(losses), torch.stack([_whole(norm) for norm in norms])
         )

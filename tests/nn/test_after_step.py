@@ -1,0 +1,108 @@
+"""after_step is called for a whole model by one hook, and training without it warns where it matters."""
+
+import warnings
+
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+import regard
+from regard import OptionError
+
+X = torch.randn(2, 6, 16)
+
+
+class Two(nn.Module):
+    """A user's own module around two mixers."""
+
+    def __init__(self, *names, **options):
+        super().__init__()
+        made = [regard.build(n, dim=16, num_heads=2, max_len=16, **options) for n in names]
+        self.layers = nn.ModuleList(made)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+def centroids(model):
+    return [layer.centroids.value.clone() for layer in model.layers]
+
+
+def step(model, optimizer, backward=torch.Tensor.backward):
+    backward(model(X).square().mean())
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def moved(model, before):
+    return [not torch.equal(old, new) for old, new in zip(before, centroids(model), strict=True)]
+
+
+def test_a_hook_of_the_optimiser_reaches_every_mixer_and_can_be_removed():
+    model = Two("routing", "routing")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    before = centroids(model)
+    step(model, optimizer)
+    assert moved(model, before) == [False, False]
+    hook = regard.nn.call_after_step(optimizer, model)
+    step(model, optimizer)
+    assert moved(model, before) == [True, True]
+    hook.remove()
+    before = centroids(model)
+    step(model, optimizer)
+    assert moved(model, before) == [False, False]
+    regard.nn.after_step(nn.Sequential(model))
+    assert moved(model, before) == [True, True]
+
+
+def test_in_accelerates_loop_steps_that_are_skipped_are_no_steps():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model = Two("performer", redraw_every=1)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+    regard.nn.call_after_step(optimizer, model)
+    projection, redrawn = model.layers[0].projection, []
+    for _ in range(4):
+        before = projection.w.clone()
+        with accelerator.accumulate(model):
+            step(model, optimizer, accelerator.backward)
+        redrawn.append(not torch.equal(before, projection.w))
+    assert redrawn == [False, True, False, True]
+
+
+def test_what_is_no_optimiser_or_model_is_refused():
+    model = Two("linear")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for wrong in ((model, model), (optimizer, "model"), (None, model)):
+        with pytest.raises(OptionError, match=r"call_after_step: .* must be a"):
+            regard.nn.call_after_step(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "warned"),
+    [
+        ("routing", {}, True),
+        ("performer", {}, True),
+        ("rfa", {"pool_size": 4}, True),
+        ("performer", {"redraw_every": None}, False),
+        ("rfa", {}, False),
+        ("linear", {}, False),
+    ],
+)
+def test_training_without_it_warns_once_where_it_matters(name, options, warned):
+    for hooked in (True, False):
+        model = Two(name, **options)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        if hooked:
+            regard.nn.call_after_step(optimizer, model)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for _ in range(30):
+                step(model, optimizer)
+            for _ in range(30):
+                model(X)
+        ours = [str(w.message) for w in said if "after_step" in str(w.message)]
+        assert len(ours) == (warned and not hooked)
+        assert all(text.startswith(f"{name} was trained for 10 updates without") for text in ours)
