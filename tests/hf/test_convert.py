@@ -1,0 +1,101 @@
+"""Other mechanisms in loaded models."""
+
+import pytest
+import torch
+
+from regard import UnsupportedError
+from regard.hf import convert, load, teach
+from tests.hf.test_load import theirs, tokens
+
+WIDE = {
+    "softmax": {},
+    "local": {"window_size": 16},
+    "bigbird": {"block_size": 16, "num_random": 0},
+    "sinkhorn": {"block_size": 16},
+    "linformer": {"projection": "mean", "num_slots": 16},
+}  # limits at which the mechanism is softmax attention
+LOSSY = ("linear", "performer", "efficient", "reformer", "routing", "compressed", "rfa", "local")
+
+
+def loaded(name: str):
+    original = theirs(name)
+    return load(original.state_dict(), original.config.to_dict())
+
+
+@pytest.mark.parametrize("mixer", WIDE)
+def test_projections_are_used_as_they_were(mixer):
+    teacher, (ids, valid) = loaded("bert"), tokens()
+    student = convert(teacher, mixer, max_len=16, **WIDE[mixer])
+    want = teacher(ids, valid=valid)[valid]
+    torch.testing.assert_close(student(ids, valid=valid)[valid], want)
+    assert {m.name for m in student.mixers} == {mixer}
+    assert {m.name for m in teacher.mixers} == {"softmax"}
+
+
+@pytest.mark.parametrize("mixer", ["softmax", "local"])
+def test_rotary_positions_and_grouped_query_heads_go_along(mixer):
+    teacher, (ids, _) = loaded("llama"), tokens()
+    student = convert(teacher, mixer, **WIDE[mixer])
+    torch.testing.assert_close(student.head(student(ids)), teacher.head(teacher(ids)))
+
+
+@pytest.mark.parametrize("name, offset", [("bert", 0), ("roberta", 1)])
+def test_tables_of_positions_are_tiled(name, offset):
+    teacher = loaded(name)
+    rows = teacher.embedding.place.weight[offset:]
+    student = convert(teacher, "local", max_len=150, window_size=4)
+    table = student.embedding.place.weight
+    assert len(table) == 150 + offset and student.embedding.offset == offset
+    torch.testing.assert_close(table[offset : offset + len(rows)], rows)
+    torch.testing.assert_close(table[offset + len(rows) :][:5], rows[:5])
+    assert student(torch.randint(3, 30, (1, 150))).isfinite().all()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("mixer", LOSSY)
+def test_teaching_brings_the_student_nearer(mixer, whole):
+    torch.manual_seed(0)
+    teacher, (ids, valid) = loaded("bert").float(), tokens()
+    with torch.no_grad():
+        for old in teacher.mixers:  # started so small that attention hardly matters
+            for part in (old.heads.query, old.heads.key, old.heads.value, old.heads.out):
+                part.weight.mul_(15)
+    options = {"window_size": 1} if mixer == "local" else {}
+    student = convert(teacher, mixer, max_len=64, **options).train()
+    learned = student if whole else torch.nn.ModuleList(student.mixers)
+    optimizer = torch.optim.Adam(learned.parameters(), lr=3e-3)
+    losses = list(teach(student, teacher, [(ids, valid)] * 40, optimizer, whole=whole))
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_teaching_goes_on_where_it_stopped():
+    teacher, batch = loaded("bert"), tokens()
+    found = []
+    for stop in (6, 3):
+        student = convert(teacher, "linear")
+        optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
+        losses = list(teach(student, teacher, [batch] * stop, optimizer))
+        if stop == 3:
+            again = convert(teacher, "linear")
+            again.load_state_dict(student.state_dict())
+            resumed = torch.optim.Adam(again.parameters(), lr=1e-3)
+            resumed.load_state_dict(optimizer.state_dict())
+            losses += teach(again, teacher, [batch] * 3, resumed)
+        found.append(losses)
+    assert found[0] == found[1]
+
+
+def test_what_cannot_be_converted_is_refused():
+    for name, mixer, reason in (
+        ("bert", "fnet", "fnet does not support convert: it has no queries, keys and values"),
+        ("fnet", "linear", "convert does not support fnet: it has no projections to re-use"),
+        ("llama", "linear", "linear does not support the rotary positions of the model's layers"),
+        ("t5", "local", "local does not support the t5 positions"),
+        ("gpt2", "efficient", None),
+        ("gpt2", "linformer", "linformer does not support causal"),
+    ):
+        if reason is None:
+            assert convert(loaded(name), mixer)(tokens()[0]).isfinite().all()
+            continue
+        with pytest.raises(UnsupportedError, match=reason):
+            convert(loaded(name), mixer)
