@@ -76,7 +76,7 @@ def teach(
         optimizer.step()
         for mixer in student.mixers:
             mixer.after_step()
-        yield float(loss)
+        yield float(loss.detach())
 
 
 def _layers(
