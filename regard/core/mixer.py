@@ -20,7 +20,7 @@ from regard.core.empty_batch import no_rows, one_row, one_row_mask, one_row_stat
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.memory import within_memory
-from regard.core.options import Checked
+from regard.core.options import CheckedOptions
 from regard.core.ownership import Identity, check_state, identity, mark, mark_given_away
 from regard.core.shapes import (
     check_batch_size,
@@ -55,7 +55,7 @@ UPDATES = 10
 """Updates of a mixer's parameters without `after_step` of which it does not warn."""
 
 
-class Mixer(nn.Module, metaclass=Checked):
+class Mixer(nn.Module, metaclass=CheckedOptions):
     """Base of every mechanism. A mechanism writes `mix` and, where declared, `_initial_state`, `_extend`, `_observe`.
 
     What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid

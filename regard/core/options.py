@@ -1,6 +1,6 @@
 """Options are checked against their annotations, in one place: here, before a constructor runs.
 
-`class Mixer(nn.Module, metaclass=Checked)`: whatever is made from options has this metaclass. The annotation of an
+`class Mixer(nn.Module, metaclass=CheckedOptions)`: whatever is made from options has this metaclass. The annotation of an
 argument says which values it takes, and ranges are part of it:
 
     int  1 .. 2^31 - 1       Count  0 ..       Depth  layers       Seed  0 .. 2^63 - 1
@@ -54,7 +54,7 @@ Share = Annotated[float, Range(0, 1, "from 0 to 1")]
 Made = TypeVar("Made")
 
 
-class Checked(ABCMeta):
+class CheckedOptions(ABCMeta):
     """Metaclass of what is made from options. Raises OptionError, UnknownNameError before `__init__` runs.
 
     What `__init__` allocates is compared with the memory that is free.

@@ -10,14 +10,14 @@ from torch import nn
 
 from regard.core import Mixer, OptionError
 from regard.core.fields import Field, check_fields
-from regard.core.options import Checked, Count, Depth, Rate
+from regard.core.options import CheckedOptions, Count, Depth, Rate
 from regard.core.shapes import check_mapping
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.positions import POSITIONS
 
 
-class ModelConfig(metaclass=Checked):
+class ModelConfig(metaclass=CheckedOptions):
     """Base of every model's configuration, a frozen dataclass. kinds: the kinds of tasks that the model is trained on."""
 
     name: ClassVar[str]
@@ -28,7 +28,7 @@ class ModelConfig(metaclass=Checked):
         """The model of this configuration, newly initialised."""
 
 
-class Model(nn.Module, metaclass=Checked):
+class Model(nn.Module, metaclass=CheckedOptions):
     """Base of every model: it takes its own kind of configuration, and is refused where it would not fit in memory."""
 
 
@@ -39,7 +39,7 @@ UNSAID = {"unsaid": True}
 
 
 @dataclass(frozen=True)
-class Layer(metaclass=Checked):
+class Layer(metaclass=CheckedOptions):
     """A mixer and its options, of one layer or of some among others."""
 
     mixer: str | type[Mixer]

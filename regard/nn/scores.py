@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Catalog, OptionError, ShapeError
-from regard.core.options import Above0, Checked
+from regard.core.options import Above0, CheckedOptions
 from regard.core.shapes import check_place, first_parameter, is_dense
 from regard.functional.softmax.scored import additive_score, dot_product
 from regard.nn.dice import Dice
@@ -24,7 +24,7 @@ from regard.nn.dice import Dice
 EPS = 1e-6
 
 
-class Score(nn.Module, metaclass=Checked):
+class Score(nn.Module, metaclass=CheckedOptions):
     """Base of every score: the dot product, with queries and keys as they are."""
 
     name: ClassVar[str]

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
-from regard.core.options import Checked
+from regard.core.options import CheckedOptions
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
 
 
-class Position(nn.Module, metaclass=Checked):
+class Position(nn.Module, metaclass=CheckedOptions):
     """kind: "absolute" is added to the embedding; the others are used by a mixer, through the method named in relative.py."""
 
     name: ClassVar[str]
