@@ -200,7 +200,7 @@ class Mixture(Mixer):
     def _observe(self, x, context, mask):
         T, v = x.shape[1], self.values.split(x)
         weights = synthesizer_weights(self._logits(x), T, T, mask=mask, device=x.device)
-        weights = weights.expand(*v.shape[:2], -1, -1)
+        weights = weights.to(v.dtype).expand(*v.shape[:2], -1, -1)
         return Observation(v=v, weights=weights, heads=weights @ v)
 
 

@@ -74,5 +74,5 @@ class Synthesis(nn.Module):
     def observe(self, x: Float[Tensor, "B T D"], mask: Mask) -> Observation:
         T, v = x.shape[1], self.values.split(x)
         weights = synthesizer_weights(self.logits(x), T, T, mask=mask, device=x.device)
-        weights = weights.expand(*v.shape[:2], -1, -1)
+        weights = weights.to(v.dtype).expand(*v.shape[:2], -1, -1)
         return Observation(v=v, weights=weights, heads=weights @ v)

@@ -2,6 +2,7 @@
 
 import torch
 
+from regard.core import Mask
 from regard.testing.laws.reference import ONE_SIDE
 from regard.testing.subject import B, Subject, T, require, require_close
 
@@ -11,6 +12,9 @@ def law(subject: Subject) -> None:
     if subject.oracle is None:
         subject.cannot_judge("the weights themselves: no oracle is given")
     mixer = subject.make()
+    half, mask = subject.make(torch.bfloat16), Mask(causal=not subject.can.bidirectional)
+    rounded = half.attention_map(subject.tokens(B, T, dtype=torch.bfloat16), mask=mask)
+    require(torch.isfinite(rounded).all(), "bfloat16: the map is not finite")
     for request in subject.requests():
         x = subject.tokens(B, T)
         weights = mixer.attention_map(x, context=request.context, mask=request.mask)
