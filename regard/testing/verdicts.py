@@ -82,7 +82,8 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
         subject.notes.clear()
         outcome: Outcome = "passed"
         sentence, cause, began = "", None, time.perf_counter()
-        token = _errors.set(errors := [])
+        errors: list[float] = []
+        token = _errors.set(errors)
         try:
             law(subject)
         except NotDeclared as error:
