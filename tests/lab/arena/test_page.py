@@ -93,6 +93,35 @@ def test_whatever_there_is_is_drawn(opened, given, drawn):
     assert texts(page, "#headline")[0]
 
 
+@pytest.mark.parametrize("end", ["least", "largest"])
+def test_the_ends_of_every_range_are_drawn(opened, end):
+    """One mechanism has every number at the least, or the largest, that a row may hold."""
+    made = []
+    for row in SEEDS:
+        schema = SCHEMA[KIND[type(row)]]
+        given = {
+            name: (field.least or 0)
+            if end == "least"
+            else 2**62
+            if field.type == "whole"
+            else 1e100
+            for name, field in schema.items()
+            if field.type in ("whole", "number")
+            and name not in ("length", "seed", "dim", "num_heads", "batch")
+        }
+        if row.mixer == "gau":
+            row = replace(
+                row, **{n: int(v) if schema[n].type == "whole" else v for n, v in given.items()}
+            )
+        made.append(row)
+    page = opened(made)
+    assert charts(page) == 8 and plain(made)["headline"] == texts(page, "#headline")[0]
+    drawn = page.run(
+        "[...document.querySelectorAll('svg *')].some((e) => /NaN|Infinity/.test(e.outerHTML))"
+    )
+    assert not drawn
+
+
 @pytest.mark.parametrize("given", ["seeds", "lengths said", "no softmax", "random"])
 def test_the_page_says_what_python_says(opened, given):
     noise = random.Random(3)

@@ -57,7 +57,7 @@ function powers(low, high) {
 function evenly(low, high) {
   const rough = (high - low) / 5;
   const unit = 10 ** Math.floor(Math.log10(rough));
-  const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= rough);
+  const step = unit * ([1, 2, 5].find((factor) => factor * unit >= rough) ?? 10);
   const first = Math.ceil(low / step);
   const found = Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
   return found;

@@ -157,7 +157,7 @@ function growthFigures() {
       points: summary.lengths.get(pass).flatMap((length) => {
         const row = summary.timing(label, pass, length);
         const [y, low, high] = row ? of(row) : [0, 0, 0];
-        return y > 0 ? [{ x: length, y, low: low > 0 ? low : y, high, facts: [["mechanism", label], ["length", count(length)], ...timedFacts(row)] }] : [];
+        return y > 0 ? [{ x: length, y, low: low > 0 ? Math.min(low, y) : y, high: Math.max(high, y), facts: [["mechanism", label], ["length", count(length)], ...timedFacts(row)] }] : [];
       }),
     })).filter(({ points }) => points.length);
     if (!lines.length) return [];
