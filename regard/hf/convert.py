@@ -20,6 +20,7 @@ from regard.core import Mixer, UnsupportedError
 from regard.hf.load import Stack, linear
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block
+from regard.nn.after_step import after_step
 from regard.nn.heads import Heads
 from regard.positions.base import Position
 from regard.positions.relative import Rotary
@@ -74,8 +75,7 @@ def teach(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        for mixer in student.mixers:
-            mixer.after_step()
+        after_step(student)
         yield float(loss.detach())
 
 

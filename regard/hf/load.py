@@ -2,7 +2,8 @@
 
     hidden = model(tokens, valid=valid)      logits = model.head(hidden)      model.attention_maps(tokens, valid=valid)
 
-Read: BERT, RoBERTa, Longformer, BigBird (full attention), FNet, XLNet, GPT-2, Llama's kin, T5. Padding is as if absent, so
+Read: BERT, RoBERTa, Longformer, BigBird (full attention), FNet, XLNet, Transformer-XL, GPT-2,
+Llama's kin, T5. Padding is as if absent, so
 that positions count valid tokens; Transformers' BERT counts columns, which is the same for padding on the right.
 Weights come from safetensors alone, and nothing is run from a checkpoint.
 """
@@ -81,7 +82,10 @@ def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None)
 
 
 class Embedding(nn.Module):
-    """Tokens, their positions and types, as far as a checkpoint has them; `offset` is the first position's row."""
+    """Tokens, their positions and types, as far as a checkpoint has them; `offset` is the first position's row.
+
+    scale: what the rows of tokens are multiplied by.
+    """
 
     def __init__(
         self,
@@ -91,15 +95,17 @@ class Embedding(nn.Module):
         kind: nn.Embedding | None = None,
         after: nn.Module | None = None,
         offset: int = 0,
+        scale: float = 1.0,
     ):
         super().__init__()
         self.word, self.place, self.kind, self.offset = word, place, kind, offset
+        self.scale = scale
         self.after = nn.Identity() if after is None else after
 
     def forward(
         self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None, types: Tensor | None
     ) -> Float[Tensor, "B T D"]:
-        x = self.word(tokens)
+        x = self.scale * self.word(tokens)
         if self.kind is not None:
             x = x + self.kind(torch.zeros_like(tokens) if types is None else types)
         elif types is not None:
@@ -531,6 +537,41 @@ def _xlnet(request: Request) -> Stack:
     return Stack(embedding, blocks)
 
 
+def _transfo_xl(request: Request) -> Stack:
+    """The layout that Transformers had to 4.35, that of the paper's code; of its state, tokens of one call are seen alone."""
+    w, c = request.weights, request.config
+    request.require("attn_type", 0)
+    request.require("pre_lnorm", False)
+    request.require("div_val", 1)
+    request.require("d_embed", c["d_model"])
+    at, dim, eps = w.prefix("transformer."), c["d_model"], c.get("layer_norm_epsilon", 1e-5)
+    blocks = []
+    for i in range(c["n_layer"]):
+        layer = f"{at}layers.{i}"
+        joint = w[f"{layer}.dec_attn.qkv_net.weight"].split(dim)
+        query, key, value = map(linear, joint)
+        mixer = _mixer(
+            "transformer_xl",
+            dim,
+            c["n_head"],
+            (query, key, value, w.linear(f"{layer}.dec_attn.o_net")),
+            mem_len=c["mem_len"],
+            same_length=c["same_length"],
+            clamp_len=c["clamp_len"] if c["clamp_len"] > 0 else None,
+        )
+        assert isinstance(mixer, TransformerXL)
+        shared = layer + ".dec_attn" if c["untie_r"] else at.removesuffix(".")
+        u, v = (w[f"{shared}.r_{part}_bias".removeprefix(".")] for part in "wr")
+        r = w[f"{layer}.dec_attn.r_net.weight"]
+        mixer.position.load_state_dict({"distance.weight": r, "u": u, "v": v})
+        core = f"{layer}.pos_ff.CoreNet"
+        feed_forward = _feed_forward("relu", w.linear(f"{core}.0"), w.linear(f"{core}.3"))
+        norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("dec_attn", "pos_ff")]
+        blocks.append(_block(mixer, norms[0], feed_forward, norms[1], norm_first=False))
+    word = w.embedding(f"{at}word_emb.emb_layers.0")
+    return Stack(Embedding(word, scale=dim**0.5), blocks, causal=True)
+
+
 def _t5(request: Request) -> Stack | EncoderDecoder:
     """Pre-norm with RMSNorm; one table of distances for all layers of a side; scores are not scaled."""
     w, c = request.weights, request.config
@@ -614,6 +655,7 @@ KINDS: dict[str, Callable[[Request], Stack | EncoderDecoder]] = {
     "big_bird": _bert,
     "fnet": _bert,
     "xlnet": _xlnet,
+    "transfo-xl": _transfo_xl,
     "gpt2": _gpt2,
     "llama": _llama,
     "mistral": _llama,

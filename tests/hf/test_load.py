@@ -124,6 +124,60 @@ def test_t5_with_its_decoder(form):
     torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("untied", [True, False])
+def test_transformer_xl_in_its_published_layout(untied):
+    """Transformers has no such class any more: the paper's formula, one pair of tokens at a time, stands beside."""
+    D, H, K, clamp = 8, 2, 4, 3
+    draw = torch.Generator().manual_seed(0)
+
+    def random(*shape):
+        return torch.randn(*shape, generator=draw, dtype=torch.float64) / 2
+
+    at = "transformer.layers.0"
+    state = {"transformer.word_emb.emb_layers.0.weight": random(30, D)}
+    for name, shape in {
+        "dec_attn.qkv_net.weight": (3 * D, D), "dec_attn.o_net.weight": (D, D), "dec_attn.r_net.weight": (D, D),
+        "dec_attn.layer_norm.weight": (D,), "dec_attn.layer_norm.bias": (D,), "pos_ff.CoreNet.0.weight": (12, D),
+        "pos_ff.CoreNet.0.bias": (12,), "pos_ff.CoreNet.3.weight": (D, 12), "pos_ff.CoreNet.3.bias": (D,),
+        "pos_ff.layer_norm.weight": (D,), "pos_ff.layer_norm.bias": (D,),
+    }.items():  # fmt: skip
+        state[f"{at}.{name}"] = random(*shape)
+    shared = f"{at}.dec_attn" if untied else "transformer"
+    u, v = random(H, K), random(H, K)
+    state |= {f"{shared}.r_w_bias": u, f"{shared}.r_r_bias": v}
+    config = {
+        "model_type": "transfo-xl", "d_model": D, "n_layer": 1, "n_head": H, "mem_len": 5, "same_length": True,
+        "clamp_len": clamp, "untie_r": untied, "div_val": 1, "d_embed": D,
+    }  # fmt: skip
+    ids = tokens()[0][:1]
+    x = state["transformer.word_emb.emb_layers.0.weight"][ids[0]] * D**0.5
+    q, k, w = (x @ state[f"{at}.dec_attn.qkv_net.weight"].T).view(-1, 3, H, K).unbind(1)
+    mixed = torch.zeros(len(x), H, K, dtype=x.dtype)
+    for h in range(H):
+        for i in range(len(x)):
+            seen = range(max(0, i - 4), i + 1)
+            scores = []
+            for j in seen:
+                angle = min(i - j, clamp) * 10000.0 ** (-torch.arange(0, D, 2, dtype=x.dtype) / D)
+                r = state[f"{at}.dec_attn.r_net.weight"] @ torch.cat([angle.sin(), angle.cos()])
+                scores.append((q[i, h] + u[h]) @ k[j, h] + (q[i, h] + v[h]) @ r.view(H, K)[h])
+            mixed[i, h] = (torch.stack(scores) / K**0.5).softmax(0) @ w[seen.start : i + 1, h]
+
+    def normed(z, part):
+        scale, shift = (
+            state[f"{at}.{part}.layer_norm.weight"],
+            state[f"{at}.{part}.layer_norm.bias"],
+        )
+        return torch.nn.functional.layer_norm(z, (D,), scale, shift)
+
+    y = normed(x + mixed.flatten(1) @ state[f"{at}.dec_attn.o_net.weight"].T, "dec_attn")
+    core = [state[f"{at}.pos_ff.CoreNet.{n}.{part}"] for n in (0, 3) for part in ("weight", "bias")]
+    want = normed(y + (y @ core[0].T + core[1]).relu() @ core[2].T + core[3], "pos_ff")
+    ours = regard.hf.load(state, config)
+    torch.testing.assert_close(ours(ids)[0], want)
+    assert not ours.left
+
+
 def test_both_layouts_of_rotary_rows():
     """GGUF's Llama stores rows of queries and keys so that adjacent channels turn together."""
     original, (ids, _) = theirs("llama"), tokens()
