@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.core.pool import Pool
+from regard.testing.laws.second_derivative import equals_finite_differences
 from regard.testing.subject import gradients
 from regard.testing.verdicts import (
     Checked,
@@ -161,9 +162,40 @@ def empty_batch(subject: PoolSubject) -> None:
     require(same, "a buffer changed")
 
 
+def second_derivative(subject: PoolSubject) -> None:
+    """A derivative may be differentiated again."""
+    query = subject.query
+    equals_finite_differences(lambda x: subject.pool(x, query), subject.pool, subject.x)
+
+
+def transforms(subject: PoolSubject) -> None:
+    """torch.func's vmap of grad gives each row's own gradient."""
+    pool, query = subject.pool, subject.query
+
+    def total(x: Tensor, query: Tensor | None) -> Tensor:
+        return pool(x[None], None if query is None else query[None]).square().sum()
+
+    in_dims = 0, None if query is None else 0
+    found = torch.func.vmap(torch.func.grad(total), in_dims)(subject.x, query)
+    x = subject.x.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(pool(x, query).square().sum(), x)
+    require_close(found, wanted, BOUND, "a gradient under torch.func")
+
+
 POOL_LAWS: dict[str, Callable[[PoolSubject], None]] = {
     law.__name__: law
-    for law in (oracle, padding, poison, order, sensitivity, batch, empty, empty_batch)
+    for law in (
+        oracle,
+        second_derivative,
+        transforms,
+        padding,
+        poison,
+        order,
+        sensitivity,
+        batch,
+        empty,
+        empty_batch,
+    )
 }
 
 

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.autograd.function import once_differentiable
 
 import regard
 from regard.core.pool import Pool
@@ -103,6 +104,25 @@ class WrongWeights(Sound):
         return super().weigh(1.001 * x, query, valid)
 
 
+class _Cubed(torch.autograd.Function):
+    """x^3, with a backward by hand that autograd takes for a constant."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return 3 * dy * ctx.saved_tensors[0] ** 2
+
+
+class HasOneDerivative(Sound):
+    def weigh(self, x, query, valid):
+        return super().weigh(_Cubed.apply(x), query, valid)
+
+
 def softmax_of_sums(params, tokens, queries):
     return [oracle.softmax([params["scale"] * x.sum() for x in tokens])]
 
@@ -117,6 +137,8 @@ def softmax_of_sums(params, tokens, queries):
         ("sensitivity", IgnoresTheSet),
         ("empty", DividesByNothing),
         ("empty_batch", NeedsASet),
+        ("second_derivative", HasOneDerivative),
+        ("transforms", HasOneDerivative),
     ],
 )
 def test_a_broken_pool_is_caught(law, cls):

@@ -207,3 +207,13 @@ def test_torch_func_is_refused_in_training():
     with pytest.raises(UnsupportedError, match=r"torch.func cannot carry. Call eval\(\) first"):
         torch.func.vmap(mixer)(x)
     assert torch.func.vmap(mixer.eval())(x).shape == x.shape
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_compiled_mixer_takes_lengths_that_vary(causal):
+    torch.compiler.reset()
+    mixer, mask = routing().eval(), Mask(causal=causal)
+    compiled = torch.compile(mixer, fullgraph=True, backend="eager")
+    for length in (33, 47, 64):  # the second makes the length a symbol
+        x = torch.randn(2, length, 24, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x, mask=mask), mixer(x, mask=mask))
