@@ -29,14 +29,14 @@ def identity(name: str, options: Mapping[str, Any]) -> Identity:
 
 def mark(state: Any, owner: Identity) -> None:
     if not torch.compiler.is_compiling():
-        state.length.__dict__[MARK] = (owner, _shapes(state), "kept")
+        state.length.__dict__[MARK] = (owner, _shapes(state), "kept", tuple(map(id, state)))
 
 
 def mark_given_away(state: Any) -> None:
     """The storage of this state may be written over."""
     found = None if torch.compiler.is_compiling() else state.length.__dict__.get(MARK)
     if found is not None:
-        state.length.__dict__[MARK] = (*found[:2], "given away")
+        state.length.__dict__[MARK] = (*found[:2], "given away", ())
 
 
 def carry(old: Tensor, new: Tensor) -> Tensor:
@@ -54,6 +54,8 @@ def check_state(
 
     fresh: new states of the mixer, of each kind that it has, for one row.
     """
+    if _is_as_marked(state, x, owner):
+        return
     wanted = f"{who}: state must come from initial_state or extend of this mixer"
     length = getattr(state, "length", None)
     if not (isinstance(state, tuple) and isinstance(length, Tensor)):
@@ -76,8 +78,20 @@ def check_state(
         raise ShapeError(f"{wanted}, got one of other fields or widths: {_spelled(state)}")
 
 
+def _is_as_marked(state: Any, x: Tensor, owner: Identity) -> bool:
+    """True if these are the very tensors that the mixer made, for as many rows as x; a decoding step pays for little else."""
+    length = getattr(state, "length", None)
+    if torch.compiler.is_compiling() or not isinstance(length, Tensor):
+        return False
+    found = length.__dict__.get(MARK)
+    if found is None or found[0] != owner or found[3] != tuple(map(id, state)):
+        return False
+    first = state[0]
+    return first.dtype == x.dtype and first.shape[:1] == x.shape[:1] and first.device == x.device
+
+
 def _check_mark(who: str, wanted: str, found: Any, owner: Identity) -> None:
-    theirs, _, kept = found
+    theirs, _, kept, _ = found
     if theirs != owner:
         old, new = dict(theirs), dict(owner)
         if old["mixer"] != new["mixer"]:
