@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from regard.cli.bench import Bench
+from regard.cli.arena import Arena
+from regard.cli.bench import LEDGER, Bench
 from regard.cli.data import DataCommands
 from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_json, print_table
@@ -21,7 +22,6 @@ from regard.core.packages import lacking_extra
 from regard.core.visible import visible_lines
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-LEDGER = Path("runs/arena/ledger.sqlite")
 PAGE = Path("runs/arena/report.html")
 
 
@@ -52,55 +52,30 @@ class Show:
     """Everything about one name: equation, paper, what it can do and why not, options, cost."""
 
     name: Positional[str]
+    """of a catalogue, or module:Class of your own"""
     json: Json = False
 
     def run(self) -> int:
-        from regard.cli.describe import details
+        from regard.cli.describe import about, details
+        from regard.cli.names import own
 
-        found = details(self.name)
+        found = [about(*own(self.name))] if ":" in self.name else details(self.name)
         if self.json:
             print_json(found)
         else:
-            for about in found:
-                print_details(about)
+            for facts in found:
+                print_details(facts)
         return 0
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a recipe: `regard train RECIPE --help` lists its fields, `regard ls recipes` the recipes."""
+    """Train a recipe: `regard train RECIPE --help` lists its fields, `regard ls recipes` the recipes.
 
-    recipe: Positional[str]
-
-
-@dataclass(frozen=True)
-class Arena:
-    """Train and time all mechanisms of a suite; what the ledger has already is not run again.
-
-    Started several times at once on one ledger, the processes share the work.
+    Your own is a function that returns a Run, with any task and model in it: `regard train module:function`.
     """
 
-    suite: Positional[str] = "quick"
-    ledger: Path = LEDGER
-    folder: Path = Path("runs/arena/trials")
-    """where unfinished training is kept, so that a killed run goes on"""
-    json: Json = False
-
-    def run(self) -> int:
-        from regard.lab.arena.ledger import Ledger
-        from regard.lab.arena.run import run_suite
-        from regard.lab.arena.suite import SUITES
-
-        suite = SUITES[self.suite]
-        outcome = run_suite(suite, Ledger(self.ledger), self.folder, progress=not self.json)
-        if self.json:
-            print_json(asdict(outcome) | {"ledger": str(self.ledger)})
-        else:
-            print(
-                f"{outcome.suite}: {outcome.new} new results, {outcome.found} already there, "
-                f"{outcome.seconds:.0f} s. They are in {self.ledger}; `regard report` draws them."
-            )
-        return 0
+    recipe: Positional[str]
 
 
 @dataclass(frozen=True)
@@ -248,13 +223,17 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _train(name: str, args: list[str]) -> int:
     from regard.cli.arguments import parse
-    from regard.lab.recipes import RECIPES, Run, start
+    from regard.cli.names import entry
+    from regard.lab.recipes import Run, start
 
-    recipe = RECIPES[name]()
+    recipe = entry("recipes", name)()
+    if not isinstance(recipe, Run):
+        raise OptionError(f"{name} returned {type(recipe).__name__}: a recipe returns a Run")
+    home = Path("runs/train") / name.replace(":", ".")
 
     def train(
         run: Annotated[Run, arg(name="")] = recipe,
-        folder: Path = Path("runs/train") / name,
+        folder: Path = home,
         wait: Annotated[
             FlagCreatePairsOff[bool], arg(help="wait for a process that trains in the folder")
         ] = False,

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from regard.cli.names import entry
 from regard.core import OptionError, UnknownNameError
 from regard.functional.shared.implementation import Eager
 from regard.functional.sparse.patterns import (
@@ -37,14 +38,16 @@ def parse(command: Callable[..., int], prog: str, args: list[str]) -> int:
 
 
 def _name_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """`str | type[Mixer]`, and a tuple of Layers beside them: on a command line, a name."""
+    """`str | type[Mixer]`, and a tuple of Layers beside them: on a command line, a name, or `module:Class`."""
     members = get_args(info.type)
-    if str not in members or not any(get_origin(member) is type for member in members):
+    bases = [get_args(member)[0] for member in members if get_origin(member) is type]
+    if str not in members or not bases:
         return None
+    kind = f"{bases[0].__name__.lower()}s"
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar="NAME",
-        instance_from_str=lambda words: words[0],
+        instance_from_str=lambda words: entry(kind, words[0]) if ":" in words[0] else words[0],
         is_instance=lambda value: isinstance(value, str | type | tuple),
         str_from_instance=lambda value: [_mixer_name(value)],
     )

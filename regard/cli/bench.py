@@ -29,7 +29,7 @@ class Bench:
     """Time mixers beside fused softmax attention of the same causality, in one interleaved run for each setting."""
 
     mixers: tuple[str, ...] = ()
-    """names of mixers; all of them by default"""
+    """names of mixers, or module:Class of your own; all of the catalogue by default"""
     lengths: tuple[int, ...] = (256, 1024)
     """tokens processed, or for decode already in the state"""
     passes: tuple[Literal["forward", "train", "prefill", "decode"], ...] = (
@@ -158,10 +158,11 @@ def _origin(row: "Timed") -> str:
 def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
     """Each mixer with those of the options that it has."""
     from regard.cli.arguments import option
+    from regard.cli.names import entry
     from regard.lab.arena.choice import Choice
     from regard.mixers import MIXERS
 
-    classes = [MIXERS[name] for name in names or MIXERS.names()]
+    classes = [entry("mixers", name) for name in names or MIXERS.names()]
     options: Mapping[str, Any] = dict(map(option, words))
     taken = {cls.name: set(inspect.signature(cls.__init__).parameters) for cls in classes}
     for name in options:
@@ -170,7 +171,7 @@ def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
     chosen = []
     for cls in classes:
         own = {name: value for name, value in options.items() if name in taken[cls.name]}
-        choice = Choice(mixer=cls.name, options=own)
+        choice = Choice(mixer=cls.name if cls in tuple(MIXERS) else cls, options=own)
         choice.sketch()  # wrong values are found before anything is timed
         chosen.append(choice)
     return chosen

@@ -72,7 +72,7 @@ def details(name: str) -> list[dict[str, Any]]:
     found = [(kind, entry) for kind, entry in entries if entry.name == name]
     if not found:
         raise UnknownNameError("name", name, dict.fromkeys(entry.name for _, entry in entries))
-    return [_details(kind, entry) for kind, entry in found]
+    return [about(kind, entry) for kind, entry in found]
 
 
 def abilities(capabilities: Capabilities) -> dict[str, str]:
@@ -140,17 +140,18 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
     return about | {"what": _summary(kind, entry)}
 
 
-def _details(kind: str, entry: Any) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "name": entry.name,
+def about(kind: str, entry: Any) -> dict[str, Any]:
+    """Everything about one entry, or about one's own class of this kind."""
+    facts: dict[str, Any] = {
+        "name": getattr(entry, "name", None) or entry.__name__,
         "kind": kind.removesuffix("s"),
         "text": _text(entry),
     }
     if kind == "mixers":
         can = entry.capabilities
-        about |= {
-            "family": entry.family,
-            "paper": entry.paper,
+        facts |= {
+            "family": getattr(entry, "family", "other"),
+            "paper": getattr(entry, "paper", ""),
             "capabilities": abilities(can),
             "includes_ffn": can.includes_ffn,
             "positions": sorted(can.positions),
@@ -159,13 +160,13 @@ def _details(kind: str, entry: Any) -> dict[str, Any]:
             "variants": {name: dict(chosen) for name, chosen in entry.variants.items()},
         }
     if kind == "scores":
-        about["formula"] = entry.formula
+        facts["formula"] = entry.formula
     if kind == "sources":
         packages = {package.file: package.sha256 for package in entry.packages}
-        about |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
-        return about | {"counts": dict(entry.counts), "get": entry.get_command, "options": []}
-    about["options"] = _settings(entry) if _is_value(entry) else options(entry)
-    return about
+        facts |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
+        return facts | {"counts": dict(entry.counts), "get": entry.get_command, "options": []}
+    facts["options"] = _settings(entry) if _is_value(entry) else options(entry)
+    return facts
 
 
 def _is_value(entry: Any) -> bool:

@@ -1,17 +1,16 @@
-"""`regard laws` on the command line: what each law finds in a mixer, in all of its variants."""
+"""`regard laws` on the command line: what each law finds in a mixer, in all of its variants, or in a pool of one's own."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from regard.cli.names import entry, own
 from regard.cli.printing import print_json, print_table
-from regard.core import Mixer, OptionError
 
 if TYPE_CHECKING:
+    from regard.pools import Pool
     from regard.testing import Verdict
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
@@ -21,7 +20,7 @@ OUTCOMES = ("failed", "cannot judge", "passed", "does not apply")  # the first t
 
 @dataclass(frozen=True)
 class Laws:
-    """Run the laws on a mixer: `regard laws linear`, or your own, `regard laws my_module:MyMixer`."""
+    """Run the laws on a mixer, `regard laws linear`, or on your own mixer or pool, `regard laws my_module:MyMixer`."""
 
     name: Positional[str]
     law: tuple[str, ...] = ()
@@ -47,8 +46,11 @@ def judged(name: str, laws: Sequence[str]) -> list[dict[str, Any]]:
     from regard import build
     from regard.testing import LAWS, judge_mixer
 
-    cls = mixer_class(name)
-    variants = {"default": {}, **cls.variants}
+    kinds = ("mixers", "pools")
+    kind, cls = own(name, kinds) if ":" in name else ("mixers", entry("mixers", name))
+    if kind == "pools":
+        return _judged_pool(cls, laws)
+    variants: dict[str, Mapping[str, Any]] = {"default": {}, **cls.variants}
     for options in variants.values():  # wrong options are found before any law runs
         build(cls, **FACTS | dict(options))
     found: dict[str, dict[str, Verdict]] = {}
@@ -59,6 +61,14 @@ def judged(name: str, laws: Sequence[str]) -> list[dict[str, Any]]:
                 found.setdefault(verdict.law, {})[variant] = verdict
                 status.update(f"laws  {variant}: {verdict.law} of {len(laws or LAWS)} laws")
     return [_row(law, by_variant) for law, by_variant in found.items()]
+
+
+def _judged_pool(cls: type["Pool"], laws: Sequence[str]) -> list[dict[str, Any]]:
+    from regard.pools import build_pool
+    from regard.testing import judge_pool
+
+    verdicts = judge_pool(lambda: build_pool(cls, FACTS["dim"]), laws or "all")
+    return [_row(verdict.law, {"default": verdict}) for verdict in verdicts]
 
 
 def _row(law: str, by_variant: "Mapping[str, Verdict]") -> dict[str, Any]:
@@ -74,23 +84,3 @@ def _row(law: str, by_variant: "Mapping[str, Verdict]") -> dict[str, Any]:
     ]
     seconds = sum(verdict.seconds for verdict in by_variant.values())
     return {"law": law, "verdict": outcome, "seconds": round(seconds, 1), "why": "\n".join(why)}
-
-
-def mixer_class(name: str) -> type[Mixer]:
-    """The mixer of this name, or the class of `module:Class`, where the module may lie in the current folder."""
-    from regard.mixers import MIXERS
-
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        return MIXERS[name]
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found = getattr(import_module(module), attribute, None)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise OptionError(f"{name}: there is no module {module!r} here") from None
-    if not (isinstance(found, type) and issubclass(found, Mixer)):
-        raise OptionError(f"{name}: {attribute!r} in {module} is not a subclass of regard.Mixer")
-    return found

@@ -33,7 +33,7 @@ from regard.testing.laws import (
     transfer,
     transforms,
 )
-from regard.testing.pools import POOL_LAWS, check_pool
+from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
 from regard.testing.scores import SCORE_LAWS, check_score
 from regard.testing.subject import Blocks, Request, Subject
 from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
@@ -124,4 +124,5 @@ __all__ = [
     "check_pool",
     "check_score",
     "judge_mixer",
+    "judge_pool",
 ]

@@ -1,6 +1,6 @@
 """The laws of a pool: x [B S D], query [B Q K] -> y [B Q D]."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from regard.testing.verdicts import (
     Checked,
     Judged,
     NotDeclared,
+    Verdict,
     judge,
     named,
     require,
@@ -215,3 +216,9 @@ def check_pool(
     subject = PoolSubject(factory, oracle, set_size, by_place)
     chosen = {name: POOL_LAWS[name] for name in named(laws, POOL_LAWS)}
     return require_kept(subject, judge(subject, chosen))
+
+
+def judge_pool(factory: Callable[[], Pool], laws: str | Iterable[str] = "all") -> Iterator[Verdict]:
+    """The verdict of each law as it is reached; a broken law does not end the run."""
+    chosen = {name: POOL_LAWS[name] for name in named(laws, POOL_LAWS)}
+    return judge(PoolSubject(factory, None, 5, by_place=False), chosen)

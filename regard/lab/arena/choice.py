@@ -35,17 +35,21 @@ class Choice:
     def identity(self) -> dict[str, Any]:
         """What makes it this choice, for keys; a class from elsewhere counts with the source of its file."""
         cls = resolve(self.mixer)
-        here = {"mixer": self.name, "options": dict(self.options)}
-        if cls.__module__.startswith("regard."):
-            return here
-        try:
-            source = Path(inspect.getfile(cls)).read_bytes()
-        except (OSError, TypeError):  # typed in at a prompt
-            source = b""
-        return here | {
-            "class": f"{cls.__module__}.{cls.__qualname__}",
-            "source": hashlib.sha256(source).hexdigest(),
-        }
+        return {"mixer": self.name, "options": dict(self.options)} | own_source(cls)
+
+
+def own_source(cls: type) -> dict[str, str]:
+    """Name of a class from elsewhere, and the checksum of its file, for keys; nothing for a class of Regard."""
+    if cls.__module__.startswith("regard."):
+        return {}
+    try:
+        source = Path(inspect.getfile(cls)).read_bytes()
+    except (OSError, TypeError):  # typed in at a prompt
+        source = b""
+    return {
+        "class": f"{cls.__module__}.{cls.__qualname__}",
+        "source": hashlib.sha256(source).hexdigest(),
+    }
 
 
 def refusal(mixer: Mixer, needed: str) -> str | None:

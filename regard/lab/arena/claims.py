@@ -105,20 +105,30 @@ class Claims:
 
 
 def share(
-    jobs: Iterable[Job], claims: Claims, doing: Callable[[str], AbstractContextManager[object]]
-) -> None:
+    jobs: Iterable[Job],
+    claims: Claims,
+    doing: Callable[[str], AbstractContextManager[object]],
+    late: Callable[[], bool] = lambda: False,
+) -> int:
     """Does each job that nobody has done or is doing, then waits for what others are doing; a dead worker's job is free.
 
     Each is done by one of the processes that share the claims, and all return when all is done. `doing` shows what is done.
+    Once it is `late`, nothing more is begun or waited for. Returns how many jobs were left.
     """
-    waiting = list(jobs)
+    waiting, left = list(jobs), 0
     while waiting:
-        busy = [(job, holder) for job in waiting if (holder := _attempt(job, claims, doing))]
-        if len(busy) == len(waiting):
+        busy = []
+        for job in waiting:
+            if late():
+                left += not job.found()
+            elif holder := _attempt(job, claims, doing):
+                busy.append((job, holder))
+        if busy and len(busy) == len(waiting):
             job, holder = busy[0]
             with doing(f"waiting for {holder} ({job.what})"):
                 time.sleep(POLL)
         waiting = [job for job, _ in busy]
+    return left
 
 
 def _attempt(

@@ -1,8 +1,9 @@
-"""Running a suite: laws first, then training, then timing; each result is in the ledger before the next begins.
+"""Running a suite: laws first, then timing, then training; each result is in the ledger before the next begins.
 
 Several processes may run suites on one ledger: each does what no other has done or is doing (`regard.lab.arena.claims`).
 """
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class Outcome:
     suite: str
     new: int = 0  # trials run now
     found: int = 0  # trials that the ledger had
+    left: int = 0  # not begun, for want of time
     seconds: float = 0.0
     results: list[Result] = field(default_factory=list)
 
@@ -48,30 +50,42 @@ def run_suite(
     *,
     command: str | None = None,
     progress: bool | Progress = True,
+    hours: float | None = None,
 ) -> Outcome:
     """Do what is missing in the ledger. Killed at any point, the next call goes on where this one was; called by several
     processes at once, each takes a share and all return with everything done. Timings have their machine to themselves.
 
     A mechanism that breaks a law is neither trained nor timed; it, and every pair that its capabilities forbid,
-    becomes a NotRun row with the reason. `command` is recorded in the rows as their origin: this process's own by default.
+    becomes a NotRun row with the reason. After so many `hours` nothing new is begun. `command` is recorded in the rows as their origin: this process's own by default.
     Raises OptionError or UnknownNameError before any compute if the suite names what does not exist, and PathError if the
     folder cannot be written.
     """
     check_writable(Path(run_dir), folder=True)
+    if hours is not None and not hours > 0:
+        raise OptionError(f"hours ({hours}) must be positive")
     with _display(progress, suite) as display:
-        return _SuiteRun(suite, ledger, Path(run_dir), command, display).all()
+        return _SuiteRun(suite, ledger, Path(run_dir), command, display, hours).all()
 
 
 class _SuiteRun:
     def __init__(
-        self, suite: Suite, ledger: Ledger, run_dir: Path, command: str | None, display: "_Display"
+        self,
+        suite: Suite,
+        ledger: Ledger,
+        run_dir: Path,
+        command: str | None,
+        display: "_Display",
+        hours: float | None,
     ):
         self.suite, self.ledger, self.run_dir = suite, ledger, run_dir
         self.command, self.display = command, display
+        self.end = math.inf if hours is None else time.monotonic() + 3600 * hours
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.choices = suite.choices
         for choice in self.choices:
             choice.sketch()  # wrong names and options are found here
+        for contest in suite.contests:
+            trial.check_kind(contest.task)
         self.claims = Claims(ledger.path)
         self.outcome = Outcome(suite=suite.name)
         self.broken: dict[int, str] = {}  # place in choices -> why it is not measured
@@ -80,15 +94,16 @@ class _SuiteRun:
     def all(self) -> Outcome:
         began = time.perf_counter()
         self._share([self._check(place, choice) for place, choice in enumerate(self.choices)])
-        for contest in self.suite.contests:
-            self._contest(contest)
         if self.suite.race is not None:
             self._race(self.suite.race)
+        for contest in self.suite.contests:
+            self._contest(contest)
         self.outcome.seconds = time.perf_counter() - began
         return self.outcome
 
     def _share(self, jobs: Iterable[Job]) -> None:
-        share(jobs, self.claims, self.display.doing)
+        late = lambda: time.monotonic() > self.end  # noqa: E731
+        self.outcome.left += share(jobs, self.claims, self.display.doing, late)
 
     def _check(self, place: int, choice: Choice) -> Job:
         asked = question(choice, self.ledger)
@@ -123,7 +138,7 @@ class _SuiteRun:
             reason = self.broken.get(place) or trial.obstacle(contest, choice, splits)
             if reason is None:
                 try:
-                    able.append((place, trial.model_config(contest, choice)))
+                    able.append((place, trial.model_config(contest, choice, splits)))
                 except (OptionError, UnsupportedError) as error:  # at this size
                     reason = str(error)
             if reason is not None:

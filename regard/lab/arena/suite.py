@@ -60,7 +60,7 @@ class Suite:
         return [entry if isinstance(entry, Choice) else Choice(mixer=entry) for entry in named]
 
 
-def _brief(*, tokens: int, batch_size: int, eval_every: int) -> TrainConfig:
+def brief(*, tokens: int, batch_size: int, eval_every: int) -> TrainConfig:
     """No early stopping, so that all see the same tokens; a kill costs at most a few seconds of work."""
     return TrainConfig(
         tokens=tokens,
@@ -84,9 +84,9 @@ QUICK = Suite(
         "gau",
     ),
     contests=(
-        Contest(task=ListOps(), train=_brief(tokens=500_000, batch_size=32, eval_every=35)),
-        Contest(task=Digits(), train=_brief(tokens=1_000_000, batch_size=32, eval_every=100)),
-        Contest(task=StdlibBytes(), train=_brief(tokens=750_000, batch_size=16, eval_every=50)),
+        Contest(task=ListOps(), train=brief(tokens=500_000, batch_size=32, eval_every=35)),
+        Contest(task=Digits(), train=brief(tokens=1_000_000, batch_size=32, eval_every=100)),
+        Contest(task=StdlibBytes(), train=brief(tokens=750_000, batch_size=16, eval_every=50)),
     ),
     race=Race(lengths=(256, 512, 1024, 2048, 4096)),
 )

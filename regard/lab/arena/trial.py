@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
-from regard.lab.arena.choice import Choice, refusal
+from regard.core import OptionError
+from regard.lab.arena.choice import Choice, own_source, refusal
 from regard.lab.arena.provenance import provenance, versions
 from regard.lab.arena.results import Trained
 from regard.lab.arena.suite import Contest
@@ -15,15 +16,35 @@ from regard.lab.tasks import Splits, Task
 from regard.lab.train import fit
 from regard.models import (
     ClassifierConfig,
+    DualEncoderConfig,
     LanguageModelConfig,
+    MaskedLanguageModelConfig,
     StackConfig,
+    TransformerConfig,
     count_parameters,
     match_parameters,
 )
 
 _CONFIGS: dict[str, type[StackConfig]] = {
-    kind: config for config in (ClassifierConfig, LanguageModelConfig) for kind in config.kinds
+    kind: config
+    for config in (
+        ClassifierConfig,
+        LanguageModelConfig,
+        MaskedLanguageModelConfig,
+        DualEncoderConfig,
+        TransformerConfig,  # the mixer is the encoder's
+    )
+    for kind in config.kinds
 }
+
+
+def check_kind(task: Task) -> None:
+    """OptionError for a task whose model has no place for a mixer."""
+    if task.kind not in _CONFIGS:
+        raise OptionError(
+            f"{task.name} is of kind {task.kind}, and the arena trains {', '.join(_CONFIGS)}. "
+            "`regard train` has recipes for the others."
+        )
 
 
 def obstacle(contest: Contest, choice: Choice, splits: Splits) -> str | None:
@@ -42,24 +63,29 @@ def needs(task: Task, splits: Splits) -> list[str]:
     return [direction] if equal else [direction, "padding"]
 
 
-def model_config(contest: Contest, choice: Choice) -> StackConfig:
-    """The task's model around this mixer, with as many parameters as the softmax model; OptionError if none has."""
-    softmax = _config(contest, Choice(mixer="softmax"))
+def model_config(contest: Contest, choice: Choice, splits: Splits | None = None) -> StackConfig:
+    """The task's model around this mixer, `splits` where facts are read off the data, with as many parameters as the softmax model; OptionError if none has."""
+    softmax = _config(contest, Choice(mixer="softmax"), splits)
     if choice == Choice(mixer="softmax"):
         return softmax
-    return match_parameters(_config(contest, choice), count_parameters(softmax))
+    return match_parameters(_config(contest, choice, splits), count_parameters(softmax))
 
 
-def _config(contest: Contest, choice: Choice) -> StackConfig:
+def _config(contest: Contest, choice: Choice, splits: Splits | None) -> StackConfig:
     task, size = contest.task, contest.size
-    facts: dict[str, Any] = task.facts | dict(
-        max_len=task.max_len,
-        mixer=choice.mixer,
-        mixer_options=dict(choice.options),
-        dim=size.dim,
-        num_heads=size.num_heads,
-        num_layers=size.num_layers,
-        position=size.position,
+    found = {} if splits is None else dict(splits.facts)
+    facts: dict[str, Any] = (
+        task.facts
+        | found
+        | dict(
+            max_len=task.max_len,
+            mixer=choice.mixer,
+            mixer_options=dict(choice.options),
+            dim=size.dim,
+            num_heads=size.num_heads,
+            num_layers=size.num_layers,
+            position=size.position,
+        )
     )
     return _CONFIGS[task.kind](**facts)
 
@@ -68,7 +94,7 @@ def content(
     contest: Contest, choice: Choice, seed: int, model: StackConfig, data_sha256: str
 ) -> dict[str, Any]:
     """Everything that determines the result, for its key."""
-    about = versions()
+    about, task = versions(), contest.task
     facts = {
         field.name: getattr(model, field.name)
         for field in dataclasses.fields(model)
@@ -76,13 +102,19 @@ def content(
     } | choice.identity()
     return {
         "kind": "trained",
-        "task": {"name": contest.task.name} | dataclasses.asdict(contest.task),
+        "task": {"name": task.name} | _options(task) | own_source(type(task)),
         "data": data_sha256,
         "model": {"name": model.name} | facts,
         "train": dataclasses.asdict(contest.train) | {"seed": seed},
         "torch": about["torch"],
         "regard": about["regard"],
     }
+
+
+def _options(task: Task) -> dict[str, Any]:
+    """Without paths: the same data count as the same wherever they are, by their checksum."""
+    found = dataclasses.asdict(task)
+    return {name: value for name, value in found.items() if not isinstance(value, Path)}
 
 
 def train(

@@ -1,0 +1,102 @@
+"""Names on the command line: an entry of a catalogue, or one's own class as `module:Class`."""
+
+import inspect
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from regard.cli.describe import catalog
+from regard.core import OptionError, UnknownNameError
+
+BASES: dict[str, tuple[str, str]] = {
+    "mixers": ("regard.core", "Mixer"),
+    "pools": ("regard.core.pool", "Pool"),
+    "scores": ("regard.nn.scores", "Score"),
+    "models": ("torch.nn", "Module"),
+    "tasks": ("regard.lab.tasks", "Task"),
+    "suites": ("regard.lab.arena.suite", "Suite"),
+    "recipes": ("regard.lab.recipes", "Recipe"),
+}
+"""Kind -> module and name of the base of one's own entry of this kind."""
+WANTED = {
+    "mixers": "a subclass of regard.Mixer",
+    "pools": "a subclass of regard.core.pool.Pool",
+    "scores": "a subclass of regard.nn.scores.Score",
+    "models": "a torch.nn.Module",
+    "tasks": "a subclass of regard.lab.tasks.Task",
+    "suites": "a regard.lab.arena.suite.Suite",
+    "recipes": "a function that returns a regard.lab.recipes.Run",
+}
+
+
+def entry(kind: str, name: str) -> Any:
+    """The entry of this catalogue, or what `module:Class` names, where the module may lie in the current folder.
+
+    Mixers, pools, models and tasks are classes; a suite is a Suite; a recipe is a function that returns a Run. Raises
+    UnknownNameError, OptionError.
+    """
+    if ":" not in name:
+        return catalog(kind)[name]
+    return own(name, (kind,))[1]
+
+
+def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:
+    """Kind and entry of `module:Class`. Raises OptionError where it is of none of these kinds."""
+    found = _imported(name)
+    kind = next((kind for kind in kinds if _fits(kind, found)), None)
+    if kind is None:
+        module, _, attribute = name.partition(":")
+        wanted = ", nor ".join(WANTED[kind] for kind in kinds)
+        raise OptionError(f"{name}: {attribute!r} in {module} is not {wanted}")
+    return kind, _entry(kind, found)
+
+
+def task(name: str, given: Mapping[str, Any]) -> Any:
+    """The task of this name or class with these options. Raises UnknownNameError, OptionError."""
+    cls = entry("tasks", name)
+    hints = get_type_hints(cls)
+    known = list(inspect.signature(cls).parameters)
+    for key in given:
+        if key not in known:
+            raise UnknownNameError(f"option of {cls.name}", key, known)
+    paths = {key: value for key, value in given.items() if "Path" in str(hints[key])}
+    return cls(**dict(given) | {key: Path(str(value)) for key, value in paths.items()})
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in (module, module.partition(".")[0]):
+            raise
+        raise OptionError(f"{name}: there is no module {module!r} here") from None
+    if not hasattr(found, attribute):
+        raise UnknownNameError(f"name in {module}", attribute, _public(vars(found)))
+    return getattr(found, attribute)
+
+
+def _public(names: Mapping[str, Any]) -> list[str]:
+    return [name for name in names if not name.startswith("_")]
+
+
+def _fits(kind: str, found: Any) -> bool:
+    module, name = BASES[kind]
+    if kind == "recipes" and inspect.isfunction(found):
+        return True
+    base = getattr(import_module(module), name)
+    if kind in ("suites", "recipes"):
+        return isinstance(found, base)
+    return isinstance(found, type) and issubclass(found, base)
+
+
+def _entry(kind: str, found: Any) -> Any:
+    if kind != "recipes":
+        return found
+    from regard.lab.recipes import Recipe
+
+    return found if isinstance(found, Recipe) else Recipe(found)

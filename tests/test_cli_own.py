@@ -1,0 +1,182 @@
+"""One's own mixers, pools, tasks, suites and recipes on the command line, as `module:Class`, from the current folder."""
+
+import json
+import sys
+
+import pytest
+
+from regard.cli import main
+from regard.lab.arena import laws, matrix_product
+
+MINE = '''
+"""Mine: y_t = (x_t + x_{t-1}) / 2."""
+
+from dataclasses import dataclass
+
+from regard.lab.arena.suite import Contest, ModelSize, Race, Suite
+from regard.lab.recipes import Run
+from regard.lab.tasks import ListOps
+from regard.lab.train import TrainConfig
+from regard.mixers.fnet import FNet
+from regard.models import Classifier, ClassifierConfig
+from regard.pools.context_query import ContextQuery
+
+
+class Mine(FNet):
+    """Nothing like it."""
+
+    name = "mine"
+    variants = {}
+
+
+class Lake(ContextQuery):
+    """A pool."""
+
+    name = "lake"
+
+
+class Model(Classifier):
+    """A model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums(ListOps):
+    """A task."""
+
+    name = "sums"
+    train_size: int = 32
+    valid_size: int = 4
+    test_size: int = 4
+    min_length: int = 5
+    max_length: int = 20
+
+
+TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
+SUITE = Suite(
+    name="own",
+    about="a test",
+    mixers=("softmax", Mine),
+    contests=(Contest(task=Sums(), train=TRAIN, size=ModelSize(dim=16, num_heads=2)),),
+    race=Race(lengths=(8,), passes=("forward",), dim=16, num_heads=2, seconds=0.01),
+)
+
+
+def sums() -> Run:
+    task = Sums()
+    model = ClassifierConfig(**task.facts, max_len=task.max_len, dim=16, num_heads=2)
+    return Run(task=task, model=model, train=TRAIN)
+
+
+def nothing():
+    return 3
+'''
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
+    monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
+    (tmp_path / "mine.py").write_text(MINE)
+    yield
+    sys.modules.pop("mine", None)
+
+
+def ran(capsys, line: str) -> tuple[int, str, str]:
+    code = main(line.split())
+    return code, *capsys.readouterr()
+
+
+def loaded(capsys, line: str):
+    code, out, err = ran(capsys, f"{line} --json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [("Mine", "mixer"), ("Lake", "pool"), ("Model", "model"), ("Sums", "task"), ("SUITE", "suite")],
+)
+def test_show(capsys, name, kind):
+    (about,) = loaded(capsys, f"show mine:{name}")
+    assert about["kind"] == kind
+    assert ran(capsys, f"show mine:{name}")[0] == 0
+
+
+def test_laws_of_a_pool(capsys):
+    found = {row["law"]: row["verdict"] for row in loaded(capsys, "laws mine:Lake")}
+    assert found["padding"] == found["batch"] == "passed"
+
+
+def test_bench(capsys):
+    line = "bench --mixers mine:Mine softmax --lengths 8 --passes forward --dim 16 --num-heads 2"
+    found = loaded(capsys, f"{line} --seconds 0.01")
+    assert [row["mixer"] for row in found["timed"]] == ["mine", "softmax"]
+
+
+def test_train_a_recipe_with_a_mixer(capsys):
+    found = loaded(capsys, "train mine:sums --model.mixer mine:Mine")
+    assert found["steps"] == 2
+    code, _, err = ran(capsys, "train mine:nothing")
+    assert code == 2 and "mine:nothing returned int: a recipe returns a Run" in err
+    code, _, err = ran(capsys, "train mine:sums --model.mixer mine:Lake")
+    said = " ".join(err.replace("│", " ").split())  # in a frame
+    assert code == 2 and "'Lake' in mine is not a subclass of regard.Mixer" in said
+
+
+def test_arena_takes_a_suite_and_parts_of_it(capsys):
+    first = loaded(capsys, "arena mine:SUITE")
+    tasks = {row.get("task") for row in first["results"]} - {None}
+    assert first["suite"] == "own" and tasks == {"sums"}
+    assert {row["mixer"] for row in first["results"]} == {"softmax", "mine"}
+    assert loaded(capsys, "arena mine:SUITE")["new"] == 0
+    more = loaded(
+        capsys, "arena mine:SUITE --mixers fnet mine:Mine --lengths 8 16 --seeds 1 --dim 8"
+    )
+    rows = more["results"]
+    assert {row["mixer"] for row in rows} == {"fnet", "mine"}
+    assert {row["length"] for row in rows if "median_ms" in row} == {8, 16}
+    assert {row["dim"] for row in rows if "median_ms" in row} == {8}
+    assert {row["seed"] for row in rows if "task" in row} == {1}
+
+
+def test_arena_takes_a_task_with_options(capsys):
+    line = "arena mine:SUITE --task mine:Sums --task-options max_length=12 --tokens 60"
+    rows = [row for row in loaded(capsys, line)["results"] if "task" in row]
+    assert {row["length"] for row in rows} == {11} and {row["task"] for row in rows} == {"sums"}
+    code, _, err = ran(capsys, "arena mine:SUITE --task sums --task-options max_length=12")
+    assert code == 2 and "unknown task 'sums'" in err
+    code, _, err = ran(capsys, "arena mine:SUITE --task mine:Sums --task-options max_lenth=12")
+    assert code == 2 and "Did you mean 'max_length'?" in err
+    code, _, err = ran(capsys, "arena mine:SUITE --task planted_histories")
+    assert code == 2 and "is of kind table" in err
+    code, _, err = ran(capsys, "arena mine:SUITE --task-options max_length=12")
+    assert code == 2 and "name it" in err
+
+
+def test_the_arena_ends_in_time_and_goes_on(capsys):
+    early = loaded(capsys, "arena mine:SUITE --hours 1e-9")
+    assert (early["new"], early["left"]) == (0, 5)  # two laws, a timing, two trainings
+    assert loaded(capsys, "arena mine:SUITE --hours 1")["left"] == 0
+    code, _, err = ran(capsys, "arena mine:SUITE --hours 0")
+    assert code == 2 and "hours (0.0) must be positive" in err
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("show nowhere:Mine", "there is no module 'nowhere' here"),
+        ("show mine:Mihne", "unknown name in mine 'Mihne'. Did you mean 'Mine'?"),
+        ("show mine:TRAIN", "'TRAIN' in mine is not a subclass of regard.Mixer, nor"),
+        (
+            "laws mine:Sums",
+            "'Sums' in mine is not a subclass of regard.Mixer, nor a subclass of regard.core.pool.Pool",
+        ),
+        ("bench --mixers mine:Lake", "'Lake' in mine is not a subclass of regard.Mixer"),
+        ("arena mine:Mine", "'Mine' in mine is not a regard.lab.arena.suite.Suite"),
+    ],
+)
+def test_what_is_wrong_is_named(capsys, line, words):
+    code, _, err = ran(capsys, line)
+    assert code == 2 and words in err
