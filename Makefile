@@ -3,6 +3,7 @@
 # make quick   the tests and laws that the changes since main can reach
 # make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)
 # make faults  faults on purpose, with counts: kills, flips, damaged files (about five minutes)
+# make hf-before   the tests of regard.hf with the release of Transformers before the pinned one
 # make check   formatting, lint, types, docs freshness, tests
 # make format  rewrite the code in the house format
 
@@ -11,7 +12,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: arena data quick test faults check format format-check lint types docs docs-check
+.PHONY: arena data quick test hf-before faults check format format-check lint types docs docs-check
 
 arena: $(READY)
 	$(BIN)/regard arena quick
@@ -28,6 +29,10 @@ quick: $(READY)
 
 faults: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
+
+hf-before: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/hf-before transformers==5.22.2
+	OMP_NUM_THREADS=1 PYTHONPATH=$(VENV)/hf-before $(BIN)/python -m pytest --quiet --numprocesses auto --maxprocesses 8 tests/hf
 
 check: format-check lint types docs-check test
 
