@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -20,15 +21,28 @@ def pytest_terminal_summary(terminalreporter, config):
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     terminalreporter.write_line(f"law cases, {len(cases)} in all: {counts}")
     if (path := config.getoption("--laws-to")) is not None:
-        path.write_text(json.dumps(matrix(cases), indent=1, sort_keys=True) + "\n")
+        told = {**origin(), "matrix": matrix(cases)}
+        path.write_text(json.dumps(told, indent=1) + "\n")
 
 
 def matrix(cases):
     """Mixer -> law -> cases by outcome, comparisons, and the worst error as a part of what is allowed."""
     rows = {}
-    for name, law, outcome, comparisons, worst in cases:
+    for name, law, outcome, comparisons, worst in sorted(cases):
         row = rows.setdefault(name, {}).setdefault(law, {"comparisons": 0, "worst": 0.0})
         row[outcome] = row.get(outcome, 0) + 1
         row["comparisons"] += comparisons
         row["worst"] = max(row["worst"], round(worst, 4))
     return rows
+
+
+def origin():
+    """Where the counts of a run come from, as docs/trust.md names it."""
+    from regard.lab.arena.provenance import commit, describe, versions
+
+    return {
+        "commit": commit(),
+        "machine": describe("cpu"),
+        "versions": versions(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }

@@ -1,4 +1,4 @@
-"""Faults on purpose, with counts: kills, flipped bytes, damaged files, several writers, full and read-only disks.
+"""Faults on purpose, with counts: kills, flipped bytes, damaged files, several writers, full and read-only disks, bad calls.
 
     python -m tests.faults                      # all parts, about five minutes; the counts go to docs/faults.json
     python -m tests.faults --part flips disk    # some of them; the counts of the others stay
@@ -41,6 +41,7 @@ from regard.lab.data import files
 from regard.lab.data.owners import owned
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
+from regard.testing.bad_calls import bad_calls
 from tests.formats import SAMPLES, Sample, equal
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 
@@ -573,12 +574,25 @@ def _stuff(ballast: Path, room: int) -> None:
     ballast.write_bytes(bytes(max(0, free - room)))
 
 
+# bad calls
+
+
+def calls(number: int) -> Counts:
+    """Generated calls with a likely wrong argument: our error, or a result where the value was one that is taken."""
+    found, counts = bad_calls(number), Counts()
+    counts.done.update({f"bad calls, {subject}": n for subject, n in found.by_subject.items()})
+    counts.held.update({"refused by name": found.refused, "a value that is taken": found.valid})
+    counts.wrong.update(f"{one.call}: {one.what}"[:200] for one in found.findings)
+    return counts
+
+
 PARTS: dict[str, Callable[[Path, bool], Counts]] = {
     "kills": lambda folder, small: kills(folder, *((12, 4) if small else (200, 50))),
     "flips": lambda folder, small: flips(folder, 60 if small else 1000),
     "mutants": lambda folder, small: mutants(folder, 300 if small else 10_000),
     "writers": lambda folder, small: writers(folder, *((60, 3, 6) if small else (1000, 20, 60))),
     "disk": lambda folder, small: disk(folder, *((9, False) if small else (1, True))),
+    "calls": lambda folder, small: calls(500 if small else 10_000),
 }
 
 

@@ -240,7 +240,10 @@ def main() -> int:
     share = f"{killed / len(fates):.1%}" if fates else "none"
     print(f"{len(every)} mutants, {len(fates)} drawn and run, {killed} killed ({share})")
     if asked.out is not None:
+        from tests.conftest import origin  # the package is not imported before the forks
+
         counts = {"mutants": len(every), "run": len(fates), "killed": killed, "seed": asked.seed}
+        counts |= origin()
         asked.out.write_text(
             json.dumps({**counts, "fates": [asdict(one) for one in fates]}, indent=1)
         )
