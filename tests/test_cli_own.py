@@ -180,3 +180,18 @@ def test_the_arena_ends_in_time_and_goes_on(capsys):
 def test_what_is_wrong_is_named(capsys, line, words):
     code, _, err = ran(capsys, line)
     assert code == 2 and words in err
+
+
+def test_recommend_takes_a_mixer_and_the_ledger(capsys):
+    line = "recommend --length 16 --mixers mine:Mine --memory 2GiB"
+    found = loaded(capsys, line)
+    assert found["case"]["memory"] == 2 * 2**30 and found["choice"] == "softmax"
+    assert "mine" in {row["mechanism"] for row in found["ranked"]}
+    assert "does not support causal" in loaded(capsys, f"{line} --causal")["excluded"]["mine"]
+    assert ran(capsys, "arena mine:SUITE --mixers softmax mine:Mine")[0] == 0
+    code, out, _ = ran(capsys, f"{line} --task sums")
+    assert code == 0 and out.startswith("Use ") and "declared" in out
+    rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
+    assert rows["mine"]["ratio"]["error"] is None and list(rows["mine"]["quality"]) == ["sums"]
+    code, _, err = ran(capsys, "recommend --length 16 --memory much")
+    assert code == 2 and "memory ('much') must be a size such as 500MB or 2GiB" in err

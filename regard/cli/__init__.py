@@ -17,6 +17,7 @@ from regard.cli.bench import LEDGER, Bench
 from regard.cli.data import DataCommands
 from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_json, print_table
+from regard.cli.recommend import Recommend
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.packages import lacking_extra
 from regard.core.visible import visible_lines
@@ -136,6 +137,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "train": Train,
     "arena": Arena,
     "report": Report,
+    "recommend": Recommend,
     "data": DataCommands,
     "laws": Laws,
     "doctor": Doctor,

@@ -249,21 +249,29 @@ class LedgerSummary:
         """The tasks of a pass: decoding token by token concerns language models alone."""
         return [task for task in self.tasks if kind != "decode" or self.is_language(task)]
 
+    def as_good(self, task: str) -> list[Quality]:
+        """The best, and those within 2 % of it or within the seeds' own spread (of either side), best first."""
+        ranked = self.qualities(task)
+        if not ranked:
+            return []
+        best = ranked[0]
+        margin = TOLERANCE * abs(best.mean)
+        return [
+            quality
+            for quality in ranked
+            if abs(quality.mean - best.mean) <= max(margin, best.spread or 0, quality.spread or 0)
+        ]
+
     def decide(self, task: str, kind: Pass, length: int) -> Decision | None:
         """The fastest within `margin` of the best; softmax where nothing as good is measurably faster.
 
         margin: 2 % of the best quality, or the seeds' own spread (of either side) where that is larger.
         """
-        ranked = self.qualities(task)
-        if not ranked:
+        good = self.as_good(task)
+        if not good:
             return None
-        best = ranked[0]
+        best = good[0]
         margin = TOLERANCE * abs(best.mean)
-        good = [
-            quality
-            for quality in ranked
-            if abs(quality.mean - best.mean) <= max(margin, best.spread or 0, quality.spread or 0)
-        ]
         causal = self.is_language(task)
         timed = {
             q.mechanism: t for q in good if (t := self.timing(q.mechanism, kind, length, causal))
