@@ -20,6 +20,7 @@ from regard.testing.laws import (
     lengths,
     limit,
     long,
+    low_precision,
     map,
     padding,
     poison,
@@ -41,6 +42,7 @@ from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, re
 LAWS: dict[str, Callable[[Subject], None]] = {
     "refusals": refusals.law,
     "reference": reference.law,
+    "low_precision": low_precision.law,
     "second_derivative": second_derivative.law,
     "transforms": transforms.law,
     "limit": limit.law,
