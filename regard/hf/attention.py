@@ -143,7 +143,7 @@ def token_mask(
             batch_size,
             q_length,
             kv_length,
-            q_offset=q_offset,
+            q_offset=q_offset,  # type: ignore[arg-type,unused-ignore]  # a tensor with a static cache
             kv_offset=kv_offset,
             mask_function=mask_function,
             attention_mask=attention_mask,

@@ -139,7 +139,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
     def loss(self, logits, labels):
         return super().loss(logits[:, :-1], labels[:, 1:])
 
-    def prepare_inputs_for_generation(
+    def prepare_inputs_for_generation(  # type: ignore[override,unused-ignore]  # all by name
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
     ) -> dict[str, Any]:
         return {"input_ids": input_ids, "attention_mask": attention_mask}
