@@ -287,6 +287,11 @@ _ALL = (
         _own("text_files"),
     ),
     Sample(
+        "delimited_texts",
+        lambda root: (root / "a.csv").write_text("text,label\n" + "yes I do,good\nno,bad\n" * 40),
+        _own("delimited_texts", "a.csv"),
+    ),
+    Sample(
         "criteo",
         lambda root: (root / "train.txt").write_text(CRITEO * 40),
         _own("criteo", "train.txt"),

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -180,6 +181,50 @@ def test_the_arena_ends_in_time_and_goes_on(capsys):
 def test_what_is_wrong_is_named(capsys, line, words):
     code, _, err = ran(capsys, line)
     assert code == 2 and words in err
+
+
+def files():
+    """The files of the guide's examples, in the current folder."""
+    reviews = "".join(f"review {i} is {'good' if i % 2 else 'bad'},{i % 2}\n" for i in range(80))
+    Path("reviews.csv").write_text("text,label\n" + reviews)
+    Path("novel.txt").write_text("It was a dark and stormy night. " * 300)
+    Path("pairs").mkdir()
+    for side in ("en", "de"):
+        lines = [f"{side} {i} {i % 7}" for i in range(400)]
+        Path(f"pairs/train.{side}").write_text("\n".join(lines))
+    table = "".join(f"{i % 60},{'ab'[i % 2]},{int(i % 60 > 30)}\n" for i in range(300))
+    Path("customers.csv").write_text("age,group_of,bought\n" + table)
+
+
+TASKS = {
+    "labelled_texts": "path=reviews.csv length=16",
+    "own_text": "path=novel.txt length=16 valid_size=2 test_size=2",
+    "text_files": "path=pairs source_len=8 target_len=8 vocab_size=300 valid_size=4 test_size=4",
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_arena_trains_on_ones_own_files(capsys, task):
+    files()
+    line = f"arena mine:SUITE --mixers softmax --task {task} --task-options {TASKS[task]}"
+    first = loaded(capsys, f"{line} --tokens 100 --dim 8")
+    (row,) = (row for row in first["results"] if "task" in row)
+    assert row["task"] == task and row["steps"] >= 1
+    assert loaded(capsys, f"{line} --tokens 100 --dim 8")["new"] == 0
+
+
+SMALL = "--train.steps 2 --train.eval-every 1 --train.batch-size 8"
+RECIPES = {
+    "labelled_texts": "--task.path reviews.csv --task.length 16 --model.dim 8",
+    "own_text": "--task.path novel.txt --task.length 16 --task.valid-size 2 --task.test-size 2 --model.dim 8",
+    "own_table": "--task.path customers.csv --task.target bought",
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_train_on_ones_own_files(capsys, recipe):
+    files()
+    assert loaded(capsys, f"train {recipe} {RECIPES[recipe]} {SMALL}")["steps"] == 2
 
 
 def test_recommend_takes_a_mixer_and_the_ledger(capsys):

@@ -60,6 +60,8 @@ RECIPES: Catalog[Recipe] = Catalog(
                 texts.imdb,
                 texts.lra_retrieval,
                 texts.labelled_texts,
+                language_models.own_text,
+                tables.own_table,
                 pairs.translate_de,
                 pairs.translate_fr,
                 pairs.translate_it,

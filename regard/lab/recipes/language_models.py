@@ -2,7 +2,7 @@
 
 from regard.lab.recipes.run import Run
 from regard.lab.tasks import StdlibBytes, StdlibPermuted
-from regard.lab.tasks.language_models import Enwik8, ShakespeareBytes, Text8, Wikipedia
+from regard.lab.tasks.language_models import Enwik8, OwnText, ShakespeareBytes, Text8, Wikipedia
 from regard.lab.tasks.masked import NewsgroupsMasked, SpamMasked, StdlibMasked
 from regard.lab.train import TrainConfig
 from regard.models import (
@@ -164,4 +164,16 @@ def _continue(task: Wikipedia) -> Run:
             vocab_size=task.vocab_size, max_len=task.max_len, dim=512, num_heads=8, num_layers=6
         ),
         train=TrainConfig(steps=20000, batch_size=32, lr=5e-4, eval_every=1000),
+    )
+
+
+def own_text() -> Run:
+    """The next byte of your own text file: `--task.path novel.txt`."""
+    task = OwnText()
+    return Run(
+        task=task,
+        model=LanguageModelConfig(
+            **task.facts, max_len=task.max_len, dim=128, num_heads=4, num_layers=2
+        ),
+        train=TrainConfig(steps=1000, batch_size=16, lr=2e-3, eval_every=100),
     )

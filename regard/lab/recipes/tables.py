@@ -7,6 +7,7 @@ from regard.lab.tasks import (
     CorrelatedTasks,
     Criteo,
     MovieLens,
+    OwnTable,
     PlantedHistories,
     Taobao,
 )
@@ -135,3 +136,10 @@ def criteo_autoint() -> Run:
         model=AutoIntConfig(),
         train=TrainConfig(steps=2000, batch_size=1024, lr=1e-3, weight_decay=0.0, eval_every=200),
     )
+
+
+def own_table() -> Run:
+    """AutoInt on your own table: `--task.path customers.csv --task.target bought`."""
+    model = AutoIntConfig(num_tasks=1, dim=8, head_dim=8, num_layers=2, dropout=0.1)
+    train = TrainConfig(steps=600, batch_size=64, lr=3e-3, eval_every=100)
+    return Run(task=OwnTable(), model=model, train=train)

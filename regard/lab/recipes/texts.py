@@ -144,12 +144,12 @@ def lra_retrieval() -> Run:
 
 
 def labelled_texts() -> Run:
-    """Your own texts by their first 512 bytes: `--task.path DIR --task.num-classes 2 --model.num-classes 2`."""
+    """Your own texts by their first 512 bytes: `--task.path reviews.csv`, and `--model.num-classes` where there are not two."""
     task = LabelledTexts()
     return Run(
         task=task,
         model=ClassifierConfig(
-            **task.facts, max_len=task.max_len, dim=64, num_heads=4, num_layers=2
+            **task.facts, num_classes=2, max_len=task.max_len, dim=64, num_heads=4, num_layers=2
         ),
         train=TrainConfig(steps=1000, batch_size=32, lr=2e-3, eval_every=100, bucket=8),
     )

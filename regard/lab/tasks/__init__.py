@@ -12,7 +12,7 @@ from regard.lab.tasks.images import (
     LRAPathfinder,
     Pathfinder,
 )
-from regard.lab.tasks.language_models import Enwik8, ShakespeareBytes, StdlibBytes, Text8
+from regard.lab.tasks.language_models import Enwik8, OwnText, ShakespeareBytes, StdlibBytes, Text8
 from regard.lab.tasks.masked import NewsgroupsMasked, SpamMasked, StdlibMasked
 from regard.lab.tasks.pairs import (
     BibleEs,
@@ -32,6 +32,7 @@ from regard.lab.tasks.tables import (
     CorrelatedTasks,
     Criteo,
     MovieLens,
+    OwnTable,
     PlantedHistories,
     Taobao,
 )
@@ -90,6 +91,8 @@ TASKS: Catalog[type[Task]] = Catalog(
         Text8,
         MNIST,
         LabelledTexts,
+        OwnText,
+        OwnTable,
         IMDb,
         LRAListOps,
         LRAPathfinder,
@@ -130,6 +133,8 @@ __all__ = [
     "MovieLens",
     "Newsgroups",
     "NewsgroupsMasked",
+    "OwnTable",
+    "OwnText",
     "Pathfinder",
     "PlantedHistories",
     "Recall",

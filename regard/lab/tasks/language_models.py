@@ -173,3 +173,18 @@ class Text8(Wikipedia):
     """Wikipedia's words in letters and spaces, in bits per letter: numbers do not compare with those of enwik8."""
 
     name = "text8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnText(LanguageModelling):
+    """The next byte of a text file of your own: the first nine tenths train, a twentieth each is for validation and test."""
+
+    name = "own_text"
+
+    path: Path | None = None
+
+    def load(self) -> Splits:
+        found = read_own(self.name, self.path, "text_file")
+        texts = ([found[name]] for name in ("train", "valid", "test"))
+        parts = self.windows(texts, np.random.default_rng(self.seed))
+        return Splits(*(Examples.windows(*part) for part in parts))

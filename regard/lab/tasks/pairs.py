@@ -13,6 +13,7 @@ from regard.lab.data.bibles import read_verses, verse_pairs
 from regard.lab.data.checks import check_sizes
 from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
 from regard.lab.data.gettext_catalogues import read_catalogues
+from regard.lab.data.own import read_own
 from regard.lab.data.pairs import Pair, key_of, read_parallel, split_pairs, unique
 from regard.lab.data.plays import Turn, read_plays
 from regard.lab.data.python_source import read_docstrings, read_modules, stdlib_root
@@ -118,12 +119,14 @@ class BibleEs(TextPairs):
 class TextFiles(TextPairs):
     """A user's own pairs: two files, a sentence a line, line n of one translating line n of the other (as WMT's).
 
-    Without files of their own, validation and test are a tenth of the lines each, decided by the line's text. With
+    path: a folder with these as train.* and, if you have them, valid.* and test.*; the source is the first by name. Without
+    files of their own, validation and test are a tenth of the lines each, decided by the line's text. With
     them, lines that they hold are left out of training.
     """
 
     name = "text_files"
 
+    path: Path | None = None
     source: str = ""
     target: str = ""
     valid_source: str = ""
@@ -133,6 +136,8 @@ class TextFiles(TextPairs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.path is not None and (self.source or self.target):
+            raise OptionError(f"{self.name}: give path, or source and target")
         own = [self.valid_source, self.valid_target, self.test_source, self.test_target]
         if any(own) and not all(own):
             raise OptionError(
@@ -143,21 +148,33 @@ class TextFiles(TextPairs):
         return self._read(self.source, self.target)
 
     def parts(self) -> dict[Split, list[Pair]]:
-        if not (self.source and self.target):
+        if self.path is not None:
+            found = read_own(self.name, self.path, "text_files")
+            files = {part: _pairs(rows) for part, rows in found.items()}
+        elif self.source and self.target:
+            files = {"train": self.pairs()}
+            if self.test_source:
+                files["valid"] = self._read(self.valid_source, self.valid_target)
+                files["test"] = self._read(self.test_source, self.test_target)
+        else:
             raise OptionError(
-                f"{self.name}: give source= and target=, two text files with a sentence a line"
+                f"{self.name}: give path=, a folder, or source= and target=, two text files with a sentence a line"
             )
-        if not self.test_source:
-            return split_pairs(unique(self.pairs()))
-        test = unique(self._read(self.test_source, self.test_target))
-        valid = unique(self._read(self.valid_source, self.valid_target))
+        if len(files) == 1:
+            return split_pairs(unique(files["train"]))
+        if len(files) == 2:
+            raise OptionError(f"{self.name}: {self.path} needs both valid.* and test.*, or neither")
+        valid, test = unique(files["valid"]), unique(files["test"])
         held_out = {key_of(pair) for pair in (*valid, *test)}
-        train = [pair for pair in unique(self.pairs()) if key_of(pair) not in held_out]
+        train = [pair for pair in unique(files["train"]) if key_of(pair) not in held_out]
         return {"train": train, "valid": valid, "test": test}
 
     def _read(self, source: str, target: str) -> list[Pair]:
-        rows = read_parallel(Path(source).expanduser(), Path(target).expanduser())
-        return [Pair(left, right, left) for left, right in rows]
+        return _pairs(read_parallel(Path(source).expanduser(), Path(target).expanduser()))
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> list[Pair]:
+    return [Pair(left, right, left) for left, right in rows]
 
 
 @dataclass(frozen=True, kw_only=True)

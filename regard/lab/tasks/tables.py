@@ -1,6 +1,7 @@
 """Tables: a census, advertisements, histories of users, and two regression tasks."""
 
 import gzip
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.own import own_path
+from regard.lab.data.own.delimited import column, is_number, read_delimited
 from regard.lab.data.own.tables import Shop, read_amazon, read_criteo, read_taobao
 from regard.lab.data.records import TableRows, gathered
 from regard.lab.data.sources import archive
@@ -102,6 +104,58 @@ class Criteo(TableTask):
         return table_splits(
             fields, labels[:, None], parts, numeric=numeric, min_count=self.min_count
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTable(TableTask):
+    """A table of your own in a .csv or .tsv file: is the column `target` `positive`?
+
+    Columns whose cells are all numbers are numeric; empty cells are missing. Rows without an answer are dropped. Seven rows
+    in ten train, drawn by `seed`, and three twentieths each are for validation and test.
+
+    positive: by default the later of two answers in the order of the alphabet: 1, True, yes.
+    """
+
+    name = "own_table"
+    labels = ("target",)
+
+    path: Path | None = None
+    target: str = "target"
+    positive: str | None = None
+    min_count: int = 2
+
+    def __post_init__(self) -> None:
+        check_seed(self.name, self.seed)
+        check_sizes(self.name, min_count=self.min_count)
+
+    def load(self) -> TableSplits:
+        path = own_path(self.name, self.path, "table")
+        table = read_delimited(path)
+        answers = np.array(column(table, self.target))
+        kept = np.flatnonzero(answers != "")
+        answers = answers[kept]
+        values = np.unique(answers).tolist()
+        positive = values[-1] if self.positive is None and len(values) == 2 else self.positive
+        if positive not in values or len(values) < 2:
+            raise OptionError(
+                f"{self.name}: {self.target!r} has {len(values)} answers ({', '.join(values[:5])}). "
+                "Two are needed, or positive= that names one of several."
+            )
+        fields: dict[str, list] = {}
+        numeric = []
+        for name, cells in table.items():
+            if name == self.target:
+                continue
+            mine = [cells[row] for row in kept]
+            if all(is_number(cell) for cell in mine if cell) and any(mine):
+                numeric.append(name)
+                fields[name] = [float(cell) if cell else math.nan for cell in mine]
+            else:
+                fields[name] = [cell or None for cell in mine]
+        order = np.random.default_rng(self.seed).permutation(len(kept))
+        parts = np.split(order, (np.cumsum(_SHARES) * len(order)).astype(int))
+        labels = (answers == positive).astype(float)[:, None]
+        return table_splits(fields, labels, parts, numeric=numeric, min_count=self.min_count)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,9 @@ from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.debian import Document, read_documents
 from regard.lab.data.labelled import LabelledPairs, Texts
 from regard.lab.data.own import own_path, read_own
+from regard.lab.data.own.delimited import read_delimited_texts
 from regard.lab.data.own.texts import read_columns
+from regard.lab.data.received import MOST_CLASSES
 from regard.lab.data.records import Examples, Ragged, Records
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import apart, spaced, split_of
@@ -427,16 +429,25 @@ class LRARetrieval(Match):
         return Splits(*(self.part(found[name]) for name in ("train", "valid", "test")))
 
 
+@dataclass(frozen=True)
+class LabelledSplits(Splits):
+    """Splits of texts whose classes are read off the data; `notes` names them."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"num_classes": len(self.notes)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelledTexts(ByteText):
-    """Texts of your own with a class each, saved by the `datasets` library: `text` and `label` name their columns.
+    """Texts of your own with a class each, in a .csv or .tsv file, or saved by the `datasets` library.
 
-    The splits are the folder's: train, validation, test. For one that is missing a tenth of the training part is drawn by
-    `seed`. A text whose first `length` bytes equal those of an earlier text is left out.
+    `text` and `label` name the columns. The splits are the folder's: train, validation, test. For one that is missing, and for a file, a tenth of
+    the training part is drawn by `seed`. A text whose first `length` bytes equal those of an earlier text is left out.
     """
 
     name = "labelled_texts"
-    num_classes: int = 2  # type: ignore[misc]  # an option here, a constant of the other tasks
+    num_classes = MOST_CLASSES  # at most; how many there are is read off the data
 
     path: Path | None = None
     text: str = "text"
@@ -444,17 +455,20 @@ class LabelledTexts(ByteText):
 
     def __post_init__(self) -> None:
         check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length, num_classes=self.num_classes)
+        check_sizes(self.name, length=self.length)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size}
 
     def load(self) -> Splits:
-        folder = own_path(self.name, self.path, "hugging_face")
-        found = dict(read_columns(folder, text=self.text, label=self.label))
+        path = own_path(self.name, self.path, "hugging_face")
+        read = read_delimited_texts if path.suffix in (".csv", ".tsv") else read_columns
+        found = dict(read(path, text=self.text, label=self.label))
         whole = found.get("train") or found.get("all")
-        if whole is None or len(whole.classes) != self.num_classes:
-            held = "no part train" if whole is None else f"{len(whole.classes)} classes"
-            raise OptionError(
-                f"{self.name}: {folder} has {held}, and num_classes is {self.num_classes}"
-            )
+        if whole is None or len(whole.classes) < 2:
+            held = "no part train" if whole is None else "one class only"
+            raise StoredDataError(f"{self.name}: {path} has {held}")
         valid, test = found.get("validation") or found.get("valid"), found.get("test")
         shares = (0.0 if valid else 0.1, 0.0 if test else 0.1)
         rows = stratified(whole.labels, *shares, self.seed)
@@ -467,7 +481,8 @@ class LabelledTexts(ByteText):
             )
         ]
         kept = apart(parts, key=lambda item: item[0][: self.length])
-        return Splits(*map(self._part, kept))
+        classes = dict(zip(map(str, range(len(whole.classes))), whole.classes, strict=True))
+        return LabelledSplits(*map(self._part, kept), notes=classes)
 
     def _part(self, items: Sequence[tuple[bytes, int]]) -> Examples:
         labels = np.array([label for _, label in items], dtype=np.int64)

@@ -3,7 +3,6 @@
 import pickle
 import struct
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +12,9 @@ from PIL import Image
 from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.lab.data.own import texts
 from regard.lab.tasks.images import MNIST, CIFAR10Grey, LRAPathfinder
-from regard.lab.tasks.language_models import Enwik8, Text8
+from regard.lab.tasks.language_models import Enwik8, OwnText, Text8
 from regard.lab.tasks.synthetic import LRAListOps
+from regard.lab.tasks.tables import OwnTable
 from regard.lab.tasks.texts import BibleChapters, IMDb, LabelledTexts, LRARetrieval
 
 
@@ -150,8 +150,7 @@ def test_labelled_texts_of_ones_own(tmp_path, monkeypatch, parts):
     held = seen[len(splits.train) : len(splits.train) + len(splits.valid)]
     validation = "validation" if "validation" in parts else parts[0]
     assert {text[:2] for text in held} == {validation[:2].encode()}
-    with pytest.raises(OptionError, match="has 2 classes, and num_classes is 3"):
-        replace(task, num_classes=3).load()
+    assert splits.facts == {"num_classes": 2} and "num_classes" not in task.facts
 
 
 @pytest.mark.parametrize(
@@ -166,6 +165,8 @@ def test_labelled_texts_of_ones_own(tmp_path, monkeypatch, parts):
         Text8,
         MNIST,
         LabelledTexts,
+        OwnText,
+        OwnTable,
     ],
 )
 def test_no_path_and_a_wrong_one_are_refused(task, tmp_path):

@@ -317,7 +317,7 @@ def test_a_users_own_files(tmp_path):
     assert len(own.load().train) == 280
     with pytest.raises(OptionError, match="give all of valid_source"):
         TextFiles(**options, test_source="x")
-    with pytest.raises(OptionError, match="give source= and target="):
+    with pytest.raises(OptionError, match="give path=, a folder, or source= and target="):
         TextFiles().load()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core import Catalog, OptionError
-from regard.lab.data.own import images, tables, texts
+from regard.lab.data.own import delimited, images, tables, texts
 from regard.lab.data.own.format import Format
 
 OWN: Catalog[Format] = Catalog(
@@ -68,6 +68,25 @@ OWN: Catalog[Format] = Catalog(
             about="labelled texts saved by the datasets library",
             layout=texts.HUGGING_FACE,
             read=texts.read_columns,
+        ),
+        Format(
+            name="delimited_texts",
+            about="labelled texts, in the columns text and label",
+            layout=delimited.DELIMITED,
+            read=delimited.read_delimited_texts,
+        ),
+        Format(
+            name="table",
+            about="rows of a table, one of whose columns is to be predicted",
+            layout=delimited.DELIMITED,
+            read=tables.read_table,
+            count=tables.count_table,
+        ),
+        Format(
+            name="text_file",
+            about="any text, for the next byte of it: nine tenths train",
+            layout=texts.TEXT_FILE,
+            read=texts.read_text_file,
         ),
         Format(
             name="text_files",

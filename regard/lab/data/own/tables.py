@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from regard.core import StoredDataError
 from regard.lab.data.checks import need, need_file
+from regard.lab.data.own.delimited import read_delimited
 from regard.lab.data.own.format import Parts
 from regard.lab.data.received import inside, lines_of, whole_number
 from regard.lab.data.tables import Behaviours, numbered
@@ -201,3 +202,11 @@ def count_shop(shop: Shop) -> dict[str, int]:
         "items": len(shop.items),
         "categories": len(set(shop.categories) - {None}),
     }
+
+
+def read_table(path: Path) -> Parts:
+    return {"all": read_delimited(path)}
+
+
+def count_table(table: dict[str, list[str]]) -> dict[str, int]:
+    return {"rows": len(next(iter(table.values()))), "columns": len(table)}

@@ -244,6 +244,13 @@ def wikipedia_parts(text: bytes) -> Parts:
     return {"train": text[:first], "valid": text[first:second], "test": text[second:]}
 
 
+TEXT_FILE = "a file of any text, of which the first nine tenths train"
+
+
+def read_text_file(path: Path) -> Parts:
+    return wikipedia_parts(read_whole(need_file(path, TEXT_FILE)))
+
+
 TEXT8 = "the file text8, unpacked: 100,000,000 bytes, a to z and spaces only"
 
 
