@@ -82,7 +82,7 @@ def _machine() -> list[dict[str, str]]:
         )
         rows.append(_row("cuda", f"none ({built})"))
     if torch.backends.mps.is_available():
-        rows.append(_row("mps", "available", "mechanisms are tested on CPU and CUDA only"))
+        rows.append(_row("mps", "available", "mechanisms are tested on a CPU only"))
     return rows
 
 

@@ -196,7 +196,7 @@ def choose(family: str, impl: Impl, q: Tensor, mask: Mask, *, plain: bool = True
     Raises UnsupportedError where a named one cannot serve.
     """
     name = _choice(family, impl, q, mask, plain)
-    record = None if torch.compiler.is_compiling() else _record.get()
+    record = None if compiling() else _record.get()
     if record is not None:
         record.names.add(name)
         name = "eager" if record.eager_instead else name
@@ -229,13 +229,23 @@ def readable(z: Tensor) -> bool:
     return z.device.type == "cpu" and not _values_are_unknown()
 
 
+def compiling() -> bool:
+    """True while a compiler traces: steps cannot depend on values, and what is compiled already is not compiled again."""
+    return torch.compiler.is_compiling()
+
+
+def compiles(z: Tensor) -> bool:
+    """True if a kernel that is slow in plain PyTorch is compiled for z: on CUDA, unless its caller is compiled."""
+    return z.device.type == "cuda" and not compiling()
+
+
 def transformed() -> bool:
     """True inside torch.func.grad, vmap, jacrev and their like, which take plain PyTorch alone."""
     return torch._C._are_functorch_transforms_active()
 
 
 def _values_are_unknown() -> bool:
-    return torch.compiler.is_compiling() or transformed()
+    return compiling() or transformed()
 
 
 def autocast_dtype(z: Tensor) -> torch.dtype | None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.functional.shared.implementation import transformed
+from regard.functional.shared.implementation import compiling, transformed
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
 
@@ -31,7 +31,7 @@ def twice_differentiable(
     if transformed():
         return plain(*inputs)
     y = fast(*inputs)
-    if torch.compiler.is_compiling() or not _needs_gradient(inputs):
+    if compiling() or not _needs_gradient(inputs):
         return y
     if isinstance(y, Tensor):
         return _Twice.apply(plain, 1, y, *inputs)[0]

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.shared.implementation import compiles
 from regard.functional.sparse.patterns import Pattern, PerHead, mask_mod
 
 BLOCK = 128
@@ -40,7 +41,7 @@ def flex_pattern_attention(
     blocks = block_mask(pattern, T, causal=mask.causal, device=q.device, size=BLOCK)
     if mask.valid is not None:
         blocks = _with_padding(blocks, pattern, mask)
-    return _flex(q.device.type)(q, k, v, block_mask=blocks, scale=scale)
+    return _flex(q)(q, k, v, block_mask=blocks, scale=scale)
 
 
 @lru_cache(maxsize=MASKS)
@@ -136,11 +137,11 @@ def _with_padding(blocks, pattern: Pattern, mask: Mask):
     )
 
 
-def _flex(device: str) -> Callable[..., Tensor]:
+def _flex(q: Tensor) -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
     attention: Any = flex_attention
-    return _compiled if device == "cuda" and not torch.compiler.is_compiling() else attention
+    return _compiled if compiles(q) else attention
 
 
 def _compiled(
