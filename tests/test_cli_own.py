@@ -209,8 +209,12 @@ def test_the_arena_trains_on_ones_own_files(capsys, task):
     line = f"arena mine:SUITE --mixers softmax --task {task} --task-options {TASKS[task]}"
     first = loaded(capsys, f"{line} --tokens 100 --dim 8")
     (row,) = (row for row in first["results"] if "task" in row)
-    assert row["task"] == task and row["steps"] >= 1
-    assert loaded(capsys, f"{line} --tokens 100 --dim 8")["new"] == 0
+    name = TASKS[task].partition(" ")[0].removeprefix("path=")
+    assert row["task"] == f"{task} ({name})" and row["steps"] >= 1
+    Path("elsewhere").mkdir()
+    Path(name).rename(Path("elsewhere") / name)
+    moved = line.replace("path=", "path=elsewhere/")
+    assert loaded(capsys, f"{moved} --tokens 100 --dim 8")["new"] == 0
 
 
 SMALL = "--train.steps 2 --train.eval-every 1 --train.batch-size 8"

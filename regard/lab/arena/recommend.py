@@ -6,7 +6,7 @@ empty ledger there are only capabilities and declared costs.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -189,7 +189,10 @@ def recommend(
     """
     summary = LedgerSummary(rows)
     if case.task is not None and case.task not in summary.tasks:
-        raise UnknownNameError("trained task", case.task, summary.tasks)
+        own = [task for task in summary.tasks if task.startswith(f"{case.task} (")]  # and its file
+        if len(own) != 1:
+            raise UnknownNameError("trained task", case.task, own or summary.tasks)
+        case = replace(case, task=own[0])
     excluded: dict[str, str] = {}
     able: list[Candidate] = []
     broken = {row.mixer: row.message for row in summary.checked if row.failed_law}

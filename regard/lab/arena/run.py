@@ -130,7 +130,7 @@ class _SuiteRun:
         return Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
 
     def _contest(self, contest: Contest) -> None:
-        name = contest.task.name
+        name = trial.title(contest.task)
         with self.display.doing(f"data  {name}"):
             splits = contest.task.load()
         able = []
@@ -155,9 +155,9 @@ class _SuiteRun:
     def _training(
         self, place: int, contest: Contest, seed: int, model: StackConfig, splits: Splits
     ) -> Job:
-        choice, name = self.choices[place], contest.task.name
+        choice, name = self.choices[place], trial.title(contest.task)
         key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))
-        folder = self.run_dir / f"{name}-{choice.name}-{seed}-{key[:12]}"
+        folder = self.run_dir / f"{contest.task.name}-{choice.name}-{seed}-{key[:12]}"
 
         def found() -> bool:
             row = self.ledger.get(key)

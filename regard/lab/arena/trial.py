@@ -47,6 +47,12 @@ def check_kind(task: Task) -> None:
         )
 
 
+def title(task: Task) -> str:
+    """The task's name, and that of the file or folder that it reads, where the user has named one."""
+    path = getattr(task, "path", None)
+    return f"{task.name} ({Path(path).name})" if path else task.name
+
+
 def obstacle(contest: Contest, choice: Choice, splits: Splits) -> str | None:
     """Why this mechanism cannot be trained on this task at this size, or None."""
     size = contest.size
@@ -137,7 +143,7 @@ def train(
     config = dataclasses.replace(contest.train, seed=seed)
     fitted = fit(built, contest.task, config, run_dir, splits=splits, progress=progress, wait=True)
     return Trained(
-        task=contest.task.name,
+        task=title(contest.task),
         mixer=choice.name,
         seed=seed,
         options=dict(choice.options),

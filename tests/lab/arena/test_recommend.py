@@ -12,7 +12,7 @@ from regard.lab.arena import matrix_product, recommend
 from regard.lab.arena.ledger import Ledger
 from regard.lab.arena.recommend import Case, Crossover, Growth, crossover
 from regard.lab.arena.report.summary import LedgerSummary
-from regard.lab.arena.results import LawsChecked, Timed
+from regard.lab.arena.results import LawsChecked, Timed, Trained
 from tests.lab.arena.made_up import WHERE, rows
 
 
@@ -140,6 +140,10 @@ def test_quality_decides_and_a_broken_law_excludes():
     assert "padding: row 1 differs" in again.excluded[judged.choice]
     with pytest.raises(UnknownNameError, match=r"unknown trained task 'digit'\. Did you mean"):
         recommend.recommend(Case(length=4096, task="digit"), ledger)
+    named = [replace(row, task=f"{row.task} (a.csv)") for row in ledger if isinstance(row, Trained)]
+    timed = [row for row in ledger if isinstance(row, Timed)]
+    mine = recommend.recommend(Case(length=4096, task="digits"), [*named, *timed])
+    assert mine.case.task == "digits (a.csv)" and mine.choice == judged.choice
 
 
 def test_what_cannot_be_asked_is_refused():
