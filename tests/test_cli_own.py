@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from regard.cli import main
+from regard.cli.recommend import _said
 from regard.lab.arena import laws, matrix_product
+from regard.lab.arena.recommend import Estimate
 
 MINE = '''
 """Mine: y_t = (x_t + x_{t-1}) / 2."""
@@ -229,6 +231,14 @@ RECIPES = {
 def test_train_on_ones_own_files(capsys, recipe):
     files()
     assert loaded(capsys, f"train {recipe} {RECIPES[recipe]} {SMALL}")["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    "value, error, text",
+    [(120e6, 0.5, "~120 (73 to 200)"), (3e6, None, "~3 (error unknown)"), (3e6, 0.0, "~3")],
+)
+def test_an_estimate_is_said_with_its_bounds(value, error, text):
+    assert _said(Estimate(value, error, False), 1e6) == text
 
 
 def test_recommend_takes_a_mixer_and_the_ledger(capsys):

@@ -108,7 +108,7 @@ def _said(found: "Estimate | None", unit: float) -> str:
     if found is None:
         return UNKNOWN
     about = f"{'' if found.measured else '~'}{found.value / unit:.3g}"
-    ends = [f"{end / unit:.2g}" for end in (found.low, found.high)]
+    ends = [f"{float(f'{end / unit:.2g}'):g}" for end in (found.low, found.high)]
     if found.error is None:
         return f"{about} (error unknown)"
     return about if ends[0] == ends[1] else f"{about} ({ends[0]} to {ends[1]})"

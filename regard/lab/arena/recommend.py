@@ -327,7 +327,9 @@ def _candidate(case: Case, summary: LedgerSummary, label: str, choice: Choice) -
         **vars(found)
         | {
             "ms": own.at(case.length),
-            "ratio": _over(own.at(case.length), base.at(case.length)),
+            "ratio": _over(own.at(case.length), base.at(case.length))
+            if not summary.is_baseline(label)
+            else Estimate(1.0, 0.0, case.length in summary.lengths(case.kind)),
             "bytes": Growth(peaks, _power(memory)).at(case.length),
             "crossover": None
             if summary.is_baseline(label)

@@ -107,6 +107,8 @@ def test_the_sentence():
     far = said(20480, LINEAR, LOCAL)
     assert far.choice == "local" and "by fitted growth" in far.sentence
     assert far.ranked[0].ms.value == pytest.approx(0.5 * 20480, rel=0.05)
+    (base,) = (candidate for candidate in far.ranked if candidate.mechanism == "softmax")
+    assert (base.ratio.value, base.ratio.error) == (1.0, 0.0) and base.crossover is None
     never = timings("linear", lambda n: 2e-3 * n**2)
     assert said(300, never).sentence == "Use fused softmax: nothing wins at 300 tokens."
 
