@@ -248,12 +248,13 @@ def test_the_adapters_say_what_they_need():
 
 
 def test_doctor_knows_what_the_package_needs():
-    from regard.cli.doctor import LAB, REQUIRED
+    from regard.cli.doctor import HF, LAB, REQUIRED
 
     project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
     for known, declared in (
         (REQUIRED, project["dependencies"]),
         (LAB, project["optional-dependencies"]["lab"]),
+        (HF, project["optional-dependencies"]["hf"]),
     ):
         assert sorted(declared) == sorted(f"{name}>={oldest}" for name, oldest in known.items())
 

@@ -33,6 +33,9 @@ LAB = {
     "vl-convert-python": "1.7",
 }
 """The same for the extra `lab`: data, tasks, training, the arena."""
+HF = {"transformers": "5.22"}
+"""The same for the extra `hf`: regard.hf."""
+EXTRAS = {"lab": LAB, "hf": HF}
 DEVELOPMENT = ("pytest", "pytest-xdist", "ruff", "mypy", "beartype")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -107,8 +110,9 @@ def _implementations() -> list[dict[str, str]]:
 
 
 def _packages() -> list[dict[str, str]]:
-    rows = [_package(name, oldest, f"'{name}>={oldest}'") for name, oldest in REQUIRED.items()]
-    rows += [_package(name, oldest, "'regard[lab]'") for name, oldest in LAB.items()]
+    rows = [_package(name, oldest) for name, oldest in REQUIRED.items()]
+    for extra, packages in EXTRAS.items():
+        rows += [_package(name, oldest, extra) for name, oldest in packages.items()]
     rows += [_row(name, version(name) or "missing (development only)") for name in DEVELOPMENT]
     browser = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -117,11 +121,12 @@ def _packages() -> list[dict[str, str]]:
     return rows
 
 
-def _package(name: str, oldest: str, source: str) -> dict[str, str]:
+def _package(name: str, oldest: str, extra: str = "") -> dict[str, str]:
     found = version(name)
-    needed = f"{name} (lab)" if name in LAB else name
+    needed = f"{name} ({extra})" if extra else name
     if found is None:
-        return _row(needed, "missing", f"pip install {source}")
+        source = f"regard[{extra}]" if extra else f"{name}>={oldest}"
+        return _row(needed, "missing", f"pip install '{source}'")
     old = numbers(found) < numbers(oldest)
     return _row(needed, found, f"{oldest} or later is needed" if old else "")
 

@@ -1,5 +1,13 @@
 """Adapters to Hugging Face Transformers: mechanisms in its models, its checkpoints in ours, and ours in its format."""
 
+from importlib.util import find_spec
+
+if find_spec("transformers") is None:
+    raise ModuleNotFoundError(
+        "regard.hf needs transformers, which is not installed: pip install 'regard[hf]'",
+        name="transformers",
+    )
+
 from regard.hf.attention import AttentionConfig, register
 from regard.hf.convert import convert, teach
 from regard.hf.load import load
