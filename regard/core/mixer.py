@@ -21,7 +21,15 @@ from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.memory import within_memory
 from regard.core.options import CheckedOptions
-from regard.core.ownership import Identity, check_state, identity, mark, mark_given_away
+from regard.core.ownership import (
+    Identity,
+    check_state,
+    identity,
+    mark,
+    mark_given_away,
+    most_tokens,
+    note_most,
+)
 from regard.core.shapes import (
     check_batch_size,
     check_flag,
@@ -176,6 +184,7 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         with within_memory(self.name):
             state = self._state_of(batch_size, max_len, context, valid)
         mark(state, self._identity)
+        note_most(state.length, 0)
         return state
 
     def _state_of(
@@ -222,15 +231,25 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         if valid is not None:
             Mask(valid=valid).check(self.name, B, N, N, device=x.device)
             self.require("padding")
-        if not self.capabilities.any_length:
-            added = N if valid is None else valid.sum(1)
-            longest = int((state.length + added).max()) if B else N
-            self._check_length("state length + new tokens", longest)
+        most = self._most_after(state.length, valid, N)
         if donate:
             mark_given_away(state)
         y, after = self._extended(x, state, valid, donate)
         mark(after, self._identity)
+        note_most(after.length, most)
         return y, after
+
+    def _most_after(self, length: Tensor, valid: Tensor | None, N: int) -> int | None:
+        """A bound of the length after N more tokens; lengths are read only where the known bound is too large."""
+        if self.capabilities.any_length or self.max_len is None:
+            return None
+        known = most_tokens(length)
+        if known is not None and known + N <= self.max_len:
+            return known + N
+        added = N if valid is None else valid.sum(1)
+        longest = int((length + added).max()) if len(length) else N
+        self._check_length("state length + new tokens", longest)
+        return longest
 
     def extend_normed(
         self,

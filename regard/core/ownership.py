@@ -15,6 +15,7 @@ from regard.core.options import shown
 from regard.core.shapes import is_dense
 
 MARK = "_regard_state"
+MOST = "_regard_most"
 HARMLESS = {"impl", "dropout"}
 """Options that change nothing that is in a state."""
 
@@ -39,8 +40,27 @@ def mark_given_away(state: Any) -> None:
         state.length.__dict__[MARK] = (*found[:2], "given away", ())
 
 
+def note_most(length: Tensor, most: int | None) -> None:
+    """No row has more tokens than this, so that no step waits for a device to compare a length with its bound."""
+    if most is not None and not torch.compiler.is_compiling():
+        length.__dict__[MOST] = (most, _times_written(length))
+
+
+def most_tokens(length: Tensor) -> int | None:
+    """What `note_most` was told; None if that is lost, or the lengths were written since."""
+    if torch.compiler.is_compiling():
+        return None
+    most, written = length.__dict__.get(MOST, (None, 0))
+    return most if written == _times_written(length) else None
+
+
+def _times_written(z: Tensor) -> int:
+    return -1 if z.is_inference() else z._version
+
+
 def carry(old: Tensor, new: Tensor) -> Tensor:
     """`new`, which has the rows of `old` in another order, with the mark of `old`."""
+    note_most(new, most_tokens(old))
     found = old.__dict__.get(MARK)
     if found is not None:
         new.__dict__[MARK] = found

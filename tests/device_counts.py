@@ -1,0 +1,143 @@
+"""What a pass does on a device that is no CPU, counted on tensors without values: python -m tests.device_counts [names]
+
+Prints one JSON object a mechanism: for every pass the number of operations that a device would launch as kernels, and the
+places where the host would wait for a result. A device of Python's own is registered for the whole process, so that tests run this in
+another one. Fused softmax counts as the operations that it replaces; what the backward computes again is not counted.
+"""
+
+import collections
+import json
+import sys
+import traceback
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+import regard
+from regard import Mask
+from regard.functional.shared import recompute
+
+DEVICE, T, DIM = "counted", 40, 32
+aten = torch.ops.aten
+EMPTY = {
+    aten.detach.default,
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_strided.default,
+    aten.lift_fresh.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+}
+
+
+class Counts(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches = 0
+        self.waits: collections.Counter[str] = collections.Counter()
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        given = _on_device((args, kwargs))
+        if given and _waits(op, args):
+            self.waits[f"{op} at {_place()}"] += 1
+            if op is aten._local_scalar_dense.default:  # any value: one that lets the pass go on
+                return False if args[0].dtype == torch.bool else 1
+        result = op(*args, **kwargs)
+        if not (given or _on_device(result)) or op.namespace != "aten":
+            return result
+        if op in (aten._to_copy.default, aten.copy_.default):
+            kinds = {
+                z.device.type for z in pytree.tree_leaves((args, result)) if isinstance(z, Tensor)
+            }
+            if len(kinds) > 1:
+                self.waits[f"copy between devices at {_place()}"] += 1
+        self.launches += not op.is_view and op not in EMPTY
+        return result
+
+
+def _on_device(tree) -> list[Tensor]:
+    leaves = pytree.tree_leaves(tree)
+    return [z for z in leaves if isinstance(z, Tensor) and z.device.type == DEVICE]
+
+
+def _waits(op, args) -> bool:
+    if op is aten.index.Tensor:
+        return any(z is not None and z.dtype in (torch.bool, torch.uint8) for z in args[1])
+    return bool({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(op.tags))
+
+
+def _place() -> str:
+    frames = (f for f in reversed(traceback.extract_stack()) if "/regard/" in f.filename)
+    return next((f"{f.filename.rpartition('/regard/')[2]}, {f.name}" for f in frames), "torch")
+
+
+def on_device(mixer: regard.Mixer) -> regard.Mixer:
+    """A mixer of the meta device, with uninitialised parameters and buffers on the device."""
+    for part in mixer.modules():
+        for table in (part._parameters, part._buffers, part.__dict__):
+            for name, z in table.items():
+                if isinstance(z, Tensor):
+                    new = torch.empty(z.shape, dtype=z.dtype, device=DEVICE)
+                    table[name] = (
+                        torch.nn.Parameter(new) if isinstance(z, torch.nn.Parameter) else new
+                    )
+    return mixer
+
+
+def counts(name: str) -> dict[str, dict]:
+    """Each pass is run twice, and the second one counted: plans of a pattern are made once."""
+    with torch.device("meta"):
+        mixer = regard.build(name, dim=DIM, num_heads=2, max_len=T + 8).eval()
+    found = {}
+
+    def count(what: str, call: Callable[[], object]) -> None:
+        with Counts():
+            call()
+        with Counts() as counted:
+            call()
+        found[what] = {"launches": counted.launches, "waits": dict(counted.waits)}
+
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        torch._C._set_only_lift_cpu_tensors(True)
+        on_device(mixer)
+        can = mixer.capabilities
+        x = torch.randn(2, T, DIM, device=DEVICE, requires_grad=True)
+        masks = {"plain": Mask()} if can.bidirectional else {}
+        if can.causal:
+            masks["causal"] = Mask(causal=True)
+        if can.padding:
+            valid = torch.ones(2, T, dtype=torch.bool, device=DEVICE)
+            masks["padded"] = Mask(causal=not can.bidirectional, valid=valid)
+        for label, mask in masks.items():
+            with torch.no_grad():
+                count(label, lambda mask=mask: mixer(x, mask=mask))
+        count("backward", lambda: mixer(x, mask=mask).sum().backward())
+        if can.streaming:
+            with torch.no_grad():
+                with Counts():
+                    _, state = mixer.extend(x, mixer.initial_state(2, max_len=T + 8), donate=True)
+                after = []
+                count("decode", lambda: after.append(mixer.extend(x[:, :1], state)[1]))
+            shapes = [[z.shape for z in pytree.tree_leaves(s)] for s in (state, after[-1])]
+            found["decode"]["static"] = shapes[0] == shapes[1]
+    return found
+
+
+def main(names: list[str]) -> None:
+    _setup_privateuseone_for_python_backend(DEVICE)
+    torch.autograd.set_multithreading_enabled(False)
+    # Checkpoints compute a pass again inside the backward, which a device of Python's own cannot do.
+    recompute.checkpoint = lambda function, *arguments, **_: function(*arguments)
+    for name in names or regard.MIXERS.names():
+        print(json.dumps({"mixer": name, **counts(name)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
