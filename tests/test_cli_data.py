@@ -57,7 +57,7 @@ def test_show_gives_pins_and_hashes(capsys):
         ),
         (
             ["show", "imdb", "--path", "/nowhere"],
-            "there is no /nowhere/train/neg. Expected: a folder",
+            "there is no /nowhere/train. Expected: a folder",
         ),
         (["show", "imbd", "--path", "/nowhere"], "unknown format 'imbd'. Did you mean 'imdb'?"),
     ],

@@ -152,9 +152,8 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ShapeError, match="1 labels are given, and 2 were fitted"):
         model.fit(TABLE, BOTH).evaluate(OTHER, CLICKED_THERE)
     odd = TableClassifier(CONFIGS[0], train=QUICK)
-    odd.fit({"when": [(np.datetime64("2020-01-01"), None)[i % 2] for i in range(1500)]}, CLICKED)
-    with pytest.raises(OptionError, match="only words, numbers and truth values"):
-        odd.save("nowhere")
+    with pytest.raises(OptionError, match="column 'when' holds dates or times"):
+        odd.fit({"when": [np.datetime64("2020-01-01"), None] * 750}, CLICKED)
     assert torch.is_grad_enabled()
 
 

@@ -31,10 +31,10 @@ def changes_graph(name: str, options: dict) -> bool:
 
 
 def laws_of(name: str, variant: str, options: dict) -> list[str]:
-    """All, but for repetitions: `limit` belongs to the class, and another size compiles to the same graph and rounds alike."""
+    """All, but for repetitions: `limit` belongs to the class, and another size is the same program, which grows and rounds alike."""
     repeated = set()
     if variant != "default":
         repeated = {"limit"}
         if not changes_graph(name, options):
-            repeated |= {"compiled", "low_precision", "transforms"}
+            repeated |= {"complexity", "compiled", "low_precision", "transforms"}
     return [law for law in LAWS if law not in repeated]

@@ -42,7 +42,7 @@ def test_padding_batch_and_saving(config):
 def test_what_does_not_fit_is_refused():
     model = LogisticRegressionConfig(fields=FIELDS).build().double()
     for change, message in [
-        ({"user": None}, "no tensor for field 'user'"),
+        ({"user": None}, "has no dense tensor for field 'user'"),
         ({"user": BATCH["user"][:2]}, "user has batch 2"),
         ({"user": BATCH["user"].float()}, "user must be int64 or int32"),
         ({"age": BATCH["age"].long()}, "age must be floating point"),

@@ -120,7 +120,7 @@ def test_saving_and_compiling():
 def test_what_does_not_fit_is_refused():
     for options, message in [
         ({"gate": "none"}, "has one expert: num_experts is 4"),
-        ({"gate": "soft"}, "gate must be one of"),
+        ({"gate": "soft"}, r"gate \('soft'\) must be one of"),
         ({"gate_options": {"score": "dot"}}, "has no options"),
         ({"input_dim": None}, "pass input_dim"),
         ({"expert_dims": ()}, "at least one width"),

@@ -402,7 +402,7 @@ def test_what_a_published_stack_cannot_be_is_named():
         ({"mixer": ("softmax",)}, "tuple of Layers"),
         ({"mixer": (Layer("softmax"),) * 3}, "multiple of the 3 Layers"),
         ({"mixer": (Layer("softmax"),), "mixer_options": {"num_kv_heads": 1}}, "must be empty"),
-        ({"residual": "none"}, "must be one of plain"),
+        ({"residual": "none"}, "must be one of 'plain'"),
         ({"norm_first": False}, "needs norm_first"),
         ({"checkpoint": True}, "leave checkpoint=False"),
         ({"feed_forward_chunk": 0}, "feed_forward_chunk"),
