@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import speed
+import trust
 
 from regard.cli.describe import ABILITIES, catalog
 from regard.lab.data.own import OWN
@@ -98,6 +99,9 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "speed": (DOCS / "speed.md", speed.table),
     "sources": (DOCS / "data.md", sources),
     "own copies": (DOCS / "data.md", own_copies),
+    "laws": (DOCS / "trust.md", trust.laws),
+    "mutants": (DOCS / "trust.md", trust.mutants),
+    "faults": (DOCS / "trust.md", trust.faults),
 }
 """Name between the markers of a document -> the document, and what makes the text."""
 
