@@ -359,7 +359,7 @@ def _fused(kernel: str, causal: bool) -> Callable[[Plan, int], Callable[..., Ten
 
 
 def _flex(name: str, causal: bool) -> Callable[[Plan, int], Callable[..., Tensor]]:
-    """As a user calls it: compiled for its length, without the masks' cache and the mixer around it."""
+    """What a user calls: compiled for its length, without the masks' cache and the mixer around it."""
 
     def make(plan: Plan, length: int) -> Callable[..., Tensor]:
         from torch.nn.attention.flex_attention import flex_attention

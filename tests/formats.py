@@ -113,7 +113,7 @@ def _read_checkpoint(root: Path) -> Any:
 
 
 def _damage_sealed(root: Path, draw: random.Random) -> None:
-    """And sealed anew, as somebody would who knows the format."""
+    """Sealed anew, as somebody would who knows the format."""
     folder = root / "step-00000004"
     intact = json.loads((folder / checkpoint.STATE).read_bytes())
     damage(root, draw)

@@ -73,7 +73,7 @@ class Claims:
         return None
 
     def _dead(self, key: str, owner: Owner, beat: int) -> bool:
-        """Of this machine: its process has ended. Of another: its count has stood still while we watched for STALE seconds."""
+        """On this machine: its process has ended. On another: its count has not changed while we watched for STALE seconds."""
         if owner.near:
             return owner.gone
         now = time.monotonic()

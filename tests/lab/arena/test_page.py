@@ -301,7 +301,7 @@ def test_runs_on_other_data_are_not_compared(opened):
 
 
 def many(mechanisms=40, tasks=10, seeds=5):
-    """As large as a ledger may be."""
+    """A ledger as large as one may be."""
     noise, made, names = random.Random(0), [], MIXERS.names()
     speeds = dict(SPEED)
     for i in range(mechanisms):
