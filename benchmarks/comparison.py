@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from bounds import bound
-from measuring import affordable, peak_growth, rotated
+from measuring import affordable, median_interval, peak_growth, rotated
 from ours import build_ours, forward_cost, given
 from pairs import PAIRS, TOO_LONG, Case, Pair, Pass, Peer
 from torch import nn
@@ -114,6 +114,13 @@ class Comparison:
             if number < entry.rounds:
                 entry.times.append(entry.sample())
 
+    def _beside(self, peer: Entry) -> dict[str, Any]:
+        """The peer's times, and its time over ours in each round: neighbours in time share the machine's moods."""
+        ratios = [theirs / ours for theirs, ours in zip(peer.times, self.ours.times, strict=False)]
+        low, high = median_interval(ratios)
+        middle = statistics.median(ratios)
+        return peer.summary | {"ratio": middle, "ratio_low": low, "ratio_high": high}
+
     def row(self) -> dict[str, Any]:
         rate = self.product.flops / statistics.median(self.product_times)
         target = self.pair.targets[self.kind]
@@ -125,7 +132,7 @@ class Comparison:
                 "version": _version(peer.package),
                 "function": peer.function,
                 "absent": self.absent.get(peer.name),
-                **(self.peers[peer.name].summary if peer.name in self.peers else {}),
+                **(self._beside(self.peers[peer.name]) if peer.name in self.peers else {}),
             }
             for peer in self.pair.peers
         ]

@@ -1,6 +1,7 @@
 """Shared by the programs of this folder: how they start and end, print rows, and measure time and peak memory."""
 
 import ctypes
+import math
 import multiprocessing
 import statistics
 import sys
@@ -71,6 +72,17 @@ def medians(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
 def affordable(rounds: int, seconds: float) -> int:
     """Rounds that an entry of this length gets."""
     return min(rounds, max(2, round(PATIENCE / seconds)))
+
+
+def median_interval(values: list[float], level: float = 0.9) -> tuple[float, float]:
+    """The narrowest pair of order statistics that covers the median with this probability, whatever the distribution; all values where they are too few."""
+    ordered, count = sorted(values), len(values)
+    cut = outside = 0
+    while 2 * (outside + math.comb(count, cut)) <= (1 - level) * 2**count:
+        outside += math.comb(count, cut)
+        cut += 1
+    first = max(cut - 1, 0)
+    return ordered[first], ordered[count - 1 - first]
 
 
 def rotated(entries: list[Entry], number: int) -> list[Entry]:

@@ -6,8 +6,9 @@ mechanism has a process of its own, since together they need more memory than th
 The packages are optional. pip install -e '.[peers]' brings the versions that the targets were set with; one more is compiled against torch:
 pip install --no-build-isolation pytorch-fast-transformers==0.4.0. Absent ones are listed as absent.
 
-ratio: the best peer's time over ours. share: necessary operations of mixing over its time, as a part of the rate of a matrix product measured in the
-same rounds; channel projections and their time at full rate are taken out, and a training step counts as three forward passes. least ms: the indispensable
+ratio: the best peer's time over ours, the median of the rounds, in each of which the two are called one after the other; from, to: bounds that hold the
+true median in nine of ten cases. share: necessary operations of mixing over its time, as a part of the rate of a matrix product measured in the same
+rounds; channel projections and their time at full rate are taken out, and a training step counts as three forward passes. least ms: the indispensable
 operations alone, the median of the same rounds (`bounds.py`). met: "a tie" misses a target by no more than noise; "out of reach": the least
 time exceeds what a target allows by more than noise; "at the limit": it differs from it by no more than noise.
 """
@@ -111,8 +112,8 @@ def _groups(pairs: list[Pair], length: int) -> list[list[Pair]]:
 def _judged(row: dict[str, Any]) -> dict[str, Any]:
     """Best peer, ratio to it, share of the matrix rate, and whether the targets are met."""
     present = [peer for peer in row["peers"] if peer["absent"] is None]
-    best = min(present, key=lambda peer: peer["ms"], default=None)
-    ratio = best and best["ms"] / row["ours"]["ms"]
+    best = min(present, key=lambda peer: peer["ratio"], default=None)
+    ratio = best and best["ratio"]
     alone = all(peer["absent"] == TOO_LONG for peer in row["peers"])  # no peer to compare with
     rate, seconds = row["matrix_rate"], 1e-3 * row["ours"]["ms"]
     mixing = seconds - row["projection_flops"] / rate
@@ -125,6 +126,8 @@ def _judged(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "best_peer": best and best["peer"],
         "ratio": ratio,
+        "ratio_low": best and best["ratio_low"],
+        "ratio_high": best and best["ratio_high"],
         "share": share,
         "allowed_ms": min(allowed, default=None),
         "met": _verdict(reached, row["ours"]["ms"], row["bound_ms"], allowed),
@@ -167,6 +170,8 @@ def _line(row: dict[str, Any]) -> dict[str, Any]:
         "MiB of the best": best and _mebibytes(best),
         "function": best["function"] if best else "-",
         "ratio": row["ratio"],
+        "from": row["ratio_low"],
+        "to": row["ratio_high"],
         "target": row["target_ratio"],
         "share": _percent(row["share"]),
         "target share": _percent(row["target_share"]),
