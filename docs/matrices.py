@@ -1,9 +1,12 @@
 """Draws who attends to whom, from the weights that the mixers really use: `make docs`. With --check, says whether they are fresh.
 
 Each drawing is the `attention_map` of a small mixer on one random sequence: rows are queries, columns are keys, and a cell is
-the darker the larger its weight beside the largest of its row. `docs/patterns.md` shows them all.
+the darker the larger its weight beside the largest of its row. `docs/patterns.md` shows them all. docs/effective.json holds, for every mixer, how far each output
+moves with each token, which needs no weights; the site draws it.
 """
 
+import inspect
+import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +19,11 @@ from regard.functional.sparse.patterns import First, Strided, Window
 
 ROOT = Path(__file__).parent
 FOLDER, PAGE = ROOT / "matrices", ROOT / "patterns.md"
+EFFECTIVE = ROOT / "effective.json"
+STEP, LEAST = (
+    1e-4,
+    1e-6,
+)  # of the difference quotient; and the share of its row below which an influence counts as none
 T, DIM, HEADS, CELL, GAP, HEAD = 32, 16, 2, 6, 16, 14
 SHADES = 8  # from zero to the largest weight of a row
 
@@ -174,6 +182,31 @@ def svg(drawing: Drawing) -> str:
     return "\n".join([head, *parts, "</svg>", ""])
 
 
+def effective(name: str) -> dict[str, list[str]]:
+    """Direction -> one string for each output: a digit, 0 to 8, for how far it moves with each token."""
+    small = {"window_size": 4, "stride": 6, "block_size": 4, "chunk_size": 4, "num_clusters": 4}
+    known = inspect.signature(regard.MIXERS[name]).parameters
+    options = {option: value for option, value in small.items() if option in known}
+    if name == "strided" or name == "routing":
+        options.pop("window_size")
+    torch.manual_seed(0)
+    mixer = regard.build(name, dim=DIM, num_heads=HEADS, max_len=T, **options).double().eval()
+    x = torch.randn(1, T, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    steps = STEP * torch.eye(T * DIM, dtype=x.dtype).view(T * DIM, T, DIM)
+    found = {}
+    for title, causal in (("bidirectional", False), ("causal", True)):
+        if not getattr(mixer.capabilities, title):
+            continue
+        mask = regard.Mask(causal=causal)
+        with torch.no_grad():
+            moved = mixer(x + steps, mask=mask) - mixer(x - steps, mask=mask)
+        size = moved.view(T, DIM, T, DIM).pow(2).sum((1, 3)).sqrt().T  # [outputs tokens]
+        share = size / size.amax(1, keepdim=True).clamp(min=1e-300)
+        shade = (share * SHADES).round().clamp(min=1).where(share > LEAST, 0).int().tolist()
+        found[title] = ["".join(map(str, row)) for row in shade]
+    return found
+
+
 def page() -> str:
     lines = [
         "# Who attends to whom",
@@ -204,6 +237,8 @@ def page() -> str:
 
 def main(check: bool) -> int:
     made = {FOLDER / f"{drawing.name}.svg": svg(drawing) for drawing in DRAWINGS} | {PAGE: page()}
+    influence = {cls.name: effective(cls.name) for cls in regard.MIXERS}
+    made[EFFECTIVE] = json.dumps(influence, indent=1) + "\n"
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
     stale += [path for path in FOLDER.glob("*") if path not in made]
     if not check:

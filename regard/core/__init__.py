@@ -1,5 +1,8 @@
 """The vocabulary that everything else is written in."""
 
+from regard.core.torch_version import OLDEST_TORCH  # noqa: F401  # before what needs a newer torch
+
+# isort: split
 from regard.core.capabilities import Capabilities, No, growth
 from regard.core.catalog import Catalog
 from regard.core.errors import (

@@ -1,6 +1,7 @@
 """Mixer: the one interface. x [B T D] -> y [B T D], with masks, context and streaming; requests are checked here."""
 
 import inspect
+import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -127,6 +128,9 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         own = vars(cls).get("after_step")
         if own is not None:
             cls.after_step = _noted(own)  # type: ignore[assignment,method-assign]
+        home = cls.__module__.rpartition(".")[2].rstrip("_")
+        if vars(cls).get("__doc__") is None and vars(cls).get("name") == home:
+            cls.__doc__ = _told(cls)
 
     @final  # type: ignore[misc]
     def forward(
@@ -453,6 +457,13 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
                     f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out."
                 )
         mask.check(self.name, B, T, S, getattr(self, "num_heads", None), device=x.device)
+
+
+def _told(cls: type[Mixer]) -> str | None:
+    """What `help(cls)` begins with where a file holds one mechanism: the file's text, with the equation, and the options."""
+    text = inspect.getdoc(sys.modules[cls.__module__])
+    bare = [p.replace(annotation=p.empty) for p in inspect.signature(cls).parameters.values()]
+    return text and f"{text}\n\nOptions: {', '.join(map(str, bare))}."
 
 
 def _noted(own: Callable[[Any], None]) -> Callable[[Any], None]:

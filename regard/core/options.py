@@ -20,8 +20,7 @@ from torch import Tensor
 
 from regard.core.errors import OptionError, UnknownNameError, suggestion
 from regard.core.memory import within_memory
-
-LARGEST = 2**31 - 1
+from regard.core.shapes import LARGEST
 
 
 @dataclass(frozen=True)

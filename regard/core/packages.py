@@ -37,3 +37,11 @@ def lacking_extra(error: ModuleNotFoundError) -> str | None:
         return None
     extra = "hf" if missing == "transformers" else "lab"
     return f"{missing}, which is not installed: pip install 'regard[{extra}]'"
+
+
+def require_torch(found: str, oldest: str) -> None:
+    """Raises ImportError where this version of torch is too old, before anything fails that only newer ones have."""
+    if numbers(found) < numbers(oldest):
+        raise ImportError(
+            f"regard needs torch {oldest} or later, here is {found}: pip install 'torch>={oldest}'"
+        )

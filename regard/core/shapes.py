@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError, ShapeError
 
+LARGEST = 2**31 - 1
+"""No size may exceed it."""
+
 
 def check_divisible(**sizes: int) -> None:
     """`check_divisible(dim=65, num_heads=8)` -> "dim (65) must be divisible by num_heads (8)"."""
@@ -32,6 +35,8 @@ def check_batch_size(size: int) -> None:
     """`check_batch_size(-1)` -> "batch_size (-1) must be an integer of at least 0": an empty batch is one."""
     if type(size) is not int or size < 0:
         raise OptionError(f"batch_size ({size!r}) must be an integer of at least 0")
+    if size > LARGEST:
+        raise OptionError(f"batch_size ({size!r}) must be at most {LARGEST}")
 
 
 def check_rate(**rates: float) -> None:

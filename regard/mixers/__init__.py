@@ -11,6 +11,7 @@ from regard.mixers.fnet import FNet
 from regard.mixers.gau import GAU
 from regard.mixers.global_ import Global
 from regard.mixers.gmlp import GMLP
+from regard.mixers.head_groups import HeadGroup, HeadGroups
 from regard.mixers.head_mix import HeadMix
 from regard.mixers.linear import Linear
 from regard.mixers.linformer import Linformer
@@ -44,6 +45,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Strided,
         Global,
         HeadMix,
+        HeadGroups,
         Longformer,
         BigBird,
         Reformer,
@@ -71,4 +73,4 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
     ),
 )
 
-__all__ = ["MIXERS", "build"]
+__all__ = ["MIXERS", "HeadGroup", "build"]

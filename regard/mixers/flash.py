@@ -7,7 +7,9 @@ The second sum runs over all tokens, or, where causal, over those of the chunks 
 Cost: T C (K + F) + T K F. n_i: number of keys of the chunk that i sees; the paper's relu(q k / C + b)^2 is
 `scale="paper"`. a_i, by `lin_norm`: one over the number of summed tokens ("count"), which no length spoils; 1 / C when
 causal ("chunk", a public code's, whose term grows with the length), otherwise as "count"; 1 / max_len ("n").
-The relative bias is as in `gau`, with C in the place of max_len. Chunks start at the first token.
+The relative bias is as in `gau`, with C in the place of max_len. Chunks start at the first token. `parts`: "local" and
+"global" are the paper's ablations, the first or the second sum alone; outside decoding they cost as much time as both. The
+ablation without the gate is `mixed_chunk`.
 """
 
 import math
@@ -66,6 +68,8 @@ class Flash(Mixer):
             "lin_norm": "chunk",
         },
         "max_len": {"chunk_size": 5, "key_dim": 8, "lin_norm": "n", "relative_bias": None},
+        "local": {"chunk_size": 4, "key_dim": 6, "parts": "local"},
+        "global": {"chunk_size": 4, "key_dim": 6, "parts": "global"},
     }
 
     def __init__(
@@ -79,6 +83,7 @@ class Flash(Mixer):
         scale: Literal["visible", "paper"] = "visible",
         lin_norm: LinNorm = "count",
         relative_bias: RelativeForm = "rotary",
+        parts: Literal["both", "local", "global"] = "both",
         bias: bool = True,
         impl: Impl = "auto",
     ):
@@ -90,7 +95,11 @@ class Flash(Mixer):
         hidden_dim = 2 * dim if hidden_dim is None else hidden_dim
         self.unit = GatedUnit(dim, hidden_dim, key_dim, 4, std=VIEW_STD[scale], bias=bias)
         self.relative = RelativeBias(relative_bias, key_dim, chunk_size)
-        self.chunk_size = chunk_size
+        self.chunk_size, self.parts = chunk_size, parts
+        if parts == "local":
+            self.declare(global_tokens=No("with parts='local' only tokens of one chunk meet"))
+        if parts == "global":
+            self.delay = chunk_size
         self.score_scale = 1 / chunk_size if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = 1.0 if scale == "paper" else None
 
@@ -107,6 +116,10 @@ class Flash(Mixer):
             summed = token_count(mask, T, x.device)
         a = self.shares[mask.causal](summed, x.dtype)
         c = 1 / seen.to(x.dtype) if self.divisor is None else torch.full_like(a, 1 / self.divisor)
+        if self.parts == "local":
+            a = torch.zeros_like(a)
+        if self.parts == "global":
+            c = torch.zeros_like(c)
         rule = Rule(how, C, mask.causal, self.score_scale, c, a, valid)
         learned = unit.offset_scale.gamma, unit.offset_scale.beta
         b = self.relative.square(tile_length(C, T, how))
@@ -132,17 +145,28 @@ class Flash(Mixer):
 
     def _extend(self, x, state, valid, donate):
         q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
-        share = self.shares[True]
-        mixed, state = extend(self._attend, state, q, k, v, valid=valid, share=share, donate=donate)
+        attend = None if self.parts == "global" else self._attend
+        share = None if self.parts == "local" else self.shares[True]
+        mixed, state = extend(attend, state, q, k, v, valid=valid, share=share, donate=donate)
         return self.unit.merge(x, mixed), state
 
     def _observe(self, x, context, mask):
         T = x.shape[1]
         position = torch.arange(T, device=x.device)[None]
         q, k, v = self._parts(x, position)
-        chunk = Mask(mask.causal, mask.valid, same_chunk(T, self.chunk_size, x.device))
-        bias = self.relative.table(position, position)
-        local = squared_relu_weights(q[0], k[0], mask=chunk, bias=bias, divisor=self.divisor)
-        options = {"chunk_size": self.chunk_size, "mask": mask, "share": self.shares[mask.causal]}
-        weights = local + between_chunks_weights(q[1], k[1], **options)
-        return Observation(v=v, weights=weights, heads=weights @ v)
+        weights = []
+        if self.parts != "global":
+            chunk = Mask(mask.causal, mask.valid, same_chunk(T, self.chunk_size, x.device))
+            bias = self.relative.table(position, position)
+            weights.append(
+                squared_relu_weights(q[0], k[0], mask=chunk, bias=bias, divisor=self.divisor)
+            )
+        if self.parts != "local":
+            share = self.shares[mask.causal]
+            weights.append(
+                between_chunks_weights(
+                    q[1], k[1], chunk_size=self.chunk_size, mask=mask, share=share
+                )
+            )
+        total = sum(weights[1:], weights[0])
+        return Observation(v=v, weights=total, heads=total @ v)

@@ -15,7 +15,8 @@ token belongs to the nearest centroid of q^ + k^ and sees the last W earlier tok
 nearest centroid alone, as its neighbours may be later ones, and sees the W keys nearest to that centroid (causal: the
 last W of its keys). `shared_qk=True` makes keys of the queries, as the official causal code does; `scale=1` is its scale.
 `attend_raw=True` clusters by q^, k^ and attends with q, k. The commitment loss is a method of its own, for the caller to
-add with weight 1e-4: mixers have no losses. Half of the heads being local, as the paper advises, is `head_mix`'s business.
+add with weight 1e-4 (`regard train --train.commitment 1e-4`). Half of the heads being local, as the paper advises, is
+`head_groups`'s business.
 """
 
 from dataclasses import replace

@@ -14,6 +14,12 @@ from regard.models.baselines import (
 from regard.models.block import Block, layers_per_block
 from regard.models.classifier import Classifier, ClassifierConfig
 from regard.models.config import Layer, ModelConfig, StackConfig
+from regard.models.crosses import (
+    CompressedInteraction,
+    CompressedInteractionConfig,
+    CrossNetwork,
+    CrossNetworkConfig,
+)
 from regard.models.decoder import Decoder, EncoderDecoderConfig
 from regard.models.din import DIN, DINConfig
 from regard.models.dual_encoder import DualEncoder, DualEncoderConfig
@@ -78,6 +84,8 @@ MODELS: Catalog[Any] = Catalog(
         MMoE,
         LogisticRegression,
         FactorizationMachine,
+        CrossNetwork,
+        CompressedInteraction,
         PatchClassifier,
         reformer,
         longformer,
@@ -104,7 +112,11 @@ __all__ = [
     "Block",
     "Classifier",
     "ClassifierConfig",
+    "CompressedInteraction",
+    "CompressedInteractionConfig",
     "Corrupted",
+    "CrossNetwork",
+    "CrossNetworkConfig",
     "DINConfig",
     "Decoder",
     "DualEncoder",

@@ -123,7 +123,7 @@ def make_blocks(
         options = options_with_position(config, layer.mixer, layer.options)
         first = build(layer.mixer, **facts, **options)
         first.require("causal" if causal else "bidirectional")
-        if config.global_tokens:
+        if config.has_globals:
             first.require("global_tokens")
         more = (build(layer.mixer, **facts, **options) for _ in range(layers_per_block(first) - 1))
         mixers += [first, *more]

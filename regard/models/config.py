@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, ClassVar, Literal
 
-from torch import nn
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
 from regard.core.fields import Field, check_fields
@@ -58,7 +60,8 @@ class StackConfig(ModelConfig):
     hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated.
     position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
     embedding_norm puts a norm after the positions. global_tokens: so many first tokens of each row see all and are
-    seen by all, in a bidirectional stack.
+    seen by all, in a bidirectional stack; so do every `global_every`-th from the first on, and tokens among `global_ids`,
+    punctuation say.
 
     Less memory in training, for the same function: feed_forward_chunk tokens at a time in the feed-forward layers;
     checkpoint computes every block again for its backward; residual="reversible" computes the inputs of blocks back
@@ -83,9 +86,30 @@ class StackConfig(ModelConfig):
     dropout: Rate = 0.0
     embedding_norm: bool = field(default=False, metadata=UNSAID)
     global_tokens: Count = field(default=0, metadata=UNSAID)
+    global_every: int | None = field(default=None, metadata=UNSAID)
+    global_ids: tuple[int, ...] = field(default=(), metadata=UNSAID)
     feed_forward_chunk: int | None = field(default=None, metadata=UNSAID)
     checkpoint: bool = field(default=False, metadata=UNSAID)
     residual: Residual = field(default="plain", metadata=UNSAID)
+
+    @property
+    def has_globals(self) -> bool:
+        return bool(self.global_tokens or self.global_every or self.global_ids)
+
+    def global_at(
+        self, place: Int[Tensor, "b T"], tokens: Int[Tensor, "B T"]
+    ) -> Bool[Tensor, "B T"] | None:
+        """The tokens that see all and are seen by all, of their places and ids; None where no rule names any."""
+        if not self.has_globals:
+            return None
+        marked = (place < self.global_tokens).expand(tokens.shape)
+        if self.global_every:
+            marked = marked | (place % self.global_every == 0)
+        if self.global_ids:
+            marked = marked | torch.isin(
+                tokens, torch.tensor(self.global_ids, device=tokens.device)
+            )
+        return marked
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -60,16 +60,17 @@ class Encoder(nn.Module):
     def __init__(self, config: StackConfig, *, causal: bool = False):
         super().__init__()
         self.who = f"{type(self).__name__.lower()}({config.mixer_name})"
-        if causal and config.global_tokens:
+        if causal and config.has_globals:
             raise OptionError(
-                f"{self.who}: global_tokens ({config.global_tokens}) must be 0 in a causal stack, whose streams have none"
+                f"{self.who}: global_tokens ({config.global_tokens}), global_every and global_ids must name none in a "
+                "causal stack, whose streams have none"
             )
         position = added_position(config)
         self.causal, self.vocab_size = causal, config.vocab_size
         self.max_len = min(config.max_len, position.max_len or config.max_len)
         self.embedding = Embedding(config, position, config.vocab_size)
         self.blocks = make_blocks(config, causal=causal)
-        self.global_tokens, self.width = config.global_tokens, self.blocks.width
+        self.global_at, self.width = config.global_at, self.blocks.width
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
 
     @property
@@ -94,8 +95,7 @@ class Encoder(nn.Module):
             )
         place = places(tokens, valid)
         x = self.embedding(tokens, place, valid)
-        marked = (place < self.global_tokens).expand(tokens.shape) if self.global_tokens else None
-        mask = Mask(causal=self.causal, valid=valid, global_tokens=marked)
+        mask = Mask(causal=self.causal, valid=valid, global_tokens=self.global_at(place, tokens))
         return self.norm(self.blocks(x, mask=mask))
 
     def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:

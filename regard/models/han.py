@@ -3,12 +3,14 @@
     h_it = biGRU(E[w_it])      s_i = pool_t(h_it)      words of a sentence
     h_i  = biGRU(s_i)          v   = pool_i(h_i)       sentences of a document;   y = W v + b
 
-Both pools are context_query. `word_encoder` and `sentence_encoder` are "gru" or the name of a mixer: a linear layer,
-sinusoidal positions and one block then replace the GRU. Words that are not valid, and sentences without words, are as if absent: the
+pool is context_query, or any of POOLS that needs no query: mean and max are the paper's baselines. `word_encoder` and
+`sentence_encoder` are "gru"; "convolution" of five words and a relu (Kim 2014, arXiv 1408.5882); "none", a linear layer of each
+word; or the name of a mixer: a linear layer, sinusoidal positions and one block. `flat` reads a document as one sentence, v = s, and
+has no second level. Words that are not valid, and sentences without words, are as if absent: the
 backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one after another.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,17 +26,17 @@ from regard.core.options import shown
 from regard.core.shapes import check_divisible, check_mapping, is_dense
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.models.config import Model, ModelConfig, check_mixer
+from regard.models.config import UNSAID, Model, ModelConfig, check_mixer
 from regard.nn import FEED_FORWARDS
-from regard.pools.context_query import ContextQuery
+from regard.pools import Pool, build_pool
 from regard.positions import Sinusoidal
 
 
 @dataclass(frozen=True, kw_only=True)
 class HANConfig(ModelConfig):
-    """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of the pools.
+    """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of context_query.
 
-    num_heads, max_len and the options are for mixers in the place of a GRU.
+    pool and pool_options are those of both levels. num_heads, max_len and the options are for mixers in the place of a GRU.
     """
 
     name: ClassVar[str] = "han"
@@ -50,13 +52,18 @@ class HANConfig(ModelConfig):
     sentence_encoder_options: Mapping[str, Any] = field(default_factory=dict)
     num_heads: int = 4
     max_len: int = 512
+    pool: str | type[Pool] = field(default="context_query", metadata=UNSAID)
+    pool_options: Mapping[str, Any] = field(default_factory=dict, metadata=UNSAID)
+    flat: bool = field(default=False, metadata=UNSAID)
 
     def __post_init__(self):
+        check_mapping("pool_options", self.pool_options)
+        _pool(self)
         for name in ("word_encoder", "sentence_encoder"):
             encoder, options = getattr(self, name), getattr(self, f"{name}_options")
-            if encoder == "gru":
+            if encoder in PLAIN:
                 if check_mapping(f"{name}_options", options):
-                    raise OptionError(f"{name}_options must be empty: a GRU has none")
+                    raise OptionError(f"{name}_options must be empty: {encoder!r} has none")
             else:
                 check_mixer(name, encoder, options)
                 check_divisible(width=2 * self.hidden_dim, num_heads=self.num_heads)
@@ -115,33 +122,44 @@ class HAN(Model):
         width = 2 * config.hidden_dim
         self.embedding = nn.Embedding(config.vocab_size, config.dim)
         self.words = _encoder(config, config.word_encoder, config.word_encoder_options, config.dim)
-        self.word_pool = ContextQuery(width, hidden_dim=config.attention_dim)
-        self.sentences = _encoder(
-            config, config.sentence_encoder, config.sentence_encoder_options, width
-        )
-        self.sentence_pool = ContextQuery(width, hidden_dim=config.attention_dim)
+        self.word_pool = _pool(config)
+        self.sentences = self.sentence_pool = None
+        if not config.flat:
+            self.sentences = _encoder(
+                config, config.sentence_encoder, config.sentence_encoder_options, width
+            )
+            self.sentence_pool = _pool(config)
         self.head = nn.Linear(width, config.num_classes)
 
     def forward(
         self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
     ) -> Float[Tensor, "B num_classes"]:
-        return self.read(tokens, valid=valid).logits
+        return self._read(tokens, valid, weights=False).logits
 
     def read(
         self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
     ) -> Reading:
-        """Logits, and the weights of words in their sentences and of sentences in their documents."""
+        """Logits, and the weights of words in their sentences and of sentences in their documents.
+
+        Of a flat model: the weights of words in their documents, and their sums over sentences.
+        """
+        return self._read(tokens, valid, weights=True)
+
+    def _read(self, tokens: Tensor, valid: Tensor | None, *, weights: bool) -> Reading:
         self._check(tokens, valid)
-        B, S, T = tokens.shape
         if valid is None:
             valid = torch.ones_like(tokens, dtype=torch.bool)
-        word_valid, sentence_valid = valid.flatten(0, 1), valid.any(-1)
-        h = self.embedding(tokens.masked_fill(~valid, 0).flatten(0, 1))
-        sentences, words = _level(self.words, self.word_pool, h, word_valid)
-        documents, weights = _level(
-            self.sentences, self.sentence_pool, sentences.unflatten(0, (B, S)), sentence_valid
+        B, S, T = tokens.shape
+        rows = (B, S * T) if self.sentences is None else (B * S, T)
+        h = self.embedding(tokens.masked_fill(~valid, 0).view(rows))
+        pooled, words = _level(self.words, self.word_pool, h, valid.view(rows), weights)
+        words = words.view(B, S, T)
+        if self.sentences is None or self.sentence_pool is None:
+            return Reading(self.head(pooled), words, words.sum(-1))
+        pooled, sentences = _level(
+            self.sentences, self.sentence_pool, pooled.unflatten(0, (B, S)), valid.any(-1), weights
         )
-        return Reading(self.head(documents), words.view(B, S, T), weights)
+        return Reading(self.head(pooled), words, sentences)
 
     def _check(self, tokens: object, valid: Tensor | None) -> None:
         if (
@@ -179,14 +197,59 @@ class HAN(Model):
 
 
 def _level(
-    encoder: nn.Module, pool: ContextQuery, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    encoder: nn.Module,
+    pool: Pool,
+    x: Float[Tensor, "N T D"],
+    valid: Bool[Tensor, "N T"],
+    weights: bool,
 ) -> tuple[Float[Tensor, "N F"], Float[Tensor, "N T"]]:
-    """Summary and weights of each sequence."""
+    """Summary and weights of each sequence; zeros in the place of weights that are not asked for."""
     order = compaction(valid)
     x = torch.where(order.valid[..., None], permute(x, order.source), x.new_zeros(()))
     h = encoder(x, order.valid)
-    weights = pool.weights(h, valid=order.valid)
-    return (weights @ h)[:, 0], permute(weights[:, 0], order.target)
+    found = pool.weights(h, valid=order.valid)[:, 0] if weights else h.new_zeros(valid.shape)
+    return pool(h, valid=order.valid)[:, 0], permute(found, order.target)
+
+
+def _pool(config: HANConfig) -> Pool:
+    options = dict(config.pool_options)
+    if config.pool == "context_query":
+        options.setdefault("hidden_dim", config.attention_dim)
+    pool = build_pool(config.pool, 2 * config.hidden_dim, **options)
+    if pool.query_dim is not None or pool.num_queries not in (None, 1):
+        raise OptionError(
+            f"han: pool {pool.name} must make one summary without a query: context_query, mean or max"
+        )
+    return pool
+
+
+class Convolution(nn.Module):
+    """x [N T D], valid tokens first -> [N T F]: relu of a convolution over WIDTH tokens, zero where a token is not valid."""
+
+    WIDTH = 5
+
+    def __init__(self, dim: int, width: int):
+        super().__init__()
+        self.convolution = nn.Conv1d(dim, width, self.WIDTH, padding="same")
+
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
+        h = self.convolution(x.mT).mT.relu()
+        return torch.where(valid[..., None], h, h.new_zeros(()))
+
+
+class EachAlone(nn.Module):
+    """x [N T D] -> [N T F]: a linear layer."""
+
+    def __init__(self, dim: int, width: int):
+        super().__init__()
+        self.into = nn.Linear(dim, width)
+
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
+        return self.into(x)
 
 
 class BiGRU(nn.Module):
@@ -231,7 +294,15 @@ class Mixed(nn.Module):
         return torch.where(valid[..., None], h, h.new_zeros(()))
 
 
+PLAIN: Mapping[str, Callable[[int, int], nn.Module]] = {
+    "gru": lambda dim, width: BiGRU(dim, width // 2),
+    "convolution": Convolution,
+    "none": EachAlone,
+}
+"""Encoders that are no mixers, by name."""
+
+
 def _encoder(config: HANConfig, encoder: str, options: Mapping[str, Any], dim: int) -> nn.Module:
-    if encoder == "gru":
-        return BiGRU(dim, config.hidden_dim)
+    if encoder in PLAIN:
+        return PLAIN[encoder](dim, 2 * config.hidden_dim)
     return Mixed(config, encoder, options, dim)

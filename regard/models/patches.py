@@ -56,6 +56,8 @@ class PatchClassifierConfig(StackConfig):
         if self.vocab_size == 1:
             raise OptionError("vocab_size (1) must be at least 2: a pixel has two levels or more")
         self._check_stem()
+        if self.global_ids:
+            raise OptionError("global_ids must be (): a patch is no token, and has no id")
         object.__setattr__(self, "max_len", self.channels * height * width)
         super().__post_init__()
 
@@ -136,9 +138,7 @@ class PatchClassifier(Model):
         patches = rearrange(self.stem(images), "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
         place = torch.arange(patches.shape[1], device=patches.device)[None]
         x = self.dropout(self.embedding_norm(self.position(self.project(patches), place)))
-        marked = None
-        if self.config.global_tokens:
-            marked = (place < self.config.global_tokens).expand(x.shape[:2])
+        marked = self.config.global_at(place, place.expand(x.shape[:2]))
         x = self.norm(self.blocks(x, mask=Mask(global_tokens=marked)))
         return self.head(SUMMARIES[self.config.summary](x, None))
 

@@ -8,7 +8,7 @@ from regard.nn.heads import Heads
 from regard.nn.label_smoothing import smoothed_cross_entropy
 from regard.nn.length_projection import LengthProjection
 from regard.nn.multihead_attention import MultiheadAttention
-from regard.nn.norm import NORMS, LayerNorm, ScaleNorm
+from regard.nn.norm import NORMS, LayerNorm, RMSNorm, ScaleNorm
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
 from regard.nn.scores import SCORES
 
@@ -23,6 +23,7 @@ __all__ = [
     "LayerNorm",
     "LengthProjection",
     "MultiheadAttention",
+    "RMSNorm",
     "ReversibleBlock",
     "ReversibleSequence",
     "ScaleNorm",

@@ -31,9 +31,9 @@ class GivenHeads(Heads):
 
     def pack(
         self,
-        q: Float[Tensor, "B T H*K"] | None,
-        k: Float[Tensor, "B T G*K"] | None = None,
-        v: Float[Tensor, "B T G*K"] | None = None,
+        q: Float[Tensor, "B T HK"] | None,
+        k: Float[Tensor, "B T GK"] | None = None,
+        v: Float[Tensor, "B T GK"] | None = None,
     ) -> Float[Tensor, "B T width"]:
         """Tokens for a mixer over these heads: q, k and v; q alone; or k and v alone, as its context."""
         if q is None:

@@ -38,6 +38,11 @@ class MultiheadAttention(nn.MultiheadAttention):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
+        if not isinstance(mixer, Mixer):
+            raise OptionError(
+                f"MultiheadAttention: mixer must be a mixer, got {mixer!r}. Build it: regard.build('linear', dim=64, "
+                "num_heads=4)"
+            )
         given = with_given_heads(mixer)
         heads = given.heads
         assert isinstance(heads, GivenHeads)
@@ -62,6 +67,10 @@ class MultiheadAttention(nn.MultiheadAttention):
     @classmethod
     def replacing(cls, attention: nn.MultiheadAttention, mixer: Mixer) -> "MultiheadAttention":
         """A layer around the mixer with the parameters, the device and the order of axes of this one."""
+        if not isinstance(attention, nn.MultiheadAttention):
+            raise OptionError(
+                f"MultiheadAttention: only a torch.nn.MultiheadAttention is replaced, got {type(attention).__name__}"
+            )
         if attention.bias_k is not None or attention.add_zero_attn:
             raise UnsupportedError(
                 "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"

@@ -1,5 +1,6 @@
-"""Norms. LayerNorm is torch's; ScaleNorm has one gain for all channels (Hua et al. 2022, arXiv 2202.10447).
+"""Norms. LayerNorm and RMSNorm are torch's; ScaleNorm has one gain for all channels (Hua et al. 2022, arXiv 2202.10447).
 
+RMSNorm(x) = g * x / sqrt(mean(x^2) + eps)        (Zhang and Sennrich 2019, arXiv 1910.07467)
 ScaleNorm(x) = g x / sqrt(mean(x^2) + eps)
 """
 
@@ -12,6 +13,15 @@ from regard.core.catalog import Catalog
 
 class LayerNorm(nn.LayerNorm):
     name = "layer"
+
+
+class RMSNorm(nn.RMSNorm):
+    """One gain for each channel, and no mean is taken away."""
+
+    name = "rms"
+
+    def __init__(self, dim: int):
+        super().__init__(dim, eps=1e-5)
 
 
 class ScaleNorm(nn.Module):
@@ -28,4 +38,6 @@ class ScaleNorm(nn.Module):
         return self.gain * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
 
 
-NORMS: Catalog[type[LayerNorm] | type[ScaleNorm]] = Catalog("norm", (LayerNorm, ScaleNorm))
+NORMS: Catalog[type[LayerNorm] | type[RMSNorm] | type[ScaleNorm]] = Catalog(
+    "norm", (LayerNorm, RMSNorm, ScaleNorm)
+)

@@ -203,7 +203,7 @@ class Cosine(Score):
         return F.normalize(k, dim=-1, eps=EPS)
 
 
-Interaction = Literal["outer", "elementwise", "din_code"]
+Interaction = Literal["outer", "elementwise", "din_code", "none"]
 UnitActivation = Literal["dice", "prelu", "sigmoid"]
 
 
@@ -211,7 +211,7 @@ class ActivationUnit(Score):
     """DIN's activation unit, a small network on the pair (Zhou et al. 2018, arXiv 1706.06978); unbounded.
 
     interaction: "outer" k q^T, row by row, as in the paper; "elementwise" k * q; "din_code" [q, k, q - k, q * k] in the
-    place of the whole input, as in the authors' demo. Each is linear in k for a given q, so that the first layer is one
+    place of the whole input, as in the authors' demo; "none" leaves k and q alone. Each is linear in k for a given q, so that the first layer is one
     matrix for each query, and no features of pairs are stored. Dice needs the statistics of all pairs at once, so it
     serves pools only: not attention, where it would see later tokens. hidden_dims: (36,) in the paper, (80, 40) in the demo.
     """
@@ -236,7 +236,7 @@ class ActivationUnit(Score):
             raise OptionError("hidden_dims must hold at least one width")
         self.width = max(hidden_dims)
         self.interaction, self.activation = interaction, activation
-        width = dim * {"outer": dim + 2, "elementwise": 3, "din_code": 4}[interaction]
+        width = dim * {"outer": dim + 2, "elementwise": 3, "din_code": 4, "none": 2}[interaction]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for out in (*hidden_dims, 1):
             self.weights.append(self._matrix(out, width))
@@ -272,6 +272,9 @@ class ActivationUnit(Score):
             of_query, of_key, difference, product = weight.split(K, dim=-1)
             of_query, of_key = of_query + difference, of_key - difference
             interact = product.unsqueeze(-3) * q_
+        elif self.interaction == "none":
+            of_key, of_query = weight.split(K, dim=-1)
+            interact = of_key.new_zeros(())
         else:
             of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], dim=-1)
             if self.interaction == "elementwise":

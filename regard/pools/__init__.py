@@ -8,11 +8,12 @@ from regard.pools.attention_query_gate import AttentionQueryGate
 from regard.pools.context_query import ContextQuery
 from regard.pools.cross import Cross
 from regard.pools.gate import Gate
+from regard.pools.max import Max
 from regard.pools.mean import Mean
 from regard.pools.target_query import TargetQuery
 
 POOLS: Catalog[type[Pool]] = Catalog(
-    "pool", (ContextQuery, TargetQuery, Gate, AttentionQueryGate, Cross, Mean)
+    "pool", (ContextQuery, TargetQuery, Gate, AttentionQueryGate, Cross, Mean, Max)
 )
 
 __all__ = ["POOLS", "Pool", "build_pool", "resolve_pool"]

@@ -32,7 +32,7 @@ def heads_over(
     Global tokens see all and are seen by all; causality, padding and single pairs come on top. `external` [E D]: learned
     tokens that every query sees. `rotary`: options of `rope`, by which queries and keys are turned.
     """
-    K = row.x.shape[-1] // H
+    K = params[f"{of}.query.weight"].shape[0] // H
     source = row.x if external is None else torch.cat([external, row.x])
     E = source.shape[0] - row.T
     q = linear(params, f"{of}.query", row.x).reshape(row.T, H, K)

@@ -33,6 +33,7 @@ def _activation_unit(p: Params, q: Tensor, k: Tensor, j: int) -> Tensor:
     inputs = {
         len(q) * (len(q) + 2): [k, torch.outer(k, q).reshape(-1), q],
         3 * len(q): [k, k * q, q],
+        2 * len(q): [k, q],
         4 * len(q): [q, k, q - k, q * k],
     }
     x = torch.cat(inputs[weights[0].shape[1]])

@@ -33,11 +33,13 @@ def flash(params, options, row):
         found = {}
         for j in seen:
             w = row.x.new_zeros(())
-            if j in near and options["scale"] == "paper":
+            if options["parts"] == "global" or j not in near:
+                pass
+            elif options["scale"] == "paper":
                 w = (q[i] @ k[j] / C + bias(i, j)).clamp(min=0) ** 2
-            elif j in near:
+            else:
                 w = (q[i] @ k[j] / K**0.5 + bias(i, j)).clamp(min=0) ** 2 / len(near)
-            if not row.causal or j // C < i // C:
+            if options["parts"] != "local" and (not row.causal or j // C < i // C):
                 w = w + share(options, row, i) * (far_q[i] @ far_k[j])
             found[j] = w
         return found

@@ -14,7 +14,7 @@ def routing(params, options, row):
     [B H T] and key_members, or, causal, key_clusters [B H S].
     """
     H, W = options["num_heads"], options["window_size"]
-    K = row.x.shape[-1] // H
+    K = params["heads.query.weight"].shape[0] // H
     if W is None:
         clusters = options["num_clusters"] or max(1, round(options["max_len"] ** 0.5 / 2))
         W = -(-options["max_len"] // clusters)

@@ -17,7 +17,7 @@ def softmax(params, options, row):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
     H = options["num_heads"]
     G = options.get("num_kv_heads") or H
-    K = row.x.shape[-1] // H
+    K = params["heads.query.weight"].shape[0] // H
     shared, scale = options.get("shared_qk", False), options.get("scale")
     if scale is None:
         scale = 1.0 if shared else K**-0.5

@@ -24,6 +24,7 @@ POOL_CASES = {
         oracle.attention_query_gate,
     ),
     "mean": (partial(make, "mean"), oracle.mean),
+    "max": (partial(make, "max"), None),
     "target_query": (
         partial(make, "target_query", activation="sigmoid"),
         oracle.target_query("outer", "sigmoid", False),
@@ -40,9 +41,11 @@ def test_every_pool_keeps_the_laws(name):
     factory, formula = POOL_CASES[name]
     checked = check_pool(factory, oracle=formula, set_size=S, by_place=name == "gate")
     assert checked == list(POOL_LAWS)
-    assert set(checked.of("cannot judge")) == {"cross": {"oracle"}, "gate": {"padding"}}.get(
-        name, set()
-    )
+    assert set(checked.of("cannot judge")) == {
+        "cross": {"oracle"},
+        "max": {"oracle"},
+        "gate": {"padding"},
+    }.get(name, set())
 
 
 @pytest.mark.parametrize("name", SCORES.names())

@@ -105,7 +105,7 @@ def test_han_takes_tensors_and_its_encoders_take_options():
         HANConfig(**sizes, word_encoder="local", word_encoder_options={"windw": 3}).build()
     with pytest.raises(OptionError, match="sentence_encoder_options must not hold dim"):
         HANConfig(**sizes, sentence_encoder="local", sentence_encoder_options={"dim": 3})
-    with pytest.raises(OptionError, match="word_encoder_options must be empty: a GRU has none"):
+    with pytest.raises(OptionError, match="word_encoder_options must be empty: 'gru' has none"):
         HANConfig(**sizes, word_encoder_options={"window_size": 3})
 
 

@@ -6,6 +6,8 @@ import torch
 from regard import MODELS, ShapeError
 from regard.models import (
     AutoIntConfig,
+    CompressedInteractionConfig,
+    CrossNetworkConfig,
     DINConfig,
     DualEncoderConfig,
     FactorizationMachineConfig,
@@ -44,6 +46,8 @@ TABLES = {
     "din": lambda: DINConfig(fields=FIELDS, history=("history", "shops"), dim=3).build(),
     "logistic_regression": lambda: LogisticRegressionConfig(fields=FIELDS).build(),
     "factorization_machine": lambda: FactorizationMachineConfig(fields=FIELDS).build(),
+    "cross_network": lambda: CrossNetworkConfig(fields=FIELDS).build(),
+    "compressed_interaction": lambda: CompressedInteractionConfig(fields=FIELDS).build(),
 }
 OTHERS = {
     "xlnet": lambda: XLNetConfig(**SIZES, mem_len=3, segment_len=4, num_predict=6).build(),

@@ -19,6 +19,15 @@ ENCODERS = {
     "gru": {},
     "softmax": {"word_encoder": "softmax", "sentence_encoder": "linear"},
     "mixed": {"sentence_encoder": "softmax"},
+    "convolution": {"word_encoder": "convolution", "pool": "max"},
+    "flat": {"flat": True, "pool": "mean"},
+    "words": {"flat": True, "word_encoder": "none", "pool": "max"},
+    "gated": {
+        "word_encoder": "none",
+        "sentence_encoder": "none",
+        "pool": "attention_query_gate",
+        "pool_options": {"num_queries": 1},
+    },
 }
 
 
@@ -149,8 +158,45 @@ def test_what_does_not_fit_is_refused():
             model(given[0], valid=given[1])
     with pytest.raises(UnknownNameError, match="Did you mean 'softmax'"):
         make(word_encoder="softmx")
+    for pool in ({"pool": "target_query"}, {"pool_options": {"num_queries": 2}}):
+        with pytest.raises(OptionError, match="one summary without a query"):
+            make(**pool)
+    with pytest.raises(OptionError, match="must be empty: 'convolution' has none"):
+        make(word_encoder="convolution", word_encoder_options={"width": 3})
     with pytest.raises(OptionError, match="divisible"):
         HANConfig(vocab_size=3, num_classes=2, hidden_dim=5, num_heads=4, word_encoder="softmax")
+
+
+def test_baselines_are_their_formulas():
+    tokens, valid = pad_documents(DOCUMENTS)
+    mean = make(flat=True, word_encoder="none", pool="mean")
+    hierarchy = make(word_encoder="none", sentence_encoder="none", pool="max")
+    kernel = make(flat=True, word_encoder="convolution", pool="max")
+    for b, document in enumerate(DOCUMENTS[:3]):
+        words = [i for sentence in document for i in sentence]
+        e = [mean.words.into(mean.embedding.weight[i]) for i in words]
+        expected = mean.head(sum(e) / len(e))
+        torch.testing.assert_close(mean(tokens, valid=valid)[b], expected, rtol=0, atol=1e-12)
+        into, last = hierarchy.words.into, hierarchy.sentences.into
+        sentences = [
+            torch.stack([into(hierarchy.embedding.weight[i]) for i in sentence]).amax(0)
+            for sentence in document
+            if sentence
+        ]
+        expected = hierarchy.head(torch.stack([last(s) for s in sentences]).amax(0))
+        found = hierarchy(tokens, valid=valid)[b]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        zeros = [torch.zeros(5).double()] * 2
+        around = [*zeros, *(kernel.embedding.weight[i] for i in words), *zeros]
+        weight, bias = kernel.words.convolution.weight, kernel.words.convolution.bias
+        h = [
+            (bias + sum(weight[:, :, s] @ around[t + s] for s in range(5))).relu()
+            for t in range(len(words))
+        ]
+        expected = kernel.head(torch.stack(h).amax(0))
+        torch.testing.assert_close(kernel(tokens, valid=valid)[b], expected, rtol=0, atol=1e-12)
+    read = mean.read(tokens, valid=valid)
+    torch.testing.assert_close(read.sentences[0], torch.tensor([3, 1, 4, 0]).double() / 8)
 
 
 def planted(count, generator):

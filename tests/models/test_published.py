@@ -187,6 +187,32 @@ def test_reversible_training_compiles_around_its_own_backward():
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
+def test_tokens_are_global_by_rule():
+    """Token 9 reaches the last place where it is every third, or by its id; padding in front counts for nothing."""
+    near = {"mixer": "longformer", "mixer_options": {"window_size": 1, "max_global": 12}}
+    given = tokens() % 29 + 1
+    given[:, 9] = 30
+    T = given.shape[1]
+    for rule, at in [
+        ({"global_tokens": 0, "global_every": 3}, {*range(0, T, 3)}),
+        ({"global_tokens": 0, "global_ids": (30,)}, {9}),
+        ({"global_tokens": 2, "global_every": 5}, {0, 1, *range(0, T, 5)}),
+    ]:
+        model = small(longformer, "masked_language_model", num_layers=1, **near, **rule)
+        seen = []
+        handle = model.encoder.mixers[0].register_forward_pre_hook(
+            lambda _, args, kwargs: seen.append(kwargs["mask"].global_tokens),  # noqa: B023
+            with_kwargs=True,
+        )
+        y = model(given)
+        assert {*seen[0][0].nonzero()[:, 0].tolist()} == at
+        wide = torch.nn.functional.pad(given, (2, 0), value=30)
+        valid = torch.arange(T + 2) >= 2
+        padded = model(wide, valid=valid.expand(len(given), -1))[:, 2:]
+        torch.testing.assert_close(padded, y, rtol=1e-5, atol=1e-5)
+        handle.remove()
+
+
 def test_the_first_tokens_are_global():
     near = {"mixer": "longformer", "mixer_options": {"window_size": 1, "max_global": 2}}
     changed = tokens()
@@ -199,6 +225,11 @@ def test_the_first_tokens_are_global():
         assert bool(moved > 0) is reached
     with pytest.raises(OptionError, match="global_tokens"):
         replace(longformer("small", head="language_model", vocab_size=5), global_tokens=1).build()
+    for rule in ({"global_every": 4}, {"global_ids": (7,)}):
+        with pytest.raises(OptionError, match="global_every and global_ids"):
+            replace(longformer("small", head="language_model", vocab_size=5), **rule).build()
+    with pytest.raises(UnsupportedError, match="sinkhorn does not support global_tokens"):
+        replace(longformer("small", vocab_size=5, mixer="sinkhorn"), global_every=3).build()
     with pytest.raises(UnsupportedError, match="sinkhorn does not support global_tokens"):
         longformer("small", vocab_size=5, mixer="sinkhorn").build()
 

@@ -249,6 +249,14 @@ def test_what_does_not_fit_is_refused():
         ours(x, x, x, attn_mask=torch.ones(T, T, dtype=torch.bool).triu(3))
     with pytest.raises(UnsupportedError, match="local does not support cross"):
         pair("local")[1](x, x.clone(), x)
+    with pytest.raises(
+        OptionError, match=r"only a torch\.nn\.MultiheadAttention is replaced, got Linear"
+    ):
+        MultiheadAttention.replacing(
+            torch.nn.Linear(2, 2), regard.build("linear", dim=24, num_heads=3)
+        )
+    with pytest.raises(OptionError, match="mixer must be a mixer, got 'linear'"):
+        MultiheadAttention("linear")
     with pytest.raises(UnsupportedError, match="add_bias_kv and add_zero_attn"):
         theirs = nn.MultiheadAttention(D, H, add_bias_kv=True)
         MultiheadAttention.replacing(theirs, regard.build("linear", dim=D, num_heads=H))

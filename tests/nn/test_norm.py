@@ -25,3 +25,11 @@ def test_layer_norm_is_torchs():
     assert torch.equal(
         NORMS["layer"](8)(x), torch.nn.functional.layer_norm(x, (8,), torch.ones(8), torch.zeros(8))
     )
+
+
+def test_rms_norm_is_its_formula_with_a_gain_for_each_channel():
+    norm = NORMS["rms"](6).double()
+    norm.weight.data = torch.arange(1.0, 7.0, dtype=torch.float64)
+    x = torch.randn(2, 3, 6, dtype=torch.float64)
+    rows = [norm.weight * row / ((row @ row) / 6 + 1e-5) ** 0.5 for row in x.reshape(-1, 6)]
+    torch.testing.assert_close(norm(x), torch.stack(rows).reshape(x.shape))

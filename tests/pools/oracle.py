@@ -41,6 +41,8 @@ def unit_input(interaction: str, k: Tensor, q: Tensor) -> Tensor:
         return torch.cat([k, torch.stack(products), q])
     if interaction == "elementwise":
         return torch.cat([k, k * q, q])
+    if interaction == "none":
+        return torch.cat([k, q])
     return torch.cat([q, k, q - k, q * k])
 
 

@@ -13,7 +13,7 @@ from tests.pools import oracle
 B, S, Q, D = 3, 5, 2, 6
 DIN = [
     (interaction, activation, normalise)
-    for interaction in ("outer", "elementwise", "din_code")
+    for interaction in ("outer", "elementwise", "din_code", "none")
     for activation, normalise in (("dice", False), ("prelu", True), ("sigmoid", False))
 ]
 
@@ -45,7 +45,8 @@ def cases():
 
 CASES = {name: (pool, formula) for name, pool, formula in cases()}
 CROSS = make("cross", mixer=regard.build("softmax", dim=D, num_heads=2))
-EVERY = {name: pool for name, (pool, _) in CASES.items()} | {"cross": CROSS}
+MAX = make("max")
+EVERY = {name: pool for name, (pool, _) in CASES.items()} | {"cross": CROSS, "max": MAX}
 X, QUERY = vectors(B, S, D), vectors(B, Q, D, seed=1)
 VALID = torch.tensor([[True] * S, [True, False, True, False, False], [False] * S])
 
@@ -133,6 +134,15 @@ def test_saved_loaded_compiled_and_alone(name):
     torch.testing.assert_close(compiled(X, given(pool), valid=VALID), y)
     row = pool(X[1:2], given(pool, slice(1, 2)), valid=VALID[1:2])
     torch.testing.assert_close(row, y[1:2], rtol=0, atol=1e-12)
+
+
+def test_max_takes_each_channel_where_it_is_largest():
+    for b in range(B):
+        largest = [max(range(S), key=lambda s: float(X[b, s, d])) for d in range(D)]
+        y = torch.stack([X[b, s, d] for d, s in enumerate(largest)])
+        torch.testing.assert_close(MAX(X)[b, 0], y)
+        share = torch.tensor([largest.count(s) / D for s in range(S)]).double()
+        torch.testing.assert_close(MAX.weights(X)[b, 0], share)
 
 
 def test_gate_weighs_the_experts_that_are_there():

@@ -47,7 +47,8 @@ class Eager:
     room: int | None = None
 
     def __post_init__(self):
-        for name, size in vars(self).items():
+        sizes = {"tile": self.tile, "chunk": self.chunk, "room": self.room}
+        for name, size in sizes.items():  # torch.compile of 2.10 cannot read vars(self)
             if size is not None and (type(size) is not int or size < 1):
                 raise OptionError(f"Eager: {name} must be a positive integer, got {size!r}")
 

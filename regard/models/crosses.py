@@ -1,0 +1,119 @@
+"""Models of fields by explicit products: DCN's cross network and xDeepFM's compressed interaction network.
+
+    cross network          x_l+1 = x_0 (w_l . x_l) + b_l + x_l                        x_0 = e_1 .. e_M joined [M D]
+                           y = w . x_L + b                                            (Wang et al. 2017, arXiv 1708.05123)
+    compressed interaction X^l_h = sum_ij W^l_hij  X^l-1_i * X^0_j,   X^0 = e [M D]   element by element over D
+                           y = LR + w . concat_l sum_d X^l                            (Lian et al. 2018, arXiv 1803.05170)
+
+Each layer adds one degree. With `hidden_dims` a network on the joined embeddings stands beside: DCN joins both outputs before
+the last linear layer, xDeepFM adds the logits. No activation between the layers of products, the better one in the second
+paper, and no half of them is kept back. Missing fields are zero. Cost: L M D, and L H M (H + D) a row.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import OptionError
+from regard.core.fields import FieldBatch, check_batch
+from regard.core.options import Depth
+from regard.core.shapes import first_parameter
+from regard.models.config import FieldsConfig, Model, require_fields
+from regard.nn.dnn import DNN
+from regard.nn.fields import FieldEmbedding
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossNetworkConfig(FieldsConfig):
+    """dim of embeddings; hidden_dims of the network beside (DCN), none for the cross network alone."""
+
+    name: ClassVar[str] = "cross_network"
+    dim: int = 16
+    num_layers: Depth = 3
+    hidden_dims: tuple[int, ...] = ()
+
+    def build(self) -> "CrossNetwork":
+        require_fields(self.name, self.fields)
+        return CrossNetwork(self)
+
+
+class CrossNetwork(Model):
+    """model(batch) -> logits [B num_tasks]"""
+
+    name = "cross_network"
+
+    def __init__(self, config: CrossNetworkConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = FieldEmbedding(config.fields, config.dim)
+        width = len(config.fields) * config.dim
+        self.weights = nn.Parameter(torch.randn(config.num_layers, width) * width**-0.5)
+        self.biases = nn.Parameter(torch.zeros(config.num_layers, width))
+        self.deep = DNN(width, config.hidden_dims, activation=_relu) if config.hidden_dims else None
+        self.head = nn.Linear(width + (self.deep.out_dim if self.deep else 0), config.num_tasks)
+
+    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        first = x = self.embedding(batch)[0].flatten(1)
+        for w, b in zip(self.weights, self.biases, strict=True):
+            x = first * (x @ w)[:, None] + b + x
+        return self.head(x if self.deep is None else torch.cat([x, self.deep(first)], 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressedInteractionConfig(FieldsConfig):
+    """dim of embeddings, feature maps of each layer; hidden_dims of the network beside (xDeepFM), none without."""
+
+    name: ClassVar[str] = "compressed_interaction"
+    dim: int = 16
+    maps: tuple[int, ...] = (32, 32)
+    hidden_dims: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.maps:
+            raise OptionError("maps must hold the number of feature maps of at least one layer")
+
+    def build(self) -> "CompressedInteraction":
+        require_fields(self.name, self.fields)
+        return CompressedInteraction(self)
+
+
+class CompressedInteraction(Model):
+    """model(batch) -> logits [B num_tasks]"""
+
+    name = "compressed_interaction"
+
+    def __init__(self, config: CompressedInteractionConfig):
+        super().__init__()
+        self.config = config
+        M, K = len(config.fields), config.num_tasks
+        self.linear = FieldEmbedding(config.fields, K)
+        self.embedding = FieldEmbedding(config.fields, config.dim)
+        self.weights = nn.ParameterList()
+        for count, before in zip(config.maps, (M, *config.maps), strict=False):
+            self.weights.append(torch.randn(count, before, M) * (before * M) ** -0.5)
+        self.head = nn.Linear(sum(config.maps), K)
+        self.deep = self.deep_head = None
+        if config.hidden_dims:
+            self.deep = DNN(M * config.dim, config.hidden_dims, activation=_relu)
+            self.deep_head = nn.Linear(self.deep.out_dim, K)
+
+    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        first = x = self.embedding(batch)[0]
+        sums = []
+        for weight in self.weights:
+            x = torch.einsum("bid,bjd,hij->bhd", x, first, weight)
+            sums.append(x.sum(2))
+        logits = self.linear(batch)[0].sum(1) + self.head(torch.cat(sums, 1))
+        if self.deep is None or self.deep_head is None:
+            return logits
+        return logits + self.deep_head(self.deep(first.flatten(1)))
+
+
+def _relu(width: int) -> nn.Module:
+    return nn.ReLU()

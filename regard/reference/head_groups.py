@@ -1,0 +1,57 @@
+"""Oracle of `head_groups`: each group by its mechanism's own oracle, with its rows of the projections and no output's."""
+
+import torch
+
+import regard.reference as oracles
+from regard.reference._rows import linear
+
+
+def head_groups(
+    params,
+    options,
+    x,
+    *,
+    context=None,
+    causal=False,
+    valid=None,
+    pairwise=None,
+    global_tokens=None,
+    plan=None,
+):
+    """-> (y [B T D], weights [B H T S] | None)"""
+    D, mixed, maps, first = x.shape[-1], [], [], 0
+    K = D // options["num_heads"]
+    for i, group in enumerate(options["groups"]):
+        count = group.num_heads
+        name = group.mixer if isinstance(group.mixer, str) else group.mixer.name
+        prefix, rows = f"groups.{i}.", slice(first * K, (first + count) * K)
+        own = {key.removeprefix(prefix): z for key, z in params.items() if key.startswith(prefix)}
+        for part in ("query", "key", "value"):
+            own[f"heads.{part}.weight"] = params[f"heads.{part}.weight"][rows]
+        own["heads.out.weight"] = torch.eye(D, count * K).to(x)  # its heads as they are, then zeros
+        given = {**group.options, "num_heads": count}
+        y, weights = getattr(oracles, name)(
+            own,
+            given,
+            x,
+            context=context,
+            causal=causal,
+            valid=valid,
+            pairwise=_of_heads(pairwise, first, count),
+            global_tokens=global_tokens,
+            plan={
+                key.removeprefix(f"{i}."): z
+                for key, z in (plan or {}).items()
+                if key.startswith(f"{i}.")
+            },
+        )
+        mixed.append(y[..., : count * K])
+        maps.append(weights)
+        first += count
+    return linear(params, "heads.out", torch.cat(mixed, -1)), torch.cat(maps, 1)
+
+
+def _of_heads(pairwise, first: int, count: int):
+    if pairwise is None or pairwise.shape[1] == 1:
+        return pairwise
+    return pairwise[:, first : first + count]

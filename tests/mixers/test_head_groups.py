@@ -1,0 +1,76 @@
+"""head_groups: what no law covers: its commitment loss, states in a file, and what it refuses."""
+
+import pickle
+
+import pytest
+import torch
+
+from regard import OptionError, UnsupportedError, build
+from regard.mixers import HeadGroup
+from regard.nn import after_step
+
+ROUTED = HeadGroup("routing", 2, {"num_clusters": 3, "window_size": 4, "seed": 0})
+
+
+def make(*groups, **options):
+    torch.manual_seed(0)
+    return build("head_groups", dim=12, num_heads=3, groups=groups or None, **options).double()
+
+
+def test_the_commitment_loss_is_that_of_the_heads_with_centroids():
+    x = torch.randn(2, 9, 12).double()
+    mixer = make(HeadGroup("local", 1), ROUTED)
+    routing = build("routing", dim=12, num_heads=3, **ROUTED.options).double()
+    for name in ("query", "key", "value"):
+        getattr(routing.heads, name).weight.data = getattr(mixer.heads, name).weight.data
+    routing.centroids.value[1:] = mixer.groups[1].centroids.value
+    alone = make(HeadGroup("routing", 3, ROUTED.options))
+    alone.load_state_dict(
+        {
+            name.replace("centroids", "groups.0.centroids"): value
+            for name, value in routing.state_dict().items()
+        }
+    )
+    torch.testing.assert_close(alone.commitment_loss(x), routing.commitment_loss(x))
+    loss = mixer.commitment_loss(x)
+    (gradient,) = torch.autograd.grad(loss, mixer.heads.query.weight)
+    assert (gradient[:4] == 0).all() and (gradient[4:] != 0).any()
+    with pytest.raises(UnsupportedError, match="none of its groups has centroids"):
+        make().commitment_loss(x)
+
+
+def test_centroids_move_after_a_step():
+    mixer = make(HeadGroup("local", 1), ROUTED).train()
+    before = mixer.groups[1].centroids.value.clone()
+    mixer(torch.randn(2, 9, 12).double()).sum().backward()
+    after_step(mixer)
+    assert not torch.equal(mixer.groups[1].centroids.value, before)
+
+
+def test_a_state_survives_a_file():
+    mixer, x = make(), torch.randn(2, 4, 12).double()
+    _, state = mixer.extend(x, mixer.initial_state(2))
+    again = pickle.loads(pickle.dumps(state))
+    assert type(again) is type(state) and again._fields == state._fields
+    torch.testing.assert_close(mixer.extend(x, again)[0], mixer.extend(x, state)[0])
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        ([HeadGroup("local", 2)], OptionError, "have 2 heads, and num_heads is 3"),
+        (["local"], OptionError, "must be a sequence of HeadGroups"),
+        ([HeadGroup("local", 3, {"dim": 4})], OptionError, "must not hold dim"),
+        ([HeadGroup("fnet", 3)], UnsupportedError, "not made of queries, keys and values"),
+        ([HeadGroup("softmax", 3, {"shared_qk": True})], UnsupportedError, "made from its queries"),
+        ([HeadGroup("softmax", 3, {"num_kv_heads": 1})], OptionError, "heads of keys"),
+    ],
+)
+def test_what_does_not_fit_is_refused(groups, error, message):
+    with pytest.raises(error, match=message):
+        make(*groups)
+
+
+def test_a_refusal_names_the_heads_that_cannot():
+    with pytest.raises(UnsupportedError, match="its local heads: a pattern needs"):
+        make().require("cross")
