@@ -155,22 +155,55 @@ class Orders(NamedTuple):
 
 
 def draw_orders(
-    tokens: NDArray[np.integer], k: int, rng: np.random.Generator, *, never: Collection[int] = ()
+    tokens: NDArray[np.integer],
+    k: int,
+    rng: np.random.Generator,
+    *,
+    never: Collection[int] = (),
+    spans: bool = False,
 ) -> Orders:
     """Orders in which the tokens of a window are predicted (Yang et al. 2019, arXiv 1906.08237).
 
     T / K of every T tokens are targets, in an order drawn evenly; the others are context, which every target sees and which
-    has no label. Unlike in the paper's code the targets are single tokens drawn evenly, not spans of whole words.
+    has no label. Targets are single tokens drawn evenly; with `spans`, as in the paper's code, runs of one to five tokens,
+    n of them with a probability as 1 / n and each at a place drawn among n K tokens of its own. Those runs are of tokens here,
+    not of whole words.
 
     Tokens among `never` are context always.
     """
     spared = np.isin(tokens, list(never))
-    asked = np.where(spared, 2.0, rng.random(tokens.shape)).argsort(1)
-    asked = asked[:, : max(1, tokens.shape[1] // k)]
+    chance = rng.random(tokens.shape)
+    if spans:
+        chance[_in_spans(tokens.shape, k, rng)] -= (
+            1  # before all others, which fill what is missing
+        )
+    asked = np.where(spared, 2.0, chance).argsort(1)
+    asked = (
+        rng.permuted(asked[:, : max(1, tokens.shape[1] // k)], axis=1)
+        if spans
+        else asked[:, : max(1, tokens.shape[1] // k)]
+    )
     order = np.full(tokens.shape, CONTEXT, dtype=np.int32)
     np.put_along_axis(order, asked, np.arange(asked.shape[1], dtype=np.int32)[None], axis=1)
     order[spared] = CONTEXT
     return Orders(order, np.where(order == CONTEXT, np.int32(IGNORED), tokens))
+
+
+_SPAN = np.arange(1, 6)  # tokens
+
+
+def _in_spans(shape: tuple[int, ...], k: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which tokens are in a span; no more than T / K in a row."""
+    T = shape[1]
+    inside = np.zeros(shape, dtype=bool)
+    for row in inside:
+        at, left = 0, max(1, T // k)
+        while at < T and left:
+            n = min(int(rng.choice(_SPAN, p=1 / _SPAN / (1 / _SPAN).sum())), left)
+            begin = at + int(rng.integers(n * (k - 1) + 1))
+            row[begin : begin + n] = True
+            at, left = at + n * k, left - n
+    return inside
 
 
 NOISE = 0.1  # standard deviation

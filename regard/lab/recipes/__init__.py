@@ -14,7 +14,7 @@ from regard.lab.recipes import (
     tables,
     texts,
 )
-from regard.lab.recipes.run import Recipe, Run, start
+from regard.lab.recipes.run import Recipe, Run, load, start, train
 
 RECIPES: Catalog[Recipe] = Catalog(
     "recipe",
@@ -79,6 +79,8 @@ RECIPES: Catalog[Recipe] = Catalog(
                 images.lra_pathfinder,
                 tables.adult_mmoe,
                 tables.adult_autoint,
+                tables.adult_cross_network,
+                tables.adult_compressed_interaction,
                 tables.adult_factorization_machine,
                 tables.adult_logistic_regression,
                 tables.correlated_tasks,
@@ -92,4 +94,4 @@ RECIPES: Catalog[Recipe] = Catalog(
     ),
 )
 
-__all__ = ["RECIPES", "Recipe", "Run", "start"]
+__all__ = ["RECIPES", "Recipe", "Run", "load", "start", "train"]

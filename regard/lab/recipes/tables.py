@@ -14,6 +14,8 @@ from regard.lab.tasks import (
 from regard.lab.train import TrainConfig
 from regard.models import (
     AutoIntConfig,
+    CompressedInteractionConfig,
+    CrossNetworkConfig,
     DINConfig,
     FactorizationMachineConfig,
     LogisticRegressionConfig,
@@ -47,6 +49,23 @@ def adult_factorization_machine() -> Run:
     and none after 1,500 steps at a rate of 0.01 (0.9292 in validation, as logistic regression has).
     """
     return _adult(FactorizationMachineConfig(num_tasks=2))
+
+
+def adult_cross_network() -> Run:
+    """DCN, explicit products of fields beside a small network, on the two tasks of the census.
+
+    Mean AUC on 4,881 test rows: 0.9284, and 0.9250 for logistic regression, a margin of 0.0034.
+    """
+    return _adult(CrossNetworkConfig(num_tasks=2, dim=8, hidden_dims=(32,)))
+
+
+def adult_compressed_interaction() -> Run:
+    """xDeepFM, products field by field beside a small network, on the two tasks of the census.
+
+    Mean AUC on 4,881 test rows: 0.9295, and 0.9250 for logistic regression, a margin of 0.0045.
+    """
+    model = CompressedInteractionConfig(num_tasks=2, dim=8, maps=(16, 16), hidden_dims=(32,))
+    return _adult(model)
 
 
 def adult_logistic_regression() -> Run:

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError, UnsupportedError
+from regard.explore.agreement import AlignmentCount, count_links
 from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import archive
@@ -153,26 +154,6 @@ class GreekEnglish(TextPairs):
             w = torch.arange(W)
             found[row, ((w + 0.5) * V / W).long(), w] = True
         return count_links(found, batch["links"]).error_rate
-
-
-@dataclass(frozen=True)
-class AlignmentCount:
-    both: int = 0
-    found: int = 0
-    asked: int = 0
-
-    def __add__(self, other: "AlignmentCount") -> "AlignmentCount":
-        return AlignmentCount(
-            self.both + other.both, self.found + other.found, self.asked + other.asked
-        )
-
-    @property
-    def error_rate(self) -> float:
-        return 1 - 2 * self.both / (self.found + self.asked)
-
-
-def count_links(found: Bool[Tensor, "B V W"], asked: Bool[Tensor, "B V W"]) -> AlignmentCount:
-    return AlignmentCount(int((found & asked).sum()), int(found.sum()), int(asked.sum()))
 
 
 def _is_of(word: Int[Tensor, "B T"], size: int) -> Float[Tensor, "B T size"]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -25,7 +26,9 @@ class StdlibPermuted(LanguageModelling):
 
     One in `k` is a target, predicted from all context and from the targets before it in the window's own order. The batch
     holds `order`, the rank of each token, -1 for context; labels are the tokens themselves, not the next. The order of a
-    window is part of the data: the same at every visit. Files are split as in `stdlib_bytes`; results compare only at equal
+    window is part of the data. In training it is the same at every visit, unless `redraw` draws another each time, as in the paper.
+    `spans`: targets are runs of one to five bytes. `both_directions`: in training every second window of a batch is read
+    backwards, as half of the paper's batches are. Files are split as in `stdlib_bytes`; results compare only at equal
     checksums. The bits are those of bytes that see both sides, and must not be compared with left-to-right ones.
     """
 
@@ -34,6 +37,9 @@ class StdlibPermuted(LanguageModelling):
     kind = "permutation_language_model"
 
     k: int = 6
+    redraw: bool = False
+    spans: bool = False
+    both_directions: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,7 +52,7 @@ class StdlibPermuted(LanguageModelling):
         return Splits(*parts, notes={"cpython": platform.python_version()})
 
     def _ordered(self, tokens: np.ndarray, rng: np.random.Generator) -> Records:
-        drawn = draw_orders(tokens, self.k, rng, never=(START,))
+        drawn = draw_orders(tokens, self.k, rng, never=(START,), spans=self.spans)
         lengths = np.full(len(tokens), self.length)
         columns = {"tokens": tokens, "order": drawn.order, "label": drawn.labels}
         return Records(
@@ -60,7 +66,25 @@ class StdlibPermuted(LanguageModelling):
         return super().collate(items) | {"order": padded}
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        if model.training:
+            batch = self.drawn_anew(batch)
         logits = model(batch["tokens"], order=batch["order"], valid=batch["valid"]).float()
         return F.cross_entropy(
             logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
         )
+
+    def drawn_anew(self, batch: Batch) -> Batch:
+        """The batch as training sees it: orders from torch's global generator, so that a run that goes on has them again."""
+        tokens, order, labels = batch["tokens"], batch["order"], batch["labels"]
+        if self.redraw:
+            rng = np.random.default_rng(int(torch.randint(2**62, ())))
+            given = tokens.cpu().numpy()
+            drawn = draw_orders(given, self.k, rng, never=(START,), spans=self.spans)
+            order = torch.from_numpy(drawn.order).to(order)
+            labels = torch.from_numpy(drawn.labels).to(labels)
+        if self.both_directions:
+            tokens, order, labels = (
+                torch.stack([row.flip(0) if i % 2 else row for i, row in enumerate(x)])
+                for x in (tokens, order, labels)
+            )
+        return batch | {"tokens": tokens, "order": order, "labels": labels}

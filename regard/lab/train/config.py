@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed
+from regard.nn.disagreement import Kind
 
 _COUNTS = (
     "steps",
@@ -18,8 +19,10 @@ _COUNTS = (
     "keep",
     "log_every",
     "bucket",
+    "average",
 )
-_OPTIONAL = ("steps", "tokens", "patience", "clip", "bucket")
+_OPTIONAL = ("steps", "tokens", "patience", "clip", "bucket", "average")
+Schedule = Literal["cosine", "noam"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +41,18 @@ class TrainConfig:
     workers: int = 0  # processes that make batches ahead; 0: the training process makes them
     lr: float = 1e-3  # at the top of the schedule
     warmup: float = 0.05  # share of the steps in which the rate rises
+    schedule: Schedule = "cosine"  # after the warm-up; "noam" falls with the root of the step
     weight_decay: float = 0.1  # of matrices only
     betas: tuple[float, float] = (0.9, 0.95)
     clip: float | None = 1.0  # largest gradient norm
     eval_every: int = 100  # steps; the last step is always evaluated
     patience: int | None = None  # evaluations without a new best after which the run stops
     checkpoint_every: int = 500  # steps; a new best and the last step are always kept
+    average: int | None = None  # newest checkpoints whose mean is the result, in place of the best
+    disagreement: Kind | None = None  # of the heads: a term of the loss (regard.lab.train.terms)
+    disagreement_weight: float = 1.0
+    commitment: float | None = None  # weight of routing's commitment loss; 1e-4 in the paper
+    batch_l2: float | None = None  # weight of DIN's mini-batch-aware L2
     keep: int = 2  # newest checkpoints that stay, beside the best
     log_every: int = 10  # steps between log entries and checks for finite losses
     log_dir: str | None = "logs"  # TensorBoard files, inside the run's folder; None writes none
@@ -74,6 +83,16 @@ class TrainConfig:
             self._require(
                 "clip", self.clip, self.clip > 0, "a positive number, or None for no limit"
             )
+        for name in ("disagreement_weight", "commitment", "batch_l2"):
+            value = getattr(self, name)
+            if value is not None:
+                self._require(name, value, value >= 0, "a number of at least 0")
+        self._require_one("schedule", self.schedule, get_args(Schedule))
+        self._require_one("disagreement", self.disagreement, (None, *get_args(Kind)))
+        if self.average is not None and self.average > self.keep:
+            raise OptionError(
+                f"average ({self.average}) must be at most keep ({self.keep}), the checkpoints that stay"
+            )
         if len(self.betas) != 2:
             raise OptionError(f"betas must be two numbers, got {self.betas!r}")
         for beta in self.betas:
@@ -87,6 +106,10 @@ class TrainConfig:
                 f"log_dir ({self.log_dir!r}) must be a folder inside the run's own, or None"
             )
         check_seed("train", self.seed)
+
+    def _require_one(self, name: str, value: object, known: tuple) -> None:
+        if value not in known:
+            raise OptionError(f"{name} must be one of {known}, got {value!r}")
 
     def _require(self, name: str, value: float, holds: bool, wanted: str) -> None:
         if not holds or not math.isfinite(value):

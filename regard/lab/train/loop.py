@@ -32,10 +32,15 @@ from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_fo
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import Bar, Log, bar_of, log_to
 from regard.lab.train.optimizer import make_optimizer, make_schedule
+from regard.lab.train.terms import Terms
 from regard.nn import after_step
 
 _MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
 """Fields of the configuration that a resumed run may change."""
+
+
+_ADDED = ("schedule", "disagreement_weight")
+"""Fields that checkpoints of earlier versions do not name: their runs had today's defaults."""
 
 
 class DivergedError(RegardError):
@@ -58,6 +63,9 @@ class FitResult:
     data_sha256: str
     curve: list[tuple[int, float]]  # (step, validation metric)
     notes: dict[str, str]  # what the data depend on besides the options, such as a version
+    losses: list[tuple[int, float]] = field(
+        default_factory=list
+    )  # (step, mean training loss in nats since the entry before)
 
     @property
     def tokens_per_second(self) -> float:
@@ -72,6 +80,7 @@ class TrainState:
     tokens: int = 0
     seconds: float = 0.0
     curve: list[tuple[int, float]] = field(default_factory=list)
+    losses: list[tuple[int, float]] = field(default_factory=list)
     best_step: int = 0
     best_value: float | None = None
     stale: int = 0  # evaluations since the best
@@ -138,7 +147,15 @@ class _Trainer:
         )
         set_seed(config.seed, device_specific=accelerator.num_processes > 1)
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
-        self.schedule = make_schedule(self.optimizer.optimizer, config.warmup, self.steps)
+        self.schedule = make_schedule(
+            self.optimizer.optimizer, config.warmup, self.steps, config.schedule
+        )
+        self.terms = Terms(accelerator.unwrap_model(self.model), config, splits)
+        saves = -(-self.steps // config.checkpoint_every)
+        if config.average is not None and config.average > saves:
+            raise OptionError(
+                f"average is {config.average}, and {self.steps} steps make {saves} checkpoints. Lower checkpoint_every"
+            )
         self.state = TrainState()
 
     def _batches(self, data: Data) -> Batches:
@@ -162,6 +179,7 @@ class _Trainer:
             tokens, seconds = state.tokens, state.seconds
             loss = self._train(batches, self._next_stop())
             rate = (state.tokens - tokens) / (state.seconds - seconds)
+            state.losses.append((state.step, loss))
             log.add(
                 state.step,
                 {"train/loss": loss, "train/rate": float(self.schedule.get_last_lr()[0])},
@@ -188,7 +206,10 @@ class _Trainer:
         self.model.train()
         for batch in islice(batches, until - first):
             tokens += self.task.count(batch)
-            loss = self.task.loss(self.model, send_to_device(batch, self.accelerator.device))
+            batch = send_to_device(batch, self.accelerator.device)
+            with self.terms.watching() as calls:
+                loss = self.task.loss(self.model, batch)
+            loss = loss + self.terms.of(calls, batch)
             self.accelerator.backward(loss)
             norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))
             losses.append(loss.detach())
@@ -263,14 +284,33 @@ class _Trainer:
     def result(self) -> FitResult:
         state = self.state
         assert state.best_value is not None
+        if self.config.average is not None:
+            return self._averaged(self.config.average)
         if state.best_step != state.step:
             self._restore_weights(checkpoint.load(checkpoint.path_of(self.root, state.best_step)))
+        return self._result(state.best_value, state.best_step)
+
+    def _averaged(self, count: int) -> FitResult:
+        """The result of the mean of the newest checkpoints' weights (arXiv 1706.03762, section 6.1)."""
+        found = [checkpoint.load(path) for path in checkpoint.committed(self.root)[-count:]]
+        newest = found[-1]
+        mean = {
+            name: torch.stack([one.model[name].double() for one in found]).mean(0).to(value.dtype)
+            if value.is_floating_point()
+            else value
+            for name, value in newest.model.items()
+        }
+        self._restore_weights(newest._replace(model=mean))
+        return self._result(self._score(self.splits.valid), self.state.step)
+
+    def _result(self, valid_value: float, best_step: int) -> FitResult:
+        state = self.state
         return FitResult(
             metric=self.task.metric,
             better=self.task.better,
             value=self._score(self.splits.test),
-            valid_value=state.best_value,
-            best_step=state.best_step,
+            valid_value=valid_value,
+            best_step=best_step,
             steps=state.step,
             stopped_early=state.stopped,
             tokens=state.tokens,
@@ -278,6 +318,7 @@ class _Trainer:
             data_sha256=self.splits.sha256,
             curve=state.curve,
             notes=dict(self.splits.notes),
+            losses=state.losses,
         )
 
     def start(self, resume: bool) -> None:
@@ -344,7 +385,11 @@ class _Trainer:
         }
 
     def _restore(self, stored: checkpoint.Checkpoint) -> None:
-        _same("", stored.state["run"], self._identity(), self.run_dir)
+        run = stored.state["run"]
+        known = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+        added = {name: known[name] for name in _ADDED if name not in run["config"]}
+        run = run | {"config": run["config"] | added}
+        _same("", run, self._identity(), self.run_dir)
         self._restore_weights(stored)
         held: dict[str, dict[str, Tensor]] = {}
         for key, value in stored.optimizer.items():
@@ -353,9 +398,8 @@ class _Trainer:
         optimizer = {"state": held, "param_groups": stored.state["groups"]}
         set_optimizer_state_dict(self.model, self.optimizer.optimizer, optimizer, options=_PRESENT)
         state = stored.state["progress"]
-        self.state = TrainState(
-            **state | {"curve": [(step, value) for step, value in state["curve"]]}
-        )
+        lists = {name: list(map(tuple, state.get(name, ()))) for name in ("curve", "losses")}
+        self.state = TrainState(**state | lists)
         self.schedule.last_epoch = self.state.step
         randomness.restore(stored.state["random"][self.accelerator.process_index])
 

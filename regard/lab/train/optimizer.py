@@ -1,4 +1,4 @@
-"""AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101) with a warm-up and a cosine (arXiv 1608.03983)."""
+"""AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), with a warm-up and then a cosine (arXiv 1608.03983) or a root."""
 
 import math
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from regard.lab.train.config import TrainConfig
+from regard.lab.train.config import Schedule, TrainConfig
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> AdamW:
@@ -28,8 +28,12 @@ def _is_matrix(parameter: Tensor) -> bool:
     return parameter.dim() >= 2
 
 
-def make_schedule(optimizer: AdamW, warmup: float, steps: int) -> LambdaLR:
+def make_schedule(
+    optimizer: AdamW, warmup: float, steps: int, shape: Schedule = "cosine"
+) -> LambdaLR:
     rise = round(warmup * steps)
+    if shape == "noam":
+        return LambdaLR(optimizer, lambda step: noam(step, rise))
     return LambdaLR(optimizer, lambda step: warmup_cosine(step, rise, steps))
 
 
@@ -39,3 +43,12 @@ def warmup_cosine(step: int, warmup: int, steps: int) -> float:
         return (step + 1) / (warmup + 1)
     along = min(1.0, (step - warmup) / (steps - warmup))
     return 0.5 * (1 + math.cos(math.pi * along))
+
+
+def noam(step: int, warmup: int) -> float:
+    """Share of the top rate used by step 0, 1, ...: rises to 1 over `warmup` steps, then falls as 1 / sqrt(step).
+
+    Vaswani et al. 2017 (arXiv 1706.03762, section 5.3), whose top rate is 1 / sqrt(dim * warmup).
+    """
+    count, top = step + 1, max(1, warmup)
+    return min(count / top, (top / count) ** 0.5)

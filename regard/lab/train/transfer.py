@@ -27,7 +27,7 @@ class Taken:
         )
 
 
-def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
+def take_weights(model: nn.Module, run_dir: str | Path, *, who: str = "start_from") -> Taken:
     """Load the best checkpoint of the run in `run_dir` into `model` as far as names and shapes are equal.
 
     Raises OptionError where there is no checkpoint or nothing fits, StoredDataError where one is damaged.
@@ -36,7 +36,7 @@ def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
     found = checkpoint.committed(root)
     if not found:
         raise OptionError(
-            f"start_from: there is no checkpoint in {run_dir}. Train that run first, or name its folder."
+            f"{who}: there is no checkpoint in {run_dir}. Train that run first, or name its folder."
         )
     newest = checkpoint.load(found[-1])
     try:
@@ -45,7 +45,7 @@ def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
         checkpoint.path_of(root, step)
     except (LookupError, TypeError, ValueError) as error:
         raise StoredDataError(
-            f"start_from: {found[-1]} is no checkpoint of a training run ({error!r})"
+            f"{who}: {found[-1]} is no checkpoint of a training run ({error!r})"
         ) from error
     best = newest if step == last else checkpoint.load(checkpoint.path_of(root, step))
     ours = model.state_dict()
@@ -56,7 +56,7 @@ def take_weights(model: nn.Module, run_dir: str | Path) -> Taken:
     ]
     if not fits:
         raise OptionError(
-            f"start_from: no tensor of {run_dir} has the name and shape of one of this model. "
+            f"{who}: no tensor of {run_dir} has the name and shape of one of this model. "
             "Give both runs the same sizes and vocabulary."
         )
     with torch.no_grad():

@@ -1,0 +1,109 @@
+"""Terms of the training loss beside the task's: what mixers and embeddings bring, for any model that has them.
+
+    loss - disagreement_weight * mean over mixers of disagreement(kind)      Li et al. 2018, arXiv 1810.10183
+         + commitment * sum over mixers of the commitment loss               Roy et al. 2020, arXiv 2003.05997
+         + batch_l2 * mini-batch-aware L2 of the ids in the batch            Zhou et al. 2018, arXiv 1706.06978
+
+The first observes each mixer once more, on what it was called with: about twice the time of the attention.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.core.mask import OPEN
+from regard.lab.tasks import Batch, Splits
+from regard.lab.train.config import TrainConfig
+from regard.nn.disagreement import disagreement
+
+
+class Call(NamedTuple):
+    mixer: Any
+    x: Tensor
+    context: Tensor | None
+    mask: Mask
+
+
+class Terms:
+    """Raises OptionError where the model or the data have nothing that a term is of."""
+
+    def __init__(self, model: nn.Module, config: TrainConfig, splits: Splits):
+        self.config, self.model = config, model
+        mixers = [module for module in model.modules() if isinstance(module, Mixer)]
+        self.routed = [
+            m
+            for m in mixers
+            if config.commitment and getattr(m, "routed", hasattr(m, "commitment_loss"))
+        ]
+        self.headed = [m for m in mixers if config.disagreement and _has_heads(m)]
+        who = type(model).__name__.lower()
+        if config.commitment and not self.routed:
+            raise OptionError(
+                f"commitment: {who} has no mixer with centroids. Mixers that do: routing, head_groups"
+            )
+        if config.disagreement and not self.headed:
+            raise OptionError(f"disagreement: {who} has no mixer with several heads")
+        if config.disagreement == "position":
+            for mixer in self.headed:
+                mixer.require("attention_map")
+        self.counts = None
+        if config.batch_l2:
+            self.counts = getattr(getattr(splits, "schema", None), "counts", None)
+            if not hasattr(model, "batch_l2") or self.counts is None:
+                raise OptionError(f"batch_l2 is DIN's on a table, and the model is {who}")
+
+    @contextmanager
+    def watching(self) -> Iterator[list[Call]]:
+        """The calls of the mixers that a term is of, in the list, while open."""
+        calls: list[Call] = []
+
+        def note(mixer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+            calls.append(Call(mixer, args[0], kwargs.get("context"), kwargs.get("mask", OPEN)))
+
+        mixers = {id(mixer): mixer for mixer in (*self.headed, *self.routed)}.values()
+        handles = [m.register_forward_pre_hook(note, with_kwargs=True) for m in mixers]
+        try:
+            yield calls
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def of(self, calls: list[Call], batch: Batch) -> Tensor | float:
+        """What is added to the loss of this batch. Raises UnsupportedError where a gradient cannot pass."""
+        config = self.config
+        total: Tensor | float = 0.0
+        for call in calls:
+            if not call.x.requires_grad:
+                raise UnsupportedError(
+                    f"{call.mixer.name} was called without gradients, so that no term can be of it. Use "
+                    "residual='plain'."
+                )
+        if self.headed:
+            headed = [call for call in calls if any(call.mixer is m for m in self.headed)]
+            found = [self._disagreement(call) for call in headed]
+            total = total - config.disagreement_weight * sum(found) / max(1, len(found))
+        for call in calls:
+            if any(call.mixer is mixer for mixer in self.routed):
+                x, context, mask = call[1:]
+                loss = call.mixer.commitment_loss(x, context=context, mask=mask)
+                total = total + (config.commitment or 0.0) * loss
+        if self.counts is not None:
+            model: Any = self.model
+            total = total + (config.batch_l2 or 0.0) * model.batch_l2(batch["fields"], self.counts)
+        return total
+
+    def _disagreement(self, call: Call) -> Float[Tensor, ""]:
+        mixer, x, context, mask = call
+        kind = self.config.disagreement
+        assert kind is not None
+        seen = mixer.observe(x, context=context, mask=mask, weights=kind == "position")
+        own = context is None or kind == "subspace"  # the tokens that valid is of
+        return disagreement(seen, kind, valid=mask.valid if own else None)
+
+
+def _has_heads(mixer: Mixer) -> bool:
+    return getattr(mixer, "num_heads", 1) > 1
