@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
 from regard.core.shapes import check_finite, check_flag, is_number
@@ -34,7 +34,7 @@ from regard.lab.data.checks import check_seed
 from regard.lab.data.records import TableRows
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableSplits, TableTask, figures, table_splits
-from regard.lab.tasks.task import Batch, evaluation
+from regard.lab.tasks.task import evaluation
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
 from regard.models import MODELS, ModelConfig
@@ -91,7 +91,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             min_count=self.min_count,
         )
         self._set(splits.schema, names, single, words)
-        task = Given(names=names, batch_l2=self.batch_l2, counts=splits.schema.counts)
+        task = Given(names=names)
         with _generators_apart(), TemporaryDirectory() as folder:
             torch.manual_seed(self.seed)
             self.module_ = self._config().build()
@@ -207,13 +207,20 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return dataclasses.replace(self.model, **facts)  # type: ignore[type-var]
 
     def _training(self, rows: int) -> TrainConfig:
+        l2 = self.batch_l2 or None
         if self.train is not None:
-            return dataclasses.replace(self.train, log_dir=None)
+            return dataclasses.replace(self.train, log_dir=None, batch_l2=l2 or self.train.batch_l2)
         size = min(256, rows)
         steps = max(1, 5 * rows // size)
         every = max(1, steps // 5)
         return TrainConfig(
-            steps=steps, batch_size=size, lr=3e-3, eval_every=every, log_dir=None, seed=self.seed
+            steps=steps,
+            batch_size=size,
+            lr=3e-3,
+            eval_every=every,
+            log_dir=None,
+            batch_l2=l2,
+            seed=self.seed,
         )
 
     def _check(self) -> None:
@@ -247,8 +254,6 @@ class Given(TableTask):
 
     name = "given"
     names: tuple[str, ...]
-    batch_l2: float = 0.0
-    counts: Mapping[str, Tensor]
 
     @property
     def labels(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -256,14 +261,6 @@ class Given(TableTask):
 
     def load(self) -> TableSplits:
         raise OptionError("the rows are given to `fit`")
-
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        loss = super().loss(model, batch)
-        if not self.batch_l2:
-            return loss
-        din: Any = getattr(model, "module", model)
-        penalty = din.batch_l2(batch["fields"], self.counts)
-        return loss + self.batch_l2 * penalty
 
 
 @contextmanager

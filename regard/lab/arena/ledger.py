@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from regard.core import PathError, StoredDataError
 from regard.core.visible import visible
-from regard.lab.arena.results import Result
+from regard.lab.arena.results import Result, Row, Tried
 from regard.lab.arena.rows import kind_of, read_row
 from regard.lab.data.files import locked, path_error, reported, whole
 
@@ -83,11 +83,16 @@ class Ledger:
             raise
 
     def get(self, key: str) -> Result | None:
-        """The result of this trial, or None if it has not been run."""
-        row = self._read("SELECT number, key, kind, result, sha256 FROM trials WHERE key = ?", key)
-        return self._decode(self._intact(_StoredRow(*row[0]))) if row else None
+        """The arena's result of this trial, or None if it has not been run."""
+        row = self._row(key)
+        return None if isinstance(row, Tried) else row
 
-    def put(self, key: str, result: Result) -> None:
+    def tried(self, key: str) -> Tried | None:
+        """The same, where the trial is of a finding."""
+        row = self._row(key)
+        return row if isinstance(row, Tried) else None
+
+    def put(self, key: str, result: Row) -> None:
         """Keep this result; when this returns it is on the disk. ValueError for one that could not be read again, PathError
         where the disk is full, say.
         """
@@ -110,8 +115,13 @@ class Ledger:
             ) from error
 
     def results(self) -> list[Result]:
-        """All results, oldest first; verified again."""
-        return [self._decode(row) for row in self._verified()]
+        """The arena's results, oldest first; verified again."""
+        rows = map(self._decode, self._verified())
+        return [row for row in rows if not isinstance(row, Tried)]
+
+    def findings(self) -> list[Tried]:
+        """What entries of findings came to, oldest first; verified again."""
+        return [row for row in map(self._decode, self._verified()) if isinstance(row, Tried)]
 
     def close(self) -> None:
         self._connection.close()
@@ -177,7 +187,11 @@ class Ledger:
             )
         return row
 
-    def _decode(self, row: "_StoredRow") -> Result:
+    def _row(self, key: str) -> Row | None:
+        row = self._read("SELECT number, key, kind, result, sha256 FROM trials WHERE key = ?", key)
+        return self._decode(self._intact(_StoredRow(*row[0]))) if row else None
+
+    def _decode(self, row: "_StoredRow") -> Row:
         try:
             return read_row(row.kind, json.loads(row.result))
         except (TypeError, ValueError, RecursionError) as error:

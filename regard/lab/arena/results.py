@@ -104,7 +104,35 @@ class LawsChecked:
     provenance: Provenance
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One entry of a finding (`regard.lab.findings`), from one seed. The arena's page does not draw it."""
+
+    finding: str
+    entry: str
+    seed: int
+    rate: float | None  # learning rate; None where nothing was trained
+    task: str
+    metric: str
+    better: Literal["higher", "lower"]
+    value: (
+        float | None
+    )  # of the test split, at the best validation checkpoint; None with a `reason`
+    valid_value: float | None
+    values: dict[str, float]  # what else was measured
+    parameters: int
+    steps: int
+    tokens: int  # seen in training
+    seconds: float
+    data_sha256: str
+    config: dict[str, Any]  # task, model and training
+    provenance: Provenance
+    curve: list[tuple[int, float]] = field(default_factory=list)  # (step, validation metric)
+    reason: str | None = None  # why there is no value
+
+
 Result = Trained | Timed | NotRun | LawsChecked
+Row = Result | Tried
 
 
 def current(results: Iterable[Result]) -> list[Result]:

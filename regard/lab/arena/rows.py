@@ -9,10 +9,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from types import NoneType
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from regard.core.visible import visible
-from regard.lab.arena.results import LawsChecked, NotRun, Provenance, Result, Timed, Trained
+from regard.lab.arena.results import (
+    LawsChecked,
+    NotRun,
+    Provenance,
+    Result,
+    Row,
+    Timed,
+    Trained,
+    Tried,
+)
 
 FORMAT = 1
 KINDS: dict[str, type] = {
@@ -21,11 +30,14 @@ KINDS: dict[str, type] = {
     "not run": NotRun,
     "checked": LawsChecked,
 }
+"""Kinds of rows that the page draws."""
+KEPT: dict[str, type] = {**KINDS, "tried": Tried}
+"""Kinds of rows that a ledger keeps."""
 LONGEST_TEXT = 20_000  # characters
 LARGEST_NUMBER = 1e100  # sums and products of such stay finite
 LARGEST_WHOLE = 2**63
 DEEPEST = 8  # lists within lists of an option
-_SIGNED = {"value"}  # everything else is counted or measured from zero
+_SIGNED = {"value", "valid_value"}  # everything else is counted or measured from zero
 _DIVISORS = {"length", "batch", "dim", "num_heads", "rounds", "median_ms", "baseline_ms"}
 _TYPES: dict[Any, str] = {
     str: "text",
@@ -34,6 +46,7 @@ _TYPES: dict[Any, str] = {
     bool: "flag",
     dict[str, Any]: "options",
     dict[str, str]: "texts",
+    dict[str, float]: "numbers",
     list[tuple[int, float]]: "curve",
     Provenance: "origin",
 }
@@ -63,6 +76,7 @@ _WANTED = {
     "flag": "true or false",
     "options": "an object of texts, numbers and lists",
     "texts": "an object of texts",
+    "numbers": "an object of finite numbers",
     "curve": "a list of [step, number] pairs",
     "origin": "an object with the fields of a provenance",
 }
@@ -90,21 +104,22 @@ SCHEMA: dict[str, dict[str, Field]] = {
     **{kind: _schema(cls) for kind, cls in KINDS.items()},
     "origin": _schema(Provenance),
 }
+_SCHEMAS = {**SCHEMA, "tried": _schema(Tried)}
 
 
-def kind_of(row: Result) -> str:
-    return next(name for name, cls in KINDS.items() if type(row) is cls)
+def kind_of(row: Row) -> str:
+    return next(name for name, cls in KEPT.items() if type(row) is cls)
 
 
-def read_row(kind: str, values: object) -> Result:
+def read_row(kind: str, values: object) -> Row:
     """The row with these values, or ValueError that names the field and what it must hold."""
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {_said(kind)}")
-    return KINDS[kind](**_checked(kind, values))
+    if kind not in KEPT:
+        raise ValueError(f"kind must be one of {', '.join(KEPT)}, got {_said(kind)}")
+    return KEPT[kind](**_checked(kind, values))
 
 
 def _checked(kind: str, values: object) -> dict[str, Any]:
-    schema = SCHEMA[kind]
+    schema = _SCHEMAS[kind]
     if not isinstance(values, dict):
         raise ValueError(f"a row ({kind}) must be an object, got {_said(values)}")
     strange = sorted(visible(str(name)) for name in values.keys() - schema.keys())
@@ -160,6 +175,10 @@ def _is_texts(value: object) -> bool:
     )
 
 
+def _is_numbers(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_text(k) and _is_number(v) for k, v in value.items())
+
+
 def _is_curve(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(point, list | tuple)
@@ -177,6 +196,7 @@ _IS: dict[str, Callable[[Any], bool]] = {
     "flag": lambda value: isinstance(value, bool),
     "options": lambda value: isinstance(value, dict) and _is_option(value),
     "texts": _is_texts,
+    "numbers": _is_numbers,
     "curve": _is_curve,
 }
 
@@ -239,7 +259,7 @@ def _unpacked_row(content: Mapping[str, Any], row: object) -> Result:
     values = dict(zip(names, row[1:], strict=True))
     if "provenance" in values:
         values["provenance"] = _origin(content, values["provenance"])
-    return read_row(row[0], values)
+    return cast(Result, read_row(row[0], values))
 
 
 def _origin(content: Mapping[str, Any], cell: object) -> dict[str, Any]:

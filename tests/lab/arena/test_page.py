@@ -16,9 +16,9 @@ from regard.lab.arena.report.table import crossings
 from regard.lab.arena.results import NotRun, Timed, Trained
 from regard.lab.arena.rows import SCHEMA, inside, unpacked
 from regard.mixers import MIXERS
-from tests.lab.arena.browser import CHROMIUM, Browser
+from tests.browser import CHROMIUM, Browser
 from tests.lab.arena.made_up import LENGTHS, SPEED, WHERE, rows, timed, trained
-from tests.lab.arena.payloads import PAYLOADS
+from tests.payloads import PAYLOADS
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="needs chromium on the PATH to draw the page"

@@ -20,7 +20,7 @@ from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.results import NotRun, Timed, Trained
 from regard.lab.arena.rows import inside, unpacked
 from tests.lab.arena.made_up import WHERE, rows
-from tests.lab.arena.payloads import PAYLOADS
+from tests.payloads import PAYLOADS
 
 
 def text_of(renderable) -> str:

@@ -20,7 +20,7 @@ from regard.lab.arena.run import _display
 from regard.lab.arena.suite import QUICK
 from tests.lab.arena.forged import KINDS, one_of_each, write
 from tests.lab.arena.made_up import rows
-from tests.lab.arena.payloads import PAYLOADS
+from tests.payloads import PAYLOADS
 
 GOOD = one_of_each()
 NEVER = [

@@ -1,6 +1,5 @@
 // Charts as SVG. Names go in as text nodes; attributes are numbers, or names from this file.
 
-const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = 12; // in page.css, as .c0 to .c11; the baseline is .base
 const LINE = 13;
 const MOST_DOTS = 1500; // in one chart of lines; beyond, each line has one at its end
@@ -8,23 +7,6 @@ const pen = document.createElement("canvas").getContext("2d");
 pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
 const widthOf = (text) => pen.measureText(text).width; // of a label, in pixels
 const facts = new WeakMap(); // element -> what pointing at it shows
-
-function make(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
-}
-
-function drawn(tag, attributes = {}, ...children) {
-  const rounded = Object.entries(attributes).map(([name, value]) => [name, typeof value === "number" ? +value.toFixed(2) : value]);
-  return filled(document.createElementNS(SVG, tag), Object.fromEntries(rounded), children);
-}
-
-function filled(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== null) element.setAttribute(name, visible(value));
-  }
-  element.append(...children.flat().map((child) => (child instanceof Node ? child : visible(child))));
-  return element;
-}
 
 // Both ends of a long text: names of one family differ in the last letters.
 const short = (text, most) => {

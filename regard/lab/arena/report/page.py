@@ -4,8 +4,6 @@
 content policy names the script and the style by their hashes, so nothing else can run, and forbids making markup from text.
 """
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterable
 from functools import cache
@@ -15,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from regard.core.page import base_style, elements_script, policy
 from regard.lab.arena import rows as stored
 from regard.lab.arena.report import LARGEST_FILE, words
 from regard.lab.arena.report.crossing import LEVEL
@@ -32,13 +31,14 @@ SCRIPTS = ("read.js", "words.js", "summary.js", "draw.js", "page.js")
 def render(rows: Iterable[Result]) -> str:
     """The whole page. Raises ValueError for a row with a field of a wrong type."""
     summary = LedgerSummary(rows)
-    style, script = _asset("page.css"), "\n".join(map(_asset, SCRIPTS))
+    style = base_style() + _asset("page.css")
+    script = "\n".join([elements_script(), *map(_asset, SCRIPTS)])
     return _template().render(
         headline=words.headline(summary),
         certainty=words.certainty(summary),
         results=_results(summary),
         rules=_rules(),
-        policy=_policy(style, script),
+        policy=policy(style, script),
         style=Markup(style),
         script=Markup(script),
     )
@@ -77,16 +77,6 @@ def _rules() -> dict[str, Any]:
         "tolerance": TOLERANCE,
         "level": LEVEL,
     }
-
-
-def _policy(style: str, script: str) -> str:
-    def source(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-    return (
-        f"default-src 'none'; script-src {source(script)}; style-src {source(style)}; base-uri 'none'; "
-        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-    )
 
 
 @cache

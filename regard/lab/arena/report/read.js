@@ -1,6 +1,5 @@
 // Reading: what was received is checked against the rules, field by field, and is only ever shown as text.
 
-const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const rules = read("rules");
 const OPENING = 'id="results">'; // of the element that holds a page's results
 
@@ -78,9 +77,3 @@ function readResults(text) {
   });
   return { rows: found, mechanisms, notes, text: json };
 }
-
-// What a reader cannot see, or what changes the order of letters, is shown as its code.
-const visible = (text) => String(text).replace(
-  /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu,
-  (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`,
-);

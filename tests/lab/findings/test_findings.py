@@ -1,0 +1,278 @@
+"""Findings: entries of any kind into one ledger, verdicts from intervals, and a page drawn again from its JSON."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard import OptionError, UnknownNameError
+from regard.cli import main
+from regard.core import StoredDataError
+from regard.lab.arena.ledger import Ledger
+from regard.lab.findings import (
+    FINDINGS,
+    Claim,
+    Entry,
+    Finding,
+    above,
+    below,
+    near,
+    reaches,
+    run as running,
+    run_finding,
+    stays_below,
+)
+from regard.lab.findings.intervals import bounds, difference, interval, together, verdict
+from regard.lab.findings.page import pages, read, write
+from regard.lab.recipes import Run
+from regard.lab.tasks import ListOps
+from regard.lab.train import TrainConfig
+from regard.models import ClassifierConfig
+
+
+def toy(**options) -> Run:
+    task = ListOps(train_size=16, valid_size=4, test_size=4, min_length=5, max_length=20)
+    model = ClassifierConfig(
+        **task.facts, max_len=task.max_len, dim=8, num_heads=2, num_layers=1, **options
+    )
+    train = TrainConfig(steps=2, batch_size=4, eval_every=2, keep=1, log_dir=None)
+    return Run(task=task, model=model, train=train)
+
+
+TOY = Finding(
+    name="toy",
+    about="Which of two?",
+    entries=(
+        Entry("first", toy),
+        Entry("second", lambda: toy(norm="scale")),
+        Entry("times", values=lambda seed: {"ms": 2.0 + 0.001 * seed}, part="speed"),
+        Entry("longer", values=lambda seed: {"ms": 4.0 + 0.001 * seed}, part="speed"),
+    ),
+    claims=(
+        Claim("Half the time.", "nobody", (below("speed: times", "speed: longer", measure="ms", by=1.5, ratio=True),)),
+        Claim("Twice the time.", "nobody", (above("speed: times", "speed: longer", measure="ms", by=1.5, ratio=True),)),
+    ),
+    seeds=(0, 1),
+    measures=lambda fitted: {"steps a token": fitted.result.steps / fitted.result.tokens},
+    limits=("It is a toy.",),
+)  # fmt: skip
+
+
+TOY_TWO = replace(TOY, entries=TOY.entries[:2], claims=())
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        yield ledger
+
+
+def test_a_finding_fills_the_ledger_once(ledger, tmp_path, monkeypatch):
+    tally = run_finding(TOY, ledger, tmp_path, progress=False, command="regard arena toy")
+    rows = ledger.findings()
+    assert (tally.new, tally.found, tally.left) == (8, 0, 0) and len(rows) == 8
+    assert {(row.entry, row.seed) for row in rows} == {
+        (entry.name, seed) for entry in TOY.entries for seed in (0, 1)
+    }
+    trained = [row for row in rows if row.steps]
+    assert all(0 <= row.value <= 1 and row.values["steps a token"] > 0 for row in trained)
+    assert {row.config["train"]["seed"] for row in trained} == {0, 1}
+    assert ledger.results() == []  # the arena's page does not draw them
+
+    def never(*args, **kwargs):
+        raise AssertionError("nothing was to be trained")
+
+    monkeypatch.setattr(running, "train", never)
+    again = run_finding(TOY, ledger, tmp_path, progress=False)
+    assert (again.new, again.found) == (0, 8) and ledger.findings() == rows
+
+
+def test_rates_are_searched_once_and_the_best_serves_the_other_seeds(ledger, tmp_path):
+    searched = replace(TOY, entries=TOY.entries[:2], claims=(), rates=(1e-5, 1e-2))
+    tally = run_finding(searched, ledger, tmp_path, progress=False)
+    tried = [(row.entry, row.seed, row.rate) for row in tally.rows]
+    best = running.best_rates(tally.rows)
+    assert len(tried) == 6 and set(tried) == {
+        *((name, 0, rate) for name in best for rate in (1e-5, 1e-2)),
+        *((name, 1, best[name]) for name in best),
+    }
+    for name in best:
+        searches = [row for row in tally.rows if row.entry == name and row.seed == 0]
+        top = max(row.valid_value for row in searches)
+        assert next(row for row in searches if row.rate == best[name]).valid_value == top
+
+
+def test_what_is_refused_is_said_and_the_rest_goes_on(ledger, tmp_path):
+    broken = Entry("broken", lambda: toy(mixer="linformer", mixer_options={"num_slots": 0}))
+    finding = replace(TOY, entries=(broken, TOY.entries[0]), claims=(), seeds=(0,))
+    tally = run_finding(finding, ledger, tmp_path, progress=False)
+    reasons = {row.entry: row.reason for row in tally.rows}
+    assert "num_slots" in reasons["broken"] and reasons["first"] is None
+    page = write(finding, ledger.findings(), tmp_path / "pages").read_text()
+    assert "| broken | - | - | not run |" in page and "num_slots" in page
+
+
+KILLED = """
+import sys
+from regard.lab.arena.ledger import Ledger
+from regard.lab.findings import run
+from tests.lab.findings.test_findings import TOY_TWO
+real = run.train
+def train(*arguments, **options):
+    if len(ledger.findings()) == 3:
+        print("three", flush=True)
+        sys.stdin.read()
+    return real(*arguments, **options)
+run.train = train
+with Ledger(sys.argv[1]) as ledger:
+    run.run_finding(TOY_TWO, ledger, sys.argv[2], progress=False)
+"""
+
+
+def test_a_kill_loses_nothing(tmp_path):
+    path, root = tmp_path / "ledger.sqlite", Path(__file__).parents[3]
+    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            KILLED,
+            path,
+            tmp_path,
+        ],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as worker:
+        assert worker.stdout is not None and worker.stdout.readline() == b"three\n"
+        os.kill(worker.pid, signal.SIGKILL)
+    with Ledger(path) as ledger:
+        before = ledger.findings()
+        tally = run_finding(TOY_TWO, ledger, tmp_path, progress=False)
+        assert len(before) == 3 and (tally.found, tally.new) == (3, 1)
+        assert ledger.findings()[:3] == before
+
+
+def test_intervals_are_students():
+    found = interval([1.0, 2.0, 3.0])
+    assert found.mean == 2 and found.half == pytest.approx(4.302653 / math.sqrt(3))  # t, 2 degrees
+    assert interval([]) is None and interval([5.0]).half == math.inf
+    paired = difference(above("a", "b"), {0: 1.0, 1: 2.0, 2: 9.0}, {0: 0.5, 1: 1.5, 3: 0.0})
+    assert paired == (0.5, 0.0, 2)  # only the seeds that both have
+    factor = difference(below("a", "b", ratio=True), {0: 1.0, 1: 10.0}, {0: 2.0, 1: 20.0})
+    assert math.exp(factor.mean) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("expected", "values", "word"),
+    [
+        (above("a", "b"), (0.1, 0.11, 0.12), "agrees"),
+        (above("a", "b"), (-0.1, -0.11, -0.12), "disagrees"),
+        (above("a", "b"), (-0.1, 0.0, 0.12), "cannot tell"),
+        (above("a", "b"), (0.5,), "cannot tell"),  # one seed has no interval
+        (above("a", "b"), (0.0, 0.0, 0.0), "cannot tell"),  # both at the ceiling
+        (above("a", "b", by=0.2), (0.1, 0.11, 0.12), "disagrees"),
+        (above("a", "b", by=-0.05), (-0.01, 0.0, 0.01), "agrees"),
+        (near("a", "b", within=0.05), (-0.01, 0.0, 0.01), "agrees"),
+        (near("a", "b", within=0.05), (0.1, 0.11, 0.12), "disagrees"),
+        (below("a", "b"), (-0.1, -0.11, -0.12), "agrees"),
+        (below("a", "b", by=0.1), (-0.2, -0.21, -0.22), "agrees"),
+    ],
+)
+def test_the_verdict_follows_from_the_interval(expected, values, word):
+    found = difference(expected, dict(enumerate(values)), dict.fromkeys(range(3), 0.0))
+    assert verdict(found, *bounds(expected)) == word
+
+
+def test_bounds_of_one_entry_and_of_factors():
+    assert verdict(interval([0.99, 0.98, 0.985]), *bounds(reaches("a", 0.9))) == "agrees"
+    assert verdict(interval([0.99, 0.98, 0.985]), *bounds(stays_below("a", 0.9))) == "disagrees"
+    twice = below("a", "b", by=2.0, ratio=True)
+    assert bounds(twice) == (-math.inf, pytest.approx(math.log(0.5)))
+    assert together(["agrees", "agrees"]) == "agrees" and together([]) == "not run"
+    assert together(["agrees", "cannot tell"]) == "cannot tell"
+    assert together(["cannot tell", "disagrees"]) == "disagrees"
+    assert together(["agrees", verdict(None, 0, 1), "cannot tell"]) == "not run"
+
+
+def test_the_page_is_drawn_again_from_its_json(ledger, tmp_path):
+    run_finding(TOY, ledger, tmp_path, progress=False, command="regard arena toy")
+    page = write(TOY, ledger.findings(), tmp_path / "pages")
+    text = page.read_text()
+    agrees, rest = text.split("## Disagrees")
+    assert "Half the time." in agrees and "Twice the time." in rest and "It is a toy." in rest
+    assert "`regard arena toy` at commit" in text and "± " in text
+    made = pages(tmp_path / "pages", [TOY, replace(TOY, name="other")])
+    assert {path.name for path in made} == {"toy.md", "toy.svg", "README.md"}
+    for path in made.keys() & {page, page.with_suffix(".svg")}:
+        assert made[path] == path.read_text()
+    assert "| other | Which of two? | not run yet |" in made[tmp_path / "pages" / "README.md"]
+    changed = json.loads(page.with_suffix(".json").read_text())
+    changed["rows"][0]["value"] = "high"
+    page.with_suffix(".json").write_text(json.dumps(changed))
+    with pytest.raises(StoredDataError, match=r"toy\.json holds no finding: value must be"):
+        read(page.with_suffix(".json"))
+
+
+def test_rows_of_another_budget_are_not_mixed(ledger, tmp_path):
+    run_finding(TOY_TWO, ledger, tmp_path, progress=False)
+    run_finding(TOY_TWO, ledger, tmp_path, seeds=(0,), tokens=100, progress=False)
+    rows = read(write(TOY_TWO, ledger.findings(), tmp_path / "p").with_suffix(".json"))
+    assert {(row.entry, row.seed) for row in rows} == {("first", 0), ("second", 0)}
+    assert all(row.config["train"]["tokens"] == 100 for row in rows)
+
+
+def test_mistakes_get_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = ["--ledger", str(tmp_path / "l.sqlite")]
+    for words, said in [
+        (["arena", "norm"], "unknown suite 'norm'. Did you mean 'norms'?"),
+        (["arena", "norms", "--dim", "8", *ledger], "--dim is of a suite"),
+        (["arena", "norms", "--hours", "-1", *ledger], "hours (-1.0) must be positive"),
+        (["arena", "norms", "--tokens", "0", *ledger], "tokens (0) must be at least 1"),
+        (["report", "--finding", "norms", *ledger], "has nothing of norms yet"),
+        (["report", "--finding", "quick", *ledger], "unknown finding 'quick'"),
+    ]:
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+
+
+def test_a_finding_that_contradicts_itself_is_refused():
+    with pytest.raises(OptionError, match="two entries 'first'"):
+        replace(TOY, entries=(TOY.entries[0],) * 2, claims=())
+    with pytest.raises(UnknownNameError, match="unknown entry of toy 'speed: times'"):
+        replace(TOY, entries=TOY.entries[:2])
+    with pytest.raises(OptionError, match="needs one of run and values"):
+        Entry("none")
+
+
+def test_every_entry_of_every_finding_makes_a_run_whose_model_is_built():
+    for finding in FINDINGS:
+        assert finding.about.endswith("?") and finding.limits and finding.claims
+        for entry in finding.entries:
+            if entry.run is not None:
+                run = entry.run()
+                assert run.train.patience is None and run.train.keep == 1, entry.name
+                if getattr(run.model, "fields", None) != ():  # they are read off the data
+                    with torch.device("meta"):
+                        run.model.build()
+
+
+ONE = replace(TOY, name="one", entries=TOY.entries[2:3], claims=())
+
+
+def test_one_of_your_own_runs_from_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "tests.lab.findings.test_findings:ONE"
+    assert main(["arena", name]) == 0
+    assert "one: 2 new results, 0 already there" in capsys.readouterr().out
+    assert main(["report", "--finding", name, "--folder", "pages"]) == 0
+    assert "| times | 2.000 ± " in Path("pages/one.md").read_text()
