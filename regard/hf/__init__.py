@@ -10,7 +10,7 @@ if find_spec("transformers") is None:
 
 from regard.hf.attention import AttentionConfig, register
 from regard.hf.convert import convert, teach
-from regard.hf.load import load
+from regard.hf.load import load, save
 from regard.hf.models import AfterStep, register_models, wrap
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "load",
     "register",
     "register_models",
+    "save",
     "teach",
     "wrap",
 ]

@@ -1,6 +1,7 @@
 """Another mechanism in a model that was trained with softmax attention: projections are re-used, then taught.
 
     student = convert(teacher, "linear", max_len=4096)                 the same model, with other mixers
+    student = convert(teacher, "linear", layers=range(0, 12, 2))       in some of its layers
     for loss in teach(student, teacher, batches, optimizer): ...       each mixer alone, on the teacher's own inputs
     for loss in teach(student, teacher, batches, optimizer, whole=True): ...      then the outputs of the stack
 
@@ -9,15 +10,16 @@ the student's and the optimiser's state dicts.
 """
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mixer, UnsupportedError
-from regard.hf.load import Stack, linear
+from regard.core import Mixer, No, OptionError, UnsupportedError
+from regard.hf.stack import Stack
+from regard.hf.weights import linear
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block
 from regard.nn.after_step import after_step
@@ -29,25 +31,46 @@ Batch = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 
 
 def convert(
-    model: Stack, mixer: str | type[Mixer], *, max_len: int | None = None, **options: Any
+    model: Stack,
+    mixer: str | type[Mixer],
+    *,
+    max_len: int | None = None,
+    layers: Collection[int] | None = None,
+    **options: Any,
 ) -> Stack:
     """A copy of the model around this mechanism, with the projections, norms and feed-forward layers that it had.
 
-    max_len: a table of positions that is shorter is tiled (Beltagy et al. 2020, arXiv 2004.05150). Fewer key and value
-    heads are repeated where the mechanism has none of its own, which changes nothing. Raises UnsupportedError, with the
-    reason, for a mechanism that cannot take over the projections, the positions or the direction.
+    max_len: a table of positions that is shorter is tiled (Beltagy et al. 2020, arXiv 2004.05150). layers: the numbers of
+    those that are changed, from 0 on; all by default. Fewer key and value heads are repeated where the mechanism has none
+    of its own, which changes nothing. Rotary positions turn queries and keys before the mechanism sees them; where it does
+    not know them itself, it then does not stream. Raises UnsupportedError, with the reason, for a mechanism that cannot
+    take over the projections, the positions or the direction, and OptionError for layers that there are not.
     """
+    if not isinstance(model, Stack):
+        raise UnsupportedError(
+            f"convert does not support {type(model).__name__}: it takes a stack that regard.hf.load gave, such as the "
+            "encoder of an encoder-decoder"
+        )
+    chosen = sorted(range(len(model.blocks)) if layers is None else set(layers))
+    if not chosen or chosen[0] < 0 or chosen[-1] >= len(model.blocks):
+        raise OptionError(
+            f"convert: layers ({chosen}) must be some of 0 to {len(model.blocks) - 1}"
+        )
     student = copy.deepcopy(model)
     place = student.embedding.place
-    if place is not None and max_len is not None:
+    if isinstance(place, nn.Embedding) and max_len is not None:
         student.embedding.place = _tiled(place, student.embedding.offset, max_len)
     known = place.num_embeddings - student.embedding.offset if place is not None else None
-    for i, module in enumerate(student.blocks):
-        block = cast(Block, module)
+    for i in chosen:
+        block = cast(Block, student.blocks[i])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(i)  # random features and blocks: another draw for each layer
             block.mixer = _like(block.mixer, resolve(mixer), max_len or known, options)
         block.mixer.require("causal" if student.causal else "bidirectional")
+    if student.origin is not None:
+        name = mixer if isinstance(mixer, str) else resolve(mixer)
+        change = {"mixer": name, "max_len": max_len, "layers": chosen, "options": options}
+        student.origin = {**student.origin, "conversions": [*student.origin["conversions"], change]}
     return student.train(model.training)
 
 
@@ -66,12 +89,9 @@ def teach(
     """
     for tokens, valid in batches:
         if whole:
-            with torch.no_grad():
-                want = teacher(tokens, valid=valid)
-            loss = _error(student(tokens, valid=valid), want, valid)
+            loss = stack_error(student, teacher, tokens, valid)
         else:
-            pairs = _layers(student, teacher, tokens, valid)
-            loss = torch.stack([_error(y, want, valid) for y, want in pairs]).mean()
+            loss = layer_error(student, teacher, tokens, valid)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -79,20 +99,34 @@ def teach(
         yield float(loss.detach())
 
 
-def _layers(
+def stack_error(
     student: Stack, teacher: Stack, tokens: Tensor, valid: Tensor | None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each layer what both mixers give for the teacher's input."""
-    mask = teacher._mask(valid, None)
+) -> Float[Tensor, ""]:
+    """What the stacks give: squared error over the teacher's mean square, at valid tokens."""
     with torch.no_grad():
-        x = teacher.embedding(tokens, valid, None)
-    for module, mixer in zip(teacher.blocks, student.mixers, strict=True):
-        block = cast(Block, module)
-        with torch.no_grad():
-            entering = block.mixer_norm(x) if block.norm_first else x
-            want = block.mixer(entering, mask=mask)
-            x = block(x, mask=mask)
-        yield mixer(entering, mask=mask), want
+        want = teacher(tokens, valid=valid)
+    return _error(student(tokens, valid=valid), want, valid)
+
+
+def layer_error(
+    student: Stack, teacher: Stack, tokens: Tensor, valid: Tensor | None
+) -> Float[Tensor, ""]:
+    """The mean of the errors of those mixers that differ in kind from the teacher's, each on the teacher's own input."""
+    mask, errors, mixers = teacher.mask(valid), [], iter(student.mixers)
+
+    def seen(block: Block, x: Tensor) -> None:
+        mixer = next(mixers)
+        if mixer.options == block.mixer.options and type(mixer) is type(block.mixer):
+            return
+        want = block.mixer(x, mask=mask)
+        with torch.enable_grad():
+            errors.append(_error(mixer(x, mask=mask), want, valid))
+
+    with torch.no_grad():
+        teacher.run(teacher.embedding(tokens, valid, None), mask, seen)
+    if not errors:
+        raise OptionError("teach: the student has the mixers of its teacher. Convert it first.")
+    return torch.stack(errors).mean()
 
 
 def _error(
@@ -109,11 +143,13 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, options: dict[str, 
         raise UnsupportedError(
             f"convert does not support {old.name}: it has no projections to re-use"
         )
-    if isinstance(position := getattr(old, "position", None), Position):
-        if not isinstance(position, Rotary) or "position" not in option_names(cls):
-            raise UnsupportedError(
-                f"{cls.name} does not support the {position.name} positions of the model's layers"
-            )
+    position = getattr(old, "position", None)
+    if isinstance(position, Position) and not isinstance(position, Rotary):
+        raise UnsupportedError(
+            f"{cls.name} does not support the {position.name} positions of the model's layers"
+        )
+    inside = "position" in option_names(cls)
+    if isinstance(position, Rotary) and inside:
         options["position"] = position.name
         options["position_options"] = {"base": position.base, "pairing": position.pairing}
     H, G = heads.num_heads, heads.num_kv_heads
@@ -129,8 +165,36 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, options: dict[str, 
     taken.query, taken.out = heads.query, heads.out
     taken.value = _repeated(heads.value, G, repeats)
     taken.key = None if taken.key is None else _repeated(heads.key, G, repeats)
+    if isinstance(position, Rotary) and not inside:
+        new.heads = TurnedHeads(taken, position)
+        why = "its heads turn tokens by their place in one call, and a later call does not know it"
+        new.declare(streaming=No(why), cross=No("rotary positions are those of one sequence"))
     new.dim = old.dim
     return new.to(heads.query.weight.device, heads.query.weight.dtype)
+
+
+class TurnedHeads(Heads):
+    """Heads whose queries and keys rotary positions have turned: what a mechanism without positions of its own mixes."""
+
+    def __init__(self, heads: Heads, position: Rotary):
+        nn.Module.__init__(self)
+        self.num_heads, self.num_kv_heads = heads.num_heads, heads.num_kv_heads
+        self.head_dim, self.position = heads.head_dim, position
+        self.query, self.key, self.value, self.out = heads.query, heads.key, heads.value, heads.out
+
+    def queries(self, x):
+        return self._see("q", self._turned(self.query(x), self.num_heads))
+
+    def keys(self, x):
+        if self.key is None:
+            return super().keys(x)
+        return self._see("k", self._turned(self.key(x), self.num_kv_heads))
+
+    def _turned(self, z: Float[Tensor, "B T D"], num_heads: int) -> Float[Tensor, "B H T K"]:
+        place = torch.arange(
+            z.shape[1], device=z.device
+        )  # rows are compact: valid tokens come first
+        return self.position.rotate(z.unflatten(2, (num_heads, -1)).transpose(1, 2), place)
 
 
 def _repeated(layer: nn.Linear, num_groups: int, repeats: int) -> nn.Linear:

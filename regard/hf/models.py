@@ -70,8 +70,11 @@ class RegardConfig(PretrainedConfig):
             raise OptionError(
                 f"RegardConfig: model ({self.model!r}) must be one of {', '.join(WRAPPERS)}"
             )
-        settings = dict(self.settings)
-        if isinstance(settings.get("mixer"), list | tuple):
+        settings = {  # JSON has no tuples
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in self.settings.items()
+        }
+        if isinstance(settings.get("mixer"), tuple):
             settings["mixer"] = tuple(Layer(**layer) for layer in settings["mixer"])
         return WRAPPERS[self.model].kind(**settings)
 

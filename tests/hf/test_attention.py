@@ -6,7 +6,7 @@ import torch
 from tests.hf.small import MODELS, SEQ2SEQ_MODELS, inputs, model, transformers
 
 import regard.hf  # isort: skip
-from regard import UnsupportedError
+from regard import OptionError, UnsupportedError
 from regard.hf import AttentionConfig
 from regard.hf.attention import TokenMask, token_mask
 
@@ -16,6 +16,7 @@ ONE_AXIS = (
     "regard_strided",
     "regard_global",
     "regard_head_mix",
+    "regard_head_groups",
     "regard_bigbird",
     "regard_mixed_chunk",
 )
@@ -220,3 +221,8 @@ def test_trainer_and_pipeline(implementation, tmp_path):
     )
     text = generate("w5", max_new_tokens=3, do_sample=False)[0]["generated_text"]
     assert text.startswith("w5")
+
+
+def test_what_is_no_config_is_refused():
+    with pytest.raises(OptionError, match="config must be an AttentionConfig, got 'local'"):
+        regard.hf.register("mine", "local")

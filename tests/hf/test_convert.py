@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from regard import UnsupportedError
-from regard.hf import convert, load, teach
-from tests.hf.test_load import theirs, tokens
+from regard import OptionError, StoredDataError, UnsupportedError
+from regard.hf import convert, load, save, teach
+from regard.mixers.linear import Linear
+from tests.hf.small import transformers
+from tests.hf.test_load import T5, theirs, tokens
 
 WIDE = {
     "softmax": {},
@@ -15,6 +17,11 @@ WIDE = {
     "linformer": {"projection": "mean", "num_slots": 16},
 }  # limits at which the mechanism is softmax attention
 LOSSY = ("linear", "performer", "efficient", "reformer", "routing", "compressed", "rfa", "local")
+
+
+def load_t5():
+    made = transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))
+    return load(made.state_dict(), made.config.to_dict())
 
 
 def loaded(name: str):
@@ -89,7 +96,7 @@ def test_what_cannot_be_converted_is_refused():
     for name, mixer, reason in (
         ("bert", "fnet", "fnet does not support convert: it has no queries, keys and values"),
         ("fnet", "linear", "convert does not support fnet: it has no projections to re-use"),
-        ("llama", "linear", "linear does not support the rotary positions of the model's layers"),
+        ("llama", "linear", None),
         ("t5", "local", "local does not support the t5 positions"),
         ("gpt2", "efficient", None),
         ("gpt2", "linformer", "linformer does not support causal"),
@@ -99,3 +106,51 @@ def test_what_cannot_be_converted_is_refused():
             continue
         with pytest.raises(UnsupportedError, match=reason):
             convert(loaded(name), mixer)
+
+
+@pytest.mark.parametrize("mixer", ["linear", "performer", "reformer"])
+def test_a_converted_folder_is_read_back(mixer, tmp_path):
+    teacher, (ids, valid) = loaded("bert"), tokens()
+    student = convert(teacher, mixer, max_len=100, layers=[1])
+    assert [m.name for m in student.mixers] == ["softmax", mixer]
+    with torch.no_grad():
+        for parameter in student.parameters():
+            parameter.mul_(1.1)
+    save(student, tmp_path / "new")
+    again = load(tmp_path / "new")
+    assert again.head[-1].weight is again.embedding.word.weight
+    torch.testing.assert_close(again(ids, valid=valid), student(ids, valid=valid))
+    twice = convert(again, "local", layers=[0], window_size=2)
+    save(twice, tmp_path / "twice")
+    assert [m.name for m in load(tmp_path / "twice").mixers] == ["local", mixer]
+
+
+def test_turned_heads_know_the_distance_between_tokens():
+    """Softmax attention over turned heads is softmax attention with rotary positions, padding on either side."""
+    teacher, (ids, valid) = loaded("llama"), tokens()
+    student = convert(teacher, "bigbird", max_len=16, block_size=16, num_random=0)
+    for mask in (valid, valid.flip(1)):
+        torch.testing.assert_close(
+            student(ids, valid=mask)[mask], teacher(ids, valid=mask)[mask], rtol=1e-6, atol=1e-6
+        )
+    with pytest.raises(
+        UnsupportedError, match="bigbird does not support streaming: its heads turn"
+    ):
+        student.mixers[0].initial_state(2)
+
+
+def test_layers_that_there_are_not_are_refused(tmp_path):
+    teacher = loaded("bert")
+    for layers in ([], [2], [-1]):
+        with pytest.raises(OptionError, match=r"layers .* must be some of 0 to 1"):
+            convert(teacher, "linear", layers=layers)
+    with pytest.raises(OptionError, match="the student has the mixers of its teacher"):
+        next(iter(teach(teacher, teacher, [tokens()], torch.optim.Adam(teacher.parameters()))))
+    with pytest.raises(UnsupportedError, match="convert does not support EncoderDecoder"):
+        convert(load_t5(), "linear")
+    with pytest.raises(OptionError, match="can hold the name of a mixer and not the class Linear"):
+        save(convert(teacher, Linear), tmp_path)
+    with pytest.raises(UnsupportedError, match="save does not support Linear"):
+        save(teacher.mixers[0].heads.query, tmp_path)
+    with pytest.raises(StoredDataError, match=r"has no config\.json"):
+        load(tmp_path / "nothing")

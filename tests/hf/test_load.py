@@ -6,8 +6,8 @@ import torch
 from tests.hf.small import SIZES, TOKENS, transformers
 
 import regard.hf  # isort: skip
-from regard import OptionError, StoredDataError, UnsupportedError
-from regard.hf.load import EncoderDecoder, Stack
+from regard import OptionError, ShapeError, StoredDataError, UnsupportedError
+from regard.hf.stack import EncoderDecoder, Stack
 
 BERT = {**SIZES, **TOKENS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 XLNET = {"vocab_size": 30, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 32, "dropout": 0.0}
@@ -92,7 +92,7 @@ def test_outputs_and_gradients(name, padded):
     gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
     expected = torch.autograd.grad(hidden[keep].sin().sum(), [table])[0]
     assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max()
-    read = {"pooler", "token_type", "mask_emb", "seg_embed", "r_s_bias"}
+    read = {"pooler", "token_type", "mask_emb"}
     assert not [left for left in ours.left if not any(word in left for word in read)]
 
 
@@ -119,9 +119,23 @@ def test_t5_with_its_decoder(form):
     assert isinstance(ours, EncoderDecoder) and not ours.left
     ids, valid = tokens()
     target = ids[:, :7].flip(1)
-    want = original(ids, attention_mask=valid.long(), decoder_input_ids=target).logits
-    found = ours.logits(ours(ids, target, source_valid=valid))
-    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
+    original.set_attn_implementation("eager")
+    shown = torch.arange(7) < torch.tensor([[7], [4]])
+    given = {"attention_mask": valid.long(), "decoder_attention_mask": shown.long()}
+    want = original(ids, decoder_input_ids=target, output_attentions=True, **given)
+    masks = {"source_valid": valid, "target_valid": shown}
+    found = ours.logits(ours(ids, target, **masks))
+    torch.testing.assert_close(found[shown], want.logits[shown], rtol=1e-5, atol=1e-5)
+    table = original.get_input_embeddings().weight
+    gradient = torch.autograd.grad(found[shown].sin().sum(), [ours.embedding.word.weight])[0]
+    expected = torch.autograd.grad(want.logits[shown].sin().sum(), [table])[0]
+    assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max()
+    maps = ours.attention_maps(ids, target, **masks)
+    both = zip(maps, want.decoder_attentions, want.cross_attentions, strict=True)
+    for (own, cross), theirs_own, theirs_cross in both:
+        rows = shown[:, None, :, None]
+        torch.testing.assert_close(own * rows, theirs_own * rows, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(cross * rows, theirs_cross * rows, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("untied", [True, False])
@@ -211,6 +225,16 @@ def test_what_is_not_read_is_refused():
         regard.hf.load(state, {**config, "is_decoder": True})
     with pytest.raises(OptionError, match="bert has no rotary positions"):
         regard.hf.load(state, config, pairing="adjacent")
+    with pytest.raises(
+        OptionError, match=r"got BertForMaskedLM\. Of a model, give model\.state_dict\(\)"
+    ):
+        regard.hf.load(original)
+    ours, (ids, valid) = regard.hf.load(state, config), tokens()
+    with pytest.raises(ShapeError, match="model: token id 99 is outside the vocabulary"):
+        ours(torch.full((1, 3), 99))
+    torch.testing.assert_close(
+        ours(torch.where(valid, ids, -100), valid=valid)[valid], ours(ids, valid=valid)[valid]
+    )
     with pytest.raises(OptionError, match="a state dict needs its config"):
         regard.hf.load(state)
     del state["bert.embeddings.LayerNorm.bias"]

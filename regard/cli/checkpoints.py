@@ -1,0 +1,284 @@
+"""Checkpoints on the command line: the model of a folder, its inputs, and which of its outputs is explained."""
+
+import csv
+import dataclasses
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import torch
+from torch import Tensor, nn
+
+from regard.cli.explore import Explore
+from regard.core import OptionError, StoredDataError
+from regard.core.fields import Categorical, Field, Numeric, Sequence
+from regard.explore.attribution import Answer, last_logits
+from regard.explore.inputs import Inputs
+
+BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
+TEXT = "The animal did not cross the street because it was too tired."
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model, how its inputs are made of what was given, and which of its outputs is explained."""
+
+    model: nn.Module
+    kind: str
+    answer: Answer = last_logits
+    tokenizer: Any = None
+    classifier: Any = None
+
+    def inputs(self, given: Explore) -> Inputs:
+        if self.classifier is not None:
+            return _table(self.classifier, given)
+        config = getattr(self.model, "config", None)
+        size = _image_size(config)
+        if given.file is not None and size is not None and _is_image(given.file):
+            return _pixels(given.file, size, config)
+        ids, words = self._tokens(given, given.tokens, given.text, given.file)
+        if getattr(config, "name", None) == "han":
+            return _document(given.tokens)
+        args: tuple[Any, ...] = (ids,)
+        others = None
+        if _takes_target(self.model):
+            target, others = self._tokens(given, given.target_tokens, given.target, None)
+            args = (ids, target)
+        return Inputs(args, words=words, others=others, labels=["the input"])
+
+    def _tokens(
+        self, given: Explore, ids: str | None, text: str | None, file: Path | None
+    ) -> tuple[Tensor, list[list[str]]]:
+        if ids is not None:
+            found = _ids(ids)[: given.max_tokens]
+            words = [str(n) for n in found]
+            if self.tokenizer is not None:
+                words = [self.tokenizer.id_to_token(n) or str(n) for n in found]
+            return torch.tensor([found]), [words]
+        text = text if file is None else file.read_text(encoding="utf-8", errors="replace")
+        text = TEXT if text is None else text
+        if self.tokenizer is not None:
+            encoded = self.tokenizer.encode(text)
+            found, words = encoded.ids[: given.max_tokens], encoded.tokens[: given.max_tokens]
+        else:
+            size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
+            if size < BYTES:
+                raise OptionError(
+                    f"explore: {given.checkpoint} has no tokenizer, and its {size} ids are no bytes. Give --tokens."
+                )
+            raw = text.encode()[: given.max_tokens]
+            found = [byte + 1 for byte in raw]
+            words = [bytes([byte]).decode("latin-1") for byte in raw]
+        if not found:
+            raise OptionError("explore: the text is empty. Give --text, --file or --tokens.")
+        return torch.tensor([found]), [words]
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise OptionError(f"explore: --tokens must be whole numbers, got {text!r}") from None
+
+
+def _document(tokens: str | None) -> Inputs:
+    from regard.models import pad_documents
+
+    if tokens is None:
+        raise OptionError(
+            'explore: a run of HAN keeps no vocabulary. Give --tokens, sentences parted by "/"; '
+            "regard.explore.page takes words too."
+        )
+    ids, valid = pad_documents([[_ids(sentence) for sentence in tokens.split("/")]])
+    return Inputs((ids,), {"valid": valid}, labels=["the document"])
+
+
+def _takes_target(model: nn.Module) -> bool:
+    return "target" in inspect.signature(model.forward).parameters
+
+
+# ---------------------------------------------------------------------- images and tables
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm")
+
+
+def _image_size(config: Any) -> tuple[int, int] | None:
+    options = getattr(config, "position_options", None) or {}
+    return getattr(config, "image_size", None) or options.get("shape") or options.get("grid")
+
+
+def _pixels(path: Path, size: tuple[int, int], config: Any) -> Inputs:
+    import numpy as np
+    from PIL import Image
+
+    colour = getattr(config, "channels", 1) == 3
+    with Image.open(path) as image:
+        resized = image.convert("RGB" if colour else "L").resize((size[1], size[0]))
+    shades = torch.from_numpy(np.array(resized)).long()
+    if colour:
+        shades = shades.permute(2, 0, 1)
+    tokens = (shades.flatten() * config.vocab_size // 256)[None]
+    words = [[str(int(n)) for n in tokens[0]]]
+    return Inputs((tokens,), words=words, labels=[path.name], image=size)
+
+
+MOST_ROWS = 8  # of a table on one page
+
+
+def _table(classifier: Any, given: Explore) -> Inputs:
+    if given.file is None:
+        raise OptionError("explore: a model of tables reads rows. Give --file rows.csv.")
+    with given.file.open(newline="", encoding="utf-8") as file:
+        between = "\t" if given.file.suffix == ".tsv" else ","
+        rows = list(csv.DictReader(file, delimiter=between))[:MOST_ROWS]
+    if not rows:
+        raise OptionError(f"explore: {given.file} has no rows below its heading")
+    schema = classifier.schema_
+    absent = [field.name for field in schema.fields if field.name not in rows[0]]
+    if absent:
+        raise OptionError(f"explore: {given.file} lacks the columns {', '.join(absent)}")
+    columns = {f.name: [_cell(f, row[f.name], schema.ids) for row in rows] for f in schema.fields}
+    batch = {name: torch.as_tensor(z) for name, z in schema.encode(columns).items()}
+    labels = [f"row {n + 1}" for n in range(len(rows))]
+    sequences = getattr(classifier.module_.config, "history", ())
+    words = others = None
+    if sequences:
+        first = next(f for f in schema.fields if f.name == sequences[0])
+        words = [[str(v) for v in cell] for cell in columns[first.name]]
+        others = [[str(cell)] for cell in columns[first.of.name]]
+    elif classifier.module_.name == "mmoe":
+        others = [list(classifier.label_names_)] * len(rows)
+    return Inputs((batch,), words=words, others=others, labels=labels)
+
+
+def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
+    """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by spaces or |."""
+    if isinstance(field, Numeric):
+        return float(text) if text else float("nan")
+    if isinstance(field, Sequence):
+        known = ids[field.of.name]
+        return [_value(part, known) for part in text.replace("|", " ").split()]
+    return _value(text, ids[field.name])
+
+
+def _value(text: str, known: Mapping) -> Any:
+    if text in known:
+        return text
+    try:
+        return int(text) if int(text) in known else text
+    except ValueError:
+        return text
+
+
+# ---------------------------------------------------------------------- checkpoints
+
+
+def load(folder: Path) -> Loaded:
+    """The model of a folder. Raises OptionError for what is none, StoredDataError for a damaged one."""
+    if folder.suffix == ".gguf" or (folder / "config.json").exists():
+        return _hf(folder)
+    if (folder / "state.json").exists():
+        from regard.lab.tables import TableClassifier
+
+        found = TableClassifier.load(folder)
+        return Loaded(found.module_, "table", classifier=found)
+    if (folder / "checkpoints").is_dir():
+        return _run(folder)
+    raise OptionError(
+        f"explore: {folder} is no folder of `regard train` (checkpoints/), of TableClassifier.save (state.json), "
+        "in the format of Hugging Face (config.json), nor a .gguf file"
+    )
+
+
+def _hf(folder: Path) -> Loaded:
+    import regard.hf
+    import regard.hf.gguf
+
+    model: Any = regard.hf.load(folder)
+    tokenizer = None
+    if folder.suffix == ".gguf":
+        tokenizer = regard.hf.gguf.tokenizer(folder)
+    elif (folder / "tokenizer.json").exists():
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_padding()
+    head = getattr(model, "head", None)
+    if hasattr(model, "logits"):
+        answer: Answer = lambda hidden, valid: last_logits(model.logits(hidden), valid)  # noqa: E731
+    elif head is not None:
+        answer = lambda hidden, valid: last_logits(head(hidden), valid)  # noqa: E731
+    else:
+        answer = Likeness()
+    return Loaded(model, "hf", answer, tokenizer)
+
+
+class Likeness:
+    """Of a model without a head: how much the mean of its outputs is like that of the first input it was given, [B 1]."""
+
+    def __init__(self) -> None:
+        self.first: Tensor | None = None
+
+    def __call__(self, hidden: Tensor, valid: Tensor | None) -> Tensor:
+        shown = hidden.new_ones(hidden.shape[:2]) if valid is None else valid.to(hidden)
+        mean = (hidden * shown[..., None]).sum(1) / shown.sum(1, keepdim=True)
+        if self.first is None:
+            self.first = torch.nn.functional.normalize(mean[:1].detach(), dim=-1)
+        return mean @ self.first.T
+
+
+def _run(folder: Path) -> Loaded:
+    from regard.lab.train import checkpoint
+    from regard.lab.train.transfer import take_weights
+
+    found = checkpoint.committed(folder / "checkpoints")
+    if not found:
+        raise OptionError(f"explore: there is no checkpoint in {folder} yet")
+    stored = json.loads((found[-1] / checkpoint.STATE).read_text())
+    try:
+        described = stored["state"]["run"]["model"]
+        config = config_of(described)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StoredDataError(
+            f"{folder} does not say which model it holds ({error!r}): only runs of a recipe do. "
+            "Build the model, and call regard.explore.page."
+        ) from error
+    model = config.build()
+    taken = take_weights(model, folder)
+    if taken.left:
+        raise StoredDataError(f"{folder} lacks {', '.join(taken.left[:3])} of its own model")
+    return Loaded(model.eval(), "run")
+
+
+def config_of(described: Mapping[str, Any]) -> Any:
+    """The configuration that a run has written down as JSON."""
+    from regard.models import MODELS
+    from regard.models.config import Layer
+
+    options = dict(described)
+    cls = get_type_hints(MODELS[options.pop("name")].__init__)["config"]
+    known = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    made = {name: _tuples(value) for name, value in options.items() if name in known}
+    if isinstance(made.get("mixer"), tuple):
+        made["mixer"] = tuple(Layer(**layer) for layer in made["mixer"])
+    if "fields" in made:
+        made["fields"] = tuple(_field(field) for field in made["fields"])
+    return cls(**made)
+
+
+def _field(plain: Mapping[str, Any]) -> Field:
+    if "of" in plain:
+        return Sequence(plain["name"], Categorical(**plain["of"]))
+    return Categorical(**plain) if "size" in plain else Numeric(**plain)
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where configurations have tuples."""
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return {n: _tuples(v) for n, v in value.items()} if isinstance(value, dict) else value

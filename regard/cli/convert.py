@@ -1,0 +1,171 @@
+"""`regard convert FOLDER MIXER`: another mechanism in a trained model, taught by the model that it was."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from regard.cli.printing import print_json, print_table
+from regard.core import MissingDataError, OptionError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.hf.stack import Stack
+    from regard.lab.tasks.distillation import Distillation
+
+Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Put another mechanism into a trained model of Transformers, and let the model teach it.
+
+    The projections are re-used. Teaching first lets each new mixer learn what the old one gave, then the whole stack; a
+    killed command goes on where it was. `regard.hf.load(out)` reads the result.
+    """
+
+    folder: Positional[Path]
+    """config.json and safetensors, as save_pretrained writes them, or a .gguf file"""
+    mixer: Positional[str]
+    """a name of `regard ls mixers`"""
+    out: Path = Path("runs/convert")
+    """where the new model is written"""
+    options: tuple[str, ...] = ()
+    """of the mixer: NAME=VALUE"""
+    max_len: int | None = None
+    """the longest input; a table of positions that is shorter is tiled"""
+    layers: tuple[int, ...] = ()
+    """numbers of the layers that are changed, from 0 on; all by default"""
+    text: Path | None = None
+    """a text file to learn on, and to compare both models on; without it the mixers are left untaught"""
+    steps: int = 100
+    """of teaching layer by layer"""
+    whole_steps: int = 30
+    """of teaching the whole stack afterwards"""
+    length: int = 128
+    """tokens of a window of the text"""
+    batch_size: int = 8
+    """windows of a step"""
+    lr: float = 1e-3
+    """of the layers; a tenth of it for the whole stack"""
+    seed: int = 0
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.cli.arguments import option
+        from regard.hf import convert, load, save
+        from regard.lab.data.files import check_writable
+
+        if not self.folder.exists():
+            raise MissingDataError(f"convert: there is no {self.folder}")
+        if self.out.resolve() == self.folder.resolve():
+            raise OptionError(f"convert: --out ({self.out}) is the folder of the model itself")
+        check_writable(self.out, folder=True)
+        ids = None if self.text is None else _tokens(self.folder, self.text)
+        teacher, options = load(self.folder), dict(map(option, self.options))
+        layers = self.layers or None
+        student = convert(
+            teacher,  # type: ignore[arg-type]  # what is no stack is refused there, by name
+            self.mixer,
+            max_len=self.max_len,
+            layers=layers,
+            **options,
+        )
+        found: dict[str, Any] = {
+            "mixer": self.mixer,
+            "layers changed": len(layers or student.mixers),
+            "layers": len(student.mixers),
+        }
+        if ids is not None:
+            found |= self._taught(student, teacher, ids)  # type: ignore[arg-type]
+        save(student, self.out)
+        for name in TOKENIZER:
+            if (self.folder / name).is_file():
+                shutil.copyfile(self.folder / name, self.out / name)
+        found["folder"] = str(self.out)
+        if self.json:
+            print_json(found)
+        else:
+            print_table({"what": key, "value": value} for key, value in found.items())
+        return 0
+
+    def _taught(self, student: "Stack", teacher: "Stack", ids: "Tensor") -> dict[str, Any]:
+        """Teach in two runs, each with checkpoints of its own; what both models give on held-out windows."""
+        from torch import nn
+
+        from regard.hf.convert import layer_error, stack_error
+        from regard.lab.tasks.distillation import Distillation
+        from regard.lab.train import TrainConfig, fit
+
+        whole = Distillation(teacher=teacher, ids=ids, length=self.length, error=stack_error)
+        each = Distillation(teacher=teacher, ids=ids, length=self.length, error=layer_error)
+        splits = whole.load()
+        found: dict[str, Any] = {"error untaught": _error(whole, student)}
+        phases: tuple[tuple[str, Distillation, int, float, nn.Module], ...] = (
+            ("layers", each, self.steps, self.lr, nn.ModuleList(student.mixers)),
+            ("whole", whole, self.whole_steps, self.lr / 10, student),
+        )
+        for phase, task, steps, lr, learned in phases:
+            if steps == 0:
+                continue
+            student.requires_grad_(False)
+            learned.requires_grad_()
+            config = TrainConfig(
+                steps=steps,
+                batch_size=self.batch_size,
+                lr=lr,
+                weight_decay=0.0,
+                seed=self.seed,
+                eval_every=max(1, steps // 4),
+                checkpoint_every=max(1, steps // 10),
+                keep=1,
+                log_dir=None,
+            )
+            folder, origin = self.out / "teaching" / phase, {"convert": self._origin()}
+            fit(student, task, config, folder, splits=splits, progress=not self.json, origin=origin)
+        student.requires_grad_().eval()
+        found["error"] = _error(whole, student)
+        if teacher.causal and teacher.head is not None:
+            found["perplexity of the model"] = whole.perplexity(teacher)
+            found["perplexity"] = whole.perplexity(student)
+        return found
+
+    def _origin(self) -> dict[str, Any]:
+        """What a teaching that is gone on with must share."""
+        return {
+            "model": str(self.folder.resolve()),
+            "mixer": self.mixer,
+            "options": list(self.options),
+            "max_len": self.max_len,
+            "layers": list(self.layers),
+        }
+
+
+def _error(task: "Distillation", student: "Stack") -> float:
+    return task.score(student, task.held_out())
+
+
+def _tokens(folder: Path, text: Path) -> "Tensor":
+    """The text in the model's own tokens."""
+    import torch
+
+    words = text.read_text(errors="replace")
+    if folder.suffix == ".gguf":
+        from regard.hf import gguf
+
+        return torch.tensor(gguf.tokenizer(folder).encode(words).ids)
+    if not (folder / "tokenizer.json").exists():
+        raise MissingDataError(
+            f"convert: {folder} has no tokenizer.json, with which --text would be read. Save the tokenizer beside the "
+            "model (tokenizer.save_pretrained), or leave --text out."
+        )
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return torch.tensor(tokenizer.encode(words, add_special_tokens=False).ids)

@@ -1,0 +1,1 @@
+"""How each kind of checkpoint is read, by the `model_type` of its config."""

@@ -1,0 +1,107 @@
+"""BERT and its kin: RoBERTa, Longformer, BigBird, FNet."""
+
+from typing import Any
+
+from torch import nn
+
+from regard.core import Mixer
+from regard.hf.stack import Stack, TokenEmbedding
+from regard.hf.weights import (
+    Activation,
+    LoadRequest,
+    linear,
+    make_block,
+    make_feed_forward,
+    make_mixer,
+)
+from regard.mixers.fnet import FNet
+
+
+def bert(request: LoadRequest) -> Stack:
+    """BERT and its kin: post-norm, learned positions, types."""
+    w, c = request.weights, request.config
+    kind, eps = c["model_type"], c["layer_norm_eps"]
+    request.require("is_decoder", False)
+    request.require("position_embedding_type", "absolute")
+    if kind == "big_bird":
+        request.require("attention_type", "block_sparse", "original_full")
+    at = w.prefix(f"{'bert' if kind == 'big_bird' else kind}.")
+    norm = w.layer_norm(f"{at}embeddings.LayerNorm", eps)
+    projected = f"{at}embeddings.projection"
+    embedding = TokenEmbedding(
+        w.embedding(f"{at}embeddings.word_embeddings"),
+        place=w.embedding(f"{at}embeddings.position_embeddings"),
+        kind=w.embedding(f"{at}embeddings.token_type_embeddings"),
+        after=nn.Sequential(norm, w.linear(projected)) if f"{projected}.weight" in w else norm,
+        offset=c["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0,
+    )
+    blocks = []
+    for i in range(c["num_hidden_layers"]):
+        layer = f"{at}encoder.layer.{i}"
+        if kind == "fnet":
+            mixer: Mixer = FNet(c["hidden_size"])
+            mixer_norm = w.layer_norm(f"{layer}.fourier.output.LayerNorm", eps)
+        else:
+            mixer = _bert_mixer(request, f"{layer}.attention", i)
+            mixer_norm = w.layer_norm(f"{layer}.attention.output.LayerNorm", eps)
+        feed_forward = make_feed_forward(
+            c["hidden_act"],
+            w.linear(f"{layer}.intermediate.dense"),
+            w.linear(f"{layer}.output.dense"),
+        )
+        last = w.layer_norm(f"{layer}.output.LayerNorm", eps)
+        blocks.append(make_block(mixer, mixer_norm, feed_forward, last, norm_first=False))
+    return Stack(embedding, blocks, head=_bert_head(request, embedding))
+
+
+def _bert_mixer(request: LoadRequest, name: str, i: int) -> Mixer:
+    w, c = request.weights, request.config
+    projections = tuple(w.linear(f"{name}.self.{part}") for part in ("query", "key", "value"))
+    out = w.linear(f"{name}.output.dense")
+    options: dict[str, Any] = {}
+    kind = "softmax"
+    if c["model_type"] == "longformer":
+        kind, window = "longformer", c["attention_window"]
+        options["window_size"] = (window if isinstance(window, int) else window[i]) // 2
+    elif c.get("attention_type", "original_full") == "block_sparse":
+        kind = "bigbird"
+        options["max_len"] = c["max_position_embeddings"]
+        options |= {"block_size": c["block_size"], "num_random": c["num_random_blocks"], "seed": i}
+    mixer = make_mixer(
+        kind,
+        c["hidden_size"],
+        c["num_attention_heads"],
+        (*projections, out),  # type: ignore[arg-type]
+        **options,
+    )
+    if kind == "longformer":
+        mixer.global_heads = nn.ModuleDict(
+            {part: w.linear(f"{name}.self.{part}_global") for part in ("query", "key", "value")}
+        )
+    return mixer
+
+
+def _bert_head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Module | None:
+    """The head of masked language models, whose last matrix may be the embedding."""
+    w, c = request.weights, request.config
+    if "cls.predictions.transform.dense.weight" in w:
+        dense, norm, last = (
+            f"cls.predictions.{name}"
+            for name in ("transform.dense", "transform.LayerNorm", "decoder")
+        )
+        bias, activation = "cls.predictions.bias", c["hidden_act"]
+    elif "lm_head.dense.weight" in w:
+        dense, norm, last = "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"
+        bias, activation = "lm_head.bias", "gelu"
+    else:
+        return None
+    logits = linear(embedding.word.weight, w[bias])
+    if f"{last}.weight" in w:
+        w.left -= {f"{last}.weight", f"{last}.bias"}
+    if c.get("tie_word_embeddings", True):
+        logits.weight = embedding.word.weight
+    elif f"{last}.weight" in w:
+        logits = linear(w[f"{last}.weight"], w[bias])
+    return nn.Sequential(
+        w.linear(dense), Activation(activation), w.layer_norm(norm, c["layer_norm_eps"]), logits
+    )

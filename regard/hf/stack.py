@@ -1,0 +1,240 @@
+"""What a checkpoint becomes: a stack of mixers, `model(tokens, valid=valid)`, whose mixers can be read, observed and exchanged."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer, ShapeError, UnsupportedError
+from regard.models.block import Block
+from regard.models.blocks import Mixing
+from regard.models.decoder import DecoderBlock
+from regard.models.tokens import check_tokens, places
+from regard.nn.reversible import ReversibleBlock, ReversibleSequence
+
+
+class AxialTable(nn.Module):
+    """Row p of a table [n1 n2 D] that is [E1[p // n2] ; E2[p % n2]], and is never stored (Kitaev et al. 2020)."""
+
+    def __init__(self, first: Float[Tensor, "n1 d1"], second: Float[Tensor, "n2 d2"]):
+        super().__init__()
+        self.first, self.second = nn.Parameter(first), nn.Parameter(second)
+        self.num_embeddings = len(first) * len(second)
+
+    def forward(self, rows: Int[Tensor, "b T"]) -> Float[Tensor, "b T D"]:
+        n = len(self.second)
+        return torch.cat([self.first[rows // n], self.second[rows % n]], dim=-1)
+
+
+class TokenEmbedding(nn.Module):
+    """Tokens, their positions and types, as far as a checkpoint has them; `offset` is the first position's row.
+
+    scale: what the rows of tokens are multiplied by.
+    """
+
+    def __init__(
+        self,
+        word: nn.Embedding,
+        *,
+        place: nn.Embedding | AxialTable | None = None,
+        kind: nn.Embedding | None = None,
+        after: nn.Module | None = None,
+        offset: int = 0,
+        scale: float = 1.0,
+    ):
+        super().__init__()
+        self.word, self.place, self.kind, self.offset = word, place, kind, offset
+        self.scale = scale
+        self.after = nn.Identity() if after is None else after
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None, types: Tensor | None
+    ) -> Float[Tensor, "B T D"]:
+        weight = self.word.weight
+        check_tokens("model", tokens, valid, vocab_size=len(weight), device=weight.device)
+        if valid is not None:
+            tokens = tokens.masked_fill(~valid, 0)  # padding may hold any id
+        x = self.scale * self.word(tokens)
+        if self.kind is not None:
+            x = x + self.kind(torch.zeros_like(tokens) if types is None else types)
+        elif types is not None:
+            raise UnsupportedError(
+                "this checkpoint does not support types: it has no table of them"
+            )
+        if self.place is not None:
+            x = x + self.place(self._rows(self.place, tokens, valid))
+        return self.after(x)
+
+    def _rows(
+        self, place: nn.Embedding | AxialTable, tokens: Tensor, valid: Tensor | None
+    ) -> Int[Tensor, "b T"]:
+        rows = places(tokens, valid) + self.offset
+        most = tokens.shape[1] if valid is None else int(valid.sum(1).max())
+        if most + self.offset > place.num_embeddings:
+            raise ShapeError(
+                f"this checkpoint does not support {most} tokens: its table has {place.num_embeddings - self.offset} "
+                "positions. regard.hf.convert(model, 'softmax', max_len=...) tiles it."
+            )
+        return rows.clamp(max=place.num_embeddings - 1)
+
+
+Seen = Callable[[Block, Tensor], None]
+"""Called with each block and with what its mixer receives."""
+
+
+class Stack(nn.Module):
+    """tokens [B T] -> hidden [B T D]; where `valid` is False the output means nothing. `head` gives logits, if there is one."""
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        blocks: list[Block],
+        *,
+        norm: nn.Module | None = None,
+        head: nn.Module | None = None,
+        causal: bool = False,
+    ):
+        super().__init__()
+        self.embedding, self.blocks = embedding, nn.ModuleList(blocks)
+        self.norm = nn.Identity() if norm is None else norm
+        self.head, self.causal = head, causal
+        self.left: tuple[str, ...] = ()
+        self.origin: dict[str, Any] | None = None  # what `save` writes, so that `load` builds it
+
+    @property
+    def mixers(self) -> list[Mixer]:
+        return [cast(Block, block).mixer for block in self.blocks]
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        types: Int[Tensor, "B T"] | None = None,
+        global_tokens: Bool[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        x = self.embedding(tokens, valid, types)
+        return self.norm(self.run(x, self.mask(valid, global_tokens)))
+
+    def attention_maps(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        types: Int[Tensor, "B T"] | None = None,
+        global_tokens: Bool[Tensor, "B T"] | None = None,
+    ) -> list[Float[Tensor, "B H T T"]]:
+        """The weights of every layer."""
+        mask, maps = self.mask(valid, global_tokens), []
+        self.run(
+            self.embedding(tokens, valid, types),
+            mask,
+            lambda block, x: maps.append(block.mixer.attention_map(x, mask=mask)),
+        )
+        return maps
+
+    def run(
+        self, x: Float[Tensor, "B T D"], mask: Mask, seen: Seen | None = None
+    ) -> Float[Tensor, "B T width"]:
+        """The blocks alone, one after the other."""
+        for module in self.blocks:
+            block = cast(Block, module)
+            if seen is not None:
+                seen(block, block.mixer_norm(x) if block.norm_first else x)
+            x = block(x, mask=mask)
+        return x
+
+    def mask(self, valid: Tensor | None, global_tokens: Tensor | None = None) -> Mask:
+        return Mask(causal=self.causal, valid=valid, global_tokens=global_tokens)
+
+
+class ReversibleStack(Stack):
+    """Two streams that both begin as the embedding and end side by side (Kitaev et al. 2020, arXiv 2001.04451).
+
+    y_1 = x_1 + mixer(norm x_2),   y_2 = x_2 + feed_forward(norm y_1);   training stores the activations of the last block alone.
+    """
+
+    def run(self, x, mask, seen=None):
+        pairs = []
+        for module in self.blocks:
+            block = cast(Block, module)
+            assert block.feed_forward is not None and block.feed_forward_norm is not None
+            f = Mixing(block.mixer_norm, block.mixer, 0.0)
+            g = nn.Sequential(block.feed_forward_norm, block.feed_forward)
+            pairs.append(ReversibleBlock(f, g))
+        if seen is None:
+            return ReversibleSequence(pairs).train(self.training)(x, mask=mask)
+        y_1 = y_2 = x
+        for module, pair in zip(self.blocks, pairs, strict=True):
+            block = cast(Block, module)
+            seen(block, block.mixer_norm(y_2))
+            y_1, y_2 = pair(y_1, y_2, mask=mask)
+        return torch.cat([y_1, y_2], dim=-1)
+
+
+class EncoderDecoder(nn.Module):
+    """source [B S], target [B T] -> hidden [B T D] of the decoder; `logits(hidden)`. Of Whisper the source is a spectrogram."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        embedding: TokenEmbedding,
+        blocks: list[DecoderBlock],
+        norm: nn.Module,
+        head: nn.Module,
+        scale: float = 1.0,
+    ):
+        super().__init__()
+        self.encoder, self.embedding = encoder, embedding
+        self.blocks, self.norm, self.head, self.scale = nn.ModuleList(blocks), norm, head, scale
+        self.left: tuple[str, ...] = ()
+
+    def forward(
+        self,
+        source: Shaped[Tensor, "B S"],
+        target: Int[Tensor, "B T"],
+        *,
+        source_valid: Bool[Tensor, "B S"] | None = None,
+        target_valid: Bool[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        return self.norm(self._run(source, target, source_valid, target_valid))
+
+    def _run(self, source, target, source_valid, target_valid, seen=None) -> Tensor:
+        context = self.encoder(source, valid=source_valid)
+        mask, cross = Mask(causal=True, valid=target_valid), Mask(valid=source_valid)
+        x = self.embedding(target, target_valid, None)
+        for module in self.blocks:
+            block = cast(DecoderBlock, module)
+            if seen is not None:
+                seen(block, x, context, mask, cross)
+            x = block(x, context, mask=mask, seen=cross)
+        return x
+
+    def attention_maps(
+        self,
+        source: Shaped[Tensor, "B S"],
+        target: Int[Tensor, "B T"],
+        *,
+        source_valid: Bool[Tensor, "B S"] | None = None,
+        target_valid: Bool[Tensor, "B T"] | None = None,
+    ) -> list[tuple[Float[Tensor, "B H T T"], Float[Tensor, "B H T S"]]]:
+        """The weights of every layer of the decoder: over its own tokens, and over the source."""
+        maps = []
+
+        def seen(block: DecoderBlock, x: Tensor, context: Tensor, mask: Mask, cross: Mask) -> None:
+            entering = block.self_norm(x) if block.norm_first else x
+            own = block.self_mixer.attention_map(entering, mask=mask)
+            mixed = block.self_mixer(entering, mask=mask)
+            x = x + mixed if block.norm_first else block.self_norm(x + mixed)
+            entering = block.cross_norm(x) if block.norm_first else x
+            maps.append(
+                (own, block.cross_mixer.attention_map(entering, context=context, mask=cross))
+            )
+
+        self._run(source, target, source_valid, target_valid, seen)
+        return maps
+
+    def logits(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
+        return self.head(hidden * self.scale)

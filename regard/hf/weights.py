@@ -1,0 +1,145 @@
+"""Tensors of a checkpoint by name, and the parts that are made of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import Mixer, StoredDataError, UnsupportedError
+from regard.functional.positions.rotary import Pairing
+from regard.mixers.build import build
+from regard.models.block import Block
+from regard.nn.feed_forward import FeedForward
+from regard.nn.heads import Heads
+
+
+class Weights:
+    """The tensors of a checkpoint by name, below a prefix; `left` are the names that nobody has read."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]):
+        self.tensors, self.left = dict(tensors), set(tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tensors
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.tensors:
+            raise StoredDataError(f"the checkpoint has no tensor {name!r}")
+        self.left.discard(name)
+        return self.tensors[name].detach().clone()
+
+    def prefix(self, *candidates: str) -> str:
+        """The first of the prefixes that a name begins with; checkpoints of headless models have none."""
+        for prefix in candidates:
+            if any(name.startswith(prefix) for name in self.tensors):
+                return prefix
+        return ""
+
+    def linear(self, name: str, *, transposed: bool = False) -> nn.Linear:
+        weight = self[f"{name}.weight"]
+        bias = self[f"{name}.bias"] if f"{name}.bias" in self else None
+        return linear(weight.T.contiguous() if transposed else weight, bias)
+
+    def embedding(self, name: str) -> nn.Embedding:
+        return nn.Embedding.from_pretrained(self[f"{name}.weight"], freeze=False)
+
+    def layer_norm(self, name: str, eps: float) -> nn.LayerNorm:
+        weight, bias = self[f"{name}.weight"], self[f"{name}.bias"]
+        norm = nn.LayerNorm(len(weight), eps, dtype=weight.dtype)
+        norm.load_state_dict({"weight": weight, "bias": bias})
+        return norm
+
+    def rms_norm(self, name: str, eps: float) -> nn.RMSNorm:
+        weight = self[f"{name}.weight"]
+        norm = nn.RMSNorm(len(weight), eps, dtype=weight.dtype)
+        norm.load_state_dict({"weight": weight})
+        return norm
+
+
+def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None) -> nn.Linear:
+    made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=weight.dtype)
+    made.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return made
+
+
+class LoadRequest(NamedTuple):
+    weights: Weights
+    config: Mapping[str, Any]
+    pairing: Pairing
+
+    def require(self, name: str, *values: object) -> None:
+        """Raise UnsupportedError unless the setting has one of these values, the first by default."""
+        found = self.config.get(name, values[0])
+        if found not in values:
+            raise UnsupportedError(
+                f"load does not support {self.config['model_type']} with {name}={found!r}: it reads "
+                f"{' or '.join(map(repr, values))}"
+            )
+
+
+def tanh_gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": tanh_gelu,
+    "gelu_pytorch_tanh": tanh_gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+def activation_of(name: str) -> Callable[[Tensor], Tensor]:
+    if name not in ACTIVATIONS:
+        raise UnsupportedError(f"load does not support {name!r}: it reads {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def make_feed_forward(
+    activation: str, value: nn.Linear, out: nn.Linear, gate: nn.Linear | None = None
+) -> FeedForward:
+    made = FeedForward(1, 1, activation=activation_of(activation), gated=gate is not None)
+    made.value, made.out, made.gate = value, out, gate
+    return made
+
+
+def make_mixer(
+    name: str,
+    dim: int,
+    num_heads: int,
+    projections: tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear],
+    **options: Any,
+) -> Mixer:
+    """A mixer with these projections to queries, keys, values, and out of the heads, of any width."""
+    query, key, value, out = projections
+    mixer = build(name, dim=query.out_features, num_heads=num_heads, **options)
+    heads = mixer.heads
+    assert isinstance(heads, Heads)
+    heads.query, heads.key, heads.value, heads.out = query, key, value, out
+    mixer.dim = dim
+    return mixer.to(query.weight.dtype)
+
+
+def make_block(
+    mixer: Mixer,
+    mixer_norm: nn.Module,
+    feed_forward: nn.Module,
+    norm: nn.Module,
+    *,
+    norm_first: bool,
+) -> Block:
+    block = Block(1, mixer, feed_forward, norm_first=norm_first)
+    block.mixer_norm, block.feed_forward_norm = cast(Any, mixer_norm), cast(Any, norm)
+    return block
+
+
+class Activation(nn.Module):
+    def __init__(self, name: str):
+        super().__init__()
+        self.function = activation_of(name)
+
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        return self.function(x)

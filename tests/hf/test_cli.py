@@ -1,0 +1,110 @@
+"""`regard convert`, as a person types it."""
+
+import json
+
+import pytest
+import torch
+
+from regard.cli import main
+from tests.hf.small import transformers
+from tests.hf.test_load import BERT, GPT2
+
+import regard.hf  # isort: skip
+
+TEXT = "the cat sat on the mat and the dog sat on the cat while the mat lay on the floor\n" * 40
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """A small BERT and a small GPT-2, each with a tokenizer of words, and a text."""
+    monkeypatch.chdir(tmp_path)
+    words = sorted(set(TEXT.split()))
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "the"},
+    }  # fmt: skip
+    torch.manual_seed(0)
+    for name, made in (
+        ("bert", transformers.BertForMaskedLM(transformers.BertConfig(**BERT))),
+        ("gpt2", transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2))),
+    ):
+        with torch.no_grad():  # started so small that attention hardly matters
+            for key, parameter in made.named_parameters():
+                if "attention" in key or "attn" in key:
+                    parameter.mul_(10)
+        made.save_pretrained(name)
+        (tmp_path / name / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (tmp_path / "novel.txt").write_text(TEXT)
+    return tmp_path
+
+
+def ran(capsys, line: str):
+    code = main(line.split())
+    return code, *capsys.readouterr()
+
+
+TAUGHT = "--text novel.txt --steps 8 --whole-steps 4 --length 12 --batch-size 4 --lr 0.01 --json"
+
+
+def test_a_taught_model_is_nearer_and_is_read_back(folders, capsys):
+    code, out, _ = ran(
+        capsys, f"convert gpt2 local --options window_size=1 --layers 1 --out new {TAUGHT}"
+    )
+    assert code == 0
+    found = json.loads(out)
+    assert found["error"] < found["error untaught"] and found["layers changed"] == 1
+    assert found["perplexity"] > 1 and (folders / "new" / "tokenizer.json").exists()
+    again = regard.hf.load("new")
+    assert [mixer.name for mixer in again.mixers] == ["softmax", "local"]
+    code, out, _ = ran(capsys, f"convert new linear --layers 0 --out newer {TAUGHT}")
+    assert code == 0 and [m.name for m in regard.hf.load("newer").mixers] == ["linear", "local"]
+
+
+def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
+    line = f"convert bert linear --max-len 100 {TAUGHT}"
+    assert ran(capsys, f"{line} --out whole")[0] == 0
+    loss = regard.lab.tasks.distillation.Distillation.loss
+    calls = []
+
+    def killed(self, model, batch):
+        calls.append(1)
+        if len(calls) == 40:
+            raise KeyboardInterrupt
+        return loss(self, model, batch)
+
+    monkeypatch.setattr("regard.lab.tasks.distillation.Distillation.loss", killed)
+    code, _, err = ran(capsys, f"{line} --out parts")
+    assert code == 130 and "This goes on: regard convert bert" in err
+    assert list((folders / "parts/teaching").rglob("step-*"))
+    monkeypatch.setattr("regard.lab.tasks.distillation.Distillation.loss", loss)
+    assert ran(capsys, f"{line} --out parts")[0] == 0
+    ours, theirs = (regard.hf.load(name).state_dict() for name in ("whole", "parts"))
+    for name, tensor in ours.items():
+        torch.testing.assert_close(theirs[name], tensor, msg=name)
+
+
+WRONG = {
+    "convert nowhere linear": "there is no nowhere",
+    "convert . linear": "has no config.json",
+    "convert bert liner": "unknown mixer 'liner'. Did you mean 'linear'?",
+    "convert bert linear --out bert": "--out (bert) is the folder of the model itself",
+    "convert bert linear --options widow=3": "'widow'",
+    "convert bert linear --layers 7": "layers ([7]) must be some of 0 to 1",
+    "convert bert fnet": "fnet does not support convert: it has no queries, keys and values",
+    "convert gpt2 linformer --max-len 32": "linformer does not support causal",
+    "convert bert linear --text nowhere.txt": "nowhere.txt",
+    "convert bert linear --text novel.txt --length 500": "windows of length 500 need 16500",
+    "convert bert linear --text novel.txt --length 12 --steps -1": "steps must be a whole number",
+    "convert bert linear --text novel.txt --length 12 --batch-size 999": "batch_size is 999",
+    "convert plain linear --text novel.txt": "plain has no tokenizer.json, with which --text would be read",
+}
+
+
+def test_what_is_wrong_is_one_line(folders, capsys):
+    (folders / "plain").mkdir()
+    (folders / "plain" / "config.json").write_text((folders / "bert" / "config.json").read_text())
+    for line, said in WRONG.items():
+        code, out, err = ran(capsys, line)
+        assert code == 2 and said in err and err.count("\n") == 1, (line, out, err)
+        assert "Traceback" not in err and not out

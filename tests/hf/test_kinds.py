@@ -1,0 +1,371 @@
+"""Kinds of checkpoint with a layout or a randomness of their own, against the classes that wrote them."""
+
+import functools
+
+import pytest
+import torch
+
+from tests.hf.small import TOKENS, transformers
+from tests.hf.test_load import BERT, XLNET, theirs, tokens
+
+import regard.hf  # isort: skip
+from regard import ShapeError, StoredDataError, UnsupportedError
+from regard.hf import ctranslate2
+
+# ---------------------------------------------------------------------- Reformer
+
+REFORMER = {
+    "vocab_size": 30, "hidden_size": 12, "num_attention_heads": 2, "attention_head_size": 5, "feed_forward_size": 20,
+    "axial_pos_embds": True, "axial_pos_shape": (4, 8), "axial_pos_embds_dim": (5, 7), "max_position_embeddings": 32,
+    "lsh_attn_chunk_length": 4, "local_attn_chunk_length": 4, "num_hashes": 2, "num_buckets": 4, "hash_seed": 3,
+    "attn_layers": ["local", "lsh", "lsh"], "hidden_dropout_prob": 0.0, "lsh_attention_probs_dropout_prob": 0.0,
+    "local_attention_probs_dropout_prob": 0.0, "is_decoder": True, "pad_token_id": 0, "eos_token_id": 2,
+}  # fmt: skip
+FORMS = {
+    "causal": {},
+    "both sides": {"is_decoder": False, "lsh_num_chunks_after": 1, "local_num_chunks_after": 1},
+    "factorised": {"num_buckets": [2, 4], "is_decoder": False, "num_hashes": 3},
+    "unequal chunks": {"lsh_attn_chunk_length": 8, "local_attn_chunk_length": 4},
+    "number of buckets left open": {"num_buckets": None, "is_decoder": False},
+    "learned positions": {"axial_pos_embds": False, "attn_layers": ["lsh"]},
+}
+
+
+def reformer(**changes):
+    torch.manual_seed(0)
+    config = transformers.ReformerConfig(**{**REFORMER, **changes})
+    made = transformers.ReformerModel(config).double().eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    given = config.to_dict()
+    return made, regard.hf.load(made.state_dict(), given)
+
+
+def of_length(T: int) -> torch.Tensor:
+    return torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("T", [3, 4, 13, 32])
+@pytest.mark.parametrize("form", FORMS)
+def test_reformer(form, T):
+    original, ours = reformer(**FORMS[form])
+    if FORMS[form].get("num_buckets", 0) is None:  # set by the first, and longest, call
+        original(of_length(32))
+    ids = of_length(T)
+    torch.testing.assert_close(ours(ids), original(ids).last_hidden_state, rtol=1e-6, atol=1e-6)
+    assert not ours.left
+
+
+@pytest.mark.parametrize("form", ["causal", "both sides", "unequal chunks"])
+def test_reformers_padding_is_as_if_absent(form):
+    """Each row equals itself alone; Transformers' rows equal it too where padding fills no chunk."""
+    original, ours = reformer(**FORMS[form])
+    ids, lengths = of_length(22), (21, 11)
+    valid = torch.arange(22) < torch.tensor(lengths)[:, None]
+    found = ours(ids, valid=valid)
+    for row, n in enumerate(lengths):
+        want = original(ids[row : row + 1, :n]).last_hidden_state[0]
+        torch.testing.assert_close(found[row, :n], want, rtol=1e-6, atol=1e-6)
+    padded = original(ids, attention_mask=valid.long()).last_hidden_state
+    torch.testing.assert_close(found[0, :21], padded[0, :21], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["causal", "factorised"])
+def test_reformers_gradients(form):
+    original, ours = reformer(**FORMS[form])
+    ids = of_length(32)
+    original.train()(ids).last_hidden_state.sin().sum().backward()
+    ours.train()(ids).sin().sum().backward()
+    found, want = ours.embedding.word.weight.grad, original.get_input_embeddings().weight.grad
+    assert (found - want).abs().max() <= 1e-6 * want.abs().max() > 0
+    found = ours.blocks[1].mixer.projections.query.weight.grad
+    want = original.encoder.layers[1].attention.self_attention.query_key.weight.grad
+    assert (found - want).abs().max() <= 1e-6 * want.abs().max() > 0
+
+
+def test_reformers_attention_maps():
+    original, ours = reformer(is_decoder=False, local_num_chunks_after=1)
+    ids = of_length(4)
+    maps = original(ids, output_attentions=True).attentions
+    for found, want in zip(ours.attention_maps(ids), maps, strict=True):
+        torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6)
+    ids = of_length(14)
+    for mixer, weights in zip(ours.mixers, ours.attention_maps(ids), strict=True):
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+        seen = mixer.observe(torch.randn(2, 14, 12, dtype=torch.float64))
+        torch.testing.assert_close(seen.weights @ seen.v, seen.heads)
+
+
+def test_reformers_head():
+    torch.manual_seed(0)
+    original = transformers.ReformerModelWithLMHead(transformers.ReformerConfig(**REFORMER)).eval()
+    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    ids = of_length(9)
+    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-5)
+    with pytest.raises(UnsupportedError, match="convert does not support reformer_l"):
+        regard.hf.convert(ours, "linear")
+
+
+# ---------------------------------------------------------------------- BigBird
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_bigbirds_blocks_given_the_same_random_ones(padded):
+    sizes = {"block_size": 2, "num_random_blocks": 1, "attention_type": "block_sparse"}
+    torch.manual_seed(0)
+    config = transformers.BigBirdConfig(**{**BERT, **sizes})
+    original = (
+        transformers.BigBirdModel(config).double().train()
+    )  # in evaluation it draws block 0 alone
+    ours = regard.hf.load(original.state_dict(), config.to_dict())
+    T, blocks = 20, 10
+    for layer, mixer in zip(original.encoder.layer, ours.mixers, strict=True):
+        table = torch.randint(1, blocks - 1, (4, 32, 1), generator=torch.Generator().manual_seed(2))
+        own = torch.arange(32)[:, None]
+        table = torch.where((table - own).abs() > 1, table, (own + 3) % 6 + 1)
+        table = torch.where((table - own).abs() > 1, table, (own + 4) % 6 + 1)
+        mixer.random_blocks.copy_(table)
+        layer.attention.self._bigbird_block_rand_mask_with_head = lambda table=table, **_: [
+            rows[1 : blocks - 1].numpy() for rows in table
+        ]
+    ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
+    valid = torch.arange(T) < torch.tensor([[T], [T - 1]])
+    given = {"attention_mask": valid.long()} if padded else {}
+    want = original(ids, **given, output_attentions=True)
+    mask = {"valid": valid} if padded else {}
+    keep = valid if padded else torch.ones_like(valid)
+    found = ours(ids, **mask)
+    torch.testing.assert_close(found[keep], want.last_hidden_state[keep], rtol=1e-5, atol=1e-5)
+    maps = ours.attention_maps(ids, **mask)
+    for ours_map, their_map in zip(maps, want.attentions, strict=True):
+        rows = keep[:, None, :, None].expand_as(their_map)
+        torch.testing.assert_close(ours_map[rows], their_map[rows], rtol=1e-5, atol=1e-5)
+    table = original.get_input_embeddings().weight
+    gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
+    expected = torch.autograd.grad(want.last_hidden_state[keep].sin().sum(), [table])[0]
+    assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max() > 0
+
+
+# ---------------------------------------------------------------------- XLNet
+
+
+@pytest.mark.parametrize("clamp_len", [-1, 3])
+@pytest.mark.parametrize("padded", [False, True])
+def test_xlnets_segments_and_memory(padded, clamp_len):
+    torch.manual_seed(0)
+    config = {**XLNET, "mem_len": 9, "reuse_len": 8, "clamp_len": clamp_len}
+    original = transformers.XLNetModel(transformers.XLNetConfig(**config)).double().eval()
+    with torch.no_grad():
+        for parameter in original.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    assert all("mask_emb" in name for name in ours.left)
+    ids, valid = tokens()
+    types = (torch.arange(11) > 4).long().expand(2, -1)
+    given = {"attention_mask": valid.double()} if padded else {}
+    keep = valid if padded else torch.ones_like(valid)
+    mask = {"valid": valid} if padded else {}
+    want = original(ids, token_type_ids=types, **given).last_hidden_state
+    found = ours(ids, types=types, **mask)
+    torch.testing.assert_close(found[keep], want[keep])
+    table = original.get_input_embeddings().weight
+    gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
+    expected = torch.autograd.grad(want[keep].sin().sum(), [table])[0]
+    assert (gradient - expected).abs().max() <= 1e-6 * expected.abs().max()
+    memory, mems = None, None
+    for part in (ids, ids.flip(1), ids.roll(3, 1)):
+        want = original(part, token_type_ids=types, mems=mems, use_mems=True, **given)
+        found, memory = ours.extend(part, memory, types=types, **mask)
+        torch.testing.assert_close(found[keep], want.last_hidden_state[keep])
+        mems = want.mems
+    assert memory[0].shape == (2, 9, 24)
+    with pytest.raises(ShapeError, match=r"xlnet: a memory must hold 2 tensors \[2, M, 24\]"):
+        ours.extend(ids, memory[:1])
+
+
+# ---------------------------------------------------------------------- Whisper
+
+WHISPER = {
+    "vocab_size": 30, "d_model": 24, "num_mel_bins": 5, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 3, "encoder_ffn_dim": 32, "decoder_ffn_dim": 40,
+    "max_source_positions": 8, "max_target_positions": 12, "decoder_start_token_id": 1, **TOKENS,
+}  # fmt: skip
+
+
+def whisper():
+    torch.manual_seed(0)
+    original = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**WHISPER))
+    original.double().eval().set_attn_implementation("eager")
+    with torch.no_grad():
+        for parameter in original.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return original
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_whisper(padded):
+    original = whisper()
+    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    assert not ours.left
+    heard = torch.randn(2, 5, 16, dtype=torch.float64)
+    ids, valid = (z[:, :9] for z in tokens())
+    given = {"decoder_attention_mask": valid.long()} if padded else {}
+    want = original(heard, decoder_input_ids=ids, output_attentions=True, **given)
+    mask = {"target_valid": valid} if padded else {}
+    keep = valid if padded else torch.ones_like(valid)
+    found = ours.logits(ours(heard, ids, **mask))
+    torch.testing.assert_close(found[keep], want.logits[keep])
+    maps = ours.attention_maps(heard, ids, **mask)
+    for (own, cross), theirs_own, theirs_cross in zip(
+        maps, want.decoder_attentions, want.cross_attentions, strict=True
+    ):
+        rows = keep[:, None, :, None]
+        torch.testing.assert_close(own * rows, theirs_own * rows)
+        torch.testing.assert_close(cross * rows, theirs_cross * rows)
+    gradients = torch.autograd.grad(found[keep].sin().sum(), [ours.encoder.convolutions[0].weight])
+    expected = torch.autograd.grad(
+        want.logits[keep].sin().sum(), [original.model.encoder.conv1.weight]
+    )
+    torch.testing.assert_close(gradients, expected)
+    shorter = ours(heard[:, :, :10], ids)
+    assert shorter.isfinite().all()
+    with pytest.raises(ShapeError, match=r"must have shape \[B, 5, up to 16\], got \[2, 5, 18\]"):
+        ours(torch.randn(2, 5, 18, dtype=torch.float64), ids)
+
+
+def written(original, path):
+    """CTranslate2's file of this model: fused matrices, zeros for the biases of keys."""
+    import struct
+
+    state = {name.removeprefix("model."): z.float() for name, z in original.state_dict().items()}
+    variables = {"encoder/num_heads": torch.tensor(4, dtype=torch.int16)}
+    variables["decoder/num_heads"] = torch.tensor(3, dtype=torch.int16)
+    zeros = torch.zeros(24)
+
+    def fused(name: str, letters: str) -> dict[str, torch.Tensor]:
+        weights = [state[f"{name}.{letter}_proj.weight"] for letter in letters]
+        biases = [state.get(f"{name}.{letter}_proj.bias", zeros) for letter in letters]
+        return {"weight": torch.cat(weights), "bias": torch.cat(biases)}
+
+    def normed(name: str) -> dict[str, torch.Tensor]:
+        return {"gamma": state[f"{name}.weight"], "beta": state[f"{name}.bias"]}
+
+    def plain(name: str) -> dict[str, torch.Tensor]:
+        return {"weight": state[f"{name}.weight"], "bias": state[f"{name}.bias"]}
+
+    parts = {
+        "encoder/conv1": plain("encoder.conv1"),
+        "encoder/conv2": plain("encoder.conv2"),
+        "decoder/embeddings": {"weight": state["decoder.embed_tokens.weight"]},
+    }
+    for side in ("encoder", "decoder"):
+        parts[f"{side}/position_encodings"] = {"encodings": state[f"{side}.embed_positions.weight"]}
+        parts[f"{side}/layer_norm"] = normed(f"{side}.layer_norm")
+        for i in range(2):
+            at, to = f"{side}.layers.{i}", f"{side}/layer_{i}"
+            parts[f"{to}/self_attention/layer_norm"] = normed(f"{at}.self_attn_layer_norm")
+            parts[f"{to}/self_attention/linear_0"] = fused(f"{at}.self_attn", "qkv")
+            parts[f"{to}/self_attention/linear_1"] = plain(f"{at}.self_attn.out_proj")
+            parts[f"{to}/ffn/layer_norm"] = normed(f"{at}.final_layer_norm")
+            parts[f"{to}/ffn/linear_0"] = plain(f"{at}.fc1")
+            parts[f"{to}/ffn/linear_1"] = plain(f"{at}.fc2")
+            if side == "decoder":
+                parts[f"{to}/attention/layer_norm"] = normed(f"{at}.encoder_attn_layer_norm")
+                parts[f"{to}/attention/linear_0"] = fused(f"{at}.encoder_attn", "q")
+                parts[f"{to}/attention/linear_1"] = fused(f"{at}.encoder_attn", "kv")
+                parts[f"{to}/attention/linear_2"] = plain(f"{at}.encoder_attn.out_proj")
+    variables |= {f"{name}/{kind}": z for name, held in parts.items() for kind, z in held.items()}
+
+    def word(text: str) -> bytes:
+        return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+    data = struct.pack("<I", 6) + word("WhisperSpec") + struct.pack("<II", 3, len(variables))
+    for name, z in variables.items():
+        data += word(name) + struct.pack("<B", z.dim()) + struct.pack(f"<{z.dim()}I", *z.shape)
+        raw = z.contiguous().numpy().tobytes()
+        data += struct.pack("<BI", ctranslate2.TYPES.index(z.dtype), len(raw)) + raw
+    path.write_bytes(data + struct.pack("<I", 0))
+
+
+def test_whisper_from_ctranslate2s_file(tmp_path):
+    original, path = whisper(), tmp_path / "model.bin"
+    written(original, path)
+    ours = regard.hf.load(path)
+    assert not ours.left
+    heard, ids = torch.randn(2, 5, 16), tokens()[0][:, :9]
+    want = original.float()(heard, decoder_input_ids=ids).logits
+    torch.testing.assert_close(ours.logits(ours(heard, ids)), want, rtol=1e-5, atol=1e-5)
+    data = path.read_bytes()
+    for damaged in (data[:1000], b"\7" + data[1:], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(StoredDataError, match="is no model of CTranslate2, or damaged"):
+            regard.hf.load(path)
+    path.write_bytes(data.replace(b"WhisperSpec", b"WhimperSpec"))
+    with pytest.raises(UnsupportedError, match="CTranslate2's WhimperSpec: it reads WhisperSpec"):
+        regard.hf.load(path)
+
+
+# ---------------------------------------------------------------------- Performer, Linformer
+
+
+@pytest.mark.parametrize("share_kv", [False, True])
+def test_linformer_in_the_layout_of_its_package(share_kv):
+    package = pytest.importorskip(
+        "linformer", reason="compares with the package: pip install linformer"
+    )
+    settings = {"num_tokens": 30, "dim": 24, "seq_len": 13, "depth": 2, "k": 5, "heads": 4}
+    torch.manual_seed(0)
+    original = package.LinformerLM(**settings, share_kv=share_kv).double()
+    config = {"model_type": "linformer", **settings, "share_kv": share_kv}
+    ours = regard.hf.load(original.state_dict(), config)
+    assert not ours.left
+    for T in (13, 8):
+        ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(T))
+        found, want = ours.head(ours(ids)), original(ids)
+        torch.testing.assert_close(found, want)
+    gradient = torch.autograd.grad(found.sin().sum(), [ours.embedding.word.weight])
+    expected = torch.autograd.grad(want.sin().sum(), [original.token_emb.weight])
+    torch.testing.assert_close(gradient, expected)
+    with pytest.raises(UnsupportedError, match="linformer with reversible=True"):
+        regard.hf.load(original.state_dict(), {**config, "reversible": True})
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"rotary_position_emb": False, "tie_embed": True},
+        {"generalized_attention": True, "causal": True},
+    ],
+)
+def test_performer_in_the_layout_of_its_package(form, monkeypatch):
+    package = pytest.importorskip(
+        "performer_pytorch.performer_pytorch",
+        reason="compares with the package: pip install performer-pytorch",
+    )
+    alike = functools.partial(package.softmax_kernel, eps=1e-6)  # the official code's, and ours
+    monkeypatch.setattr(package, "softmax_kernel", alike)
+    plain = functools.partial(
+        package.causal_linear_attention_noncuda, eps=0.0
+    )  # features have 1e-3
+    monkeypatch.setattr(package, "causal_linear_attention_noncuda", plain)
+    settings = {
+        "num_tokens": 30, "max_seq_len": 16, "dim": 24, "depth": 2, "heads": 4, "dim_head": 6, "nb_features": 9, **form,
+    }  # fmt: skip
+    torch.manual_seed(0)
+    original = package.PerformerLM(**settings).double().eval()
+    ours = regard.hf.load(original.state_dict(), {"model_type": "performer", **settings})
+    assert not ours.left
+    ids = torch.randint(3, 30, (2, 13), generator=torch.Generator().manual_seed(1))
+    found, want = ours.head(ours(ids)), original(ids)
+    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
+    gradient = torch.autograd.grad(found.sin().sum(), [ours.embedding.word.weight])[0]
+    expected = torch.autograd.grad(want.sin().sum(), [original.token_emb.weight])[0]
+    assert (gradient - expected).abs().max() <= 1e-4 * expected.abs().max()
+
+
+def test_a_table_of_positions_that_is_too_short_is_named():
+    ours = regard.hf.load((made := theirs("gpt2")).state_dict(), made.config.to_dict())
+    with pytest.raises(ShapeError, match="does not support 65 tokens: its table has 64 positions"):
+        ours(torch.ones(1, 65, dtype=torch.long))
