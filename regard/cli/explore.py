@@ -1,0 +1,97 @@
+"""`regard explore`: what a checkpoint attends to, as one page that opens from disk."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from regard.cli.printing import print_json
+from regard.core import OptionError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard.cli.checkpoints import Loaded
+    from regard.explore.attribution import Answer
+
+Flag = FlagCreatePairsOff[bool]
+PAGE = Path("runs/explore/page.html")
+
+
+@dataclass(frozen=True)
+class Explore:
+    """What a model attends to, head by head: one page that opens from disk and loads nothing.
+
+    CHECKPOINT is a folder of `regard train`, one that TableClassifier.save wrote, one in the format of Hugging Face, or a .gguf file.
+    """
+
+    checkpoint: Positional[Path]
+    text: str | None = None
+    """what the model reads"""
+    target: str | None = None
+    """what the decoder of a translator reads"""
+    file: Path | None = None
+    """a text file, an image (.png, .jpg), or a table (.csv, .tsv)"""
+    tokens: Annotated[str | None, arg(metavar="IDS")] = None
+    """token ids in the place of a text: "5 3 9"; the sentences of a document are parted by "/\""""
+    target_tokens: Annotated[str | None, arg(metavar="IDS")] = None
+    compare: str | None = None
+    """a second checkpoint on the same input, or, for a Hugging Face folder, a mixer to put in the place of its attention"""
+    influence: Flag = False
+    """how much each output depends on each token, in the place of weights: the same measure for all mechanisms"""
+    max_tokens: int = 512
+    """longer texts are cut"""
+    window: int = 512
+    """queries and keys that are drawn at a time"""
+    page: Path = PAGE
+    json: Annotated[Flag, arg(help="print data instead of text")] = False
+
+    def run(self) -> int:
+        from regard.cli.checkpoints import load
+        from regard.explore.render import page
+
+        self._check()
+        loaded = load(self.checkpoint)
+        inputs = loaded.inputs(self)
+        other, answer = (None, loaded.answer) if self.compare is None else self._other(loaded)
+        made = page(
+            loaded.model,
+            inputs,
+            compare=other,
+            names=(str(self.checkpoint), str(self.compare)),
+            title=self.checkpoint.name,
+            measure="influence" if self.influence else "auto",
+            answer=(loaded.answer, answer),
+            window=self.window,
+        )
+        where = made.save(self.page).resolve()
+        if self.json:
+            print_json({"page": str(where), "bytes": len(made.html.encode())})
+        else:
+            print(f"The page: {where}")
+        return 0
+
+    def _check(self) -> None:
+        given = [name for name in ("text", "file", "tokens") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise OptionError(f"explore: give one of --text, --file and --tokens, not {given}")
+        if self.max_tokens < 1 or self.window < 1:
+            raise OptionError("explore: --max-tokens and --window must be at least 1")
+
+    def _other(self, loaded: "Loaded") -> "tuple[nn.Module, Answer]":
+        """The second model, and which of its outputs is explained."""
+        from regard.cli.checkpoints import load
+        from regard.mixers import MIXERS
+
+        assert self.compare is not None
+        if Path(self.compare).is_dir():
+            found = load(Path(self.compare))
+            return found.model, found.answer
+        if loaded.kind != "hf" or self.compare not in MIXERS.names():
+            raise OptionError(
+                f"explore: --compare {self.compare} is no folder, nor a mixer to put into a Hugging Face checkpoint"
+            )
+        from regard.hf import convert
+
+        return convert(loaded.model, self.compare), loaded.answer  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""Whether explanations agree, as numbers: rank correlations, overlap of the largest, and gold word alignments."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.core import ShapeError
+from regard.core.shapes import check_positive
+
+
+class Agreement(NamedTuple):
+    """first, second: names. overlap: the share of the k largest of one that are among those of the other."""
+
+    first: str
+    second: str
+    kendall: float
+    spearman: float
+    overlap: float
+
+
+def agreement(scores: Mapping[str, Float[Tensor, "T"]], *, k: int = 5) -> list[Agreement]:
+    """How far each two attributions of the same tokens agree; by magnitude for the overlap's k largest.
+
+    A correlation with scores that are all equal is NaN. Raises ShapeError where the lengths differ.
+    """
+    check_positive(k=k)
+    lengths = {name: tuple(found.shape) for name, found in scores.items()}
+    if len(set(lengths.values())) > 1 or any(len(shape) != 1 for shape in lengths.values()):
+        raise ShapeError(f"agreement: scores must be vectors of one length, got {lengths}")
+    return [
+        Agreement(
+            first,
+            second,
+            kendall(scores[first], scores[second]),
+            spearman(scores[first], scores[second]),
+            overlap(scores[first], scores[second], k=k),
+        )
+        for first, second in combinations(scores, 2)
+    ]
+
+
+def kendall(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
+    """Kendall's tau-b, which corrects for ties."""
+    left, right = (torch.sign(z.double()[:, None] - z.double()).triu(1) for z in (a, b))
+    size = left.square().sum().sqrt() * right.square().sum().sqrt()
+    return ((left * right).sum() / size).item()
+
+
+def spearman(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
+    """Correlation of ranks; ties share their mean rank."""
+    left, right = (_ranks(z) - _ranks(z).mean() for z in (a, b))
+    return ((left @ right) / (left.norm() * right.norm())).item()
+
+
+def overlap(a: Float[Tensor, "T"], b: Float[Tensor, "T"], *, k: int) -> float:
+    """Share of the k tokens of largest magnitude in a that are among those in b."""
+    k = min(k, len(a))
+    left, right = (set(z.abs().topk(k).indices.tolist()) for z in (a, b))
+    return len(left & right) / k
+
+
+def _ranks(z: Float[Tensor, "T"]) -> Float[Tensor, "T"]:
+    z = z.double()
+    below = (z[None] < z[:, None]).sum(1)
+    same = (z[None] == z[:, None]).sum(1)
+    return below + (same - 1).double() / 2
+
+
+# ---------------------------------------------------------------------- gold alignments
+
+
+@dataclass(frozen=True)
+class AlignmentCount:
+    """Links that were found, links that were asked for, and those that are both."""
+
+    both: int = 0
+    found: int = 0
+    asked: int = 0
+
+    def __add__(self, other: "AlignmentCount") -> "AlignmentCount":
+        return AlignmentCount(
+            self.both + other.both, self.found + other.found, self.asked + other.asked
+        )
+
+    @property
+    def error_rate(self) -> float:
+        return 1 - 2 * self.both / (self.found + self.asked)
+
+
+def count_links(found: Bool[Tensor, "*b"], asked: Bool[Tensor, "*b"]) -> AlignmentCount:
+    return AlignmentCount(int((found & asked).sum()), int(found.sum()), int(asked.sum()))
+
+
+def alignment_error_rate(
+    weights: Float[Tensor, "*b T S"], links: Bool[Tensor, "*b T S"]
+) -> Float[Tensor, "*b"]:
+    """Error rate of linking each target word with the source word of its largest weight, against gold links (all sure).
+
+    Target words without weights link nothing. Leading dimensions (heads, layers) are kept; there are T targets.
+    """
+    if weights.shape[-2:] != links.shape[-2:]:
+        raise ShapeError(
+            f"alignment_error_rate: weights are {list(weights.shape)}, links {list(links.shape)}: "
+            "the last two must be equal"
+        )
+    best = torch.zeros_like(weights, dtype=torch.bool)
+    best = best.scatter(-1, weights.argmax(-1, keepdim=True), True)
+    best = best & (weights != 0).any(-1, keepdim=True)
+    links = links.expand_as(best)
+    both = (best & links).sum((-2, -1))
+    return 1 - 2 * both / (best.sum((-2, -1)) + links.sum((-2, -1)))

@@ -1,0 +1,389 @@
+"""Which tokens an output is owed to, by five methods; none of them is a proof, and `agreement` says how far they differ.
+
+    rollout(maps)                        products of the layers' weights with a residual share (Abnar & Zuidema 2020, arXiv 2005.00928)
+    flow(maps, query=...)                maximum flows through the same layers (the same paper)
+    gradient_times_attention(model, ..)  A * dF/dA, summed over layers, heads and queries
+    integrated_gradients(model, ...)     (x - x') * mean dF/dx between a baseline x' and x (Sundararajan et al. 2017, arXiv 1703.01365)
+    leave_one_out(model, ...)            F(x) - F(x without the token)
+
+F is one logit: `answer(output, valid)` gives logits [B C] (by default the model's own, of the last valid token where there is
+one for each), and `label` the class, by default the largest for the whole input.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.core import OptionError, ShapeError, UnsupportedError
+from regard.core.compaction import compaction, permute
+from regard.core.shapes import check_positive
+from regard.explore.layers import Call, recorded
+from regard.explore.readout import kind_of
+from regard.nn.gated import GatedUnit
+from regard.nn.heads import Heads
+from regard.nn.values import Values
+
+Answer = Callable[[Tensor, Tensor | None], Tensor]
+REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda maps: maps.mean(1),
+    "max": lambda maps: maps.amax(1),
+    "min": lambda maps: maps.amin(1),
+}
+
+# ---------------------------------------------------------------------- of maps alone
+
+
+def rollout(
+    maps: Sequence[Float[Tensor, "B H T T"]],
+    *,
+    heads: Literal["mean", "max", "min"] = "mean",
+    residual: float = 0.5,
+    normalise: bool = False,
+) -> Float[Tensor, "B T T"]:
+    """R = A_L ... A_1 with A_l = (1 - residual) P_l + residual I, rows sum to 1: the share of each input token in each position.
+
+    maps: the lowest layer's first. A query that sees nothing keeps its own token. normalise: take rows of magnitudes
+    that sum to 1, for weights that do not; they are refused otherwise. Values, projections and feed-forward layers are ignored.
+    """
+    mixed = _stochastic("rollout", maps, heads, residual, normalise)
+    total = mixed[0]
+    for layer in mixed[1:]:
+        total = layer @ total
+    return total
+
+
+def flow(
+    maps: Sequence[Float[Tensor, "B H T T"]],
+    *,
+    query: int = -1,
+    heads: Literal["mean", "max", "min"] = "mean",
+    residual: float = 0.5,
+    normalise: bool = False,
+) -> Float[Tensor, "B T"]:
+    """Maximum flow from each input token to the last layer's `query`, edges having the capacities of `rollout`'s A_l.
+
+    T maximum flows through L T^2 edges for each row: for short inputs.
+    """
+    import networkx  # comes with torch, and is slow to import
+
+    mixed = [
+        layer.double().cpu() for layer in _stochastic("flow", maps, heads, residual, normalise)
+    ]
+    B, T = mixed[0].shape[:2]
+    if not -T <= query < T:
+        raise OptionError(f"flow: query ({query}) must be one of the {T} tokens, counted from 0")
+    found = torch.zeros(B, T, dtype=torch.float64)
+    for row in range(B):
+        graph = networkx.DiGraph()
+        for depth, layer in enumerate(mixed):
+            for to, origin in layer[row].nonzero().tolist():
+                capacity = layer[row, to, origin].item()
+                graph.add_edge((depth, origin), (depth + 1, to), capacity=capacity)
+        sink = (len(mixed), query % T)
+        for token in range(T):
+            found[row, token] = networkx.maximum_flow_value(graph, (0, token), sink)
+    return found.to(maps[0])
+
+
+def _stochastic(
+    who: str, maps: Sequence[Tensor], heads: str, residual: float, normalise: bool
+) -> list[Tensor]:
+    if heads not in REDUCE:
+        raise OptionError(f"{who}: heads must be one of {', '.join(REDUCE)}, got {heads!r}")
+    if not 0 <= residual < 1:
+        raise OptionError(f"{who}: residual ({residual}) must be at least 0 and below 1")
+    if not maps:
+        raise OptionError(f"{who}: maps must hold one layer or more")
+    mixed = []
+    for depth, weights in enumerate(maps):
+        if weights.dim() != 4 or weights.shape[2] != weights.shape[3]:
+            raise ShapeError(
+                f"{who}: maps[{depth}] must be [B H T T], got {list(weights.shape)}. "
+                "Leave columns of external tokens out."
+            )
+        if not normalise and (kind := kind_of(weights)) != "stochastic":
+            raise UnsupportedError(
+                f"{who} does not support {kind} weights (maps[{depth}]): their rows do not sum to 1. "
+                "Pass normalise=True to take rows of magnitudes that do."
+            )
+        one = REDUCE[heads](weights.abs())
+        total = one.sum(-1, keepdim=True)
+        one = torch.where(total > 0, one / total.clamp(min=torch.finfo(one.dtype).tiny), 0)
+        own = torch.eye(one.shape[-1], dtype=one.dtype, device=one.device)
+        mixed.append(torch.where(total > 0, (1 - residual) * one + residual * own, own))
+    return mixed
+
+
+# ---------------------------------------------------------------------- of a model
+
+
+def last_logits(output: Tensor, valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B C"]:
+    """Logits as they are, or those of the last valid token."""
+    if not isinstance(output, Tensor) or output.dim() not in (2, 3):
+        got = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ShapeError(
+            f"the model's output must be logits [B C] or [B T C], got {got}. Pass answer=, which makes logits [B C] of it."
+        )
+    if output.dim() == 2:
+        return output
+    if valid is None or valid.shape[1] != output.shape[1]:
+        return output[:, -1]
+    place = torch.arange(valid.shape[1], device=valid.device)
+    last = torch.where(valid, place, 0).amax(1)
+    return output[torch.arange(len(output), device=output.device), last]
+
+
+class Gradients(NamedTuple):
+    """scores [B T] of tokens; gap [B]: their sum less F(x) - F(x'), which is 0 for enough steps."""
+
+    scores: Float[Tensor, "B T"]
+    gap: Float[Tensor, "B"]
+
+
+def integrated_gradients(
+    model: nn.Module,
+    tokens: Int[Tensor, "B T"],
+    *args: Any,
+    answer: Answer = last_logits,
+    label: int | None = None,
+    baseline: int | None = None,
+    steps: int = 32,
+    **kwargs: Any,
+) -> Gradients:
+    """Integrated gradients of the tokens' embeddings by the midpoint rule, each token's channels summed.
+
+    baseline: a token id whose embedding is x' everywhere (padding, a mask); zeros by default. Raise `steps` until the gap
+    is small. Raises UnsupportedError where the model looks tokens up in no nn.Embedding.
+    """
+    check_positive(steps=steps)
+    valid = kwargs.get("valid")
+    with _evaluating(model):
+        table = _embedding(model, tokens, args, kwargs)
+        with torch.no_grad():
+            chosen = _chosen(answer(model(tokens, *args, **kwargs), valid), label)
+            x = table(tokens)
+            start = (
+                torch.zeros_like(x)
+                if baseline is None
+                else table(torch.full_like(tokens, baseline))
+            )
+        total = torch.zeros_like(x)
+
+        def value(point: Tensor) -> Tensor:
+            with _replaced(table, point):
+                logits = answer(model(tokens, *args, **kwargs), valid)
+            return logits.gather(1, chosen)[:, 0]
+
+        for step in range(steps):
+            point = (start + (step + 0.5) / steps * (x - start)).detach().requires_grad_()
+            total += torch.autograd.grad(value(point).sum(), point)[0]
+        scores = ((x - start) * total / steps).sum(-1)
+        with torch.no_grad():
+            gap = scores.flatten(1).sum(1) - (value(x) - value(start))
+    return Gradients(scores.detach(), gap)
+
+
+def gradient_times_attention(
+    model: nn.Module,
+    *args: Any,
+    answer: Answer = last_logits,
+    label: int | None = None,
+    **kwargs: Any,
+) -> list[Float[Tensor, "B H T S"]]:
+    """A * dF/dA for each call of a mixer, in their order; of a layer's tokens, sum over layers, heads and queries.
+
+    dF/dA_ts = <dF/d mixed_t, value_s>, so that it needs no kernel that forms A. Columns of external tokens are left out.
+    Raises UnsupportedError, with the mechanism's name, where there are no weights, or mixed is not weights @ values.
+    """
+    with _evaluating(model), torch.enable_grad():
+        with recorded(model) as calls, _heads_kept(model) as kept:
+            logits = answer(model(*args, **kwargs), kwargs.get("valid"))
+        found = [kept.pop(0) if kept and kept[0].owner is _merger(call) else None for call in calls]
+        for call, heads in zip(calls, found, strict=True):
+            call.mixer.require("attention_map")
+            if heads is None:
+                raise UnsupportedError(
+                    f"gradient_times_attention does not support {call.mixer.name}: "
+                    "what it mixes does not pass through heads"
+                )
+        inputs = [heads.mixed for heads in found if heads is not None]
+        value = logits.gather(1, _chosen(logits, label)).sum()
+        gradients = torch.autograd.grad(value, inputs, allow_unused=True)
+    products = []
+    for call, heads, gradient in zip(calls, found, gradients, strict=True):
+        assert heads is not None
+        products.append(_product(call, heads, gradient))
+    return products
+
+
+def leave_one_out(
+    model: nn.Module,
+    tokens: Int[Tensor, "B T"],
+    *args: Any,
+    answer: Answer = last_logits,
+    label: int | None = None,
+    chunk: int = 32,
+    **kwargs: Any,
+) -> Float[Tensor, "B T"]:
+    """F(x) - F(x without token t), where the token is as if absent (`valid` of the model); zero for padding.
+
+    chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding.
+    """
+    B, T = tokens.shape[:2]
+    given = kwargs.pop("valid", None)
+    valid = torch.ones_like(tokens, dtype=torch.bool) if given is None else given
+    if tokens.dim() != 2:
+        raise ShapeError(f"leave_one_out: tokens must be [B T], got {list(tokens.shape)}")
+    scores = []
+    with _evaluating(model), torch.no_grad():
+        for row in range(B):
+
+            def values(shown: Tensor, row: int = row) -> Tensor:
+                n = len(shown)
+
+                def again(z: Any) -> Any:
+                    return z[row : row + 1].expand(n, *z.shape[1:]) if isinstance(z, Tensor) else z
+
+                rest = {name: again(z) for name, z in kwargs.items()}
+                output = model(again(tokens), *map(again, args), valid=shown, **rest)
+                return answer(output, shown)
+
+            whole = values(valid[row : row + 1])
+            chosen = _chosen(whole, label)
+            without = valid[row] & ~torch.eye(T, dtype=torch.bool, device=tokens.device)
+            parts = [values(part)[:, chosen[0, 0]] for part in without.split(chunk)]
+            scores.append(torch.where(valid[row], whole[0, chosen[0, 0]] - torch.cat(parts), 0))
+    return torch.stack(scores)
+
+
+def _chosen(logits: Tensor, label: int | None) -> Int[Tensor, "B 1"]:
+    if logits.dim() != 2:
+        raise ShapeError(f"answer must give logits [B C], got {list(logits.shape)}")
+    if label is None:
+        return logits.argmax(1, keepdim=True)
+    if not 0 <= label < logits.shape[1]:
+        raise OptionError(f"label ({label}) must be one of {logits.shape[1]} classes, from 0")
+    return torch.full_like(logits[:, :1], label, dtype=torch.long)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _embedding(model: nn.Module, tokens: Tensor, args: tuple, kwargs: dict) -> nn.Embedding:
+    """The first table in which as many ids are looked up."""
+    seen: list[nn.Embedding] = []
+
+    def note(module: nn.Module, given: tuple[Any, ...]) -> None:
+        if given[0].numel() == tokens.numel() and isinstance(module, nn.Embedding):
+            seen.append(module)
+
+    hooks = [
+        m.register_forward_pre_hook(note) for m in model.modules() if isinstance(m, nn.Embedding)
+    ]
+    try:
+        with torch.no_grad():
+            model(tokens, *args, **kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not seen:
+        raise UnsupportedError(
+            f"integrated_gradients does not support {type(model).__name__}: it looks its tokens up in no nn.Embedding"
+        )
+    return seen[0]
+
+
+@contextmanager
+def _replaced(table: nn.Embedding, point: Tensor) -> Iterator[None]:
+    """The first look-up of as many ids gives `point` instead."""
+    left = [point]
+
+    def instead(_: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
+        return left.pop().view_as(output) if left and output.numel() == point.numel() else output
+
+    hook = table.register_forward_hook(instead)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+class _Kept(NamedTuple):
+    """What a layer mixed, in the graph: what enters `owner.out`, and the gate that it was multiplied by."""
+
+    owner: nn.Module
+    mixed: Tensor
+    gate: Tensor | None
+
+
+@contextmanager
+def _heads_kept(model: nn.Module) -> Iterator[list[_Kept]]:
+    kept: list[_Kept] = []
+    gates: dict[nn.Module, Tensor] = {}
+    hooks = []
+
+    def keep(owner: nn.Module):
+        def hook(_: nn.Module, given: tuple[Any, ...]) -> None:
+            kept.append(_Kept(owner, given[0], gates.get(owner)))
+
+        return hook
+
+    def gate(owner: nn.Module):
+        def hook(_: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
+            gates[owner] = F.silu(output)
+
+        return hook
+
+    for module in model.modules():
+        if isinstance(module, Heads | Values | GatedUnit):
+            hooks.append(module.out.register_forward_pre_hook(keep(module)))
+        if isinstance(module, GatedUnit):
+            hooks.append(module.gate.register_forward_hook(gate(module)))
+    try:
+        yield kept
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _merger(call: Call) -> nn.Module | None:
+    """The part of the mixer that projects what was mixed."""
+    own = (m for m in call.mixer.modules() if isinstance(m, Heads | Values | GatedUnit))
+    return next(own, None)
+
+
+@torch.no_grad()
+def _product(call: Call, heads: _Kept, gradient: Tensor | None) -> Float[Tensor, "B H T S"]:
+    seen = call.mixer.observe(call.x, context=call.context, mask=call.mask)
+    assert seen.weights is not None and seen.v is not None and seen.heads is not None
+    S = seen.v.shape[2]
+    weights = seen.weights[..., -S:]
+    if gradient is None:  # the answer does not depend on this layer
+        return torch.zeros_like(weights)
+    if heads.gate is not None:
+        gradient = gradient * heads.gate
+    if call.context is None and call.mask.valid is not None:
+        gradient = permute(gradient, compaction(call.mask.valid).target)
+    H = weights.shape[1]
+    gradient = gradient.unflatten(-1, (H, -1)).transpose(1, 2)
+    v = seen.v.repeat_interleave(H // seen.v.shape[1], dim=1)
+    if seen.weights.shape[-1] == S:
+        made = weights @ v
+        size = made.abs().amax().clamp(min=1e-30)
+        if (made - seen.heads).abs().amax() > 1e-3 * size:
+            raise UnsupportedError(
+                f"gradient_times_attention does not support {call.mixer.name} here: some of its queries read other values"
+            )
+    return weights * (gradient @ v.mT)

@@ -1,0 +1,258 @@
+"""What a page is made of: inputs with their words, and groups of weights with names for their rows and columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import OptionError, ShapeError, UnsupportedError
+from regard.explore.layers import Layer, layers
+from regard.explore.readout import Kind, Measure, kind_of
+from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
+
+Words = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """model(*args, **kwargs), and the words to show for the first argument and for the second, one list for each row.
+
+    Models of tables: words name a row's history, others its candidate (DIN), the tasks (MMoE). image: height and width where tokens are
+    pixels row by row. labels: a name for each row of the batch.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    words: Words | None = None
+    others: Words | None = None
+    labels: Sequence[str] | None = None
+    image: tuple[int, int] | None = None
+
+    @property
+    def rows(self) -> int:
+        first = self.args[0] if self.args else next(iter(self.kwargs.values()), None)
+        if isinstance(first, Mapping):
+            first = next(iter(first.values()), None)
+        if not isinstance(first, Tensor) or first.dim() == 0:
+            raise ShapeError(
+                f"page: the first input must be a tensor with rows, got {type(first).__name__}"
+            )
+        return len(first)
+
+    def row(self, given: Words | None, row: int) -> list[str] | None:
+        if given is None:
+            return None
+        if row >= len(given):
+            raise OptionError(
+                f"page: words are given for {len(given)} rows, and the inputs have {self.rows}"
+            )
+        return [str(word) for word in given[row]]
+
+
+def as_inputs(given: Any) -> Inputs:
+    """A tensor, a tuple of arguments, a mapping (of arguments by name, or a batch of fields), or Inputs."""
+    if isinstance(given, Inputs):
+        return given
+    if isinstance(given, tuple):
+        return Inputs(given)
+    if isinstance(given, Mapping):
+        named = {"tokens", "source", "first", "valid"} & set(given)
+        return Inputs((), dict(given)) if named else Inputs((dict(given),))
+    return Inputs((given,))
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One layer of a group for one row of the batch: values [H T S]."""
+
+    name: str
+    mechanism: str
+    kind: Kind
+    values: Float[Tensor, "H T S"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers of one size with names for queries and keys; cross: keys are other tokens than the queries."""
+
+    name: str
+    rows: list[str]
+    cols: list[str]
+    cross: bool
+    sheets: list[Sheet]
+    prefix: int = 0
+
+
+@dataclass(frozen=True)
+class Document:
+    """Words of each sentence with their weights in it, and the sentences' weights in the document."""
+
+    words: list[list[str]]
+    weights: list[list[float]]
+    sentences: list[float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What there is to show for one row of the batch."""
+
+    label: str
+    groups: list[Group]
+    document: Document | None = None
+
+
+def readings(
+    model: nn.Module, inputs: Inputs, *, measure: Measure, probes: int | None
+) -> list[Reading]:
+    """One for each row. Raises UnsupportedError where the model has nothing to show."""
+    if isinstance(model, HAN):
+        return _documents(model, inputs)
+    table = next((make for cls, make in _TABLES.items() if isinstance(model, cls)), None)
+    if table is not None:
+        found = [table(model, inputs, row) for row in range(inputs.rows)]
+    else:
+        read = layers(model, *inputs.args, measure=measure, probes=probes, **inputs.kwargs)
+        found = [_groups(read, inputs, row, model) for row in range(inputs.rows)]
+    return [Reading(_label(inputs, row), groups) for row, groups in enumerate(found)]
+
+
+def _label(inputs: Inputs, row: int) -> str:
+    if inputs.labels is not None and row < len(inputs.labels):
+        return str(inputs.labels[row])
+    return f"row {row + 1}"
+
+
+def numbered(words: list[str] | None, count: int) -> list[str]:
+    """The words, where there are as many; else numbers from 1."""
+    if words is not None and len(words) >= count:
+        return words[:count]
+    return [str(n + 1) for n in range(count)]
+
+
+def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> list[Group]:
+    gathered: dict[tuple, list[Layer]] = {}
+    for layer in read:
+        name = _group_name(layer, model)
+        shape = tuple(layer.found.values.shape[1:])
+        gathered.setdefault((name, shape, layer.found.prefix), []).append(layer)
+    words, others = inputs.row(inputs.words, row), inputs.row(inputs.others, row)
+    groups = []
+    for (name, (_, T, S), prefix), parts in gathered.items():
+        first = parts[0]
+        decoder = "self_mixer" in first.path  # of a DecoderBlock
+        second = decoder or (first.time == 1 and not first.cross)
+        queries, keys = (
+            (others, words) if first.cross else (others, others) if second else (words, words)
+        )
+        if isinstance(model, PatchClassifier):
+            queries = keys = _patch_names(model)
+        rows, cols = numbered(queries, T), numbered(keys, S - prefix)
+        cols = [f"external {n + 1}" for n in range(prefix)] + cols
+        sheets = [
+            Sheet(
+                part.path or part.mixer.name,
+                part.mixer.name,
+                part.found.kind,
+                part.found.values[row],
+            )
+            for part in parts
+        ]
+        groups.append(Group(name, rows, cols, first.cross, sheets, prefix))
+    return groups
+
+
+def _group_name(layer: Layer, model: nn.Module) -> str:
+    top = layer.path.split(".")[0]
+    stack = top or "mixer"
+    if top == "blocks":
+        stack = "decoder" if hasattr(model, "encoder") else "layers"
+    part = "cross-attention" if layer.cross else "self"
+    again = f", call {layer.time + 1}" if layer.time else ""
+    return f"{stack}, {part}{again}"
+
+
+def _patch_names(model: PatchClassifier) -> list[str]:
+    across = model.config.image_size[1] // model.config.patch_size
+    places = (divmod(n, across) for n in range(model.config.num_patches))
+    return [f"row {row + 1}, column {column + 1}" for row, column in places]
+
+
+# ---------------------------------------------------------------------- models of tables and documents
+
+
+def _din(model: DIN, inputs: Inputs, row: int) -> list[Group]:
+    """This row's history for the candidates of all rows."""
+    batch = inputs.args[0]
+    histories = {sequence.name for sequence in model.config.sequences}
+    given = {
+        name: z[row : row + 1].expand_as(z) if name in histories else z for name, z in batch.items()
+    }
+    weights = model.weights(given)[None].detach()
+    first = model.config.sequences[0]
+    targets = [
+        _one(inputs.row(inputs.others, b), int(batch[first.of.name][b]))
+        for b in range(len(weights[0]))
+    ]
+    items = inputs.row(inputs.words, row) or [str(int(n)) for n in batch[first.name][row]]
+    sheet = Sheet(
+        f"{model.pool.name}, {first.name}", model.pool.name, kind_of(weights[None]), weights
+    )
+    return [Group("history", targets, numbered(items, weights.shape[2]), True, [sheet])]
+
+
+def _one(words: list[str] | None, otherwise: int) -> str:
+    return words[0] if words else str(otherwise)
+
+
+def _autoint(model: AutoInt, inputs: Inputs, row: int) -> list[Group]:
+    names = [field.name for field in model.config.fields]
+    sheets = [
+        Sheet(f"layer {n + 1}", "softmax", kind_of(weights), weights[row].detach())
+        for n, weights in enumerate(model.attention_maps(inputs.args[0]))
+    ]
+    return [Group("fields", names, names, False, sheets)]
+
+
+def _mmoe(model: MMoE, inputs: Inputs, row: int) -> list[Group]:
+    weights = model.weights(inputs.args[0])[row][None].detach()
+    tasks = numbered(inputs.row(inputs.others, row), weights.shape[1])
+    experts = [f"expert {n + 1}" for n in range(weights.shape[2])]
+    sheet = Sheet(f"gate {model.config.gate}", "gate", kind_of(weights[None]), weights)
+    return [Group("experts of each task", tasks, experts, True, [sheet])]
+
+
+_TABLES: dict[type, Any] = {DIN: _din, AutoInt: _autoint, MMoE: _mmoe}
+
+
+def _documents(model: HAN, inputs: Inputs) -> list[Reading]:
+    training = model.training
+    model.eval()
+    read = model.read(*inputs.args, **inputs.kwargs)
+    model.train(training)
+    tokens = inputs.args[0] if inputs.args else inputs.kwargs["tokens"]
+    valid = inputs.kwargs.get("valid")
+    found = []
+    for row in range(len(tokens)):
+        names = inputs.row(inputs.words, row)
+        words, weights, taken = [], [], 0
+        for s in range(tokens.shape[1]):
+            shown = (
+                range(tokens.shape[2]) if valid is None else valid[row, s].nonzero()[:, 0].tolist()
+            )
+            ids = [int(tokens[row, s, t]) for t in shown]
+            own = None if names is None else names[taken : taken + len(ids)]
+            words.append(numbered(own, len(ids)) if own else [str(n) for n in ids])
+            weights.append([read.words[row, s, t].item() for t in shown])
+            taken += len(ids)
+        kept = [s for s in range(len(words)) if words[s]]
+        document = Document(
+            [words[s] for s in kept],
+            [weights[s] for s in kept],
+            [read.sentences[row, s].item() for s in kept],
+        )
+        found.append(Reading(_label(inputs, row), [], document))
+    if not found:
+        raise UnsupportedError("page does not support an empty batch: there is nothing to show")
+    return found

@@ -1,0 +1,145 @@
+"""Every layer of a model: the calls of its mixers in one forward, with the readout of each.
+
+A decoder of `regard.models.Transformer` moves valid target tokens to the front; its readouts are moved back.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer, UnsupportedError
+from regard.core.compaction import compaction, permute
+from regard.core.mask import OPEN
+from regard.explore.readout import Measure, Readout, readout
+from regard.models import Transformer
+
+
+class Call(NamedTuple):
+    """One call of a mixer: `time` counts the calls of the same mixer, from 0."""
+
+    path: str
+    time: int
+    mixer: Mixer
+    x: Tensor
+    context: Tensor | None
+    mask: Mask
+
+
+class Layer(NamedTuple):
+    """A call of a mixer and what it attends with; path is the mixer's name in the model."""
+
+    path: str
+    time: int
+    mixer: Mixer
+    cross: bool
+    found: Readout
+
+
+@contextmanager
+def recorded(model: nn.Module) -> Iterator[list[Call]]:
+    """While open, the calls of the model's mixers enter the list; those of mixers inside mixers do not."""
+    calls: list[Call] = []
+    times: dict[str, int] = {}
+    hooks = []
+
+    def watch(path: str):
+        def note(mixer: Mixer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            times[path] = times.get(path, -1) + 1
+            x = args[0] if args else kwargs["x"]
+            mask = kwargs.get("mask", OPEN)
+            calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask))
+
+        return note
+
+    try:
+        for path, mixer in outermost(model):
+            hooks.append(mixer.register_forward_pre_hook(watch(path), with_kwargs=True))
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def outermost(module: nn.Module, path: str = "") -> Iterator[tuple[str, Mixer]]:
+    """Mixers that are in no other mixer, with their names."""
+    if isinstance(module, Mixer):
+        yield path, module
+        return
+    for name, child in module.named_children():
+        yield from outermost(child, f"{path}.{name}".lstrip("."))
+
+
+@torch.no_grad()
+def layers(
+    model: nn.Module,
+    *args: Any,
+    measure: Measure = "auto",
+    probes: int | None = None,
+    seed: int = 0,
+    **kwargs: Any,
+) -> list[Layer]:
+    """The readout of each mixer's call in model(*args, **kwargs), in the order of the calls; the model is put in evaluation mode meanwhile.
+
+    measure, probes, seed: as in `readout`. Raises UnsupportedError where the model has no mixer.
+    """
+    training = model.training
+    model.eval()
+    try:
+        with recorded(model) as calls:
+            model(*args, **kwargs)
+        if not calls:
+            raise UnsupportedError(
+                f"layers does not support {type(model).__name__}: none of its mixers was called. "
+                "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
+            )
+        order = _moved_targets(model, kwargs.get("target_valid"))
+        return [
+            Layer(
+                call.path,
+                call.time,
+                call.mixer,
+                call.context is not None,
+                _restored(
+                    readout(
+                        call.mixer,
+                        call.x,
+                        context=call.context,
+                        mask=call.mask,
+                        measure=measure,
+                        probes=probes,
+                        seed=seed,
+                    ),
+                    order if call.path.startswith("decoder.") else None,
+                    call.context is not None,
+                ),
+            )
+            for call in calls
+        ]
+    finally:
+        model.train(training)
+
+
+class _Order(NamedTuple):
+    target: Tensor
+    shown: Bool[Tensor, "B T"]
+
+
+def _moved_targets(model: nn.Module, valid: Tensor | None) -> _Order | None:
+    if not isinstance(model, Transformer) or valid is None:
+        return None
+    return _Order(compaction(valid).target, valid)
+
+
+def _restored(found: Readout, order: _Order | None, cross: bool) -> Readout:
+    if order is None:
+        return found
+    values = permute(found.values, order.target, dim=2).where(order.shown[:, None, :, None], 0)
+    if not cross:
+        before, own = values.tensor_split([found.prefix], dim=3)
+        own = permute(own.transpose(2, 3), order.target, dim=2).transpose(2, 3)
+        values = torch.cat([before, own.where(order.shown[:, None, None], 0)], dim=3)
+    return found._replace(values=values)

@@ -1,0 +1,164 @@
+"""Weights in few bytes: levels of the root of |w| / max, deflated head by head, so that a page unpacks one head at a time.
+
+    level = round(levels * sqrt(|w| / max)),   w ~ sign * max * (level / levels)^2
+
+As many levels are kept as fit the bytes there are: 255 (127 where there are signs), else 63, 31, 15, 7 or 3.
+"""
+
+import base64
+import math
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core import OptionError
+from regard.explore.inputs import Group
+from regard.explore.statistics import head_divergence, head_statistics
+
+LEVELS = (255, 127, 63, 31, 15, 7, 3)
+THUMBNAIL = 32  # rows and columns at most
+MOST_NUMBERS = 80_000_000  # weights that one page holds, whatever their bytes
+COMPARED = 128  # queries, about, by which heads are compared
+SAMPLED = 10  # heads by which the bytes of all are estimated
+SIGN = 128  # added to the level of a negative weight
+
+
+class Window(NamedTuple):
+    """Rows and columns [from, to) of the whole matrix."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+
+def windows(T: int, S: int, size: int, heads: int) -> list[Window]:
+    """Windows of `size` queries and keys: all of them where that is not too much, else those along the diagonal."""
+    tops, lefts = range(0, T, size), range(0, S, size)
+    every = [
+        Window(top, min(top + size, T), left, min(left + size, S)) for top in tops for left in lefts
+    ]
+    if T * S * heads <= MOST_NUMBERS // 2 or T != S:
+        return every
+    return [window for window in every if window.top == window.left]
+
+
+def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[dict[str, Any]]:
+    """The groups as JSON values of at most so many bytes. Raises OptionError where even three levels take more."""
+    cut = [windows(len(g.rows), len(g.cols), window, _heads(g)) for g in groups]
+    numbers = sum(
+        _heads(g) * sum((w.bottom - w.top) * (w.right - w.left) for w in ws)
+        for g, ws in zip(groups, cut, strict=True)
+    )
+    if numbers > MOST_NUMBERS:
+        raise OptionError(
+            f"page: {numbers:,} weights do not fit one page ({MOST_NUMBERS:,}). Give fewer inputs, a shorter one, or a smaller window."
+        )
+    room = max_bytes - sum(_heads(g) * (THUMBNAIL**2 + 400) for g in groups)
+    for levels in LEVELS:
+        if _estimate(groups, cut, levels) > room and levels != LEVELS[-1]:
+            continue
+        packed = [_group(g, ws, levels) for g, ws in zip(groups, cut, strict=True)]
+        if sum(p.pop("bytes") for p in packed) <= room:
+            return packed
+    raise OptionError(
+        f"page: {numbers:,} weights take more than {max_bytes:,} bytes with {LEVELS[-1]} levels. "
+        "Give fewer inputs, a smaller window, or a larger max_bytes."
+    )
+
+
+def _heads(group: Group) -> int:
+    return sum(len(sheet.values) for sheet in group.sheets)
+
+
+def _estimate(groups: list[Group], cut: list[list[Window]], levels: int) -> float:
+    """Bytes of all heads, by some of them."""
+    total = 0.0
+    for group, ws in zip(groups, cut, strict=True):
+        heads = [(sheet, h) for sheet in group.sheets for h in range(len(sheet.values))]
+        some = heads[:: max(1, len(heads) // SAMPLED)]
+        size = sum(len(_squeezed(_cut(s.values[h], w), levels)[1]) for s, h in some for w in ws[:3])
+        total += size * len(heads) / len(some) * len(ws) / len(ws[:3])
+    return total
+
+
+def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
+    size, sheets = 0, []
+    for sheet in group.sheets:
+        heads = []
+        for values in sheet.values:
+            parts = [_squeezed(_cut(values, w), levels) for w in ws]
+            size += sum(len(text) + 40 for _, text in parts)
+            heads.append([{"max": most, "codes": text} for most, text in parts])
+        sheets.append(_about(sheet, group) | {"data": heads})
+    thumbnails = torch.stack([_thumbnail(v) for s in group.sheets for v in s.values])
+    return {
+        "name": group.name,
+        "rows": group.rows,
+        "cols": group.cols,
+        "cross": group.cross,
+        "prefix": group.prefix,
+        "levels": levels,
+        "windows": [list(w) for w in ws],
+        "thumbnails": {"size": list(thumbnails.shape[1:]), "codes": _text(thumbnails.numpy())},
+        "sheets": sheets,
+        "bytes": size,
+    }
+
+
+def _about(sheet: Any, group: Group) -> dict[str, Any]:
+    values = sheet.values[None, :, :, group.prefix :].float()
+    cross = group.cross or values.shape[2] != values.shape[3]
+    found = head_statistics(values, cross=cross)
+    outside, every = None, max(1, values.shape[2] // COMPARED)
+    if group.prefix:
+        total = sheet.values.abs().sum(-1).clamp(min=1e-30)
+        outside = _plain(1 - values[0].abs().sum(-1) / total)
+    return {
+        "name": sheet.name,
+        "mechanism": sheet.mechanism,
+        "kind": sheet.kind,
+        "external": outside and [sum(row) / len(row) for row in outside],
+        "statistics": {name: _plain(z[0]) for name, z in found._asdict().items()},
+        "divergence": _plain(head_divergence(sheet.values[None, :, ::every])[0]),
+    }
+
+
+def _plain(z: Tensor) -> Any:
+    """Nested lists of rounded numbers; None in the place of NaN."""
+    if z.dim():
+        return [_plain(row) for row in z]
+    return None if math.isnan(z.item()) else float(f"{z.item():.4g}")
+
+
+def _cut(values: Float[Tensor, "T S"], w: Window) -> Float[Tensor, "t s"]:
+    return values[w.top : w.bottom, w.left : w.right]
+
+
+def _squeezed(values: Float[Tensor, "t s"], levels: int) -> tuple[float, str]:
+    """The largest magnitude, and the deflated levels."""
+    z = values.detach().cpu().float()
+    if not torch.isfinite(z).all():
+        raise OptionError("page: the weights hold NaN or infinities, which cannot be shown")
+    most = float(z.abs().max()) if z.numel() else 0.0
+    signed = bool((z < 0).any())
+    kept = min(levels, SIGN - 1) if signed else levels
+    codes = (z.abs() / (most or 1.0)).sqrt().mul(kept).round().to(torch.uint8)
+    if signed:
+        codes += SIGN * (z < 0).to(torch.uint8)
+    return (-most if signed else most), _text(codes.numpy())
+
+
+def _thumbnail(values: Float[Tensor, "T S"]) -> Tensor:
+    """[t s] levels from 0 to 255 of the largest magnitude in each cell."""
+    size = tuple(min(n, THUMBNAIL) for n in values.shape)
+    pooled = torch.nn.functional.adaptive_max_pool2d(values.abs()[None].float(), size)[0]
+    return (pooled / pooled.max().clamp(min=1e-30)).sqrt().mul(255).round().to(torch.uint8)
+
+
+def _text(codes: np.ndarray) -> str:
+    return base64.b64encode(zlib.compress(codes.tobytes(), 6)).decode()

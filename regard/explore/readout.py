@@ -1,0 +1,124 @@
+"""What a mechanism attends with, by one function for all of them.
+
+    readout(mixer, x)              weights [B H T S] of the real code where it has some, else the influence
+    influence(function, x)         |dy_t / dx_s|, the Frobenius norms of the Jacobian's blocks, [B T S]
+
+Weights are those that reproduce the output: mixed_t = sum_s weights_ts values_s, closed forms of kernel methods among them. A mechanism
+without such weights (FNet, MLP-Mixer) has its influence alone; of every other one it can be asked for, and it is the
+only measure in which all of them can be compared: it counts what passes through gates, values and projections too.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core import Mask, Mixer, OptionError, ShapeError
+from regard.core.mask import OPEN
+from regard.core.shapes import check_positive
+
+Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
+"""stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
+
+Measure = Literal["auto", "weights", "influence"]
+
+ROOM = 2**25
+"""Numbers that one chunk of cotangents may take, counted as [chunk B H T S]."""
+
+
+class Readout(NamedTuple):
+    """values [B H T S]; the first `prefix` columns are external tokens, which are no tokens of the input."""
+
+    values: Float[Tensor, "B H T S"]
+    kind: Kind
+    prefix: int = 0
+
+
+@torch.no_grad()
+def readout(
+    mixer: Mixer,
+    x: Float[Tensor, "B T D"],
+    *,
+    context: Float[Tensor, "B S D"] | None = None,
+    mask: Mask = OPEN,
+    measure: Measure = "auto",
+    probes: int | None = None,
+    seed: int = 0,
+) -> Readout:
+    """Weights of the mixer's own code, or its influence, which has one head; zero where a token is invalid or a pair not allowed.
+
+    measure: "auto" takes weights where there are some. probes, seed: as in `influence`. Raises UnsupportedError, with the
+    reason, for measure="weights" of a mechanism without weights, and whatever `forward` raises.
+    """
+    if measure not in ("auto", "weights", "influence"):
+        raise OptionError(f"measure must be 'auto', 'weights' or 'influence', got {measure!r}")
+    if measure == "weights" or (measure == "auto" and mixer.capabilities.attention_map):
+        weights = mixer.attention_map(x, context=context, mask=mask)
+        keys = (x if context is None else context).shape[1]
+        return Readout(weights, kind_of(weights), weights.shape[3] - keys)
+    if context is None:
+        norms = influence(lambda z: mixer(z, mask=mask), x, probes=probes, seed=seed)
+    else:
+        norms = influence(
+            lambda z: mixer(x, context=z, mask=mask), context, probes=probes, seed=seed
+        )
+    return Readout(norms[:, None], "influence")
+
+
+def kind_of(weights: Float[Tensor, "B H T S"]) -> Kind:
+    """What kind of weights these are, by their values."""
+    if (weights < 0).any():
+        return "signed"
+    total = weights.double().sum(-1)
+    tolerance = 16 * torch.finfo(weights.dtype).eps * max(weights.shape[-1], 16)
+    one_or_none = ((total - 1).abs() < tolerance) | (total == 0)
+    return "stochastic" if one_or_none.all() else "nonnegative"
+
+
+def influence(
+    function: Callable[[Tensor], Tensor],
+    x: Float[Tensor, "B S D"],
+    *,
+    probes: int | None = None,
+    seed: int = 0,
+    chunk: int | None = None,
+) -> Float[Tensor, "B T S"]:
+    """Frobenius norms |dy_t / dx_s| of y [B T E] = function(x), whose rows of the batch must not mix.
+
+    By default exact: one backward for each number of y. With `probes`, the root of a mean over so many random directions
+    of y_t instead (Rademacher, from `seed`), whose square is an unbiased estimate of the norm's square. chunk: backwards
+    at a time. Raises ShapeError where function(x) has another shape.
+    """
+    from torch.func import vjp, vmap
+
+    if probes is not None:
+        check_positive(probes=probes)
+    if x.dim() != 3:
+        raise ShapeError(f"influence: x must be [B S D], got {list(x.shape)}")
+    made: Any = vjp(function, x.detach())  # two values without has_aux
+    y, backward = made
+    if y.dim() != 3 or y.shape[0] != x.shape[0]:
+        raise ShapeError(f"influence: function(x) must be [{x.shape[0]} T E], got {list(y.shape)}")
+    B, T, E = y.shape
+    S = x.shape[1]
+    directions = _directions(E, probes, seed, y)  # [n E]
+    n = len(directions)
+    chunk = chunk or max(1, min(T * n, ROOM // max(1, B * max(T * S, T * E))))
+    squares = x.new_zeros(T, B, S)
+    for rows in torch.arange(T * n, device=x.device).split(chunk):
+        token, direction = rows // n, rows % n
+        given = y.new_zeros(len(rows), B, T, E)
+        given[torch.arange(len(rows), device=x.device), :, token] = directions[direction][:, None]
+        (gradient,) = vmap(backward)(given)
+        squares.index_add_(0, token, gradient.square().sum(-1).detach())
+    return (squares / (1 if probes is None else n)).sqrt().transpose(0, 1)
+
+
+def _directions(E: int, probes: int | None, seed: int, like: Tensor) -> Float[Tensor, "n E"]:
+    if probes is None:
+        return torch.eye(E, dtype=like.dtype, device=like.device)
+    generator = torch.Generator().manual_seed(seed)
+    signs = torch.randint(0, 2, (probes, E), generator=generator)
+    return (2 * signs - 1).to(like)

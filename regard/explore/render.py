@@ -1,0 +1,292 @@
+"""The page: what a model attends to as one HTML file that opens from disk, loads nothing and runs nothing but its own script.
+
+    page(model, tokens, words=[["The", "cat", ...]]).save("attention.html")       in a notebook, the page is shown
+
+Every text of an input is shown as text (`regard.core.page`). Weights are kept at as many levels as fit `max_bytes`.
+"""
+
+import html
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import OptionError, RegardError
+from regard.core.page import base_style, elements_script, embedded, policy
+from regard.core.shapes import check_positive
+from regard.explore.agreement import agreement
+from regard.explore.attribution import (
+    Answer,
+    flow,
+    gradient_times_attention,
+    integrated_gradients,
+    last_logits,
+    leave_one_out,
+    rollout,
+)
+from regard.explore.inputs import Inputs, Reading, Words, as_inputs, readings
+from regard.explore.packed import pack
+from regard.explore.readout import Measure
+from regard.models import PatchClassifier
+
+SCRIPTS = ("weights.js", "page.js")
+MOST_FLOW = 20  # tokens; a maximum flow for each takes seconds beyond
+MOST_ATTRIBUTED = 512  # tokens; a forward for each
+
+
+@dataclass(frozen=True)
+class Page:
+    """One self-contained HTML file as text."""
+
+    html: str
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it, whole or not at all; returns where it is."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(self.html, encoding="utf-8")
+        partial.replace(path)
+        return path
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a frame that may run the page's script and reach nothing else."""
+        inside = html.escape(self.html, quote=True)
+        return (
+            f'<iframe sandbox="allow-scripts" srcdoc="{inside}" width="100%" height="900" '
+            'style="border:0" title="attention"></iframe>'
+        )
+
+
+def page(
+    model: nn.Module,
+    inputs: Any,
+    *,
+    words: Words | None = None,
+    others: Words | None = None,
+    compare: nn.Module | None = None,
+    names: Sequence[str] = ("this model", "the other"),
+    title: str = "What it attends to",
+    measure: Measure = "auto",
+    probes: int | None = 8,
+    attributions: bool = True,
+    answer: Answer | tuple[Answer, Answer] = last_logits,
+    label: int | None = None,
+    image: tuple[int, int] | None = None,
+    window: int = 512,
+    max_bytes: int = 13_000_000,
+) -> Page:
+    """A page of every mixer's weights (or influence) for these inputs, head by head.
+
+    inputs: the model's first argument, a tuple of its arguments, a mapping of them by name, a batch of fields, or Inputs. words,
+    others: for the first and second argument, one list for each row. compare: a second model on the same inputs, side by side.
+    measure, probes: as in `readout`. attributions: of the first argument's tokens, to the logit that `answer` (of each model, where
+    there are two answers) and `label` choose.
+    image: height and width where the tokens are pixels. window: queries and keys that are drawn at a time. A page holds all
+    windows of an input, or those along the diagonal of a long one, which it says.
+
+    Raises UnsupportedError where a model has nothing to show, OptionError where the weights do not fit max_bytes.
+    """
+    check_positive(window=window, max_bytes=max_bytes)
+    given = as_inputs(inputs)
+    if words is not None or others is not None or image is not None:
+        given = Inputs(
+            given.args,
+            given.kwargs,
+            words or given.words,
+            others or given.others,
+            given.labels,
+            image or given.image,
+        )
+    models = [model] if compare is None else [model, compare]
+    answers = answer if isinstance(answer, tuple) else (answer, answer)
+    if len(names) < len(models):
+        raise OptionError(f"page: names must hold {len(models)}, got {list(names)}")
+    read = [readings(one, given, measure=measure, probes=probes) for one in models]
+    groups = [group for found in read for reading in found for group in reading.groups]
+    packed = iter(pack(groups, window=window, max_bytes=max_bytes) if groups else [])
+    picture = _image(model, given)
+    examples: list[dict[str, Any]] = [
+        {
+            "label": read[0][row].label,
+            "image": None if picture is None else picture(row),
+            "sides": [
+                {
+                    "groups": [],
+                    "document": _document(found[row]),
+                    "attribution": _attributions(one, given, row, found[row], own, label)
+                    if attributions
+                    else None,
+                }
+                for one, found, own in zip(models, read, answers, strict=False)
+            ],
+        }
+        for row in range(given.rows)
+    ]
+    for side, found in enumerate(read):
+        for row, reading in enumerate(found):
+            examples[row]["sides"][side]["groups"] = [next(packed) for _ in reading.groups]
+    return Page(
+        render(
+            {"title": title, "models": [str(n) for n in names[: len(models)]], "examples": examples}
+        )
+    )
+
+
+def render(data: dict[str, Any]) -> str:
+    """The file around these data."""
+    style = base_style() + _asset("page.css")
+    script = "\n".join([elements_script(), *map(_asset, SCRIPTS)])
+    return Template(_asset("page.html")).substitute(
+        policy=policy(style, script),
+        title=html.escape(data["title"]),
+        style=style,
+        script=script,
+        data=embedded(data),
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("regard.explore").joinpath(name).read_text(encoding="utf-8")
+
+
+def _document(reading: Reading) -> dict[str, Any] | None:
+    found = reading.document
+    if found is None:
+        return None
+    return {"words": found.words, "weights": found.weights, "sentences": found.sentences}
+
+
+# ---------------------------------------------------------------------- images
+
+
+def _image(model: nn.Module, inputs: Inputs):
+    """A function from a row to its picture, where tokens are pixels or patches."""
+    config: Any = getattr(model, "config", None)
+    if isinstance(model, PatchClassifier):
+        size, patch, channels = config.image_size, config.patch_size, config.channels
+    else:
+        options = getattr(config, "position_options", None) or {}
+        size = inputs.image or options.get("shape") or options.get("grid")
+        patch = channels = 1
+    if size is None or not inputs.args or not isinstance(inputs.args[0], Tensor):
+        return None
+    tokens, (height, width) = inputs.args[0], size
+    if tokens.dim() != 2 or tokens.shape[1] != channels * height * width:
+        if inputs.image is None:
+            return None
+        raise OptionError(
+            f"page: image ({height}, {width}) has {height * width} pixels, and the input {tokens.shape[-1]} tokens"
+        )
+    levels = max(getattr(config, "vocab_size", 256) - 1, 1)
+
+    def picture(row: int) -> dict[str, Any]:
+        shades = (tokens[row].double() * 255 / levels).clamp(0, 255).round().int().tolist()
+        return {
+            "height": height,
+            "width": width,
+            "patch": patch,
+            "channels": channels,
+            "shades": shades,
+        }
+
+    return picture
+
+
+# ---------------------------------------------------------------------- attributions
+
+
+def _attributions(
+    model: nn.Module, inputs: Inputs, row: int, reading: Reading, answer: Answer, label: int | None
+) -> dict[str, Any] | None:
+    """Every method that serves this model, and the reason for each that does not."""
+    tokens = inputs.args[0] if inputs.args else inputs.kwargs.get("tokens")
+    group = next((g for g in reading.groups if not g.cross and len(g.rows) == len(g.cols)), None)
+    if (
+        not isinstance(tokens, Tensor)
+        or tokens.dim() != 2
+        or tokens.is_floating_point()
+        or group is None
+    ):
+        return None
+    if tokens.shape[1] > MOST_ATTRIBUTED or tokens.shape[1] != len(group.rows):
+        return None
+    args = tuple(z[row : row + 1] if isinstance(z, Tensor) else z for z in inputs.args[1:])
+    kwargs: dict[str, Any] = {
+        name: z[row : row + 1] if isinstance(z, Tensor) else z
+        for name, z in inputs.kwargs.items()
+        if name != "tokens"
+    }
+    one, T = tokens[row : row + 1], tokens.shape[1]
+    maps = [sheet.values[None] for sheet in group.sheets if sheet.kind != "influence"]
+    normalise = any(sheet.kind != "stochastic" for sheet in group.sheets)
+    causal = all((m.triu(1) == 0).all() for m in maps) if maps else False
+
+    def rolled() -> Tensor:
+        _require_maps(maps, group.sheets)
+        found = rollout(maps, normalise=normalise)[0]
+        return found[-1] if causal else found.mean(0)
+
+    def flowed() -> Tensor:
+        _require_maps(maps, group.sheets)
+        if not causal or T > MOST_FLOW:
+            raise OptionError(
+                f"flow is drawn for causal models of at most {MOST_FLOW} tokens; regard.explore.flow takes a query"
+            )
+        return flow(maps, normalise=normalise)[0]
+
+    def graded() -> Tensor:
+        products = gradient_times_attention(model, one, *args, answer=answer, label=label, **kwargs)
+        square = [p for p in products if p.shape[-2:] == (T, T)]
+        return torch.stack([p[0].sum((0, 1)) for p in square]).sum(0)
+
+    def integrated() -> Tensor:
+        return integrated_gradients(model, one, *args, answer=answer, label=label, **kwargs).scores[
+            0
+        ]
+
+    def left_out() -> Tensor:
+        return leave_one_out(model, one, *args, answer=answer, label=label, **kwargs)[0]
+
+    methods = {
+        "rollout" + (" (rows normalised)" if normalise else ""): rolled,
+        "flow": flowed,
+        "gradient × attention": graded,
+        "integrated gradients": integrated,
+        "leave one out": left_out,
+    }
+    scores: dict[str, Tensor] = {}
+    reasons: list[list[str]] = []
+    for name, method in methods.items():
+        try:
+            scores[name] = method().detach().cpu().double()
+        except (RegardError, TypeError) as error:
+            reasons.append([name, str(error)])
+    return {
+        "words": group.rows,
+        "methods": [
+            [name, [float(f"{s:.4g}") for s in found.tolist()]] for name, found in scores.items()
+        ],
+        "reasons": reasons,
+        "agreement": [
+            [a.first, a.second, *(None if x != x else round(x, 3) for x in a[2:])]
+            for a in agreement(scores)
+        ]
+        if T > 1
+        else [],
+    }
+
+
+def _require_maps(maps: list[Tensor], sheets: list[Any]) -> None:
+    if len(maps) < len(sheets):
+        raise OptionError(
+            "a layer has an influence and no weights, and shares of influence do not multiply"
+        )

@@ -1,0 +1,256 @@
+"""Attributions: their closed forms, what each of them promises, and the numbers that compare them."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+import regard
+from regard.explore import (
+    agreement,
+    alignment_error_rate,
+    flow,
+    gradient_times_attention,
+    head_divergence,
+    head_statistics,
+    integrated_gradients,
+    kendall,
+    last_logits,
+    layers,
+    leave_one_out,
+    overlap,
+    rollout,
+    spearman,
+)
+from tests.models.small import classifier, language_model, prompts, ragged, transformer
+
+
+def uniform(T, L, H=3):
+    return [torch.full((2, H, T, T), 1 / T, dtype=torch.float64)] * L
+
+
+def random_maps(T, L, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        torch.rand(1, 2, T, T, generator=generator, dtype=torch.float64).softmax(-1)
+        for _ in range(L)
+    ]
+
+
+def test_rollout_of_uniform_weights_has_its_closed_form():
+    T, L = 5, 4
+    expected = (1 - 2**-L) / T + 2**-L * torch.eye(T, dtype=torch.float64)
+    torch.testing.assert_close(rollout(uniform(T, L))[0], expected)
+
+
+def test_rollout_keeps_rows_and_causality():
+    maps = [m.tril() / m.tril().sum(-1, keepdim=True) for m in random_maps(6, 3)]
+    found = rollout(maps)[0]
+    torch.testing.assert_close(found.sum(-1), torch.ones(6, dtype=torch.float64))
+    assert found.triu(1).eq(0).all() and found.tril().diagonal().gt(0).all()
+
+
+def test_a_query_that_sees_nothing_keeps_its_token():
+    maps = [m.clone() for m in random_maps(4, 2)]
+    for weights in maps:
+        weights[:, :, 2] = 0
+    assert rollout(maps)[0, 2].tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("attribute", [rollout, flow])
+def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
+    signed = [weights - 0.4 for weights in random_maps(3, 2)]
+    with pytest.raises(regard.UnsupportedError, match="signed weights"):
+        attribute(signed)
+    assert torch.isfinite(attribute(signed, normalise=True)).all()
+    with pytest.raises(regard.ShapeError, match="external"):
+        attribute([torch.ones(1, 1, 3, 4)])
+    with pytest.raises(regard.OptionError, match="heads must be"):
+        attribute(random_maps(3, 1), heads="median")
+
+
+def test_flow_is_the_least_cut_and_no_less_than_any_path():
+    """Against every cut of a small graph, by hand."""
+    T, L, query = 3, 2, 1
+    maps = random_maps(T, L)
+    mixed = [0.5 * m.mean(1)[0] + 0.5 * torch.eye(T, dtype=torch.float64) for m in maps]
+    found = flow(maps, query=query)[0]
+    for token in range(T):
+        cuts = []
+        for bits in range(2**T):
+            inside = torch.tensor([bits >> i & 1 for i in range(T)], dtype=torch.bool)
+            below = mixed[0][~inside, token].sum()  # from the source to what is outside
+            cuts.append((below + mixed[1][query, inside].sum()).item())
+        assert found[token].item() == pytest.approx(min(cuts), abs=1e-12)
+
+
+def test_integrated_gradients_are_complete():
+    model = classifier()
+    found = integrated_gradients(model, prompts(), steps=64)
+    assert found.scores.shape == (3, 7)
+    few = integrated_gradients(model, prompts(), steps=4)
+    assert found.gap.abs().max() < 1e-3 and found.gap.abs().max() < few.gap.abs().max()
+
+
+def test_integrated_gradients_give_padding_nothing():
+    valid = ragged()
+    scores = integrated_gradients(classifier(), prompts(), valid=valid, steps=4).scores
+    assert scores[~valid].eq(0).all() and scores[valid].ne(0).all()
+
+
+def test_leave_one_out_is_the_model_without_the_token():
+    model, tokens, valid = classifier(), prompts(), ragged()
+    found = leave_one_out(model, tokens, valid=valid, label=2, chunk=3)
+    assert found[~valid].eq(0).all()
+    row, token = 1, 3
+    kept = [t for t in range(7) if valid[row, t] and t != token]
+    with torch.no_grad():
+        whole = model(tokens[row : row + 1], valid=valid[row : row + 1])[0, 2]
+        without = model(tokens[row : row + 1, kept])[0, 2]
+    torch.testing.assert_close(found[row, token], whole - without)
+
+
+@pytest.mark.parametrize("mixer", ["softmax", "gau", "synthesizer_dense", "linear"])
+def test_gradients_of_weights_are_those_of_a_nudge(mixer):
+    """Moving one weight of the last layer changes the answer as dF/dA says."""
+    model, tokens, valid = classifier(mixer=mixer), prompts(), ragged()
+    found = gradient_times_attention(model, tokens, valid=valid, label=1)
+    read = layers(model, tokens, valid=valid)
+    assert [f.shape for f in found] == [layer.found.values.shape for layer in read]
+    assert found[0].abs().sum() > 0
+    last, part = read[-1], found[-1]
+    slopes = torch.where(last.found.values != 0, part / last.found.values, 0)
+    row, t, s = 1, 2, 0
+    head = last.mixer.heads if hasattr(last.mixer, "heads") else None
+    owner = head or getattr(last.mixer, "unit", None) or last.mixer.synthesis.values
+    seen = {}
+
+    def nudge(_, given):
+        mixed = given[0].clone()
+        width = mixed.shape[-1] // last.found.values.shape[1]
+        step = 1e-6 * seen["v"][row, 0, s]
+        if "gate" in seen:
+            step = step * seen["gate"][row, t]
+        mixed[row, t, :width] += step
+        return (mixed,)
+
+    def keep(_, args, kwargs):
+        seen["v"] = last.mixer.observe(args[0], **kwargs).v
+        if hasattr(owner, "gate"):
+            seen["gate"] = torch.nn.functional.silu(owner.gate(args[0]))
+
+    with torch.no_grad():
+        before = model(tokens, valid=valid)[row, 1]
+        hooks = [
+            last.mixer.register_forward_pre_hook(keep, with_kwargs=True),
+            owner.out.register_forward_pre_hook(nudge),
+        ]
+        after = model(tokens, valid=valid)[row, 1]
+        for hook in hooks:
+            hook.remove()
+    assert ((after - before) / 1e-6).item() == pytest.approx(
+        slopes[row, 0, t, s].item(), rel=1e-4, abs=1e-8
+    )
+
+
+def test_mechanisms_without_weights_have_no_gradients_of_them():
+    with pytest.raises(regard.UnsupportedError, match="fnet does not support attention_map"):
+        gradient_times_attention(classifier(mixer="fnet"), prompts())
+
+
+def test_language_models_are_asked_for_their_last_token():
+    model, valid = language_model(), ragged()
+    found = leave_one_out(model, prompts(), valid=valid)
+    assert found.shape == (3, 7) and found[valid].ne(0).all()
+    scores = integrated_gradients(model, prompts(), steps=8).scores
+    assert scores.shape == (3, 7)
+
+
+def test_wrong_labels_and_outputs_are_refused():
+    with pytest.raises(regard.OptionError, match=r"label \(9\) must be one of 5 classes"):
+        leave_one_out(classifier(), prompts(), label=9)
+    with pytest.raises(regard.ShapeError, match="answer="):
+        last_logits(torch.zeros(2), None)
+
+
+# ---------------------------------------------------------------------- layers
+
+
+def test_layers_of_an_encoder_decoder_are_moved_back():
+    model, source, target = transformer(), prompts(), prompts(5)
+    shown = torch.ones(3, 5, dtype=torch.bool)
+    shown[0, :2] = False
+    found = layers(model, source, target, valid=ragged(), target_valid=shown)
+    assert [layer.path.split(".")[0] for layer in found] == ["encoder"] * 2 + ["decoder"] * 4
+    expected = model.cross_attention(source, target, valid=ragged(), target_valid=shown)
+    cross = [layer.found.values for layer in found if layer.cross]
+    for ours, theirs in zip(cross, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    own = next(x.found.values for x in found if x.path.startswith("decoder") and not x.cross)
+    assert own[0, :, 2:, 2:].sum(-1).allclose(torch.ones(1, dtype=torch.float64))
+    assert own[0, :, :2].eq(0).all() and own[0, :, :, :2].eq(0).all()
+
+
+@pytest.mark.parametrize("mixer", ["fnet", "mlp_mixer", "linear"])
+def test_layers_can_all_be_read_as_influence(mixer):
+    found = layers(classifier(mixer=mixer), prompts(), measure="influence", probes=2)
+    assert {layer.found.kind for layer in found} == {"influence"}
+    assert all(layer.found.values.shape == (3, 1, 7, 7) for layer in found)
+
+
+def test_a_model_without_mixers_is_refused():
+    with pytest.raises(regard.UnsupportedError, match="none of its mixers"):
+        layers(torch.nn.Linear(3, 3), torch.zeros(2, 3))
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def test_correlations_are_those_of_scipy():
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randint(0, 6, (40,), generator=generator).double()  # with ties
+    b = a + 3 * torch.randn(40, generator=generator, dtype=torch.float64).round()
+    assert kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
+    assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+    assert kendall(a, -a) == -1 and spearman(a, a) == pytest.approx(1)
+
+
+def test_overlap_counts_the_largest_by_magnitude():
+    a, b = torch.tensor([5.0, -4.0, 1.0, 0.0]), torch.tensor([0.0, 4.0, 1.0, 5.0])
+    assert overlap(a, b, k=2) == 0.5
+    rows = agreement({"a": a, "b": b, "c": a}, k=2)
+    assert [(r.first, r.second, r.overlap) for r in rows] == [
+        ("a", "b", 0.5), ("a", "c", 1.0), ("b", "c", 0.5)
+    ]  # fmt: skip
+    with pytest.raises(regard.ShapeError, match="one length"):
+        agreement({"a": a, "b": b[:2]})
+
+
+def test_alignment_error_rate_of_right_wrong_and_missing_links():
+    links = torch.eye(3, dtype=torch.bool)
+    right, wrong = torch.eye(3), torch.eye(3).roll(1, 0)
+    half = torch.eye(3) * torch.tensor([[1.0], [1.0], [0.0]])  # the last word links nothing
+    found = alignment_error_rate(torch.stack([right, wrong, half]), links)
+    assert found.tolist() == pytest.approx([0, 1, 1 - 4 / 5])
+
+
+def test_statistics_of_plain_heads():
+    T = 4
+    eye, same = torch.eye(T), torch.full((T, T), 1 / T)
+    before = torch.eye(T).roll(1, 0)
+    before[0] = 0
+    found = head_statistics(torch.stack([eye, same, before])[None].double())
+    assert found.entropy[0].tolist() == pytest.approx([0, math.log(T), 0])
+    assert found.distance[0].tolist() == pytest.approx([0, 1.25, 1])
+    assert found.self[0].tolist() == pytest.approx([1, 1 / T, 0])
+    assert found.previous[0].tolist() == pytest.approx([0, 3 / 16, 1])
+    assert found.next[0].tolist() == pytest.approx([0, 3 / 16, 0])
+    assert found.first[0].tolist() == pytest.approx([1 / T, 1 / T, 1 / 3])
+
+
+def test_divergence_of_heads_runs_from_alike_to_apart():
+    weights = torch.stack([torch.eye(4), torch.eye(4), torch.eye(4).roll(1, 0)])[None].double()
+    found = head_divergence(weights)[0]
+    assert found[0].tolist() == pytest.approx([0, 0, math.log(2)])
+    torch.testing.assert_close(found, found.T)
