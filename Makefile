@@ -4,6 +4,11 @@
 # make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)
 # make faults  faults on purpose, with counts: kills, flips, damaged files (about five minutes)
 # make hf-before   the tests of regard.hf with the release of Transformers before the pinned one
+# make package wheel and sdist, installed into an empty environment and used there
+# make oldest  a handful of laws with the oldest versions of what the library needs
+# make newest  the laws with the newest versions of everything
+# make site    the documentation, in build/site; broken links and references are errors
+# make notebooks   run two of the examples, and write them as notebooks
 # make check   formatting, lint, types, docs freshness, tests
 # make format  rewrite the code in the house format
 
@@ -12,7 +17,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: arena data quick test hf-before faults check format format-check lint types docs docs-check
+.PHONY: arena data quick test hf-before package oldest newest site notebooks faults check format format-check lint types docs docs-check
 
 arena: $(READY)
 	$(BIN)/regard arena quick
@@ -34,7 +39,26 @@ hf-before: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/hf-before transformers==5.22.2
 	OMP_NUM_THREADS=1 PYTHONPATH=$(VENV)/hf-before $(BIN)/python -m pytest --quiet --numprocesses auto --maxprocesses 8 tests/hf
 
-check: format-check lint types docs-check test
+package: $(READY)
+	$(BIN)/python tests/packaging.py
+
+oldest: $(READY)
+	$(PYTHON) -m venv $(VENV)/oldest
+	$(VENV)/oldest/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-socket $$($(BIN)/python tests/packaging.py --oldest)
+	OMP_NUM_THREADS=1 $(VENV)/oldest/bin/python -m pytest --quiet tests/laws/test_laws.py -k "([softmax-default or [linear-default or [local-default) and not compiled"
+
+newest: $(READY)
+	$(PYTHON) -m venv $(VENV)/newest
+	$(VENV)/newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -e '.[dev]'
+	OMP_NUM_THREADS=1 $(VENV)/newest/bin/python -m pytest --quiet --numprocesses auto --maxprocesses 8 tests/laws tests/hf
+
+site: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/site
+
+notebooks: $(READY)
+	$(BIN)/python docs/notebooks.py
+
+check: format-check lint types docs-check site test
 
 format: $(READY)
 	$(BIN)/ruff check --quiet --fix-only .

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
+import converted
 import speed
 import trust
 
 from regard.cli.describe import ABILITIES, catalog
 from regard.lab.data.own import OWN
 from regard.lab.data.sources import SOURCES
+from regard.lab.findings import FINDINGS
+from regard.lab.findings.page import pages
 from regard.lab.tasks import Task
 
 DOCS = Path(__file__).parent
@@ -121,7 +124,10 @@ def refreshed(text: str, name: str, table: str) -> str:
 
 def documents() -> dict[Path, str]:
     """Every document with a generated part, as it should be."""
-    made = {path: make() for path, make in PAGES.items()}
+    made = {path: make() for path, make in PAGES.items()} | pages(DOCS / "findings", FINDINGS)
+    made[DOCS / "findings" / "README.md"] += converted.index_line() + "\n"
+    if converted.KEPT.exists():
+        made[DOCS / "findings" / "conversion.md"] = converted.page()
     for name, (path, make) in TABLES.items():
         made[path] = refreshed(made.get(path) or path.read_text(), name, make())
     return made
@@ -130,7 +136,12 @@ def documents() -> dict[Path, str]:
 def main(check: bool) -> int:
     made = documents()
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    stale += [path for path in (DOCS / "speed").glob("*") if path not in made]
+    stale += [
+        path
+        for folder in ("speed", "findings")
+        for path in (DOCS / folder).glob("*")
+        if path not in made and path.suffix != ".json"
+    ]
     if not check:
         for path in stale:
             path.parent.mkdir(exist_ok=True)

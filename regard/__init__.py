@@ -1,59 +1,60 @@
-"""Regard: attention mechanisms behind one interface, proved against slow references and measured on your machine."""
+"""Regard: attention mechanisms behind one interface, proved against slow references and measured on your machine.
+
+`import regard` loads torch and the vocabulary (`Mask`, `Mixer`, errors). Mechanisms, models and all else load when they are first used.
+"""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import regard.starting as _starting  # noqa: F401  # before torch
-from regard import functional
-from regard.core import (
-    Capabilities,
-    Catalog,
-    Mask,
-    Mixer,
-    No,
-    Observation,
-    OptionError,
-    RegardError,
-    ShapeError,
-    StoredDataError,
-    UnknownNameError,
-    UnsupportedError,
-)
-from regard.core.errors import suggestion
-from regard.core.packages import lacking_extra
-from regard.functional.shared.implementation import Eager
-from regard.mixers import MIXERS, build
+import regard.starting as _starting  # before torch
+
+if TYPE_CHECKING or not _starting.IS_COMMAND:  # `regard --help` answers without torch
+    from regard.core import (
+        Capabilities,
+        Catalog,
+        Mask,
+        Mixer,
+        No,
+        Observation,
+        OptionError,
+        RegardError,
+        ShapeError,
+        StoredDataError,
+        UnknownNameError,
+        UnsupportedError,
+    )
+
+if TYPE_CHECKING:
+    from regard import functional
+    from regard.functional.shared.implementation import Eager
+    from regard.mixers import MIXERS, build
 
 __version__ = "0.1.0"
 
-_PARTS = ("hf", "lab", "models", "nn", "pools", "positions", "reference", "testing")
-_CATALOGS = {
+_PARTS = (
+    "explore",
+    "functional",
+    "hf",
+    "lab",
+    "models",
+    "nn",
+    "pools",
+    "positions",
+    "reference",
+    "testing",
+)
+_LATER = {
     "FEED_FORWARDS": "nn",
+    "MIXERS": "mixers",
     "MODELS": "models",
     "POOLS": "pools",
     "POSITIONS": "positions",
     "SCORES": "nn",
     "TASKS": "lab.tasks",
+    "Eager": "functional.shared.implementation",
+    "build": "mixers",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Submodules and catalogues are imported when they are first used."""
-    if name not in (*_PARTS, *_CATALOGS):
-        hint = suggestion(name, __dir__(), otherwise="")
-        raise AttributeError(f"module 'regard' has no attribute {name!r}. {hint}".rstrip())
-    try:
-        module = importlib.import_module(f"regard.{_CATALOGS.get(name, name)}")
-    except ModuleNotFoundError as error:
-        if missing := lacking_extra(error):
-            raise ModuleNotFoundError(f"regard.{name} needs {missing}", name=error.name) from None
-        raise
-    return getattr(module, name) if name in _CATALOGS else module
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_PARTS, *_CATALOGS})
-
+"""Name -> the module of the package that has it, imported when the name is first used."""
 
 __all__ = [
     "FEED_FORWARDS",
@@ -79,3 +80,29 @@ __all__ = [
     "build",
     "functional",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Submodules, catalogues and `build` are imported when they are first used."""
+    if name in _PARTS:
+        home = name
+    elif name in __all__:
+        home = _LATER.get(name, "core")
+    else:
+        from regard.core.errors import suggestion
+
+        hint = suggestion(name, __dir__(), otherwise="")
+        raise AttributeError(f"module 'regard' has no attribute {name!r}. {hint}".rstrip())
+    try:
+        module = importlib.import_module(f"regard.{home}")
+    except ModuleNotFoundError as error:
+        from regard.core.packages import lacking_extra
+
+        if missing := lacking_extra(error):
+            raise ModuleNotFoundError(f"regard.{name} needs {missing}", name=error.name) from None
+        raise
+    return module if name in _PARTS else globals().setdefault(name, getattr(module, name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PARTS, *__all__})

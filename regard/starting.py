@@ -17,5 +17,6 @@ def _interrupted(*_: object) -> None:
     os._exit(130)
 
 
-if _is_command():
+IS_COMMAND = _is_command()
+if IS_COMMAND:
     signal.signal(signal.SIGINT, _interrupted)

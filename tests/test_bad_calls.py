@@ -19,9 +19,9 @@ def test_no_bad_call_gives_a_raw_error_or_silence():
 
 
 def test_the_same_seed_makes_the_same_calls():
-    first, second, other = bad_calls(120, 5), bad_calls(120, 5), bad_calls(120, 6)
+    first, second = bad_calls(120, 5), bad_calls(120, 5)
     assert (first.refused, first.valid) == (second.refused, second.valid)
-    assert (first.refused, first.valid) != (other.refused, other.valid)
+    assert len({bad_calls(120, seed).refused for seed in range(5, 10)}) > 1
 
 
 def test_without_the_checks_raw_errors_and_silence_are_found(monkeypatch, capsys):

@@ -151,7 +151,7 @@ def test_an_interrupted_command_ends_with_the_one_that_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("regard.lab.recipes.start", interrupted)
+    monkeypatch.setattr("regard.lab.recipes.train", interrupted)
     monkeypatch.setattr("regard.lab.arena.run.run_suite", interrupted)
     monkeypatch.setattr("regard.cli.describe.overview", interrupted)
     assert main(shlex.split(line)) == 130
@@ -194,7 +194,7 @@ def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
     def greedy(*_, **__):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
 
-    monkeypatch.setattr("regard.lab.recipes.start", greedy)
+    monkeypatch.setattr("regard.lab.recipes.train", greedy)
     assert "out of memory" in refused(capsys, *TRAIN.split(), "--folder", str(tmp_path))
 
 

@@ -5,7 +5,7 @@ from tests.quick import chosen
 
 def test_a_changed_mixer_reaches_its_laws_and_tests():
     tests, mixers = chosen({"regard/mixers/rfa.py"})
-    assert mixers == ["rfa"]
+    assert mixers == ["head_groups", "rfa"]  # the first is built from any others
     assert "tests/mixers/test_rfa.py" in tests and "tests/nn/test_dice.py" not in tests
 
 

@@ -1,257 +1,62 @@
-"""The command line, `regard` and `python -m regard`: a thin front whose commands import what they need."""
+"""The command line, `regard` and `python -m regard`. The list of commands is printed without loading torch."""
 
-import os
-import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Sequence
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+import regard
 
-from regard.cli.arena import Arena
-from regard.cli.bench import LEDGER, Bench
-from regard.cli.data import DataCommands
-from regard.cli.laws import Laws
-from regard.cli.printing import console, print_details, print_json, print_table
-from regard.cli.recommend import Recommend
-from regard.core import OptionError, RegardError, UnknownNameError
-from regard.core.packages import lacking_extra
-from regard.core.visible import visible_lines
-
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-PAGE = Path("runs/arena/report.html")
-
-
-@dataclass(frozen=True)
-class Ls:
-    """List what there is."""
-
-    kind: Positional[str | None] = None
-    """mixers, pools, scores, models, positions, feed_forwards, tasks, suites, recipes or sources; all by default"""
-    json: Json = False
-
-    def run(self) -> int:
-        from regard.cli.describe import SOURCES, kinds, overview
-
-        found = {kind: overview(kind) for kind in ([self.kind] if self.kind else kinds())}
-        if self.json:
-            print_json(found[self.kind] if self.kind else found)
-        else:
-            for kind, rows in found.items():
-                print_table(rows, title=kind)
-            if not self.kind and (absent := SOURCES.keys() - found):
-                print(f"{', '.join(sorted(absent))}: pip install 'regard[lab]'")
-        return 0
-
-
-@dataclass(frozen=True)
-class Show:
-    """Everything about one name: equation, paper, what it can do and why not, options, cost."""
-
-    name: Positional[str]
-    """of a catalogue, or module:Class of your own"""
-    json: Json = False
-
-    def run(self) -> int:
-        from regard.cli.describe import about, details
-        from regard.cli.names import own
-
-        found = [about(*own(self.name))] if ":" in self.name else details(self.name)
-        if self.json:
-            print_json(found)
-        else:
-            for facts in found:
-                print_details(facts)
-        return 0
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train a recipe: `regard train RECIPE --help` lists its fields, `regard ls recipes` the recipes.
-
-    Your own is a function that returns a Run, with any task and model in it: `regard train module:function`.
-    """
-
-    recipe: Positional[str]
-
-
-@dataclass(frozen=True)
-class Report:
-    """Draw the ledger: a table here, and one page that opens from disk."""
-
-    ledger: Path = LEDGER
-    """or a page (.html), or the JSON saved from one (.json)"""
-    page: Path = PAGE
-    picture: Path | None = None
-    """also draw quality against speed against memory here, as .png or .svg"""
-    json: Json = False
-
-    def run(self) -> int:
-        from regard.lab.arena.report import picture, plain, read_rows, terminal, write_page
-        from regard.lab.data.files import check_writable
-
-        for path in filter(None, (self.page, self.picture)):
-            check_writable(path)
-        if not self.ledger.exists():
-            raise OptionError(
-                f"there is no ledger at {self.ledger}. `regard arena quick` makes one."
-            )
-        rows = read_rows(self.ledger)
-        page = write_page(rows, self.page).resolve()
-        drawn = picture(rows, self.picture) if self.picture else None
-        if self.json:
-            print_json(plain(rows) | {"page": str(page), "picture": drawn and str(drawn)})
-        else:
-            console().print(terminal(rows))
-            print(f"\nThe page: {page}")
-        return 0
-
-
-@dataclass(frozen=True)
-class Doctor:
-    """What this machine has: versions, threads, devices, settings, and what is missing."""
-
-    json: Json = False
-
-    def run(self) -> int:
-        from regard.cli.doctor import examine, missing
-
-        rows = examine()
-        if self.json:
-            print_json(rows)
-        else:
-            print_table(rows)
-        return 1 if missing(rows) else 0
-
-
-GOES_ON = {"train", "arena", "data"}
-"""Commands that keep what is finished, so that the same command goes on after an interruption."""
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "ls": Ls,
-    "show": Show,
-    "bench": Bench,
-    "train": Train,
-    "arena": Arena,
-    "report": Report,
-    "recommend": Recommend,
-    "data": DataCommands,
-    "laws": Laws,
-    "doctor": Doctor,
+COMMANDS = {
+    "ls": "list what there is",
+    "show": "everything about one name: equation, paper, what it can do and why not, options, cost",
+    "bench": "time mixers beside fused softmax attention",
+    "train": "train a recipe",
+    "arena": "train and time all mechanisms of a suite",
+    "report": "draw what the arena found: a table here, and a page that opens from disk",
+    "recommend": "which mechanism for your length and needs, with time, memory and reasons",
+    "explore": "what a model attends to, head by head: a page that opens from disk",
+    "convert": "put another mechanism into a trained model of Transformers",
+    "data": "list, fetch and describe the sources of real data",
+    "laws": "run the laws on a mixer, the library's or your own",
+    "doctor": "what this machine has, and what is missing",
 }
+"""Command -> what it does."""
+HELP = f"""\
+usage: regard COMMAND [OPTIONS]
+
+Attention mechanisms behind one interface, measured on your machine.
+
+{chr(10).join(f"  {name:<11}{what}" for name, what in COMMANDS.items())}
+
+  --help     print this; after a command, its options
+  --version  print the version
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 something is missing or broken, 2 the request cannot be met (the reason is on stderr)."""
     args = list(sys.argv[1:] if argv is None else argv)
+    version = f"regard {regard.__version__}\n"
+    quick = {"": HELP, "--help": HELP, "-h": HELP, "--version": version}.get(" ".join(args))
+    if quick is not None:
+        try:
+            print(quick, end="", flush=True)
+            return 0
+        except OSError as error:
+            from regard.cli import commands
+
+            return commands.failed(error)
     try:
-        code = _run(args)
-        sys.stdout.flush()  # a full disk is found here rather than at the end of the process
-        return code
-    except RegardError as error:
-        return _refused(str(error))
-    except ModuleNotFoundError as error:
-        missing = lacking_extra(error)
-        if missing is None:
+        from regard.cli import commands
+    except ImportError as error:
+        if not str(error).startswith("regard needs"):
             raise
-        print(f"regard: {args[0]} needs {missing}", file=sys.stderr)
+        print(f"regard: {error}", file=sys.stderr)
         return 1
-    except SystemExit as stop:  # tyro has printed the help, or what is wrong
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except KeyboardInterrupt:
-        again = f". This goes on: {shlex.join(['regard', *args])}" if args[0] in GOES_ON else ""
-        print(f"regard: interrupted{again}", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # `regard ls | head`
-        _close_stdout()
-        return 0
-    except OSError as error:
-        return _refused(_path_sentence(error))
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        said = str(error).partition("\n")[0]
-        return _refused(f"out of memory ({said}). Choose a smaller model, batch or length.")
+    if argv is None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # `regard` itself had another
+    return commands.main(args)
 
 
 def run() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # `regard` itself had another
     sys.exit(main())
-
-
-def _run(args: list[str]) -> int:
-    if args == ["--version"]:
-        from regard import __version__
-
-        print(f"regard {__version__}")
-        return 0
-    if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-        raise UnknownNameError("command", args[0], COMMANDS)
-    if len(args) > 1 and args[0] == "train" and not args[1].startswith("-"):
-        return _train(args[1], args[2:])
-    about = "Attention mechanisms behind one interface, measured on your machine. --version prints the version."
-    command = tyro.extras.subcommand_cli_from_dict(
-        COMMANDS, prog="regard", description=about, args=args
-    )
-    return command.run()
-
-
-def _refused(sentence: str) -> int:
-    print(f"regard: {visible_lines(sentence)}", file=sys.stderr)
-    return 2
-
-
-def _path_sentence(error: OSError) -> str:
-    from regard.lab.data.files import path_error
-
-    if error.filename is None:  # what is printed goes to a file of a full disk
-        _close_stdout()
-    path = "the output" if error.filename is None else os.fsdecode(error.filename)
-    return str(path_error(path, error.errno, str(error), "used"))
-
-
-def _close_stdout() -> None:
-    """What could not be written is dropped, so that the end of the process does not try again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    known = ("can't allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, MemoryError) or any(words in str(error) for words in known)
-
-
-def _train(name: str, args: list[str]) -> int:
-    from regard.cli.arguments import parse
-    from regard.cli.names import entry
-    from regard.lab.recipes import Run, start
-
-    recipe = entry("recipes", name)()
-    if not isinstance(recipe, Run):
-        raise OptionError(f"{name} returned {type(recipe).__name__}: a recipe returns a Run")
-    home = Path("runs/train") / name.replace(":", ".")
-
-    def train(
-        run: Annotated[Run, arg(name="")] = recipe,
-        folder: Path = home,
-        wait: Annotated[
-            FlagCreatePairsOff[bool], arg(help="wait for a process that trains in the folder")
-        ] = False,
-        json: Json = False,
-    ) -> int:
-        result = start(run, folder, wait=wait, progress=not json)
-        found = {field: value for field, value in asdict(result).items() if field != "curve"}
-        if json:
-            print_json(found | {"curve": result.curve, "folder": str(folder)})
-        else:
-            print_table(
-                [
-                    {"what": key, "value": value}
-                    for key, value in (found | {"folder": folder}).items()
-                ]
-            )
-        return 0
-
-    return parse(train, f"regard train {name}", args)

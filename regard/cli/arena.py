@@ -1,29 +1,30 @@
-"""`regard arena` on the command line: which suite, and what of it is replaced."""
+"""`regard arena` on the command line: which suite or finding, and what of it is replaced."""
 
 import dataclasses
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.bench import LEDGER
-from regard.cli.names import entry, task
+from regard.cli.names import entry, own, task
 from regard.cli.printing import print_json
-from regard.core import OptionError
+from regard.core import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     from regard.lab.arena.suite import Contest, Suite
+    from regard.lab.findings import Finding
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 
 
 @dataclass(frozen=True)
 class Arena:
-    """Train and time all mechanisms of a suite; what the ledger has already is not run again.
+    """Train and time all mechanisms of a suite, or what a finding compares; what the ledger has already is not run again.
 
     Started several times at once on one ledger, the processes share the work. Mixers, tasks and suites of your own are
-    written module:Class (a suite: module:NAME of a Suite).
+    written module:Class (a suite or finding: module:NAME). Of a finding, --seeds, --tokens and --hours are replaced alone.
     """
 
     suite: Positional[str] = "quick"
@@ -51,7 +52,10 @@ class Arena:
         from regard.lab.arena.ledger import Ledger
         from regard.lab.arena.run import run_suite
 
-        suite = self._suite()
+        chosen = suite_or_finding(self.suite)
+        if not hasattr(chosen, "race"):
+            return self._finding(chosen)
+        suite = self._suite(chosen)
         with Ledger(self.ledger) as ledger:
             outcome = run_suite(
                 suite, ledger, self.folder, progress=not self.json, hours=self.hours
@@ -67,12 +71,41 @@ class Arena:
                 print(f"{outcome.left} not begun within {self.hours:g} hours.")
         return 0
 
-    def _suite(self) -> "Suite":
+    def _finding(self, finding: "Finding") -> int:
+        from regard.lab.arena.ledger import Ledger
+        from regard.lab.findings import run_finding
+
+        for name in ("mixers", "task", "task_options", "lengths", "dim"):
+            if getattr(self, name):
+                raise OptionError(
+                    f"--{name.replace('_', '-')} is of a suite, and {finding.name} is a finding with entries of its own: "
+                    "--seeds, --tokens and --hours may be given"
+                )
+        with Ledger(self.ledger) as ledger:
+            tally = run_finding(
+                finding,
+                ledger,
+                self.folder,
+                seeds=self.seeds,
+                tokens=self.tokens,
+                hours=self.hours,
+                progress=not self.json,
+            )
+        if self.json:
+            print_json(asdict(tally) | {"ledger": str(self.ledger)})
+        else:
+            left = f", {tally.left} not begun within {self.hours:g} hours" if tally.left else ""
+            print(
+                f"{tally.finding}: {tally.new} new results, {tally.found} already there{left}, {tally.seconds:.0f} s. "
+                f"`regard report --finding {self.suite}` draws the page."
+            )
+        return 0
+
+    def _suite(self, suite: "Suite") -> "Suite":
         from regard.cli.arguments import option
         from regard.lab.arena.suite import Contest, Race, brief
         from regard.mixers import MIXERS
 
-        suite = entry("suites", self.suite)
         if self.mixers:
             classes = [entry("mixers", name) for name in self.mixers]
             listed = {choice.name: choice for choice in suite.choices}
@@ -101,6 +134,18 @@ class Arena:
         return dataclasses.replace(
             suite, contests=contests, race=race, seeds=self.seeds or suite.seeds
         )
+
+
+def suite_or_finding(name: str) -> Any:
+    """The Suite or Finding of this name, or module:NAME. Raises UnknownNameError, OptionError."""
+    from regard.cli.describe import catalog
+
+    if ":" in name:
+        return own(name, ("suites", "findings"))[1]
+    suites, findings = catalog("suites"), catalog("findings")
+    if name in suites or name in findings:
+        return suites[name] if name in suites else findings[name]
+    raise UnknownNameError("suite", name, [*suites.names(), *findings.names()])
 
 
 def _with(contest: "Contest", part: str, **changes: int) -> "Contest":

@@ -19,6 +19,7 @@ SOURCES = {
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
     "suites": ("regard.lab.arena.suite", "SUITES"),
+    "findings": ("regard.lab.findings", "FINDINGS"),
     "recipes": ("regard.lab.recipes", "RECIPES"),
     "sources": ("regard.lab.data.sources", "SOURCES"),
 }
@@ -183,6 +184,8 @@ def _configuration(entry: Any) -> Any:
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
     """The fields of an entry that is a value; for a recipe, those of the run that it makes."""
+    if hasattr(entry, "details"):
+        return [{"name": name, "default": value} for name, value in entry.details().items()]
     fixed = _flat(asdict(entry() if hasattr(entry, "make") else entry))
     return [
         {"name": name, "default": _plain(value)}
@@ -207,7 +210,10 @@ def _text(entry: Any) -> str:
         return inspect.getdoc(entry.make) or ""
     cls = entry if inspect.isclass(entry) else type(entry)
     whole = inspect.getdoc(sys.modules[cls.__module__])
-    return "\n\n".join(part for part in (whole, _own_text(entry)) if part)
+    own = _own_text(entry)
+    if whole and own and own.startswith(whole):  # the file's text, which a mixer's class repeats
+        return whole
+    return "\n\n".join(part for part in (whole, own) if part)
 
 
 def _own_text(entry: Any) -> str | None:

@@ -17,6 +17,7 @@ BASES: dict[str, tuple[str, str]] = {
     "models": ("torch.nn", "Module"),
     "tasks": ("regard.lab.tasks", "Task"),
     "suites": ("regard.lab.arena.suite", "Suite"),
+    "findings": ("regard.lab.findings", "Finding"),
     "recipes": ("regard.lab.recipes", "Recipe"),
 }
 """Kind -> module and name of the base of one's own entry of this kind."""
@@ -27,6 +28,7 @@ WANTED = {
     "models": "a torch.nn.Module",
     "tasks": "a subclass of regard.lab.tasks.Task",
     "suites": "a regard.lab.arena.suite.Suite",
+    "findings": "a regard.lab.findings.Finding",
     "recipes": "a function that returns a regard.lab.recipes.Run",
 }
 
@@ -89,7 +91,7 @@ def _fits(kind: str, found: Any) -> bool:
     if kind == "recipes" and inspect.isfunction(found):
         return True
     base = getattr(import_module(module), name)
-    if kind in ("suites", "recipes"):
+    if kind in ("suites", "findings", "recipes"):
         return isinstance(found, base)
     return isinstance(found, type) and issubclass(found, base)
 

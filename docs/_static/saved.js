@@ -1,0 +1,66 @@
+// Time and memory of a mechanism beside fused softmax attention, at the length that the slider shows. The length is one for the page.
+"use strict";
+const LENGTHS = [1024, 4096, 16384];
+
+function cell(row, text, className) {
+  const made = row.insertCell();
+  made.textContent = text;
+  if (className) made.className = className;
+}
+
+function figure(value) {
+  return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}
+
+function draw(box, rows, length) {
+  const here = rows.filter((row) => row.length === length);
+  box.replaceChildren();
+  if (!here.length) {
+    box.textContent = "Not measured at this length.";
+    return;
+  }
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  for (const title of ["pass", "ms", "softmax ms", "times as fast", "MiB", "softmax MiB"]) {
+    const th = document.createElement("th");
+    th.textContent = title;
+    head.append(th);
+  }
+  const body = table.createTBody();
+  for (const row of here) {
+    const line = body.insertRow();
+    cell(line, row.what);
+    cell(line, figure(row.ms));
+    cell(line, figure(row.softmax_ms));
+    const gain = row.softmax_ms / row.ms;
+    cell(line, figure(gain), gain >= 1 ? "gain" : "loss");
+    cell(line, row.mib === null ? "-" : figure(row.mib));
+    cell(line, row.softmax_mib === null ? "-" : figure(row.softmax_mib));
+  }
+  box.append(table);
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  const all = [];
+  const show = (index) => {
+    for (const { slider, label, box, rows } of all) {
+      slider.value = index;
+      label.textContent = `${LENGTHS[index].toLocaleString("en")} tokens`;
+      draw(box, rows, LENGTHS[index]);
+    }
+  };
+  for (const holder of document.querySelectorAll(".saved")) {
+    const slider = document.createElement("input");
+    Object.assign(slider, { type: "range", min: 0, max: LENGTHS.length - 1, step: 1, value: 1 });
+    slider.setAttribute("aria-label", `length at which ${holder.dataset.mixer} is shown`);
+    const label = document.createElement("output");
+    const box = document.createElement("div");
+    box.className = "figures";
+    const bar = document.createElement("label");
+    bar.append(slider, label);
+    holder.append(bar, box);
+    slider.addEventListener("input", () => show(Number(slider.value)));
+    all.push({ slider, label, box, rows: JSON.parse(holder.dataset.rows) });
+  }
+  show(1);
+});

@@ -1,0 +1,266 @@
+"""Generated pages of the site: one for each mechanism, one of the public names; and the two directives of the tutorial.
+
+```{matrix} fnet     the effective matrix, drawn from docs/effective.json
+```{saved} local     time and memory beside fused softmax at measured lengths, which the reader chooses, from docs/peers/
+"""
+
+import inspect
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import api
+import torch
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+import regard
+from regard.cli.describe import about
+
+DOCS = Path(__file__).parent
+FOLDER = DOCS / "reference"
+LENGTHS = (1024, 4096, 16384)
+CELL, GAP = 6, 16
+SIZES = {"dim": 64, "num_heads": 4, "max_len": 128}
+"""Sizes of the mixer whose streaming state a page shows."""
+
+
+@cache
+def _read(name: str) -> Any:
+    return json.loads((DOCS / name).read_text())
+
+
+# ------------------------------------------------------------------ pictures
+
+
+def drawing(rows: dict[str, list[str]]) -> str:
+    """An SVG of matrices side by side, from strings of digits; it takes the page's colour."""
+    parts, left = [], 0
+    for title, digits in rows.items():
+        side = len(digits) * CELL
+        parts.append(f'<text x="{left}" y="10">{title}</text>')
+        parts.append(f'<rect x="{left}" y="14" width="{side}" height="{side}" fill-opacity=".07"/>')
+        for shade in "12345678":
+            path = "".join(
+                f"M{left + s * CELL} {14 + t * CELL}h{CELL}v{CELL}h-{CELL}z"
+                for t, row in enumerate(digits)
+                for s, digit in enumerate(row)
+                if digit == shade
+            )
+            if path:
+                parts.append(f'<path d="{path}" fill-opacity="{int(shade) / 8:g}"/>')
+        left += side + GAP
+    width, height = left - GAP, 14 + max(len(digits) for digits in rows.values()) * CELL
+    return (
+        f'<svg class="matrix" role="img" viewBox="0 0 {width} {height}" width="{width}" '
+        f'font-family="sans-serif" font-size="10" fill="currentColor">{"".join(parts)}</svg>'
+    )
+
+
+class Matrix(SphinxDirective):
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        return [nodes.raw("", drawing(_read("effective.json")[self.arguments[0]]), format="html")]
+
+
+# ------------------------------------------------------------------ figures
+
+
+def timings(mixer: str) -> list[dict[str, Any]]:
+    """What was measured of this mixer, with fused softmax at the same length, scope and pass beside it."""
+    rows = []
+    for length in LENGTHS:
+        found = _read(f"peers/{length}.json")["rows"]
+        exact = {
+            (row["scope"], row["causal"], row["pass"]): row["ours"]
+            for row in found
+            if row["mixer"] == "softmax"
+        }
+        for row in found:
+            key = row["scope"], row["causal"], row["pass"]
+            if row["mixer"] == mixer and key in exact and row["ours"]:
+                rows.append(
+                    {
+                        "length": length,
+                        "what": f"{row['pass']}, {row['scope']}{', causal' if row['causal'] else ''}",
+                        "ms": row["ours"]["ms"],
+                        "softmax_ms": exact[key]["ms"],
+                        "mib": _mib(row["ours"]),
+                        "softmax_mib": _mib(exact[key]),
+                    }
+                )
+    return rows
+
+
+def _mib(ours: dict[str, Any]) -> float | None:
+    held = ours.get("peak_bytes")
+    return None if held is None else held / 2**20
+
+
+class Saved(SphinxDirective):
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        rows = timings(self.arguments[0])
+        if not rows:
+            said = "Not timed beside fused softmax attention at these lengths."
+            return [nodes.paragraph("", said)]
+        data = json.dumps(rows).replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
+        text = f"<div class='saved' data-mixer='{self.arguments[0]}' data-rows='{data}'></div>"
+        return [nodes.raw("", text, format="html")]
+
+
+# ------------------------------------------------------------------ pages
+
+
+def mechanism(cls: type[regard.Mixer]) -> str:
+    """The page of one mixer."""
+    told = about("mixers", cls)
+    can = {name.replace("_", " "): answer for name, answer in told["capabilities"].items()}
+    lines = [
+        f"# {cls.name}",
+        "",
+        f"{told['paper']}. {_matching(cls)}".strip(),
+        "",
+        "```text",
+        told["text"],
+        "```",
+        "",
+        "The text says equation, cost, and where this differs from the paper or popular code.",
+        "",
+        "## Shapes and use",
+        "",
+        "`x [B T D] -> y [B T D]`; B rows, T tokens, D = `dim`.",
+        "",
+        "```python",
+        f'mixer = regard.build("{cls.name}", {_call(cls)})',
+        "y = mixer(x)",
+        "```",
+        "",
+        "## Options",
+        "",
+        *_table(("option", "default"), _options(told)),
+        "",
+        "## What it can do",
+        "",
+        *_table(("capability", "answer"), can.items()),
+        "",
+        "## Cost",
+        "",
+        *_table(("of", "grows as"), ((k, f"`{v}`" if v else "-") for k, v in told["cost"].items())),
+        "",
+        *_state(cls),
+        "## Effective matrix",
+        "",
+        "How far output t moves when token s moves: the norm of dy_t / dx_s, of a small layer with random weights at 32 tokens, "
+        "relative to the largest of its row. Rows are outputs.",
+        "",
+        f"```{{matrix}} {cls.name}",
+        "```",
+        "",
+        "## Measured",
+        "",
+        f"```{{saved}} {cls.name}",
+        "```",
+        "",
+        _laws(cls.name),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _matching(cls: type[regard.Mixer]) -> str:
+    approximates = cls.capabilities.approximates
+    return f"It approximates `{approximates}`." if approximates else ""
+
+
+def _call(cls: type[regard.Mixer]) -> str:
+    taken = [name for name in SIZES if name in inspect.signature(cls).parameters]
+    return ", ".join(f"{name}={SIZES[name]}" for name in taken)
+
+
+def _options(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for option in told["options"]:
+        needed = "needed" if option["required"] else f"`{option['default']!r}`"
+        stack = " (a model gives it)" if option["given_by_the_stack"] else ""
+        yield f"`{option['name']}`", needed + stack
+
+
+def _state(cls: type[regard.Mixer]) -> list[str]:
+    if not cls.capabilities.streaming:
+        return []
+    torch.manual_seed(0)
+    state = regard.build(cls.name, **SIZES).initial_state(2)
+    rows = [(f"`{name}`", _shape(value)) for name, value in state._asdict().items()]
+    sizes = ", ".join(f"{name} {size}" for name, size in SIZES.items())
+    return [
+        "## Streaming state",
+        "",
+        f"`initial_state(2)` before the first token, with {sizes}:",
+        "",
+        *_table(("field", "holds"), rows),
+        "",
+    ]
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"`{list(value.shape)}` {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, tuple) and value:
+        return "; ".join(map(_shape, value))
+    return f"`{type(value).__name__}`" if value is not None else "nothing"
+
+
+def _laws(name: str) -> str:
+    told = _read("laws.json")
+    found = told["matrix"].get(name, {})
+    if not found:
+        return ""
+    comparisons = sum(law["comparisons"] for law in found.values())
+    return (
+        f"{len(found)} laws were run on it, with {comparisons:,} comparisons, at commit {told['commit']} "
+        f"([trust](../trust.md))."
+    )
+
+
+def _table(head: tuple[str, ...], rows: Any) -> list[str]:
+    body = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *body]
+
+
+def names() -> str:
+    """The page of the public names: signature and docstring."""
+    lines = ["# Public names", "", "Any other name may change without notice.", ""]
+    module = ""
+    for name in api.public():
+        if name.module.startswith("regard.mixers."):
+            continue  # they have pages of their own
+        if name.module != module:
+            module = name.module
+            lines += [f"## {module}", ""]
+        lines += [f"### {name.name}", "", "```python", f"{name.name}{name.signature}", "```", ""]
+        told = inspect.getdoc(name.value)
+        if told and (inspect.isclass(name.value) or inspect.isroutine(name.value)):
+            lines += ["```text", told, "```", ""]
+    return "\n".join(lines)
+
+
+def index() -> str:
+    """The list of the mechanisms' pages."""
+    entries = [cls.name for cls in regard.MIXERS]
+    head = ["# Mechanisms, one by one", "", "```{toctree}", ":maxdepth: 1", ""]
+    return "\n".join([*head, *entries, "```", ""])
+
+
+def write() -> None:
+    """Writes what has changed, so that Sphinx reads only that anew."""
+    FOLDER.mkdir(exist_ok=True)
+    made = {cls.name: mechanism(cls) for cls in regard.MIXERS}
+    made |= {"index": index(), "names": names()}
+    for name, text in made.items():
+        path = FOLDER / f"{name}.md"
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)

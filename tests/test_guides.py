@@ -1,0 +1,65 @@
+"""Every block of Python in the documents and every example runs, in one process each, in an empty folder; the notebooks are theirs."""
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
+sys.path.insert(0, str(DOCS))
+from notebooks import NOTEBOOKS, cells  # noqa: E402
+
+PAGES = [*sorted((DOCS / "guides").glob("*.md")), DOCS / "tutorial.md"]
+BLOCKS = {
+    page: re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S) for page in PAGES
+}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if BLOCKS[p]], ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    name = f"page_{page.stem}"
+    module = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    for number, code in enumerate(BLOCKS[page], 1):
+        exec(compile(code, f"{page.name}, block {number}", "exec"), vars(module))
+    assert number == len(BLOCKS[page])
+
+
+def test_both_tutorials_have_the_same_code_and_pictures():
+    def kept(text):
+        code = re.findall(r"^(?:```python\n.*?^```|```\{.*?\n```)", text, re.M | re.S)
+        return [re.sub(r"#.*", "", block) for block in code]
+
+    english, chinese = ((DOCS / name).read_text() for name in ("tutorial.md", "tutorial.zh.md"))
+    assert kept(english) == kept(chinese) and len(kept(english)) > 40
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_runs_at_reduced_size(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_SMALL", "1")
+    monkeypatch.setattr(sys, "argv", [path.name])
+    with torch.random.fork_rng(devices=[]):
+        runpy.run_path(str(path), run_name=f"example_{path.stem}")
+    assert capsys.readouterr().out
+    assert path.name in (EXAMPLES / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_is_its_program_and_opens_with_outputs(name):
+    book = json.loads((EXAMPLES / f"{name}.ipynb").read_text())
+    held = [(cell["cell_type"], "".join(cell["source"])) for cell in book["cells"]]
+    assert held == cells((EXAMPLES / f"{name}.py").read_text()), "`make notebooks`"
+    printing = [
+        c for c in book["cells"] if c["cell_type"] == "code" and "print(" in "".join(c["source"])
+    ]
+    assert printing and all(cell["outputs"] for cell in printing)
+    assert not any(out["output_type"] == "error" for c in printing for out in c["outputs"])

@@ -1,0 +1,130 @@
+"""Thirty mistakes that people make: each is answered in one line that names it and says what to do instead."""
+
+import pytest
+import torch
+
+import regard
+from regard.cli import main
+from regard.core import OLDEST_TORCH
+from regard.core.packages import lacking_extra, require_torch
+
+X = torch.zeros(2, 5, 8)
+build = regard.build
+
+
+def linear(x=X, **mask):
+    return build("linear", dim=8, num_heads=2)(x, mask=regard.Mask(**mask))
+
+
+def linformer(length):
+    return build("linformer", dim=8, num_heads=2, max_len=4)(torch.zeros(1, length, 8))
+
+
+IN_PYTHON = {
+    "a mechanism's name": (lambda: build("liner", dim=8), "Did you mean 'linear'?"),
+    "an option's name": (
+        lambda: build("local", dim=8, num_heads=2, window=3),
+        "Did you mean 'window_size'?",
+    ),
+    "an option's value": (
+        lambda: build("local", dim=8, num_heads=2, window_size=0),
+        "must be a positive integer",
+    ),
+    "heads that do not divide": (
+        lambda: build("softmax", dim=65, num_heads=8),
+        "must be divisible by num_heads (8)",
+    ),
+    "heads forgotten": (lambda: build("softmax", dim=8), "pass num_heads="),
+    "max_len forgotten": (lambda: build("bigbird", dim=8, num_heads=2), "pass max_len="),
+    "token ids": (lambda: linear(torch.zeros(2, 5, 8, dtype=torch.long)), "Embed token ids first"),
+    "the wrong width": (
+        lambda: linear(torch.zeros(2, 5, 9)),
+        "must have shape [B, T, 8], got [2, 5, 9]",
+    ),
+    "no batch": (lambda: linear(torch.zeros(5, 8)), "must have shape [B, T, 8], got [5, 8]"),
+    "no tokens": (lambda: linear(torch.zeros(2, 0, 8)), "must hold at least one token"),
+    "an array": (lambda: linear(X.numpy()), "must be a tensor [B, T, 8], got ndarray"),
+    "another dtype": (lambda: linear(X.double()), "Convert one, or use autocast"),
+    "another device": (lambda: linear(X.to("meta")), "Move one of them"),
+    "a mask of numbers": (
+        lambda: linear(valid=torch.ones(2, 5)),
+        "must be a boolean tensor (True = may take part)",
+    ),
+    "a mask of lists": (lambda: regard.Mask(valid=[True]), "must be a boolean tensor"),
+    "a mask of another length": (
+        lambda: linear(valid=torch.ones(2, 4, dtype=torch.bool)),
+        "must have shape [2, 5], got [2, 4]",
+    ),
+    "a tensor as the mask": (
+        lambda: build("linear", dim=8, num_heads=2)(X, mask=torch.ones(2, 5, dtype=torch.bool)),
+        "Mask(valid=...)?",
+    ),
+    "pairs taken from sums": (
+        lambda: linear(pairwise=torch.ones(1, 1, 5, 5, dtype=torch.bool)),
+        "Mixers that do: ",
+    ),
+    "causal where it cannot be": (
+        lambda: build("fnet", dim=8)(X, mask=regard.Mask(causal=True)),
+        "Mixers that do: ",
+    ),
+    "too long": (lambda: linformer(5), "exceeds max_len (4)"),
+    "a state of another mixer": (
+        lambda: build("local", dim=8, num_heads=2).extend(
+            X, build("linear", dim=8, num_heads=2).initial_state(2)
+        ),
+        "got one of linear",
+    ),
+    "a name of the package": (lambda: regard.MIXER, "Did you mean 'MIXERS'?"),
+    "an old torch": (
+        lambda: require_torch("2.5.1+cu121", OLDEST_TORCH),
+        "here is 2.5.1+cu121: pip install 'torch>=2.10'",
+    ),
+}
+ON_THE_COMMAND_LINE = {
+    "a command's name": ("trian digits", "Did you mean 'train'?"),
+    "a recipe's name": ("train digts", "Did you mean 'digits'?"),
+    "an option of a mechanism": (
+        "bench --mixers fnet --options widow=3",
+        "none of fnet has an option 'widow'",
+    ),
+    "an option without a value": ("train digits --model.mixer-options widow", "NAME=VALUE"),
+    "a path that is not there": (
+        "report --ledger nowhere.sqlite",
+        "`regard arena quick` makes one",
+    ),
+    "a size that is none": (
+        "recommend --length 100 --memory plenty",
+        "must be a size such as 500MB or 2GiB",
+    ),
+    "a module that is not here": ("laws nowhere:Mine", "there is no module 'nowhere' here"),
+    "no GPU": ("bench --mixers fnet --devices cuda:7", "`regard doctor` lists what can"),
+}
+
+
+def test_there_are_thirty():
+    assert len(IN_PYTHON) + len(ON_THE_COMMAND_LINE) >= 30
+
+
+@pytest.mark.parametrize("mistake", IN_PYTHON)
+def test_a_mistake_in_python_is_answered_in_one_line(mistake):
+    made, fix = IN_PYTHON[mistake]
+    with pytest.raises((regard.RegardError, AttributeError, ImportError)) as refused:
+        made()
+    assert fix in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("mistake", ON_THE_COMMAND_LINE)
+def test_a_mistake_on_the_command_line_is_answered_in_one_line(
+    mistake, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    line, fix = ON_THE_COMMAND_LINE[mistake]
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert fix in " ".join(err.replace("│", " ").split()) and "Traceback" not in err and out == ""
+
+
+def test_a_missing_extra_is_named():
+    assert lacking_extra(ModuleNotFoundError(name="altair")) == (
+        "altair, which is not installed: pip install 'regard[lab]'"
+    )

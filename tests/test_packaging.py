@@ -1,0 +1,67 @@
+"""What a user of the package finds: public names, types, version. tests/packaging.py installs it."""
+
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.core import OLDEST_TORCH
+from tests.packaging import PROJECT, RESOLVED, oldest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+import api  # noqa: E402
+
+NAMES = list(api.public())
+DESCRIBED = [n for n in NAMES if inspect.isclass(n.value) or inspect.isroutine(n.value)]
+
+
+def test_nothing_public_is_gone_or_changed():
+    meant = "If this is meant: `python docs/api.py`, and a line in CHANGELOG.md."
+    assert api.broken(json.loads(api.SNAPSHOT.read_text()), api.snapshot()) == [], meant
+
+
+def test_what_breaks_a_program_is_seen():
+    old = {"a": ["x", "y=1"], "b": None}
+    assert api.broken(old, {"a": ["x", "y=1", "z=2"], "b": None, "c": []}) == []
+    assert api.broken(old, {"a": ["x", "y=2", "z"]}) == ["a: y=1", "a: z is needed", "b"]
+
+
+def test_the_version_is_one():
+    assert f"version: {regard.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest is not None and newest[1] == regard.__version__
+
+
+def test_types_are_shipped():
+    assert (ROOT / "regard/py.typed").exists()
+
+
+def test_the_oldest_torch_is_the_one_that_is_declared():
+    assert f"torch>={OLDEST_TORCH}" in PROJECT["dependencies"]
+
+
+def test_every_extra_is_tried():
+    assert {*RESOLVED, "dev", "peers"} == set(PROJECT["optional-dependencies"])
+    assert oldest(["torch>=2.10", "rich>=13.7"]) == ["torch==2.10", "rich==13.7"]
+
+
+@pytest.mark.parametrize("name", DESCRIBED, ids=lambda n: f"{n.module}.{n.name}")
+def test_public_names_are_described(name):
+    """A class or function says what it is, itself or through the file that it is alone in."""
+    told = inspect.getdoc(name.value) or ""
+    if told.startswith(f"{name.name}("):  # a dataclass without a docstring has its signature
+        told = ""
+    assert told or inspect.getdoc(sys.modules[name.value.__module__])
+
+
+def test_help_on_a_mixer_shows_equation_and_options():
+    for cls in regard.MIXERS:
+        told = inspect.getdoc(cls)
+        assert "arXiv" in told and "Cost" in told, cls.name
+        assert all(f"{p}" in told for p in inspect.signature(cls).parameters), cls.name
+    assert "y_i = phi(q_i) S_i" in regard.MIXERS["linear"].__doc__
