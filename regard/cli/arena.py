@@ -103,7 +103,7 @@ class Arena:
 
     def _suite(self, suite: "Suite") -> "Suite":
         from regard.cli.arguments import option
-        from regard.lab.arena.suite import Contest, Race, brief
+        from regard.lab.arena.suite import Race, brief, contests as contests_of
         from regard.mixers import MIXERS
 
         if self.mixers:
@@ -120,7 +120,7 @@ class Arena:
         if self.task is not None:
             own = task(self.task, dict(map(option, self.task_options)))
             train = brief(tokens=500_000, batch_size=32, eval_every=50)
-            contests = (Contest(task=own, train=train),)
+            contests = contests_of(own, train)
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")
         if self.tokens is not None:

@@ -41,6 +41,8 @@ class Bench:
     """for forward and train; either: bidirectional where the mixer can be"""
     options: tuple[str, ...] = ()
     """NAME=VALUE, for each of the mixers that has an option of this name"""
+    unit: Literal["block", "layer"] = "block"
+    """a block of mechanism and feed-forward layer, with as many parameters as softmax's, or the bare layer"""
     batch: int = 1
     dim: int = 256
     num_heads: int = 4
@@ -110,6 +112,7 @@ class Bench:
                 device=device,
                 causal=None if kind in STREAMING else CAUSAL[self.causal],
                 seconds=self.seconds,
+                unit=self.unit,
             )
             for device, dtype, kind, length in product(
                 self.devices, self.dtypes, self.passes, self.lengths
@@ -130,6 +133,7 @@ def _line(row: "Timed") -> dict[str, Any]:
     return {
         "pass": row.kind,
         "length": row.length,
+        "of": row.unit,
         "type": row.provenance.dtype,
         "mixer": row.mixer,
         "causal": row.causal,
@@ -142,6 +146,7 @@ def _line(row: "Timed") -> dict[str, Any]:
         "share": None if row.share is None else f"{row.share:.0%}",
         "peak MiB": row.peak_bytes / 2**20,
         "rounds": row.rounds,
+        "parameters": row.parameters,
     }
 
 

@@ -36,7 +36,7 @@ class Recommend:
     train: Flag = False
     """by the time of a training step instead of a forward pass"""
     memory: str | None = None
-    """at most so much for one layer: 500MB, 2GiB"""
+    """at most so much for one block: 500MB, 2GiB"""
     task: str | None = None
     """a trained task of the ledger, by whose quality the choice is made"""
     mixers: tuple[str, ...] = ()

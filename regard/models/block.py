@@ -45,7 +45,7 @@ class Block(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask = OPEN) -> Float[Tensor, "B T D"]:
         mixed = self.mixer(self.mixer_norm(x) if self.norm_first else x, mask=mask)
-        return self._after(x, mixed)
+        return self.after_mixer(x, mixed)
 
     def extend(
         self,
@@ -62,9 +62,10 @@ class Block(nn.Module):
             )
         else:
             mixed, state = self.mixer.extend(x, state, valid=valid, donate=donate)
-        return self._after(x, mixed), state
+        return self.after_mixer(x, mixed), state
 
-    def _after(self, x: Tensor, mixed: Tensor) -> Tensor:
+    def after_mixer(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """The rest of the block: x is what came in, `mixed` what the mixer made of it."""
         x = x + self.dropout(mixed)
         if not self.norm_first:
             x = self.mixer_norm(x)

@@ -77,7 +77,7 @@ class XLNetStack(Stack):
             else:
                 of_keys = F.pad(types, (M, 0))
                 mixed = mixer.relate(x, types, of_keys, context=seen, mask=request)
-            x = block._after(x, mixed)
+            x = block.after_mixer(x, mixed)
         return x, tuple(after)
 
 

@@ -30,7 +30,7 @@ DIM, HEADS = 256, 4
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is wanted of one layer. memory: bytes at most, beyond parameters and input, at the ledger's batch and width."""
+    """What is wanted of one block. memory: bytes at most, beyond parameters and input, at the ledger's batch and width."""
 
     length: int
     causal: bool = False
@@ -189,7 +189,8 @@ def recommend(
     """
     summary = LedgerSummary(rows)
     if case.task is not None and case.task not in summary.tasks:
-        own = [task for task in summary.tasks if task.startswith(f"{case.task} (")]  # and its file
+        more = (f"{case.task} (", f"{case.task}, ")  # and its file, or its place
+        own = [task for task in summary.tasks if task.startswith(more)]
         if len(own) != 1:
             raise UnknownNameError("trained task", case.task, own or summary.tasks)
         case = replace(case, task=own[0])
@@ -266,6 +267,7 @@ def measure(
             device=device,
             causal=None if case.decode else case.causal,
             seconds=seconds,
+            unit="block",
         )
         origin = provenance(device=device, dtype=setting.dtype)
         timed = speed.measure(able, setting, origin)
@@ -450,7 +452,7 @@ def _notes(case: Case, summary: LedgerSummary, ranked: Sequence[Candidate]) -> l
         return ["No timing for this in the ledger: capabilities and declared costs only.", *notes]
     row = next(iter(summary.timed.values()))
     notes.append(
-        f"One layer, batch {row.batch}, dim {row.dim}, {row.num_heads} heads, {row.provenance.device}; "
+        f"{words.UNIT_NAMES[row.unit].capitalize()}, batch {row.batch}, dim {row.dim}, {row.num_heads} heads, {row.provenance.device}; "
         f"measured at {', '.join(f'{n:,}' for n in summary.lengths(case.kind))} tokens."
     )
     other = [found.mechanism for found in timed if found.causal != (case.causal or case.decode)]
@@ -464,7 +466,7 @@ def _notes(case: Case, summary: LedgerSummary, ranked: Sequence[Candidate]) -> l
         for f in timed
         if f.mechanism in MIXERS and MIXERS[f.mechanism].capabilities.includes_ffn
     ]
-    if whole:
+    if whole and row.unit == "layer":
         notes.append(
             f"With their feed-forward layer, which softmax has beside it: {', '.join(whole)}."
         )

@@ -4,7 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from regard.models.sizing import TOLERANCE
+
 Pass = Literal["forward", "train", "prefill", "decode"]
+Unit = Literal["block", "layer"]
+"""What is timed: mechanism and feed-forward layer at equal parameters, or the bare layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +71,21 @@ class Timed:
     matrix_rate: float | None = (
         None  # operations a second of a large matrix product in the same run
     )
+    unit: Unit = "layer"
+    parameters: int | None = None
+    baseline_parameters: int | None = None  # of softmax's
 
     @property
     def ratio(self) -> float:
         """Time relative to fused softmax attention: below 1 is faster."""
         return self.median_ms / self.baseline_ms
+
+    @property
+    def is_equal(self) -> bool:
+        """As many parameters as softmax's block, within 10 %; a bare layer may have any number."""
+        if self.unit == "layer" or not self.parameters or not self.baseline_parameters:
+            return True
+        return abs(self.parameters / self.baseline_parameters - 1) <= TOLERANCE
 
     @property
     def share(self) -> float | None:
@@ -157,6 +171,7 @@ def current(results: Iterable[Result]) -> list[Result]:
                     result.batch,
                     result.dim,
                     result.causal,
+                    result.unit,
                     result.provenance.device,
                 )
             case LawsChecked():

@@ -130,7 +130,7 @@ class _SuiteRun:
         return Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
 
     def _contest(self, contest: Contest) -> None:
-        name = trial.title(contest.task)
+        name = contest.title
         with self.display.doing(f"data  {name}"):
             splits = contest.task.load()
         able = []
@@ -155,7 +155,7 @@ class _SuiteRun:
     def _training(
         self, place: int, contest: Contest, seed: int, model: StackConfig, splits: Splits
     ) -> Job:
-        choice, name = self.choices[place], trial.title(contest.task)
+        choice, name = self.choices[place], contest.title
         key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))
         folder = self.run_dir / f"{contest.task.name}-{choice.name}-{seed}-{key[:12]}"
 
@@ -190,7 +190,10 @@ class _SuiteRun:
     def _race(self, race: Race) -> None:
         for kind in race.passes:
             settings = [
-                speed.Setting(kind=kind, length=length, device=self.device, **_shared(race))
+                speed.Setting(
+                    kind=kind, length=length, device=self.device, unit=unit, **_shared(race)
+                )
+                for unit in race.units
                 for length in race.lengths
             ]
             able = []
@@ -224,7 +227,7 @@ class _SuiteRun:
                 self._keep(key, row)
             self.display.advance()
 
-        what = f"{setting.kind}  {setting.length} tokens"
+        what = f"{setting.kind}  {setting.unit}  {setting.length} tokens"
         content = {"kind": "timed", "setting": asdict(setting), "trials": list(missing)}
         return Job(key=trial_key(content), what=what, found=found, do=do, alone=True)
 
@@ -235,7 +238,10 @@ class _SuiteRun:
             "torch": about["torch"],
             "regard": about["regard"],
         }
-        return {"kind": "timed"} | choice.identity() | {"setting": asdict(setting)} | where
+        settings = asdict(setting)
+        if setting.unit == "layer":  # as in ledgers from before there were blocks
+            del settings["unit"]
+        return {"kind": "timed"} | choice.identity() | {"setting": settings} | where
 
     def _absent(self, place: int, subject: str, reason: str) -> None:
         choice = self.choices[place]
@@ -275,7 +281,7 @@ def _line(row: Result) -> str:
         case LawsChecked():
             return f"{row.mixer} breaks {row.failed_law}"
         case Timed():
-            return f"{row.kind} {row.length}: {row.mixer} {row.median_ms:.3g} ms, {row.ratio:.2f} of softmax"
+            return f"{row.kind} {row.unit} {row.length}: {row.mixer} {row.median_ms:.3g} ms, {row.ratio:.2f} of softmax"
         case NotRun():
             return f"{row.subject}: {row.mixer} not run. {row.reason}"
     return f"{row.task}: {row.mixer} {row.metric} {row.value:.3f}, seed {row.seed} ({row.seconds:.0f} s)"
@@ -309,7 +315,8 @@ class _Display:
 @contextmanager
 def _display(progress: bool | Progress, suite: Suite) -> Iterator[_Display]:
     trials = len(suite.contests) * len(suite.choices) * len(suite.seeds)
-    timings = 0 if suite.race is None else len(suite.race.passes) * len(suite.race.lengths)
+    race = suite.race
+    timings = len(race.passes) * len(race.lengths) * len(race.units) if race else 0
     if isinstance(progress, Progress):
         yield _Display(progress, trials + timings, suite.name)
     elif progress:

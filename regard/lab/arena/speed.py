@@ -1,4 +1,7 @@
-"""Speed: passes of several mixers at one length, interleaved with fused softmax attention in the same run.
+"""Speed: passes of several mechanisms at one length, interleaved with fused softmax attention in the same run.
+
+What is timed is a block, of mechanism and feed-forward layer, or the bare layer: two GAU layers stand beside one of
+softmax and its feed-forward, at equal parameters.
 
 A round calls every entry once, so that a machine that slows down slows all of them; medians and quartiles are over
 rounds. A large matrix product is timed in the same rounds: the rate beside which each mixer's own is read. Operations are
@@ -13,16 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
-from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.core import Mask, OptionError, UnsupportedError
 from regard.core.counting import count
 from regard.core.shapes import check_positive
 from regard.functional.shared.implementation import recorded
+from regard.lab.arena.block import equal_block
 from regard.lab.arena.choice import Choice, refusal
 from regard.lab.arena.matrix_product import MatrixProduct, synchronize
 from regard.lab.arena.provenance import provenance
-from regard.lab.arena.results import Pass, Provenance, Timed
+from regard.lab.arena.results import Pass, Provenance, Timed, Unit
 
 DECODE_STEPS = 8  # of one token each, timed together
 MOST_ROUNDS = 50
@@ -45,6 +50,7 @@ class Setting:
         None  # None: bidirectional where a mixer can be; prefill and decode are always causal
     )
     seconds: float = 8.0  # spent on rounds, all entries together
+    unit: Unit = "layer"
 
     def __post_init__(self):
         if self.kind in STREAMING and self.causal is False:
@@ -96,7 +102,7 @@ def measure(
             baselines[entry.causal] = entry
     unlike = [entry for entry in baselines.values() if entry not in entries]
     rounds, rate = _run_rounds([*entries, *unlike], setting)
-    return [entry.row(baselines[entry.causal].median, rounds, rate, origin) for entry in entries]
+    return [entry.row(baselines[entry.causal], rounds, rate, origin) for entry in entries]
 
 
 _SOFTMAX = Choice(mixer="softmax")
@@ -108,14 +114,17 @@ class _Timing:
     def __init__(self, choice: Choice, setting: Setting, causal: bool | None = None):
         torch.manual_seed(0)
         self.choice, self.setting = choice, setting
-        mixer = choice.build(dim=setting.dim, num_heads=setting.num_heads, max_len=setting.max_len)
-        mixer = mixer.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
         if causal is None:
             causal = setting.causal
         if causal is None:
-            causal = setting.kind in STREAMING or not mixer.capabilities.bidirectional
+            causal = (
+                setting.kind in STREAMING or refusal(choice.sketch(), "bidirectional") is not None
+            )
         self.causal = causal
-        self.call: _Call = PASSES[setting.kind](mixer, setting, causal)
+        unit = _built(choice, setting, causal)
+        self.parameters = sum(p.numel() for p in unit.parameters() if p.requires_grad)
+        unit = unit.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
+        self.call: _Call = PASSES[setting.kind](unit, setting, causal)
         self.times: list[float] = []
         self.peak_bytes, self.flops = self._cost()
 
@@ -148,7 +157,7 @@ class _Timing:
     def median(self) -> float:
         return statistics.median(self.times)
 
-    def row(self, baseline: float, rounds: int, rate: float, origin: Provenance) -> Timed:
+    def row(self, softmax: "_Timing", rounds: int, rate: float, origin: Provenance) -> Timed:
         low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
         setting = self.setting
         return Timed(
@@ -163,14 +172,24 @@ class _Timing:
             median_ms=1e3 * median,
             low_ms=1e3 * low,
             high_ms=1e3 * high,
-            baseline_ms=1e3 * baseline,
+            baseline_ms=1e3 * softmax.median,
             peak_bytes=self.peak_bytes,
             impl=self.impl,
             flops=self.flops,
             matrix_rate=rate,
             rounds=rounds,
             provenance=origin,
+            unit=setting.unit,
+            parameters=self.parameters,
+            baseline_parameters=softmax.parameters,
         )
+
+
+def _built(choice: Choice, setting: Setting, causal: bool) -> nn.Module:
+    facts = {"dim": setting.dim, "num_heads": setting.num_heads, "max_len": setting.max_len}
+    if setting.unit == "layer":
+        return choice.build(**facts)
+    return equal_block(choice, **facts, causal=causal).build()
 
 
 def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
@@ -208,69 +227,69 @@ class _Call:
     held_bytes: int = 0  # streaming state
 
 
-def _forward(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
-    x, mask = _tokens(mixer, setting, setting.length), Mask(causal=causal)
+def _forward(unit: Any, setting: Setting, causal: bool) -> _Call:
+    x, mask = _tokens(setting, setting.length), Mask(causal=causal)
 
     @torch.no_grad()
     def run(_: None) -> None:
-        mixer(x, mask=mask)
+        unit(x, mask=mask)
 
     return _Call(lambda: None, run)
 
 
-def _train(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+def _train(unit: Any, setting: Setting, causal: bool) -> _Call:
     """Forward and backward, to the input and all parameters."""
-    x, mask = _tokens(mixer, setting, setting.length).requires_grad_(), Mask(causal=causal)
+    x, mask = _tokens(setting, setting.length).requires_grad_(), Mask(causal=causal)
     gradient = torch.randn_like(x)
-    mixer.train()
+    unit.train()
 
     def clear() -> None:
-        mixer.zero_grad(set_to_none=True)
+        unit.zero_grad(set_to_none=True)
         x.grad = None
 
     def run(_: None) -> None:
-        mixer(x, mask=mask).backward(gradient)
+        unit(x, mask=mask).backward(gradient)
 
     return _Call(clear, run)
 
 
-def _prefill(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+def _prefill(unit: Any, setting: Setting, causal: bool) -> _Call:
     """All tokens into an empty state with room for them."""
-    x = _tokens(mixer, setting, setting.length)
+    x = _tokens(setting, setting.length)
 
     @torch.no_grad()
     def empty() -> Any:
-        return mixer.initial_state(setting.batch, max_len=setting.max_len)
+        return unit.initial_state(setting.batch, max_len=setting.max_len)
 
     @torch.no_grad()
     def run(state: Any) -> None:
-        mixer.extend(x, state, donate=True)
+        unit.extend(x, state, donate=True)
 
     return _Call(empty, run)
 
 
-def _decode(mixer: Mixer, setting: Setting, causal: bool) -> _Call:
+def _decode(unit: Any, setting: Setting, causal: bool) -> _Call:
     """One token after `length` others, which one `extend` has put into the state."""
-    new = _tokens(mixer, setting, 1)
+    new = _tokens(setting, 1)
     with torch.no_grad():
-        empty = mixer.initial_state(setting.batch, max_len=setting.max_len)
-        _, full = mixer.extend(_tokens(mixer, setting, setting.length), empty, donate=True)
+        empty = unit.initial_state(setting.batch, max_len=setting.max_len)
+        _, full = unit.extend(_tokens(setting, setting.length), empty, donate=True)
     held_bytes = sum({s.data_ptr(): s.nbytes() for s in _storages(full)}.values())
 
     @torch.no_grad()
     def copy() -> Any:
         state = pytree.tree_map_only(torch.Tensor, torch.clone, full)
-        return mixer.extend(new, state, donate=True)[1]
+        return unit.extend(new, state, donate=True)[1]
 
     @torch.no_grad()
     def run(state: Any) -> None:
         for _ in range(DECODE_STEPS):
-            _, state = mixer.extend(new, state, donate=True)
+            _, state = unit.extend(new, state, donate=True)
 
     return _Call(copy, run, DECODE_STEPS, held_bytes)
 
 
-PASSES: dict[Pass, Callable[[Mixer, Setting, bool], _Call]] = {
+PASSES: dict[Pass, Callable[[Any, Setting, bool], _Call]] = {
     "forward": _forward,
     "train": _train,
     "prefill": _prefill,
@@ -279,7 +298,7 @@ PASSES: dict[Pass, Callable[[Mixer, Setting, bool], _Call]] = {
 STREAMING: tuple[Pass, ...] = ("prefill", "decode")
 
 
-def _tokens(mixer: Mixer, setting: Setting, length: int) -> torch.Tensor:
+def _tokens(setting: Setting, length: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(length)
     x = torch.randn(setting.batch, length, setting.dim, generator=generator)
     return x.to(device=setting.device, dtype=getattr(torch, setting.dtype))

@@ -1,14 +1,17 @@
 """Suite: what an arena runs, as data. SUITES lists them; to add a mechanism to one is to add its name."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from regard.core import Catalog, Mixer
 from regard.lab.arena.choice import Choice
-from regard.lab.arena.results import Pass
+from regard.lab.arena.results import Pass, Unit
 from regard.lab.tasks import Digits, ListOps, StdlibBytes, Task
 from regard.lab.train import TrainConfig
 from regard.mixers import MIXERS
+
+Place = Literal["encoder", "decoder", "cross"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +26,28 @@ class ModelSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """A task, with the budget and model size that every mechanism gets. The trial's seed replaces train.seed."""
+    """A task, with the budget and model size that every mechanism gets. The trial's seed replaces train.seed.
+
+    place: of an encoder-decoder, which of its three mixers is compared; the other two are softmax.
+    """
 
     task: Task
     train: TrainConfig
     size: ModelSize = field(default_factory=ModelSize)
+    place: Place = "encoder"
+
+    @property
+    def title(self) -> str:
+        """The task's name, that of the file that it reads where the user has named one, and the place where there are several."""
+        path = getattr(self.task, "path", None)
+        name = f"{self.task.name} ({Path(path).name})" if path else self.task.name
+        return f"{name}, {self.place}" if self.task.kind == "translate" else name
+
+
+def contests(task: Task, train: TrainConfig) -> tuple[Contest, ...]:
+    """One, or one for each place of an encoder-decoder."""
+    places = get_args(Place) if task.kind == "translate" else ("encoder",)
+    return tuple(Contest(task=task, train=train, place=place) for place in places)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +56,7 @@ class Race:
 
     lengths: tuple[int, ...]
     passes: tuple[Pass, ...] = ("forward", "train", "decode")
+    units: tuple[Unit, ...] = ("block", "layer")
     batch: int = 1
     dim: int = 256
     num_heads: int = 4

@@ -9,11 +9,13 @@ from rich.progress import Progress
 
 from regard.core import OptionError
 from regard.lab.arena.choice import Choice, own_source, refusal
+from regard.lab.arena.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.arena.provenance import provenance, versions
 from regard.lab.arena.results import Trained
-from regard.lab.arena.suite import Contest
+from regard.lab.arena.suite import Contest, Place
 from regard.lab.tasks import Splits, Task
 from regard.lab.train import fit
+from regard.mixers.build import resolve
 from regard.models import (
     ClassifierConfig,
     DualEncoderConfig,
@@ -32,7 +34,10 @@ _CONFIGS: dict[str, type[StackConfig]] = {
         LanguageModelConfig,
         MaskedLanguageModelConfig,
         DualEncoderConfig,
-        TransformerConfig,  # the mixer is the encoder's
+        TransformerConfig,
+        TwoStreamConfig,
+        DocumentConfig,
+        FeaturesConfig,
     )
     for kind in config.kinds
 }
@@ -42,27 +47,39 @@ def check_kind(task: Task) -> None:
     """OptionError for a task whose model has no place for a mixer."""
     if task.kind not in _CONFIGS:
         raise OptionError(
-            f"{task.name} is of kind {task.kind}, and the arena trains {', '.join(_CONFIGS)}. "
-            "`regard train` has recipes for the others."
+            f"{task.name} is of kind {task.kind}, and the arena trains {', '.join(_CONFIGS)}."
         )
-
-
-def title(task: Task) -> str:
-    """The task's name, and that of the file or folder that it reads, where the user has named one."""
-    path = getattr(task, "path", None)
-    return f"{task.name} ({Path(path).name})" if path else task.name
 
 
 def obstacle(contest: Contest, choice: Choice, splits: Splits) -> str | None:
     """Why this mechanism cannot be trained on this task at this size, or None."""
     size = contest.size
     sketch = choice.sketch(dim=size.dim, num_heads=size.num_heads, max_len=contest.task.max_len)
-    reasons = (refusal(sketch, need) for need in needs(contest.task, splits))
+    reasons = (refusal(sketch, need) for need in needs(contest, splits))
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def needs(task: Task, splits: Splits) -> list[str]:
-    """The capabilities that this task needs of a mixer."""
+_PLACES: dict[Place, list[str]] = {
+    "encoder": ["bidirectional", "padding"],
+    "decoder": ["causal", "padding"],
+    "cross": ["cross", "bidirectional", "padding", "streaming"],
+}
+_NEEDS: dict[str, list[str]] = {
+    "permutation_language_model": ["cross", "pairwise", "bidirectional"],
+    "documents": ["bidirectional", "padding"],
+    "table": ["bidirectional"],
+    "vectors": ["bidirectional"],
+}
+
+
+def needs(contest: Contest, splits: Splits) -> list[str]:
+    """The capabilities that this task needs of a mixer, in its place."""
+    task = contest.task
+    if task.kind in _NEEDS:
+        return _NEEDS[task.kind]
+    if task.kind == "translate":
+        generates = contest.place == "decoder" and not task.metric.startswith("bits")
+        return _PLACES[contest.place] + ["streaming"] * generates
     direction = "causal" if task.kind == "language_model" else "bidirectional"
     lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
     equal = all(int(of.min()) == int(of.max()) for of in lengths)
@@ -80,19 +97,18 @@ def model_config(contest: Contest, choice: Choice, splits: Splits | None = None)
 def _config(contest: Contest, choice: Choice, splits: Splits | None) -> StackConfig:
     task, size = contest.task, contest.size
     found = {} if splits is None else dict(splits.facts)
-    facts: dict[str, Any] = (
-        task.facts
-        | found
-        | dict(
-            max_len=task.max_len,
-            mixer=choice.mixer,
-            mixer_options=dict(choice.options),
-            dim=size.dim,
-            num_heads=size.num_heads,
-            num_layers=size.num_layers,
-            position=size.position,
-        )
+    prefix = "" if contest.place == "encoder" else f"{contest.place}_"
+    facts: dict[str, Any] = dict(
+        max_len=task.max_len,
+        dim=size.dim,
+        num_heads=size.num_heads,
+        num_layers=size.num_layers,
+        position=size.position,
     )
+    facts |= {f"{prefix}mixer": choice.mixer, f"{prefix}mixer_options": dict(choice.options)}
+    facts |= task.facts | found
+    if _CONFIGS[task.kind] is FeaturesConfig:
+        facts["max_len"] = facts.get("input_dim") or max(1, len(facts.get("fields", ())))
     return _CONFIGS[task.kind](**facts)
 
 
@@ -101,20 +117,26 @@ def content(
 ) -> dict[str, Any]:
     """Everything that determines the result, for its key."""
     about, task = versions(), contest.task
+    place = {} if contest.place == "encoder" else {"place": contest.place}
     facts = {
-        field.name: getattr(model, field.name)
+        field.name: _named(getattr(model, field.name))
         for field in dataclasses.fields(model)
         if not (field.metadata.get("unsaid") and getattr(model, field.name) == field.default)
     } | choice.identity()
     return {
         "kind": "trained",
-        "task": {"name": task.name} | _options(task) | own_source(type(task)),
+        "task": {"name": task.name} | place | _options(task) | own_source(type(task)),
         "data": data_sha256,
         "model": {"name": model.name} | facts,
         "train": dataclasses.asdict(contest.train) | {"seed": seed},
         "torch": about["torch"],
         "regard": about["regard"],
     }
+
+
+def _named(value: Any) -> Any:
+    """A mixer's class by its name; `identity` has its source."""
+    return resolve(value).name if isinstance(value, type) else value
 
 
 def _options(task: Task) -> dict[str, Any]:
@@ -143,7 +165,7 @@ def train(
     config = dataclasses.replace(contest.train, seed=seed)
     fitted = fit(built, contest.task, config, run_dir, splits=splits, progress=progress, wait=True)
     return Trained(
-        task=title(contest.task),
+        task=contest.title,
         mixer=choice.name,
         seed=seed,
         options=dict(choice.options),
@@ -158,5 +180,5 @@ def train(
         data_sha256=fitted.data_sha256,
         provenance=origin,
         curve=fitted.curve,
-        length=contest.task.max_len,
+        length=model.max_len,
     )

@@ -191,6 +191,21 @@ def test_the_headline_follows_task_pass_length_and_filter(opened):
     assert "softmax" not in [line[0] for line in cells(page, "#standings")]
 
 
+def test_blocks_are_shown_first_and_bare_layers_when_asked(opened):
+    blocks = [
+        replace(row, unit="block", median_ms=2 * row.baseline_ms)
+        for row in only(Timed)
+        if row.mixer != "gau"
+    ]
+    page = opened([*SEEDS, *blocks])
+    speeds = {line[0]: line[5] for line in cells(page, "#standings")}
+    assert speeds["linear"] == "0.5×" and speeds["gau"].startswith("–")
+    assert plain([*SEEDS, *blocks])["unit"] == "block"
+    page.choose("unit", "layer")
+    assert texts(page, "#devices")[0].startswith(f"Timed on {WHERE.device}: the bare layer")
+    assert cells(page, "#standings") == cells(opened(SEEDS), "#standings")
+
+
 def test_every_figure_of_the_leaderboard_is_the_ledgers(opened):
     page = opened(SEEDS)
     page.choose("pass", "train")

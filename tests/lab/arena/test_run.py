@@ -15,6 +15,7 @@ import torch
 import regard.lab.arena.run as arena
 from regard import MIXERS, OptionError, UnknownNameError, UnsupportedError
 from regard.lab.arena import laws, trial
+from regard.lab.arena.block import equal_block
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.ledger import Ledger, canonical
 from regard.lab.arena.results import LawsChecked, NotRun, Timed, Trained, current
@@ -24,6 +25,7 @@ from regard.lab.tasks import Digits, ListOps, StdlibBytes
 from regard.lab.train import TrainConfig
 from regard.models import count_parameters
 from regard.testing import LawError
+from tests.lab.arena.test_ledger import timed as a_timing
 
 SIZE = ModelSize(dim=16, num_heads=2, num_layers=1)
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
@@ -71,13 +73,13 @@ def test_a_suite_fills_the_ledger(ledger, tmp_path, lawful):
         row.provenance.command == "regard arena tiny" and row.steps == 2 for row in trained.values()
     )
     assert len({row.data_sha256 for row in trained.values()}) == 2
-    timed = {(row.mixer, row.kind, row.length): row for row in of(Timed, rows)}
-    assert set(timed) == {(m, "forward", n) for m in TINY.mixers for n in (8, 16)} | {
-        (m, "decode", n) for m in ("softmax", "linear") for n in (8, 16)
-    }
-    for (mixer, kind, length), row in timed.items():
-        assert row.baseline_ms == timed["softmax", kind, length].median_ms
+    timed = {(row.mixer, row.kind, row.unit, row.length): row for row in of(Timed, rows)}
+    able = {(m, "forward") for m in TINY.mixers} | {(m, "decode") for m in ("softmax", "linear")}
+    assert set(timed) == {(*of, u, n) for of in able for u in ("block", "layer") for n in (8, 16)}
+    for (mixer, kind, unit, length), row in timed.items():
+        assert row.baseline_ms == timed["softmax", kind, unit, length].median_ms
         assert (row.ratio == 1) == (mixer == "softmax")
+        assert row.is_equal and (unit == "layer" or row.parameters > 0)
         assert (
             row.low_ms <= row.median_ms <= row.high_ms
             and row.rounds >= 5
@@ -242,7 +244,12 @@ def test_a_kill_loses_nothing_committed(tmp_path, lawful, monkeypatch):
         assert len(of(Trained, ledger.results())) >= 3 * len(seeds)
 
 
-SHARED = replace(TINY, contests=(LISTOPS,), seeds=(0, 1, 2), race=replace(RACE, lengths=(8,)))
+SHARED = replace(
+    TINY,
+    contests=(LISTOPS,),
+    seeds=(0, 1, 2),
+    race=replace(RACE, lengths=(8,), units=("layer",)),
+)
 
 
 def _join(path, folder, done, die_after):
@@ -285,6 +292,23 @@ def test_workers_on_one_ledger_share_the_work_and_follow_the_dead(tmp_path):
         finished.append(done.get())
     assert sorted(row[1:] for row in finished) == sorted(trained)  # none twice
     assert len({pid for pid, *_ in finished}) >= 2  # and more than one worked
+
+
+def test_a_block_is_as_large_as_softmaxs():
+    """GAU and FLASH two layers, fnet a wider feed-forward; gMLP's weights by position leave no room at 4,096 tokens."""
+    block = lambda name, n: equal_block(  # noqa: E731
+        Choice(mixer=name), dim=64, num_heads=4, max_len=n, causal=False
+    )
+    softmax = count_parameters(block("softmax", 64))
+    for name, layers in (("softmax", 1), ("gau", 2), ("flash", 2), ("gmlp", 2), ("fnet", 1)):
+        with torch.device("meta"):
+            assert len(block(name, 64).build().blocks.mixers) == layers
+        assert count_parameters(block(name, 64)) == pytest.approx(softmax, rel=0.1)
+    large = count_parameters(block("gmlp", 4096))
+    assert large > 2 * softmax
+    row = Timed(**vars(a_timing()) | {"unit": "block", "parameters": large})
+    assert not replace(row, baseline_parameters=softmax).is_equal
+    assert replace(row, baseline_parameters=softmax, unit="layer").is_equal
 
 
 def test_every_contest_of_a_suite_is_fair():

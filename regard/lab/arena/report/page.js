@@ -2,7 +2,7 @@
 
 const one = (id) => document.getElementById(id);
 const files = [{ name: "this page", ...readResults(one("results").textContent) }];
-const chosen = { task: "", pass: null, length: null };
+const chosen = { task: "", pass: null, length: null, unit: null };
 const hidden = new Set(); // labels of mechanisms out of view
 const inView = (label) => !hidden.has(label);
 let summary;
@@ -36,6 +36,8 @@ function offerChoices() {
   fill(one("task"), [["every task", ""], ...summary.tasks.map((task) => [short(task, 40), task])], chosen.task);
   fill(one("pass"), summary.passes.map((pass) => [rules.pass_names[pass], pass]), chosen.pass);
   fill(one("length"), lengths.map((length) => [count(length) + (isFar(length) ? ", further out" : ""), length]), chosen.length);
+  fill(one("unit"), summary.units.map((unit) => [rules.unit_names[unit], unit]), summary.unit);
+  one("units").hidden = summary.units.length < 2;
   one("choice").hidden = !chosen.pass;
 }
 
@@ -104,6 +106,7 @@ function timedFacts(row) {
     ["softmax beside it", milliseconds(row.baseline_ms)],
     ["peak memory", size(row.peak_bytes)],
     ["causal", row.causal ? "yes" : "no"],
+    ...(row.parameters ? [["its parameters", `${size(row.parameters, "")}, softmax's ${size(row.baseline_parameters ?? 0, "")}`]] : []),
     ["computed by", row.impl ?? "eager"],
   ];
 }
@@ -343,7 +346,7 @@ function showOrigins() {
   one("seeds").textContent = seeds.length ? `Seeds: ${seeds.join(", ")}.` : "";
   one("lawful").textContent = lawful.length ? visible(`Kept all their laws before they were measured: ${joined([...new Set(lawful)])}.`) : "";
   const devices = [...new Set([...summary.timed.values()].map((row) => row.provenance.device))];
-  one("devices").textContent = devices.length ? visible(`Timed on ${joined(devices)}, on random input, beside PyTorch's fused softmax attention in the same run.`) : "";
+  one("devices").textContent = devices.length ? visible(`Timed on ${joined(devices)}: ${rules.unit_names[summary.unit]}, on random input, beside that of PyTorch's fused softmax attention in the same run.`) : "";
   one("origins-part").hidden = !rows.length;
 }
 
@@ -455,7 +458,7 @@ function redraw() {
 }
 
 function start() {
-  summary = new Summary(files);
+  summary = new Summary(files, chosen.unit);
   offerChoices();
   offerMechanisms();
   showFiles();
@@ -482,6 +485,7 @@ function point(event) {
 
 one("task").onchange = ({ target }) => { chosen.task = target.value; chosen.length = null; offerChoices(); redraw(); };
 one("pass").onchange = ({ target }) => { chosen.pass = target.value; chosen.length = null; offerChoices(); redraw(); };
+one("unit").onchange = ({ target }) => { chosen.unit = target.value; start(); };
 one("length").onchange = ({ target }) => { chosen.length = Number(target.value); redraw(); };
 one("all").onclick = () => show([...summary.mechanisms.keys()]);
 one("none").onclick = () => show([]);

@@ -21,6 +21,7 @@ from regard.lab.arena.report.summary import (
     LANGUAGE_METRICS,
     PASSES,
     TOLERANCE,
+    UNITS,
     LedgerSummary,
 )
 from regard.lab.arena.results import Result
@@ -73,6 +74,8 @@ def _rules() -> dict[str, Any]:
         "largest_file": LARGEST_FILE,
         "passes": PASSES,
         "pass_names": words.PASS_NAMES,
+        "units": UNITS,
+        "unit_names": words.UNIT_NAMES,
         "language_metrics": sorted(LANGUAGE_METRICS),
         "tolerance": TOLERANCE,
         "level": LEVEL,

@@ -6,11 +6,16 @@ const median = (values) => {
   return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
 };
 const key = (...parts) => JSON.stringify(parts);
+const unitOf = (row) => row.unit ?? "layer";
 const ascending = (a, b) => a - b;
 
 class Summary {
   // files: [{name, rows, mechanisms, notes}]; the first is the page's own, the others were dropped on it.
-  constructor(files) {
+  // unit: whose timings count; blocks where there are any, if it is null.
+  constructor(files, unit = null) {
+    const units = new Set(files.flatMap(({ rows }) => rows.filter((row) => row.type === "timed" && row.mechanism !== null).map(unitOf)));
+    this.units = rules.units.filter((one) => units.has(one));
+    this.unit = this.units.includes(unit) ? unit : this.units[0] ?? "block";
     this.mechanisms = new Map(); // label -> {label, family, baseline}
     this.notes = [];
     this.reasons = new Map(); // [label, subject] -> why there is nothing
@@ -32,7 +37,7 @@ class Summary {
         if (row.mechanism === null) continue;
         const label = labelled(row.mechanism);
         if (row.type === "not run") this.reasons.set(key(label, row.subject), row.reason);
-        if (row.type === "timed") {
+        if (row.type === "timed" && unitOf(row) === this.unit) {
           this.timed.set(key(label, row.kind, row.length, row.causal), row);
           elsewhere.add(`${row.provenance.device}, ${row.provenance.dtype}, dim ${row.dim}, ${row.num_heads} heads`);
         }

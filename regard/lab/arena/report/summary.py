@@ -14,10 +14,20 @@ from statistics import fmean, median
 from typing import Any, Literal, TypeVar, get_args
 
 from regard.lab.arena.report.crossing import LEVEL, Crossing, crossing
-from regard.lab.arena.results import LawsChecked, NotRun, Pass, Result, Timed, Trained, current
+from regard.lab.arena.results import (
+    LawsChecked,
+    NotRun,
+    Pass,
+    Result,
+    Timed,
+    Trained,
+    Unit,
+    current,
+)
 from regard.mixers import MIXERS
 
 PASSES: tuple[Pass, ...] = get_args(Pass)
+UNITS: tuple[Unit, ...] = get_args(Unit)
 BASELINE = "softmax"
 TOLERANCE = (
     0.02  # of the best quality: what a faster mechanism may lose and still be called as good
@@ -68,9 +78,12 @@ class Decision:
 
 
 class LedgerSummary:
-    """`mechanisms` (labels, in catalogue order), `tasks`, `quality`, `timed`, `not_run`, and `notes` in plain words."""
+    """`mechanisms` (labels, in catalogue order), `tasks`, `quality`, `timed`, `not_run`, and `notes` in plain words.
 
-    def __init__(self, rows: Iterable[Result]):
+    unit: whose timings count; blocks by default, or bare layers where no block was timed.
+    """
+
+    def __init__(self, rows: Iterable[Result], unit: Unit | None = None):
         self.rows = list(rows)
         self.notes: list[str] = []
         newest = current(self.rows)
@@ -92,12 +105,19 @@ class LedgerSummary:
         self.family = {label: _family(labelled[label]) for label in self.mechanisms}
         self.tasks = sorted({row.task for row in trained})
         self.quality = self._qualities(trained, name)
-        self.timed: dict[tuple[str, Pass, int, bool], Timed] = _newest(
-            timed, lambda row: (name(row), row.kind, row.length, row.causal)
-        )
+        every = _newest(timed, lambda row: (row.unit, name(row), row.kind, row.length, row.causal))
+        self.units = [one for one in UNITS if any(key[0] == one for key in every)]
+        self.unit: Unit = unit or (self.units[0] if self.units else "block")
+        self.timed: dict[tuple[str, Pass, int, bool], Timed] = {
+            key[1:]: row for key, row in every.items() if key[0] == self.unit
+        }
         self._mixer = labelled
+        if unequal := self._unequal():
+            self.notes.append(
+                f"Not of softmax's size, since weights for each position are its own: {unequal}."
+            )
         self._label = {id(row): name(row) for row in self.not_run}
-        self._label |= {id(row): label for (label, *_), row in self.timed.items()}
+        self._label |= {id(row): label for (_, label, *_), row in every.items()}
         self._label |= {id(run): q.mechanism for q in self.quality.values() for run in q.runs}
 
     def _comparable_training(self, rows: list[Trained]) -> list[Trained]:
@@ -132,6 +152,14 @@ class LedgerSummary:
                 f"{device}, {threads} threads, {dtype}, dim {dim}, {num_heads} heads."
             )
         return kept
+
+    def _unequal(self) -> str:
+        """Blocks timed with more or fewer parameters than softmax's, and from which length on."""
+        first: dict[str, int] = {}
+        for (label, _, length, _), row in sorted(self.timed.items()):
+            if not row.is_equal:
+                first[label] = min(length, first.get(label, length))
+        return ", ".join(f"{label} from {length:,} tokens" for label, length in first.items())
 
     def _qualities(self, rows: list[Trained], name) -> dict[tuple[str, str], Quality]:
         newest = _newest(rows, lambda row: (row.task, name(row), row.seed))

@@ -127,7 +127,7 @@ def _table(summary: LedgerSummary) -> Table:
 
 def _legend(summary: LedgerSummary) -> str:
     speed = (
-        "speed: times as fast as fused softmax attention beside it; memory: of a training step. "
+        f"speed: {words.UNIT_NAMES[summary.unit]}, times as fast as fused softmax's beside it; memory: of a training step. "
         if summary.timed
         else ""
     )
@@ -146,6 +146,7 @@ def plain(rows: Iterable[Result]) -> dict[str, Any]:
     ]
     return {
         "headline": words.headline(summary),
+        "unit": summary.unit,
         "mechanisms": [_plain_line(line) for line in standings(summary)],
         "choices": [
             {

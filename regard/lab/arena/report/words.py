@@ -1,7 +1,7 @@
 """Formatting of numbers and findings for terminal and page."""
 
 from regard.lab.arena.report.summary import Decision, LedgerSummary, Quality
-from regard.lab.arena.results import Pass
+from regard.lab.arena.results import Pass, Unit
 
 PASS_NAMES: dict[Pass, str] = {
     "forward": "forward pass",
@@ -9,7 +9,10 @@ PASS_NAMES: dict[Pass, str] = {
     "prefill": "prefill",
     "decode": "decoding step",
 }
-
+UNIT_NAMES: dict[Unit, str] = {
+    "block": "a block of mechanism and feed-forward layer",
+    "layer": "the bare layer",
+}
 
 MOST_CHOICES = 4  # that a headline names
 

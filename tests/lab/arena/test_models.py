@@ -1,0 +1,109 @@
+"""The arena's own models: what each may see, and every kind of task with a mechanism that can and one that cannot."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.core import OptionError
+from regard.core.fields import Categorical, Numeric
+from regard.lab.arena import trial
+from regard.lab.arena.choice import Choice
+from regard.lab.arena.ledger import trial_key
+from regard.lab.arena.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
+from regard.lab.arena.suite import Contest, ModelSize, contests
+from regard.lab.tasks import CorrelatedTasks, PlantedHistories, StdlibPermuted, TextFiles, permuted
+from regard.lab.train import TrainConfig
+
+SIZE = {"dim": 16, "num_heads": 2, "num_layers": 2, "max_len": 12}
+
+
+@pytest.mark.parametrize("mixer", ["softmax", "gau", "transformer_xl"])
+def test_a_permuted_token_is_predicted_from_lower_ranks_alone(mixer):
+    torch.manual_seed(0)
+    model = TwoStreamConfig(vocab_size=20, mixer=mixer, **SIZE).build().double().eval()
+    tokens = torch.randint(1, 20, (2, 7))
+    order = torch.tensor([[-1, 2, 0, -1, 4, 1, 3], [3, -1, 0, 1, -1, 2, 4]])
+    before = model(tokens, order=order)
+    for rank in range(5):
+        other = torch.where(order == rank, tokens % 19 + 1, tokens)
+        moved = (model(other, order=order) - before).abs().amax(-1) > 1e-12
+        assert not moved[(order >= 0) & (order <= rank)].any()
+        assert moved[order > rank].any() or rank == 4
+
+
+def test_padding_of_words_and_sentences_changes_nothing():
+    torch.manual_seed(0)
+    model = DocumentConfig(vocab_size=20, num_classes=3, mixer="linear", **SIZE).build().eval()
+    tokens = torch.randint(1, 20, (2, 3, 5))
+    valid = torch.ones(2, 4, 7, dtype=torch.bool)
+    valid[:, 3:] = valid[:, :, 5:] = False
+    padded = torch.randint(1, 20, (2, 4, 7)).masked_scatter(valid, tokens)
+    torch.testing.assert_close(model(padded, valid=valid), model(tokens), rtol=1e-5, atol=1e-5)
+
+
+def test_fields_and_numbers_are_tokens():
+    torch.manual_seed(0)
+    fields = (Categorical("colour", 5), Numeric("size"))
+    model = FeaturesConfig(fields=fields, num_tasks=2, mixer="fnet", **SIZE).build()
+    batch = {"colour": torch.tensor([0, 3]), "size": torch.tensor([0.5, float("nan")])}
+    assert model(batch).shape == (2, 2) and model(batch).isfinite().all()
+    vectors = FeaturesConfig(input_dim=6, num_tasks=1, **SIZE).build()
+    x = torch.randn(3, 6, requires_grad=True)
+    vectors(x).sum().backward()
+    assert (x.grad.abs() > 0).all()
+
+
+TRAIN = TrainConfig(steps=1, batch_size=4, eval_every=1, checkpoint_every=1)
+
+
+def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypatch):
+    modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 9 for n in range(40)}
+    monkeypatch.setattr(permuted, "read_modules", lambda root: modules)
+    words = [f"the {a} {b} sleeps" for a in ("big", "old", "red") for b in "abcdefghijklmnop"]
+    for name in ("train.en", "train.xx"):
+        (tmp_path / name).write_text("\n".join(words) + "\n")
+    sizes = {"train_size": 16, "valid_size": 16, "test_size": 16}
+    tasks = (
+        CorrelatedTasks(dim=5, **sizes),
+        PlantedHistories(history=4, **sizes),
+        StdlibPermuted(length=12, valid_size=2, test_size=2),
+        TextFiles(path=tmp_path, metric="bits_per_byte", vocab_size=300),
+    )
+    refused = {}
+    for contest in (one for task in tasks for one in contests(task, TRAIN)):
+        contest, splits = replace(contest, size=ModelSize(dim=32)), contest.task.load()
+        for choice in (Choice(mixer=name) for name in ("softmax", "fnet", "gau")):
+            what = contest.title.removeprefix(f"text_files ({tmp_path.name}), ")
+            if reason := trial.obstacle(contest, choice, splits):
+                refused[what, choice.name] = reason.split(":")[0]
+                continue
+            try:
+                config = trial.model_config(contest, choice, splits)
+            except OptionError as error:
+                refused[what, choice.name] = str(error).split(":")[0]
+                continue
+            batch = contest.task.collate([splits.train[row] for row in range(4)])
+            assert contest.task.loss(config.build(), batch).isfinite()
+            key = trial.content(contest, choice, 0, config, splits.sha256)
+            assert trial_key(key) and config.max_len == {"correlated_tasks": 5}.get(
+                what, config.max_len
+            )
+    assert refused == {
+        ("stdlib_permuted", "fnet"): "fnet does not support cross",
+        ("decoder", "fnet"): "fnet does not support causal",
+        ("cross", "fnet"): "fnet does not support cross",
+        ("decoder", "gau"): "decoder",
+        ("cross", "gau"): "decoder",
+    }
+
+
+def test_only_the_place_that_is_compared_has_the_mechanism():
+    task = TextFiles(vocab_size=300)
+    for contest in contests(task, TRAIN):
+        config = trial.model_config(contest, Choice(mixer="linear"))
+        mixers = (config.mixer, config.decoder_mixer, config.cross_mixer)
+        assert [m == "linear" for m in mixers] == [
+            contest.place == place for place in ("encoder", "decoder", "cross")
+        ]
+    assert Contest(task=CorrelatedTasks(), train=TRAIN).title == "correlated_tasks"
