@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import regard
-from regard.cli import COMMANDS
 from regard.testing import LAWS, check_mixer
 
 ROOT = Path(__file__).parent.parent
@@ -117,11 +116,6 @@ path, make = tables.TABLES["mechanisms"]
 tables.TABLES["mechanisms"] = path, lambda: make() + " "
 sys.exit(tables.main(check=True))
 """
-
-
-def test_every_command_is_described():
-    named = set(re.findall(r"^\| `regard (\w+)", USING, re.M))
-    assert named == set(COMMANDS)
 
 
 def test_the_errors_that_are_quoted_are_the_real_ones():

@@ -62,7 +62,7 @@ def _machine() -> list[dict[str, str]]:
     threads = torch.get_num_threads()
     few = f"torch uses {threads} of {cores} cores" if threads < cores else ""
     rows = [
-        _row("regard", f"{__version__} in {Path(__file__).parent}"),
+        _row("regard", f"{__version__} in {Path(__file__).parents[1]}"),
         _row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         _row(
             "processor",
