@@ -23,6 +23,7 @@ MODULES = (
     "regard.models",
     "regard.testing",
     "regard.hf",
+    "regard.explore",
     "regard.lab.data",
     "regard.lab.tasks",
     "regard.lab.train",

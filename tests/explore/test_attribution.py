@@ -1,6 +1,7 @@
 """Attributions: their closed forms, what each of them promises, and the numbers that compare them."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +25,8 @@ from regard.explore import (
     spearman,
 )
 from tests.models.small import classifier, language_model, prompts, ragged, transformer
+
+ROOT = Path(__file__).parents[2]
 
 
 def uniform(T, L, H=3):
@@ -56,6 +59,14 @@ def test_a_query_that_sees_nothing_keeps_its_token():
     for weights in maps:
         weights[:, :, 2] = 0
     assert rollout(maps)[0, 2].tolist() == [0, 0, 1, 0]
+
+
+def test_rollout_of_many_even_causal_layers_ends_at_the_first_token():
+    """So that of a deep decoder says little of what its heads attend to; docs/explore.md has the figure."""
+    even = torch.ones(14, 14, dtype=torch.float64).tril()
+    even = (even / even.sum(-1, keepdim=True))[None, None]
+    share = rollout([even] * 30)[0, -1, 0].item()
+    assert f"a share of {share:.3f}." in (ROOT / "docs/explore.md").read_text()
 
 
 @pytest.mark.parametrize("attribute", [rollout, flow])

@@ -1,8 +1,11 @@
 """The page in a browser: every view by keyboard and mouse, on checkpoints of many mechanisms; nothing that it shows runs."""
 
+import base64
 import html
 import json
 import re
+import statistics
+import zlib
 from html.parser import HTMLParser
 
 import pytest
@@ -258,29 +261,45 @@ def test_nothing_is_cut_in_light_or_dark(opened, width):
 
 @needs_browser
 def test_twelve_layers_of_twelve_heads_at_512_tokens(opened):
+    """At most 13 MB, and 50 ms to another head, in processor time of the page's thread: a clock on the wall depends on who else computes."""
     generator = torch.Generator().manual_seed(0)
-    base = torch.randn(12, 512, 512, generator=generator)  # nothing is sparse: the largest there is
-    sheets = [
-        Sheet(f"layer {n}", "softmax", "stochastic", base.roll(n, 1).softmax(-1)) for n in range(12)
-    ]
+    logits = torch.randn(
+        12, 512, 512, generator=generator
+    )  # nothing is sparse: the largest there is
+    sheet = Sheet("layer", "softmax", "stochastic", logits.softmax(-1))
     names = [f"token {n}" for n in range(512)]
-    groups = pack([Group("made up", names, names, False, sheets)], window=512, max_bytes=13_000_000)
-    side = {"groups": groups, "document": None, "attribution": None}
-    text = render(
-        {
-            "title": "large",
-            "models": ["one"],
-            "examples": [{"label": "x", "image": None, "sides": [side]}],
-        }
+    most = 13_000_000
+    (group,) = pack(
+        [Group("made up", names, names, False, [sheet])], window=512, max_bytes=most // 12
     )
-    assert len(text.encode()) <= 13_000_000
+    group["sheets"] *= 12
+    small = zlib.decompress(base64.b64decode(group["thumbnails"]["codes"]))
+    group["thumbnails"]["codes"] = base64.b64encode(zlib.compress(small * 12)).decode()
+    side = {"groups": [group], "document": None, "attribution": None}
+    examples = [{"label": "x", "image": None, "sides": [side]}]
+    text = render({"title": "large", "models": ["one"], "examples": examples})
+    assert len(text.encode()) <= most
     tab = opened(text)
+    assert len(texts(tab, ".grid-of-heads button")) == 144
+
+    def spent():
+        metrics = tab.ask("Performance.getMetrics")["metrics"]
+        return next(m["value"] for m in metrics if m["name"] == "TaskDuration")
+
+    tab.ask("Performance.enable", timeDomain="threadTicks")
     times = []
     for head in range(1, 12):
+        before = spent()
         tab.choose("head", str(head))
-        tab.run("new Promise((go) => setTimeout(go, 120))")
-        times.append(float(tab.run("document.documentElement.dataset.switched")))
-    assert min(times) < 50, times
+        tab.run(SWITCHED)
+        times.append(1000 * (spent() - before))
+    assert statistics.median(times) < 50, times
+
+
+SWITCHED = """new Promise((go) => {
+  const seen = () => document.documentElement.dataset.switched ? (delete document.documentElement.dataset.switched, go()) : setTimeout(seen, 5);
+  seen();
+})"""
 
 
 # ---------------------------------------------------------------------- nothing runs
