@@ -39,6 +39,8 @@ class Arena:
     dim: int | None = None
     """width of the models that are trained and of the layers that are timed"""
     seeds: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
+    """learning rates, each tried from the first seed; the best on validation serves the other seeds"""
     tokens: int | None = None
     """of training, for each model"""
     hours: float | None = None
@@ -75,7 +77,7 @@ class Arena:
         from regard.lab.arena.ledger import Ledger
         from regard.lab.findings import run_finding
 
-        for name in ("mixers", "task", "task_options", "lengths", "dim"):
+        for name in ("mixers", "task", "task_options", "lengths", "dim", "rates"):
             if getattr(self, name):
                 raise OptionError(
                     f"--{name.replace('_', '-')} is of a suite, and {finding.name} is a finding with entries of its own: "
@@ -132,7 +134,11 @@ class Arena:
         if self.lengths:
             race = dataclasses.replace(race or Race(lengths=()), lengths=self.lengths)
         return dataclasses.replace(
-            suite, contests=contests, race=race, seeds=self.seeds or suite.seeds
+            suite,
+            contests=contests,
+            race=race,
+            seeds=self.seeds or suite.seeds,
+            rates=self.rates or suite.rates,
         )
 
 

@@ -1,6 +1,6 @@
 """The typed rows that the arena produces, the ledger keeps, and the report draws."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -45,6 +45,9 @@ class Trained:
     provenance: Provenance
     curve: list[tuple[int, float]] = field(default_factory=list)  # (step, validation metric)
     length: int | None = None  # of the task's longest input, tokens
+    rate: float | None = None  # learning rate
+    valid_value: float | None = None  # by which the rate is chosen
+    causal: bool | None = None  # whether the mechanism saw earlier tokens alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +167,7 @@ def current(results: Iterable[Result]) -> list[Result]:
                 absent[who, subject] = result
                 continue
             case Trained():
-                place: tuple = (result.seed,)
+                place: tuple = (result.seed, result.rate)
             case Timed():
                 place = (
                     result.length,
@@ -182,6 +185,20 @@ def current(results: Iterable[Result]) -> list[Result]:
     return [
         row for (who, subject, _), row in newest.items() if (who, subject) not in absent
     ] + list(absent.values())
+
+
+def tuned(rows: Sequence[Trained]) -> list[Trained]:
+    """Rows of one mechanism on one task: those at the learning rate that was best on validation, from the seed with most rates."""
+    tried: dict[int, dict[float | None, Trained]] = {}
+    for row in rows:
+        if row.valid_value is not None:
+            tried.setdefault(row.seed, {})[row.rate] = row
+    if not tried:
+        return list(rows)
+    most = max(tried.values(), key=len)
+    better = max if rows[0].better == "higher" else min
+    best = better(most.values(), key=lambda row: row.valid_value or 0.0)
+    return [row for row in rows if row.rate == best.rate]
 
 
 def _who(result: Result) -> tuple[str, str]:

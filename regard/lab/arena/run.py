@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from regard.lab.arena.claims import Claims, Job, share
 from regard.lab.arena.laws import fault, judge, question
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, provenance, versions
-from regard.lab.arena.results import LawsChecked, NotRun, Result, Timed
+from regard.lab.arena.results import LawsChecked, NotRun, Result, Timed, Trained, tuned
 from regard.lab.arena.suite import Contest, Race, Suite
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits
@@ -67,6 +67,25 @@ def run_suite(
         return _SuiteRun(suite, ledger, Path(run_dir), command, display, hours).all()
 
 
+@dataclass(frozen=True)
+class _Entered:
+    """A contest with its data, and the place and model of each choice that can take part."""
+
+    contest: Contest
+    splits: Splits
+    able: list[tuple[int, StackConfig]]
+
+    def at(self, rate: float | None) -> Contest:
+        """With this learning rate, or its own."""
+        if rate is None:
+            return self.contest
+        return replace(self.contest, train=replace(self.contest.train, lr=rate))
+
+    def key(self, choice: Choice, place: int, seed: int, rate: float | None) -> str:
+        model = dict(self.able)[place]
+        return trial_key(trial.content(self.at(rate), choice, seed, model, self.splits.sha256))
+
+
 class _SuiteRun:
     def __init__(
         self,
@@ -86,6 +105,7 @@ class _SuiteRun:
             choice.sketch()  # wrong names and options are found here
         for contest in suite.contests:
             trial.check_kind(contest.task)
+        self.each = _trials(suite)
         self.claims = Claims(ledger.path)
         self.outcome = Outcome(suite=suite.name)
         self.broken: dict[int, str] = {}  # place in choices -> why it is not measured
@@ -96,8 +116,7 @@ class _SuiteRun:
         self._share([self._check(place, choice) for place, choice in enumerate(self.choices)])
         if self.suite.race is not None:
             self._race(self.suite.race)
-        for contest in self.suite.contests:
-            self._contest(contest)
+        self._train()
         self.outcome.seconds = time.perf_counter() - began
         return self.outcome
 
@@ -129,7 +148,8 @@ class _SuiteRun:
 
         return Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
 
-    def _contest(self, contest: Contest) -> None:
+    def _enter(self, contest: Contest) -> "_Entered":
+        """The contest with its data, and who can take part; the others are noted with the reason."""
         name = contest.title
         with self.display.doing(f"data  {name}"):
             splits = contest.task.load()
@@ -143,20 +163,38 @@ class _SuiteRun:
                     reason = str(error)
             if reason is not None:
                 self._absent(place, name, reason)
-                self.display.advance(len(self.suite.seeds))
-        self._share(
-            [
-                self._training(place, contest, seed, model, splits)
-                for seed in self.suite.seeds
-                for place, model in able
-            ]
-        )
+                self.display.advance(self.each)
+        return _Entered(contest, splits, able)
 
-    def _training(
-        self, place: int, contest: Contest, seed: int, model: StackConfig, splits: Splits
-    ) -> Job:
-        choice, name = self.choices[place], contest.title
-        key = trial_key(trial.content(contest, choice, seed, model, splits.sha256))
+    def _train(self) -> None:
+        """Everybody once on every task, then the other learning rates, then the other seeds at the best of them."""
+        entered = [self._enter(contest) for contest in self.suite.contests]
+        first, *more = self.suite.seeds
+        rates = self.suite.rates or (None,)
+        for rate in rates:
+            for one in entered:
+                self._share([self._training(one, place, first, rate) for place, _ in one.able])
+        for seed in more:
+            for one in entered:
+                self._share(
+                    [self._training(one, p, seed, self._best_rate(one, p)) for p, _ in one.able]
+                )
+
+    def _best_rate(self, entered: "_Entered", place: int) -> float | None:
+        """On validation, from the first seed. None: the contest's own."""
+        if not self.suite.rates:
+            return None
+        keys = [
+            entered.key(self.choices[place], place, self.suite.seeds[0], rate)
+            for rate in self.suite.rates
+        ]
+        tried = [row for key in keys if isinstance(row := self.ledger.get(key), Trained)]
+        return tuned(tried)[0].rate if tried else self.suite.rates[0]
+
+    def _training(self, entered: "_Entered", place: int, seed: int, rate: float | None) -> Job:
+        contest, splits = entered.at(rate), entered.splits
+        choice, name, model = self.choices[place], contest.title, dict(entered.able)[place]
+        key = entered.key(choice, place, seed, rate)
         folder = self.run_dir / f"{contest.task.name}-{choice.name}-{seed}-{key[:12]}"
 
         def found() -> bool:
@@ -185,7 +223,8 @@ class _SuiteRun:
             self._keep(key, row)
             self.display.advance()
 
-        return Job(key=key, what=f"{name}  {choice.name}  seed {seed}", found=found, do=do)
+        what = f"{name}  {choice.name}  seed {seed}  rate {contest.train.lr:g}"
+        return Job(key=key, what=what, found=found, do=do)
 
     def _race(self, race: Race) -> None:
         for kind in race.passes:
@@ -287,6 +326,11 @@ def _line(row: Result) -> str:
     return f"{row.task}: {row.mixer} {row.metric} {row.value:.3f}, seed {row.seed} ({row.seconds:.0f} s)"
 
 
+def _trials(suite: Suite) -> int:
+    """Of one mechanism on one task."""
+    return len(suite.seeds) - 1 + max(1, len(suite.rates))
+
+
 class _Display:
     def __init__(self, bars: Progress | None, total: int, name: str):
         self._bars = bars
@@ -314,7 +358,7 @@ class _Display:
 
 @contextmanager
 def _display(progress: bool | Progress, suite: Suite) -> Iterator[_Display]:
-    trials = len(suite.contests) * len(suite.choices) * len(suite.seeds)
+    trials = len(suite.contests) * len(suite.choices) * _trials(suite)
     race = suite.race
     timings = len(race.passes) * len(race.lengths) * len(race.units) if race else 0
     if isinstance(progress, Progress):

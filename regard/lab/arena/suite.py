@@ -43,6 +43,12 @@ class Contest:
         name = f"{self.task.name} ({Path(path).name})" if path else self.task.name
         return f"{name}, {self.place}" if self.task.kind == "translate" else name
 
+    @property
+    def causal(self) -> bool:
+        """Whether the mechanism sees earlier tokens alone."""
+        kind, place = self.task.kind, self.place
+        return kind == "language_model" or (kind == "translate" and place == "decoder")
+
 
 def contests(task: Task, train: TrainConfig) -> tuple[Contest, ...]:
     """One, or one for each place of an encoder-decoder."""
@@ -66,13 +72,18 @@ class Race:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """mixers: names, classes or choices with options, in any mixture; or "all" in the catalogue."""
+    """mixers: names, classes or choices with options, in any mixture; or "all" in the catalogue.
+
+    rates: learning rates. Each mechanism is trained with each from the first seed, and from the other seeds with that which
+    was best on validation; none leaves the contest's own.
+    """
 
     name: str
     about: str
     mixers: tuple[str | type[Mixer] | Choice, ...] | Literal["all"]
     contests: tuple[Contest, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    rates: tuple[float, ...] = ()
     race: Race | None = None
 
     @property

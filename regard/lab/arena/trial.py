@@ -80,7 +80,7 @@ def needs(contest: Contest, splits: Splits) -> list[str]:
     if task.kind == "translate":
         generates = contest.place == "decoder" and not task.metric.startswith("bits")
         return _PLACES[contest.place] + ["streaming"] * generates
-    direction = "causal" if task.kind == "language_model" else "bidirectional"
+    direction = "causal" if contest.causal else "bidirectional"
     lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
     equal = all(int(of.min()) == int(of.max()) for of in lengths)
     return [direction] if equal else [direction, "padding"]
@@ -181,4 +181,7 @@ def train(
         provenance=origin,
         curve=fitted.curve,
         length=model.max_len,
+        rate=config.lr,
+        valid_value=fitted.valid_value,
+        causal=contest.causal,
     )

@@ -101,6 +101,25 @@ def test_seeds_that_disagree_widen_what_counts_as_good():
     assert LedgerSummary(wide).decide("listops", "forward", 4096).choice == "linear"
 
 
+def test_the_interval_is_students():
+    """By hand: 0.1, 0.2, 0.3 have the deviation 0.1, and t is 4.303 for two degrees of freedom."""
+    (run,) = only(Trained)[:1]
+    made = [replace(run, seed=seed, value=0.1 + 0.1 * seed) for seed in range(3)]
+    (quality,) = LedgerSummary(made).quality.values()
+    assert quality.spread == pytest.approx(4.303 * 0.1 / 3**0.5, rel=1e-3)
+
+
+def test_the_rate_is_chosen_on_validation_and_not_on_the_test():
+    (run,) = only(Trained)[:1]
+    tried = [
+        replace(run, rate=rate, valid_value=valid, value=value)
+        for rate, valid, value in ((1e-3, 0.5, 0.9), (1e-2, 0.6, 0.4), (1e-1, 0.2, 0.95))
+    ]
+    more = [replace(tried[1], seed=1, valid_value=0.1, value=0.5)]
+    (quality,) = LedgerSummary(tried + more).quality.values()
+    assert [(row.rate, row.value) for row in quality.runs] == [(1e-2, 0.4), (1e-2, 0.5)]
+
+
 def test_one_seed_is_said():
     assert "one seed" in page_of("all")
     assert "one seed" not in page_of("several seeds")

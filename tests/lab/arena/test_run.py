@@ -14,10 +14,11 @@ import torch
 
 import regard.lab.arena.run as arena
 from regard import MIXERS, OptionError, UnknownNameError, UnsupportedError
-from regard.lab.arena import laws, trial
+from regard.lab.arena import laws, matrix_product, trial
 from regard.lab.arena.block import equal_block
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.ledger import Ledger, canonical
+from regard.lab.arena.report.summary import LedgerSummary
 from regard.lab.arena.results import LawsChecked, NotRun, Timed, Trained, current
 from regard.lab.arena.run import run_suite
 from regard.lab.arena.suite import QUICK, SUITES, Contest, ModelSize, Race, Suite
@@ -46,7 +47,8 @@ TINY = Suite(
 
 
 @pytest.fixture
-def ledger(tmp_path):
+def ledger(tmp_path, monkeypatch):
+    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         yield ledger
 
@@ -123,6 +125,33 @@ def test_only_what_is_missing_is_done(ledger, tmp_path, lawful):
     )
     assert len(of(Trained, ledger.results())) == 3 + 1 + 3  # linear at seed 0, and three at seed 1
     assert outcome.new == 1 + 4  # the laws of linear too
+
+
+def test_each_mechanism_tries_every_rate_and_the_best_on_validation_serves_the_other_seeds(
+    ledger, tmp_path, lawful
+):
+    rates = (1e-4, 1e-2, 1e-1)
+    suite = replace(
+        TINY,
+        mixers=("softmax", "linear"),
+        contests=(replace(LISTOPS, train=replace(TRAIN, steps=8)),),
+        race=None,
+        seeds=(3, 4, 5),
+        rates=rates,
+    )
+    rows = of(Trained, run_suite(suite, ledger, tmp_path, progress=False).results)
+    assert [(r.mixer, r.rate) for r in rows[:6]] == [
+        (mixer, rate) for rate in rates for mixer in ("softmax", "linear")
+    ]
+    summary = LedgerSummary(ledger.results())
+    for mixer in ("softmax", "linear"):
+        first = [row for row in rows if row.mixer == mixer and row.seed == 3]
+        best = max(first, key=lambda row: row.valid_value)
+        after = [(row.seed, row.rate) for row in rows if row.mixer == mixer and row.seed != 3]
+        assert after == [(4, best.rate), (5, best.rate)]
+        shown = summary.quality["listops", mixer].runs
+        assert [(row.seed, row.rate) for row in shown] == [(s, best.rate) for s in (3, 4, 5)]
+    assert run_suite(suite, ledger, tmp_path, progress=False).new == 0
 
 
 def test_whatever_determines_a_result_is_in_its_key(ledger, tmp_path, lawful):

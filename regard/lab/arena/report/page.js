@@ -131,7 +131,8 @@ function tradeFigures() {
         value: q.mean, low: q.low, high: q.high, bytes: row.peak_bytes,
         facts: [["mechanism", q.label], ["family", summary.mechanisms.get(q.label).family],
           [metricName(q.metric), `${qualityWords(q)}, ${q.runs.length} seed${q.runs.length > 1 ? "s" : ""}`],
-          ...timedFacts(row), ["parameters", size(q.parameters, "")]],
+          ...timedFacts(row), ["parameters", size(q.parameters, "")],
+          ...(q.runs[0].rate ? [["learning rate", trimmed(q.runs[0].rate, 3)]] : [])],
       });
     }
     if (!points.length) continue;

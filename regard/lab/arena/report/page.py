@@ -23,6 +23,7 @@ from regard.lab.arena.report.summary import (
     TOLERANCE,
     UNITS,
     LedgerSummary,
+    student,
 )
 from regard.lab.arena.results import Result
 
@@ -79,6 +80,7 @@ def _rules() -> dict[str, Any]:
         "language_metrics": sorted(LANGUAGE_METRICS),
         "tolerance": TOLERANCE,
         "level": LEVEL,
+        "student": student(),
     }
 
 

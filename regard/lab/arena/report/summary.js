@@ -6,6 +6,13 @@ const median = (values) => {
   return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
 };
 const key = (...parts) => JSON.stringify(parts);
+// Half of Student's interval at 95 % for their mean; null for one.
+function halfWidth(values) {
+  if (values.length < 2) return null;
+  const center = mean(values);
+  const variance = values.reduce((sum, value) => sum + (value - center) ** 2, 0) / (values.length - 1);
+  return rules.student[Math.min(values.length - 1, rules.student.length) - 1] * Math.sqrt(variance / values.length);
+}
 const unitOf = (row) => row.unit ?? "layer";
 const ascending = (a, b) => a - b;
 
@@ -79,14 +86,14 @@ class Summary {
       found.push({
         task, label, runs: of, mean: mean(values), low: Math.min(...values), high: Math.max(...values),
         metric: of[0].metric, higher: of[0].better === "higher", parameters: median(of.map((run) => run.parameters)),
-        get spread() { return values.length > 1 ? (this.high - this.low) / 2 : null; },
+        get spread() { return halfWidth(values); },
       });
     }
     return found.sort((a, b) => (a.higher ? b.mean - a.mean : a.mean - b.mean));
   }
 
   isLanguage(task) {
-    return this.quality.get(task).some(({ metric }) => rules.language_metrics.includes(metric));
+    return this.quality.get(task).some(({ runs: [run] }) => run.causal ?? rules.language_metrics.includes(run.metric));
   }
 
   tasksFor(pass) {

@@ -10,7 +10,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from statistics import fmean, median
+from functools import cache
+from statistics import fmean, median, stdev
 from typing import Any, Literal, TypeVar, get_args
 
 from regard.lab.arena.report.crossing import LEVEL, Crossing, crossing
@@ -23,6 +24,7 @@ from regard.lab.arena.results import (
     Trained,
     Unit,
     current,
+    tuned,
 )
 from regard.mixers import MIXERS
 
@@ -32,6 +34,7 @@ BASELINE = "softmax"
 TOLERANCE = (
     0.02  # of the best quality: what a faster mechanism may lose and still be called as good
 )
+MOST_FREEDOM = 30
 Measured = TypeVar("Measured", Trained, Timed)
 LANGUAGE_METRICS = {"bits_per_byte", "bits_per_character", "perplexity"}
 
@@ -52,9 +55,12 @@ class Quality:
 
     @property
     def spread(self) -> float | None:
-        """Half the range over seeds; None where one seed leaves it unknown."""
+        """Half of Student's interval at 95 % for the mean over seeds; None where one seed leaves it unknown."""
         values = [run.value for run in self.runs]
-        return (max(values) - min(values)) / 2 if len(values) > 1 else None
+        if len(values) < 2:
+            return None
+        quantile = student()[min(len(values) - 1, MOST_FREEDOM) - 1]
+        return quantile * stdev(values) / math.sqrt(len(values))
 
     @property
     def parameters(self) -> float:
@@ -162,10 +168,11 @@ class LedgerSummary:
         return ", ".join(f"{label} from {length:,} tokens" for label, length in first.items())
 
     def _qualities(self, rows: list[Trained], name) -> dict[tuple[str, str], Quality]:
-        newest = _newest(rows, lambda row: (row.task, name(row), row.seed))
-        runs = defaultdict(list)
-        for (task, label, _), row in sorted(newest.items(), key=lambda item: item[0]):
-            runs[task, label].append(row)
+        newest = _newest(rows, lambda row: (row.task, name(row), row.seed, row.rate or 0.0))
+        every = defaultdict(list)
+        for (task, label, *_), row in sorted(newest.items(), key=lambda item: item[0]):
+            every[task, label].append(row)
+        runs = {pair: tuned(of_pair) for pair, of_pair in every.items()}
         for task in self.tasks:
             tokens = [
                 row.tokens for (t, _), of_pair in runs.items() if t == task for row in of_pair
@@ -266,7 +273,7 @@ class LedgerSummary:
         return counts[True] >= counts[False]
 
     def is_language(self, task: str) -> bool:
-        return any(q.metric in LANGUAGE_METRICS for (t, _), q in self.quality.items() if t == task)
+        return any(is_causal(q.runs[0]) for (t, _), q in self.quality.items() if t == task)
 
     def qualities(self, task: str) -> list[Quality]:
         """Best first."""
@@ -278,7 +285,7 @@ class LedgerSummary:
         return [task for task in self.tasks if kind != "decode" or self.is_language(task)]
 
     def as_good(self, task: str) -> list[Quality]:
-        """The best, and those within 2 % of it or within the seeds' own spread (of either side), best first."""
+        """The best, and those within 2 % of it or within the seeds' interval (of either side), best first."""
         ranked = self.qualities(task)
         if not ranked:
             return []
@@ -293,7 +300,7 @@ class LedgerSummary:
     def decide(self, task: str, kind: Pass, length: int) -> Decision | None:
         """The fastest within `margin` of the best; softmax where nothing as good is measurably faster.
 
-        margin: 2 % of the best quality, or the seeds' own spread (of either side) where that is larger.
+        margin: 2 % of the best quality, or the seeds' interval (of either side) where that is larger.
         """
         good = self.as_good(task)
         if not good:
@@ -361,6 +368,19 @@ class LedgerSummary:
         mixers = {self._label[id(row)]: row.mixer for row in self.not_run} | self._mixer
         order = sorted(mixers, key=lambda label: (_place(mixers[label]), label))
         return {label: _family(mixers[label]) for label in order}
+
+
+def is_causal(run: Trained) -> bool:
+    """By its metric, where an earlier version's row does not say."""
+    return run.metric in LANGUAGE_METRICS if run.causal is None else run.causal
+
+
+@cache
+def student() -> list[float]:
+    """Student's t at 97.5 % for 1 to MOST_FREEDOM degrees of freedom; more count as the last."""
+    from scipy.stats import t
+
+    return [float(t.ppf(0.975, freedom)) for freedom in range(1, MOST_FREEDOM + 1)]
 
 
 def measurably_faster(row: Timed) -> bool:

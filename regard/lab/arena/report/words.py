@@ -85,13 +85,13 @@ def decision(found: Decision, summary: LedgerSummary) -> str:
 
 def certainty(summary: LedgerSummary) -> str:
     """How far the choice can be trusted."""
-    rule = "“As good” means within 2 % of the best quality, or within the spread of the seeds where that is wider."
+    rule = "“As good” means within 2 % of the best quality, or within the interval over seeds where that is wider."
     fewest = summary.seeds_per_pair
     if fewest == 0:
         return ""
     if fewest == 1:
         return f"{rule} Quality rests on one seed per pair, so small differences may be chance."
-    return f"{rule} Quality is the mean of at least {fewest} seeds, ± half their range."
+    return f"{rule} Quality is the mean of at least {fewest} seeds, ± Student's interval at 95 %."
 
 
 def headline(summary: LedgerSummary) -> str:
