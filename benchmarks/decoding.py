@@ -68,7 +68,7 @@ def _row(name: str, context: int, rounds: int) -> dict[str, Any] | None:
     constant = "T" not in (mixer.capabilities.state or "").split()
     calls = {
         "step": _steps(mixer, new, reserved),
-        "projections": _projections(mixer, new, reserved),
+        "projections": projections(mixer, new, reserved),
     }
     least = least_step(name, new, HEADS, context)
     if least is not None:
@@ -95,13 +95,25 @@ def _row(name: str, context: int, rounds: int) -> dict[str, Any] | None:
 
 def _steps(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], None]:
     """STEPS tokens after the same past. The state is donated: rows beyond the past are written over each time."""
+    again = not_given_away(state)
 
     def run() -> None:
-        now = state
+        now = again()
         for _ in range(STEPS):
             _, now = mixer.extend(new, now, donate=True)
 
     return run
+
+
+def not_given_away(state: Any) -> Callable[[], Any]:
+    """The same tensors each time, free to be donated once more."""
+    marks = dict(vars(state.length))
+
+    def again() -> Any:
+        vars(state.length).update(marks)
+        return state
+
+    return again
 
 
 def _repeated(step: Callable[[], None]) -> Callable[[], None]:
@@ -112,7 +124,9 @@ def _repeated(step: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
-def _projections(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], None]:
+def projections(
+    mixer: regard.Mixer, new: Tensor, state: Any, steps: int = STEPS
+) -> Callable[[], None]:
     """The nn.Linear modules that one step calls, on random inputs of the same shapes."""
     seen: list[tuple[nn.Linear, Tensor]] = []
 
@@ -125,7 +139,7 @@ def _projections(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], N
         hook.remove()
 
     def run() -> None:
-        for _ in range(STEPS):
+        for _ in range(steps):
             for linear, x in seen:
                 linear(x)
 
@@ -135,14 +149,14 @@ def _projections(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], N
 def _growth(mixer: regard.Mixer, past: Tensor, new: Tensor, step_ms: float, rounds: int) -> float:
     """Time of a step without reserved room over one with it; the doubling's extra time is spread over `past` tokens."""
     context = past.shape[1]
-    full: list[Any] = []
+    full: list[Callable[[], Any]] = []
 
     def fill() -> None:
         _, state = mixer.extend(past, mixer.initial_state(1), donate=True)
-        full[:] = [state]
+        full[:] = [not_given_away(state)]
 
     def grow() -> None:
-        mixer.extend(new, full[0], donate=True)
+        mixer.extend(new, full[0](), donate=True)
 
     fill()
     grow_ms = medians({"grow": grow}, max(3, rounds // 3))["grow"]

@@ -1,18 +1,21 @@
-"""What needs a CUDA device, in one command: python benchmarks/on_cuda.py --out DIR [--part laws|speed|train] [--minutes 8]
+"""What needs a CUDA device, in one command: python benchmarks/cuda.py --out DIR [--part laws|speed|train] [--minutes 8]
 
 It has not run on CUDA yet. Rows go to DIR/laws.jsonl, DIR/speed.jsonl and DIR/train.jsonl, one JSON object a line, each written when it is
 measured: the command may be killed at any time, and goes on behind the rows that it finds. Rows that most depends on come first.
 
-laws:   kernels at 1,100 and 4,096 tokens with impl="auto" beside the same function in float64, forward and gradient, in float32 and bfloat16;
-        then every law on every mechanism with tensors on the device, streaming and compile among them. The oracles stay on the CPU.
+laws:   kernels at 1,100 and 4,096 tokens with impl="auto" beside the same function in float64, in float32 and bfloat16: forward, gradient, and the
+        last tokens once more by a state; then every law on every mechanism with tensors on the device, streaming and compile among them. The
+        oracles stay on the CPU.
 speed:  the device's matrix and copy rates; every mechanism, as chosen and in plain PyTorch, beside fused softmax (the arena's timing);
-        FlashAttention, the other kernels of torch's fused softmax and FlexAttention with the block masks of patterns; public packages.
-train:  listops at its published 2,000 tokens and language models at 512 to 8,192, as many trials as fit.
+        decoding steps as a CUDA graph beside their projections; FlashAttention, the other kernels of torch's fused softmax and FlexAttention with the
+        block masks of patterns; public packages.
+train:  listops and pathfinder at their published sizes (lra), and language models at 512 to 8,192 (flash), as many trials as fit. Text, image and
+        retrieval of lra are read from files that a user has: `regard train imdb`, `cifar10_grey`, `lra_retrieval`.
 
 A machine without a network needs torch for CUDA (2.10 or later, with Triton) and wheels of the rest, for its own version of Python. Where there is
 a network: pip download --only-binary :all: --python-version 3.12 -d wheels einops jaxtyping rich safetensors tyro; for `train` also what
-pyproject.toml names under lab; fla-core and the packages under peers are optional. Remove torch and nvidia-* from the folder. There, in the checkout:
-pip install --no-index --no-deps wheels/*.whl; PYTHONPATH=. python benchmarks/on_cuda.py --out DIR
+pyproject.toml names under lab; fla-core and the packages under peers are optional. Remove torch and nvidia-* from the folder. There, in the
+checkout, without pip: for w in wheels/*.whl; do python -m zipfile -e $w site; done; PYTHONPATH=.:site python benchmarks/cuda.py --out DIR
 """
 
 import json
@@ -30,7 +33,7 @@ from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from measuring import Flag, medians, run
+from measuring import Flag, medians
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -254,18 +257,30 @@ def _kernel(plan: Plan, key: Key) -> dict[str, Any]:
             y = one(given, mask=mask)
         seen[impl] = ", ".join(sorted(used)) or "eager"
         (dx,) = torch.autograd.grad(y.float().pow(2).sum(), given)
-        return [y.detach().double(), dx.double()]
+        found = [y.detach().double(), dx.double()]
+        return [*found, _streamed(one, given).double()] if streams else found
 
-    rounded = dtype
+    rounded, streams = dtype, mask.causal and mixer.capabilities.streaming == "exact"
     exact = values(torch.float64, "eager")
     plain, chosen = (values(getattr(torch, dtype), impl) for impl in ("eager", "auto"))
     eps = torch.finfo(getattr(torch, dtype)).eps
     errors = {
         what: [float((z - e).abs().max() / e.abs().max()) for z in (a, b)]
-        for what, e, a, b in zip(("forward", "gradient"), exact, chosen, plain, strict=True)
+        for what, e, a, b in zip(("forward", "gradient", "streaming"), exact, chosen, plain)  # noqa: B905
     }
     kept = all(mine <= KERNEL_BOUND * theirs + 8 * eps for mine, theirs in errors.values())
     return {"outcome": "passed" if kept else "failed", "impl": seen["auto"], "errors": errors}
+
+
+@torch.no_grad()
+def _streamed(mixer: regard.Mixer, x: Tensor) -> Tensor:
+    """Outputs of the last three tokens, each by a step of its own behind a state of all before."""
+    y, state = mixer.extend(x[:, :-3], mixer.initial_state(len(x), max_len=x.shape[1]), donate=True)
+    steps = [y[:, -3:]]
+    for token in x[:, -3:].split(1, dim=1):
+        y, state = mixer.extend(token, state, donate=True)
+        steps.append(y)
+    return torch.cat(steps, 1)
 
 
 def _speed(plan: Plan) -> Iterator[tuple[Job, Key]]:
@@ -276,6 +291,7 @@ def _speed(plan: Plan) -> Iterator[tuple[Job, Key]]:
             for name, impl in product(plan.mixers, ("auto", "eager")):
                 if impl == "auto" or "impl" in _options(name):
                     yield _timed, ("mixer", dtype, kind, str(length), name, impl)
+        yield from ((_graph, ("graph", dtype, str(length), name)) for name in plan.mixers)
         for kind in ("forward",) if plan.small else ("forward", "train"):
             cores = list(CORES)[:1] if plan.small else CORES
             yield from ((_core, ("core", dtype, kind, str(length), core)) for core in cores)
@@ -323,6 +339,44 @@ def _timed(plan: Plan, key: Key) -> dict[str, Any]:
         return {"outcome": "does not apply", "sentence": why}
     (row,) = measure([choice], setting)
     return asdict(row) | {"ms": row.median_ms}
+
+
+@torch.no_grad()
+def _graph(plan: Plan, key: Key) -> dict[str, Any]:
+    """A decoding step and its projections alone, as they are called and, on CUDA, each replayed as one graph."""
+    from decoding import not_given_away, projections
+
+    _, dtype, length, name = key
+    room = int(length) + 16
+    mixer = regard.build(name, **plan.width, max_len=room)
+    if not mixer.capabilities.streaming:
+        why = mixer.capabilities.refusals()["streaming"]
+        return {"outcome": "does not apply", "sentence": str(why)}
+    mixer = mixer.to(plan.device, getattr(torch, dtype)).eval()
+    x = torch.randn(1, room, mixer.dim).to(plan.device, getattr(torch, dtype))
+    past, new = x[:, : int(length)], x[:, int(length) : int(length) + 1]
+    _, state = mixer.extend(past, mixer.initial_state(1, max_len=room), donate=True)
+    again = not_given_away(state)
+    calls: dict[str, Callable[[], Any]] = {
+        "step": lambda: mixer.extend(new, again(), donate=True),
+        "projections": projections(mixer, new, state, steps=1),
+    }
+    if plan.device.startswith("cuda"):
+        calls |= {f"{name} as a graph": _replayed(call) for name, call in calls.items()}
+    return {"ms": _medians(plan, calls)}
+
+
+def _replayed(call: Callable[[], Any]) -> Callable[[], None]:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
 
 
 def _core(plan: Plan, key: Key) -> dict[str, Any]:
@@ -430,7 +484,8 @@ def _peers(plan: Plan, key: Key) -> dict[str, Any]:
         except Exception as error:  # absent, too large, or for a CPU alone
             absent[peer.name] = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
     peaks = {name: _peak(plan, call) for name, call in calls.items()}
-    return {"ms": _medians(plan, calls), "peak_bytes": peaks, "absent": absent}
+    what = {"mixer": pair.mixer, "scope": pair.scope, "causal": pair.causal}
+    return what | {"ms": _medians(plan, calls), "peak_bytes": peaks, "absent": absent}
 
 
 def _medians(plan: Plan, calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
@@ -482,7 +537,7 @@ def _train(plan: Plan, out: Path, rows: Rows, until: float) -> None:
 
 def _suites(plan: Plan) -> Iterator[Any]:
     from regard.lab.arena.suite import Contest, ModelSize, Suite
-    from regard.lab.tasks import ListOps, StdlibBytes
+    from regard.lab.tasks import ListOps, Pathfinder, StdlibBytes
     from regard.lab.train import TrainConfig
 
     def contest(task: Any, length: int, tokens: int) -> Contest:
@@ -497,15 +552,20 @@ def _suites(plan: Plan) -> Iterator[Any]:
         tokens = 2**10 if plan.small else 2**24
         text = contest(StdlibBytes(length=length), length, tokens)
         yield Suite(name=f"flash {length}", about="text", mixers=flash, contests=(text,))
-    if not plan.small:
-        listops = contest(ListOps(max_length=2000), 2000, 2**25)
-        yield Suite(
-            name="lra listops", about="2,000", mixers=tuple(plan.mixers), contests=(listops,)
-        )
+    if not plan.small:  # as published: arXiv 2011.04006
+        sizes = {"train_size": 96_000, "valid_size": 2000, "test_size": 2000}
+        pictures = {"train_size": 160_000, "valid_size": 20_000, "test_size": 20_000}
+        drawn = {
+            2000: ListOps(min_length=500, max_length=2000, max_depth=10, **sizes),
+            1024: Pathfinder(contour_length=14, **pictures),
+        }
+        for length, task in drawn.items():
+            yield Suite(
+                name=f"lra {task.name}",
+                about=f"{length:,}",
+                mixers=tuple(plan.mixers),
+                contests=(contest(task, length, 2**25),),
+            )
 
 
 PARTS: dict[str, Callable[[Plan], Iterator[tuple[Job, Key]]]] = {"laws": _laws, "speed": _speed}
-
-
-if __name__ == "__main__":
-    run(main)

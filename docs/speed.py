@@ -45,6 +45,69 @@ def table() -> str:
     return "\n\n".join([_packages(found), _table(rows)])
 
 
+def on_cuda(folder: Path = FOLDER / "cuda") -> str:
+    """What benchmarks/cuda.py found, if its files were copied to docs/cuda."""
+    speed = _lines(folder / "speed.jsonl")
+    if not speed:
+        return "**Not run on CUDA.** `python benchmarks/cuda.py --out docs/cuda`, then `make docs`, fills this half."
+    where = speed[0]["origin"]
+    rates = [
+        f"{dtype} {row['matrix_flops'] / 1e12:.0f} TFLOP/s, copies {row['copy_bytes'] / 1e12:.2f} TB/s"
+        for dtype, row in _keyed(speed, "machine")
+    ]
+    laws = Counter(
+        "did not end" if "error" in row else row["outcome"] for row in _lines(folder / "laws.jsonl")
+    )
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(laws.items()))
+    broken = [
+        f"`{' '.join(row['key'])}`"
+        for row in _lines(folder / "laws.jsonl")
+        if "error" in row or row["outcome"] == "failed"
+    ]
+    peers = {
+        (dtype, kind, length, row["mixer"], row["scope"], row["causal"]): row["ms"]
+        for dtype, kind, length, _, row in _keyed(speed, "peers")
+        if "ms" in row
+    }
+    rows = []
+    for dtype, kind, length, name, impl, row in _keyed(speed, "mixer"):
+        if impl != "auto" or "ms" not in row:
+            continue
+        beside = peers.get((dtype, kind, length, name, "layer", row["causal"]), {})
+        others = {peer: ms for peer, ms in beside.items() if peer != "ours"}
+        best = min(others, key=others.__getitem__) if others else None
+        rows.append(
+            {
+                "mechanism": f"{name}{' causal' if row['causal'] else ''}",
+                "pass": kind,
+                "tokens": int(length),
+                "type": dtype,
+                "path": row["impl"],
+                "ms": row["ms"],
+                "ratio to fused softmax": row["baseline_ms"] / row["ms"],
+                "peak MiB": row["peak_bytes"] / 2**20,
+                "best package": best,
+                "ratio to it": best and others[best] / beside["ours"],
+            }
+        )
+    rows.sort(key=lambda row: (row["tokens"], row["type"], row["pass"], row["mechanism"]))
+    told = (
+        f"{where['device']}; torch {where['torch']}, python {where['python']}. Matrix products in the same run: "
+        f"{'; '.join(rates)}. Checks on the device: {counted or 'none'}."
+    )
+    if broken:
+        told += f" Broken: {', '.join(broken)}."
+    return f"{told}\n\n{_table(rows)}"
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _keyed(rows: list[dict[str, Any]], part: str) -> list[tuple[Any, ...]]:
+    return [(*row["key"][1:], row) for row in rows if row["key"][0] == part]
+
+
 def beside_peers(length: int) -> str:
     found = measured(f"peers/{length}")
     of = Counter(row["met"] for row in found["rows"] if row["met"] is not None)

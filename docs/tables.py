@@ -100,6 +100,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "mechanisms": (DOCS / "mechanisms.md", mechanisms),
     "tasks": (DOCS / "tasks.md", tasks),
     "speed": (DOCS / "speed.md", speed.table),
+    "cuda": (DOCS / "speed.md", speed.on_cuda),
     "sources": (DOCS / "data.md", sources),
     "own copies": (DOCS / "data.md", own_copies),
     "laws": (DOCS / "trust.md", trust.laws),

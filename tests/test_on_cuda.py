@@ -1,17 +1,41 @@
 """The command for a machine with CUDA, as a dry run on the CPU: it writes rows, and goes on where it was."""
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+import pytest
 
+from regard.lab import PACKAGES
 
-def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    sizes = ("--device", "cpu", "--small", "--only", "fnet", "--workers", "1")
-    command = [sys.executable, str(BENCHMARKS / "on_cuda.py"), "--out", str(out), *sizes]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+ROOT = Path(__file__).parents[1]
+COMMAND = ROOT / "benchmarks" / "cuda.py"
+CALLS = f"""
+import runpy, sys
+from pathlib import Path
+
+sys.modules |= dict.fromkeys({(*PACKAGES, "transformers")})  # they cannot be imported
+
+def run(part):
+    sys.argv = ["cuda.py", "--out", out, "--part", part, "--device", "cpu", "--small", "--only", "linear", "--workers", "1"]
+    try:
+        runpy.run_path({str(COMMAND)!r}, run_name="__main__")
+    except SystemExit as end:
+        assert end.code == 0
+    print("end", flush=True)
+
+sys.path.insert(0, {str(COMMAND.parent)!r})
+out = sys.argv[1]
+run("laws")
+run("speed")
+path = Path(out, "speed.jsonl")
+whole = path.read_text().splitlines(keepends=True)
+Path(out, "before").write_text("".join(whole))
+path.write_text("".join(whole[:-1]) + whole[-1][:20])  # killed while a row was written
+run("speed")
+"""
 
 
 def rows(path: Path) -> list[dict]:
@@ -19,26 +43,73 @@ def rows(path: Path) -> list[dict]:
 
 
 def test_laws_and_speed_are_measured_and_a_second_call_goes_on(tmp_path):
-    assert run(tmp_path, "--part", "laws").returncode == 0
-    laws = rows(tmp_path / "laws.jsonl")
-    outcomes = {tuple(row["key"]): row["outcome"] for row in laws}
-    assert outcomes.pop(("law", "streaming", "fnet")) == "does not apply"
-    assert {key[0] for key in outcomes} == {"kernel"}
-    assert set(outcomes.values()) == {"passed", "does not apply"}
+    """With the packages of the library alone, as where they are carried by hand."""
+    command = [sys.executable, "-c", CALLS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    laws, speed, again = (part.strip().splitlines() for part in done.stdout.split("end\n")[:3])
+    found = rows(tmp_path / "laws.jsonl")
+    assert len(laws) == len(found) and {row["key"][0] for row in found} == {"kernel", "law"}
+    assert {row["outcome"] for row in found} == {"passed"}
+    streamed = [row for row in found if "streaming" in row.get("errors", ())]
+    assert {row["key"][1] for row in streamed} == {"float32", "bfloat16"}
 
-    assert run(tmp_path, "--part", "speed").returncode == 0
-    path = tmp_path / "speed.jsonl"
-    speed = rows(path)
-    assert {row["key"][0] for row in speed} == {"machine", "mixer", "core", "peers"}
-    assert all(row["origin"]["small"] and row["ms"] for row in speed)
-
-    whole = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(whole[:-1]) + whole[-1][:20])  # killed while a row was written
-    again = run(tmp_path, "--part", "speed")
-    assert again.returncode == 0 and len(again.stdout.splitlines()) == 1
-    assert rows(path)[:-1] == speed[:-1] and rows(path)[-1]["key"] == speed[-1]["key"]
+    before, after = rows(tmp_path / "before"), rows(tmp_path / "speed.jsonl")
+    assert len(speed) == len(before) and len(again) == 1
+    assert {row["key"][0] for row in before} == {"machine", "mixer", "graph", "core", "peers"}
+    assert all(row["origin"]["small"] and row["ms"] for row in before)
+    assert after[:-1] == before[:-1] and after[-1]["key"] == before[-1]["key"]
 
 
-def test_no_program_beside_it_hides_a_package_that_torch_imports():
-    """torch imports a package named cuda, and the folder of a program that is run comes first in its path."""
-    assert not (BENCHMARKS / "cuda.py").exists()
+@pytest.fixture
+def beside_it(monkeypatch):
+    """A search for modules as in a program of benchmarks/, with a clean end."""
+    monkeypatch.setattr(sys, "path", [str(COMMAND.parent), *sys.path])
+    monkeypatch.delitem(sys.modules, "cuda", raising=False)
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
+        del sys.modules[name]
+
+
+def test_its_name_hides_no_package_that_torch_imports(beside_it, tmp_path, monkeypatch):
+    with pytest.raises(ModuleNotFoundError, match=r"'cuda'"):
+        importlib.import_module("cuda.bindings")
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda" / "bindings.py").write_text("driver = 13\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.path.insert(0, str(COMMAND.parent))
+    assert importlib.import_module("cuda.bindings").driver == 13
+
+
+def test_the_page_has_a_half_for_cuda_once_it_was_run(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    on_cuda = importlib.import_module("speed").on_cuda
+    assert on_cuda(tmp_path).startswith("**Not run on CUDA.**")
+    origin = {"device": "NVIDIA X", "torch": "2.11.0", "python": "3.12.3"}
+    size = {"causal": True, "impl": "fla", "ms": 2.0, "baseline_ms": 6.0, "peak_bytes": 2**21}
+    peers = {"mixer": "linear", "scope": "layer", "causal": True}
+    written = {
+        "laws": [
+            {"key": ["law", "map", "linear"], "outcome": "passed"},
+            {"key": ["law", "long", "gau"], "error": "OutOfMemoryError"},
+        ],
+        "speed": [
+            {"key": ["machine", "bfloat16"], "matrix_flops": 7.9e14, "copy_bytes": 4.3e12},
+            {"key": ["mixer", "bfloat16", "train", "4096", "linear", "auto"], **size},
+            {
+                "key": ["peers", "bfloat16", "train", "4096", "linear layer causal"],
+                **peers,
+                "ms": {"ours": 2.0, "other": 5.0},
+            },
+        ],
+    }
+    for name, found in written.items():
+        lines = (json.dumps(row | {"origin": origin}) + "\n" for row in found)
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    page = on_cuda(tmp_path)
+    assert "bfloat16 790 TFLOP/s, copies 4.30 TB/s" in page
+    assert "1 did not end, 1 passed. Broken: `law long gau`" in page
+    assert (
+        "| linear causal | train | 4096 | bfloat16 | fla | 2 | 3 | 2 | other | 2.5 |"
+        in page.replace(".0 ", " ")
+    )
