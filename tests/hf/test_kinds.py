@@ -160,7 +160,7 @@ def test_xlnets_segments_and_memory(padded, clamp_len):
         for parameter in original.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
     ours = regard.hf.load(original.state_dict(), original.config.to_dict())
-    assert all("mask_emb" in name for name in ours.left)
+    assert not ours.left
     ids, valid = tokens()
     types = (torch.arange(11) > 4).long().expand(2, -1)
     given = {"attention_mask": valid.double()} if padded else {}
@@ -182,6 +182,37 @@ def test_xlnets_segments_and_memory(padded, clamp_len):
     assert memory[0].shape == (2, 9, 24)
     with pytest.raises(ShapeError, match=r"xlnet: a memory must hold 2 tensors \[2, M, 24\]"):
         ours.extend(ids, memory[:1])
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_xlnets_query_stream(padded):
+    """With a memory, since Transformers lets a token that may see nothing attend to everything, itself too."""
+    torch.manual_seed(0)
+    original = transformers.XLNetLMHeadModel(transformers.XLNetConfig(**XLNET, mem_len=9))
+    original.eval()
+    with torch.no_grad():
+        for parameter in original.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    assert not ours.left
+    ids, valid = tokens()
+    B, T = ids.shape
+    types = (torch.arange(T) > 4).long().expand(B, -1)
+    rank = torch.rand(B, T).argsort(1)
+    sees = rank[:, None, :] < rank[:, :, None]
+    given = {"attention_mask": valid.float()} if padded else {}
+    keep = valid if padded else torch.ones_like(valid)
+    mask = {"valid": valid} if padded else {}
+    places = torch.eye(T).expand(B, -1, -1)
+    mems = original(ids.flip(1), use_mems=True).mems
+    _, memory = ours.extend(ids.flip(1))
+    want = original(ids, token_type_ids=types, mems=mems, use_mems=True, perm_mask=(~sees).float(), target_mapping=places, **given)  # fmt: skip
+    found, _ = ours.predict(ids, sees, memory, types=types, **mask)
+    torch.testing.assert_close(ours.head(found)[keep], want.logits[keep], rtol=1e-5, atol=1e-5)
+    alone = ours.predict(ids, torch.zeros_like(sees))[0]  # sees nothing: all places are alike
+    torch.testing.assert_close(alone[0, 0], alone[0, 1])
+    with pytest.raises(ShapeError, match=r"xlnet: sees must be a boolean tensor \[2, 11, 11\]"):
+        ours.predict(ids, sees[:, :5])
 
 
 # ---------------------------------------------------------------------- Whisper

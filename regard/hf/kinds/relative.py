@@ -1,16 +1,23 @@
 """Transformer-XL and XLNet."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.core import Mask, ShapeError
+from regard.core import Mask, ShapeError, UnsupportedError
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward, make_mixer
+from regard.hf.weights import (
+    LoadRequest,
+    Weights,
+    linear,
+    make_block,
+    make_feed_forward,
+    make_mixer,
+)
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.block import Block
 
@@ -21,7 +28,8 @@ Memory = tuple[Float[Tensor, "B M D"], ...]
 class XLNetStack(Stack):
     """XLNet's content stream: `forward` of one text or of a pair (`types`), `extend` with the memory of those before.
 
-    mem_len: tokens that a memory keeps, all of them where it is None; of a call, its first `reuse_len` enter it.
+    mem_len: tokens that a memory keeps, all of them where it is None; of a call, its first `reuse_len` enter it. query [D]: where the
+    query stream of `predict` begins, None where the checkpoint has none.
     """
 
     def __init__(
@@ -29,10 +37,13 @@ class XLNetStack(Stack):
         embedding: TokenEmbedding,
         blocks: list[Block],
         *,
+        head: nn.Linear | None,
+        query: Float[Tensor, "D"] | None,
         mem_len: int | None,
         reuse_len: int | None,
     ):
-        super().__init__(embedding, blocks)
+        super().__init__(embedding, blocks, head=head)
+        self.query = None if query is None else nn.Parameter(query)
         self.mem_len, self.reuse_len = mem_len, reuse_len
 
     def forward(self, tokens, *, valid=None, types=None, global_tokens=None):
@@ -52,8 +63,52 @@ class XLNetStack(Stack):
 
         No gradient flows into a memory, and its tokens are of type 0. Distances count columns, padding among them.
         """
-        x, after = self.embedding(tokens, None, None), []
-        B, T, D = x.shape
+        x, memory = self._begin(tokens, memory)
+        T, M = tokens.shape[1], memory[0].shape[1]
+        mask = Mask()
+        if valid is not None:
+            oneself = torch.eye(T, dtype=torch.bool, device=x.device)
+            mask = _behind(M, valid[:, None] | oneself)
+        x, _, after = self._read(x, None, memory, (mask, mask), types)
+        return x, after
+
+    def predict(
+        self,
+        tokens: Int[Tensor, "B T"],
+        sees: Bool[Tensor, "B T T"],
+        memory: Sequence[Float[Tensor, "B M D"]] | None = None,
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        types: Int[Tensor, "B T"] | None = None,
+    ) -> tuple[Float[Tensor, "B T D"], Memory]:
+        """The query stream: hidden states that predict the token at each place t from those s with sees[t, s], and from the memory.
+
+        The content stream beside it sees the same tokens and itself. A row that sees nothing attends to nothing. `model.head`
+        gives logits. Raises UnsupportedError for a checkpoint without a query stream, ShapeError for what does not fit.
+        """
+        if self.query is None:
+            raise UnsupportedError(
+                "predict does not support this checkpoint: it has no mask_emb, with which a query stream begins"
+            )
+        x, memory = self._begin(tokens, memory)
+        B, T, M = *tokens.shape, memory[0].shape[1]
+        if tuple(sees.shape) != (B, T, T) or sees.dtype != torch.bool:
+            raise ShapeError(
+                f"xlnet: sees must be a boolean tensor [{B}, {T}, {T}], got {sees.dtype} {list(sees.shape)}"
+            )
+        if valid is not None:
+            sees = sees & valid[:, None]
+        oneself = torch.eye(T, dtype=torch.bool, device=x.device)
+        masks = _behind(M, sees | oneself), _behind(M, sees)
+        _, g, after = self._read(x, self.query.expand_as(x), memory, masks, types)
+        assert g is not None
+        return g, after
+
+    def _begin(
+        self, tokens: Tensor, memory: Sequence[Tensor] | None
+    ) -> tuple[Float[Tensor, "B T D"], Sequence[Float[Tensor, "B M D"]]]:
+        x = self.embedding(tokens, None, None)
+        B, _, D = x.shape
         if memory is None:
             memory = [x.new_zeros(B, 0, D)] * len(self.blocks)
         M = memory[0].shape[1] if len(memory) else 0
@@ -61,28 +116,45 @@ class XLNetStack(Stack):
             raise ShapeError(
                 f"xlnet: a memory must hold {len(self.blocks)} tensors [{B}, M, {D}], one for each layer, as extend gives"
             )
-        mask = None
-        if valid is not None:
-            oneself = torch.eye(T, dtype=torch.bool, device=x.device)
-            mask = Mask(pairwise=F.pad(valid[:, None] | oneself, (M, 0), value=True)[:, None])
+        return x, memory
+
+    def _read(
+        self,
+        x: Float[Tensor, "B T D"],
+        g: Float[Tensor, "B T D"] | None,
+        memory: Sequence[Float[Tensor, "B M D"]],
+        masks: tuple[Mask, Mask],
+        types: Tensor | None,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, Memory]:
+        """Both streams take keys and values from the content stream as it enters a layer."""
+        after = []
         for module, old in zip(self.blocks, memory, strict=True):
             block = cast(Block, module)
-            mixer = cast(TransformerXL, block.mixer)
             seen = torch.cat([old, x], dim=1)
-            kept = torch.cat([old, x[:, : self.reuse_len or T]], dim=1)
+            kept = torch.cat([old, x[:, : self.reuse_len or x.shape[1]]], dim=1)
             after.append(kept[:, -(self.mem_len or kept.shape[1]) :].detach())
-            request = Mask() if mask is None else mask
-            if types is None:
-                mixed = mixer(x, context=seen, mask=request)
-            else:
-                of_keys = F.pad(types, (M, 0))
-                mixed = mixer.relate(x, types, of_keys, context=seen, mask=request)
-            x = block.after_mixer(x, mixed)
-        return x, tuple(after)
+            content, query = masks
+            if g is not None:
+                g = block.after_mixer(g, _mixed(block, g, seen, query, types))
+            x = block.after_mixer(x, _mixed(block, x, seen, content, types))
+        return x, g, tuple(after)
+
+
+def _mixed(block: Block, x: Tensor, seen: Tensor, mask: Mask, types: Tensor | None) -> Tensor:
+    mixer = cast(TransformerXL, block.mixer)
+    if types is None:
+        return mixer(x, context=seen, mask=mask)
+    of_keys = F.pad(types, (seen.shape[1] - types.shape[1], 0))
+    return mixer.relate(x, types, of_keys, context=seen, mask=mask)
+
+
+def _behind(M: int, sees: Bool[Tensor, "B T T"]) -> Mask:
+    """All see the memory."""
+    return Mask(pairwise=F.pad(sees, (M, 0), value=True)[:, None])
 
 
 def xlnet(request: LoadRequest) -> Stack:
-    """The content stream, with memory and segments: what fine-tuning uses. The query stream is left out."""
+    """Both streams, with memory and segments; fine-tuning uses the content stream alone."""
     w, c = request.weights, request.config
     request.require("attn_type", "bi")
     request.require("bi_data", False)
@@ -108,12 +180,56 @@ def xlnet(request: LoadRequest) -> Stack:
         blocks.append(
             make_block(mixer.to(q.dtype), norms[0], feed_forward, norms[1], norm_first=False)
         )
-    embedding = TokenEmbedding(w.embedding(f"{at}word_embedding"))
-    return XLNetStack(embedding, blocks, mem_len=c.get("mem_len"), reuse_len=c.get("reuse_len"))
+    word = w.embedding(f"{at}word_embedding")
+    query = w[f"{at}mask_emb"].flatten() if f"{at}mask_emb" in w else None
+    return XLNetStack(
+        TokenEmbedding(word),
+        blocks,
+        head=_tied(w, "lm_loss", word),
+        query=query,
+        mem_len=c.get("mem_len"),
+        reuse_len=c.get("reuse_len"),
+    )
+
+
+def _tied(w: Weights, name: str, word: nn.Embedding) -> nn.Linear | None:
+    """The head of this name on the table of tokens, if there is one."""
+    if f"{name}.bias" not in w:
+        return None
+    w.left.discard(f"{name}.weight")
+    head = linear(word.weight, w[f"{name}.bias"])
+    head.weight = word.weight
+    return head
+
+
+class RecurrentStack(Stack):
+    """Transformer-XL: `forward` from an empty memory, `extend` with that of the tokens before."""
+
+    def initial_state(self, batch_size: int) -> tuple[NamedTuple, ...]:
+        """Empty memories, one for each layer."""
+        return tuple(mixer.initial_state(batch_size) for mixer in self.mixers)
+
+    def extend(
+        self,
+        tokens: Int[Tensor, "B N"],
+        state: tuple[NamedTuple, ...],
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+    ) -> tuple[Float[Tensor, "B N D"], tuple[NamedTuple, ...]]:
+        """Hidden states of the next tokens, which also see mem_len tokens before them in every layer, and the state after them."""
+        x, after = self.embedding(tokens, valid, None), []
+        for module, old in zip(self.blocks, state, strict=True):
+            x, new = cast(Block, module).extend(x, old, valid=valid)
+            after.append(new)
+        return x, tuple(after)
 
 
 def transfo_xl(request: LoadRequest) -> Stack:
-    """The layout that Transformers had to 4.35, that of the paper's code; of its state, tokens of one call are seen alone."""
+    """The layout that Transformers had to 4.35, that of the paper's code, with its memory and its plain softmax.
+
+    An adaptive softmax is not read: the paper's code numbers its clusters from the last, Transformers from the first, and
+    no field of a checkpoint says which.
+    """
     w, c = request.weights, request.config
     request.require("attn_type", 0)
     request.require("pre_lnorm", False)
@@ -144,4 +260,5 @@ def transfo_xl(request: LoadRequest) -> Stack:
         norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("dec_attn", "pos_ff")]
         blocks.append(make_block(mixer, norms[0], feed_forward, norms[1], norm_first=False))
     word = w.embedding(f"{at}word_emb.emb_layers.0")
-    return Stack(TokenEmbedding(word, scale=dim**0.5), blocks, causal=True)
+    head = None if "crit.cluster_weight" in w else _tied(w, "crit.out_layers.0", word)
+    return RecurrentStack(TokenEmbedding(word, scale=dim**0.5), blocks, head=head, causal=True)
