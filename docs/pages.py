@@ -1,7 +1,8 @@
 """Generated pages of the site: one for each mechanism, one of the public names; and the two directives of the tutorial.
 
 ```{matrix} fnet     the effective matrix, drawn from docs/effective.json
-```{saved} local     time and memory beside fused softmax at measured lengths, which the reader chooses, from docs/peers/
+```{saved} local     time and memory beside fused softmax at every measured length, which the reader chooses, from docs/peers/,
+                     docs/decoding.json and docs/growth.json
 """
 
 import inspect
@@ -21,7 +22,6 @@ from regard.cli.describe import about
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference"
-LENGTHS = (1024, 4096, 16384)
 CELL, GAP = 6, 16
 SIZES = {"dim": 64, "num_heads": 4, "max_len": 128}
 """Sizes of the mixer whose streaming state a page shows."""
@@ -70,9 +70,9 @@ class Matrix(SphinxDirective):
 
 
 def timings(mixer: str) -> list[dict[str, Any]]:
-    """What was measured of this mixer, with fused softmax at the same length, scope and pass beside it."""
+    """What was measured of this mixer at any length, with fused softmax of the same length, scope and pass beside it where it was."""
     rows = []
-    for length in LENGTHS:
+    for length in sorted(int(path.stem) for path in (DOCS / "peers").glob("*.json")):
         found = _read(f"peers/{length}.json")["rows"]
         exact = {
             (row["scope"], row["causal"], row["pass"]): row["ours"]
@@ -82,17 +82,34 @@ def timings(mixer: str) -> list[dict[str, Any]]:
         for row in found:
             key = row["scope"], row["causal"], row["pass"]
             if row["mixer"] == mixer and key in exact and row["ours"]:
-                rows.append(
-                    {
-                        "length": length,
-                        "what": f"{row['pass']}, {row['scope']}{', causal' if row['causal'] else ''}",
-                        "ms": row["ours"]["ms"],
-                        "softmax_ms": exact[key]["ms"],
-                        "mib": _mib(row["ours"]),
-                        "softmax_mib": _mib(exact[key]),
-                    }
-                )
+                what = f"{row['pass']}, {row['scope']}{', causal' if row['causal'] else ''}"
+                times = row["ours"]["ms"], exact[key]["ms"]
+                rows.append(_figures(length, what, times, (_mib(row["ours"]), _mib(exact[key]))))
+    steps = {
+        (row["mixer"], row["context"]): row["step ms"] for row in _read("decoding.json")["rows"]
+    }
+    for (name, length), ms in steps.items():
+        if name == mixer:
+            times = ms, steps["softmax", length]
+            rows.append(_figures(length, "one token after so many", times, (None, None)))
+    for row in _read("growth.json")["rows"]:  # at a length that softmax was not measured at
+        name, scope, *causal = row["pair"].split()
+        for length in (65536,) if name == mixer else ():
+            what = ", ".join((row["pass"], scope, *causal))
+            rows.append(_figures(length, what, (None, None), (row[f"{length} MiB"], None)))
     return rows
+
+
+def _figures(length: int, what: str, ms: tuple, mib: tuple) -> dict[str, Any]:
+    """Ours first, softmax's second; None was not measured."""
+    return {
+        "length": length,
+        "what": what,
+        "ms": ms[0],
+        "softmax_ms": ms[1],
+        "mib": mib[0],
+        "softmax_mib": mib[1],
+    }
 
 
 def _mib(ours: dict[str, Any]) -> float | None:
@@ -106,7 +123,7 @@ class Saved(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         rows = timings(self.arguments[0])
         if not rows:
-            said = "Not timed beside fused softmax attention at these lengths."
+            said = "Not timed beside fused softmax attention."
             return [nodes.paragraph("", said)]
         data = json.dumps(rows).replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
         text = f"<div class='saved' data-mixer='{self.arguments[0]}' data-rows='{data}'></div>"
@@ -166,10 +183,41 @@ def mechanism(cls: type[regard.Mixer]) -> str:
         f"```{{saved}} {cls.name}",
         "```",
         "",
+        *_trained(cls.name),
         _laws(cls.name),
         "",
     ]
     return "\n".join(lines)
+
+
+def _trained(mixer: str) -> list[str]:
+    """Quality in the committed findings: each entry at the learning rate that is best on validation, the mean of its seeds."""
+    lines = []
+    for path in sorted((DOCS / "findings").glob("*.json")):
+        entries: dict[tuple, dict[Any, list]] = {}
+        for row in _read(f"findings/{path.name}").get("rows", []):
+            model = row["config"].get("model") or {}
+            if row["value"] is not None and model.get("mixer") == mixer:
+                by_rate = entries.setdefault((row["entry"], row["task"], row["metric"]), {})
+                by_rate.setdefault(row["rate"], []).append(row)
+        for (entry, task, metric), by_rate in entries.items():
+            seeds = max(map(len, by_rate.values()))  # some rates were tried with one seed alone
+            found = min((r for r in by_rate.values() if len(r) == seeds), key=_on_validation)
+            mean = sum(row["value"] for row in found) / len(found)
+            which = "highest" if found[0]["better"] == "higher" else "lowest"
+            value = f"{mean:.4g} ({which} is best)"
+            link = f"[{path.stem}](../findings/{path.stem}.md)"
+            lines.append((entry, f"`{task}`", metric, value, len(found), link))
+    if not lines:
+        return []
+    head = ("entry", "task", "metric", "mean on test", "seeds", "finding, with the others")
+    return ["## Trained", "", *_table(head, lines), ""]
+
+
+def _on_validation(rows: list[dict[str, Any]]) -> float:
+    """Lower is better."""
+    sign = -1 if rows[0]["better"] == "higher" else 1
+    return sign * sum(row["valid_value"] for row in rows) / len(rows)
 
 
 def _matching(cls: type[regard.Mixer]) -> str:

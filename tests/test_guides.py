@@ -13,6 +13,7 @@ import torch
 ROOT = Path(__file__).parent.parent
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
 sys.path.insert(0, str(DOCS))
+import pages  # noqa: E402
 from notebooks import NOTEBOOKS, cells  # noqa: E402
 
 PAGES = [*sorted((DOCS / "guides").glob("*.md")), DOCS / "tutorial.md"]
@@ -40,6 +41,16 @@ def test_both_tutorials_have_the_same_code_and_pictures():
 
     english, chinese = ((DOCS / name).read_text() for name in ("tutorial.md", "tutorial.zh.md"))
     assert kept(english) == kept(chinese) and len(kept(english)) > 40
+
+
+def test_a_page_shows_every_length_that_was_measured_and_what_was_trained():
+    lengths = {row["length"] for row in pages.timings("linear")}
+    peers = {int(path.stem) for path in (DOCS / "peers").glob("*.json")}
+    assert len(peers) >= 3 and lengths == peers | {65536}
+    assert {row["what"] for row in pages.timings("linear")} >= {"one token after so many"}
+    trained = "\n".join(pages._trained("linear"))
+    assert "../findings/recall.md" in trained and "accuracy" in trained
+    assert pages._trained("nowhere") == []
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

@@ -1,15 +1,15 @@
 """What a user of the package finds: public names, types, version. tests/packaging.py installs it."""
 
+import ast
 import inspect
 import json
 import re
 import sys
+import textwrap
 from pathlib import Path
 
-import pytest
-
 import regard
-from regard.core import OLDEST_TORCH
+from regard.core import OLDEST_TORCH, ShapeError
 from tests.packaging import PROJECT, RESOLVED, oldest
 
 ROOT = Path(__file__).parent.parent
@@ -50,13 +50,54 @@ def test_every_extra_is_tried():
     assert oldest(["torch>=2.10", "rich>=13.7"]) == ["torch==2.10", "rich==13.7"]
 
 
-@pytest.mark.parametrize("name", DESCRIBED, ids=lambda n: f"{n.module}.{n.name}")
-def test_public_names_are_described(name):
-    """A class or function says what it is, itself or through the file that it is alone in."""
+def described(name):
     told = inspect.getdoc(name.value) or ""
     if told.startswith(f"{name.name}("):  # a dataclass without a docstring has its signature
         told = ""
-    assert told or inspect.getdoc(sys.modules[name.value.__module__])
+    return told
+
+
+def raised(function):
+    """Names of the library's errors that a function raises itself."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    calls = [
+        n.exc for n in ast.walk(tree) if isinstance(n, ast.Raise) and isinstance(n.exc, ast.Call)
+    ]
+    names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+    return {
+        name for name in names if issubclass(getattr(regard.core, name, object), regard.RegardError)
+    }
+
+
+def unnamed(name):
+    """Function or method -> errors that it raises and its docstring does not name; constructors refuse wrong options by rule."""
+    if inspect.isroutine(name.value):
+        functions = {name.name: name.value} if inspect.isfunction(name.value) else {}
+    else:
+        own = vars(name.value).items()
+        functions = {k: f for k, f in own if inspect.isfunction(f) and not k.startswith("_")}
+    found = {
+        key: [e for e in raised(f) if e not in (inspect.getdoc(f) or "")]
+        for key, f in functions.items()
+    }
+    return {key: errors for key, errors in found.items() if errors}
+
+
+def test_public_names_are_described_with_the_errors_that_they_raise():
+    assert [f"{n.module}.{n.name}" for n in DESCRIBED if not described(n)] == []
+    found = {f"{n.module}.{n.name}": unnamed(n) for n in DESCRIBED}
+    assert {name: errors for name, errors in found.items() if errors} == {}
+
+
+def test_an_error_that_is_not_named_is_seen():
+    def told():
+        """Raises ShapeError."""
+        raise ShapeError("no")
+
+    assert raised(told) == {"ShapeError"}
+    assert unnamed(api.Name("here", "told", told)) == {}
+    told.__doc__ = "Says nothing."
+    assert unnamed(api.Name("here", "told", told)) == {"told": ["ShapeError"]}
 
 
 def test_help_on_a_mixer_shows_equation_and_options():

@@ -1,6 +1,6 @@
-// Time and memory of a mechanism beside fused softmax attention, at the length that the slider shows. The length is one for the page.
+// Time and memory of a mechanism beside fused softmax attention, at the length that the slider shows: one length for the page, of all
+// that were measured.
 "use strict";
-const LENGTHS = [1024, 4096, 16384];
 
 function cell(row, text, className) {
   const made = row.insertCell();
@@ -9,6 +9,7 @@ function cell(row, text, className) {
 }
 
 function figure(value) {
+  if (value === null) return "-";
   return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
 
@@ -32,26 +33,29 @@ function draw(box, rows, length) {
     cell(line, row.what);
     cell(line, figure(row.ms));
     cell(line, figure(row.softmax_ms));
-    const gain = row.softmax_ms / row.ms;
-    cell(line, figure(gain), gain >= 1 ? "gain" : "loss");
-    cell(line, row.mib === null ? "-" : figure(row.mib));
-    cell(line, row.softmax_mib === null ? "-" : figure(row.softmax_mib));
+    const gain = row.ms === null ? null : row.softmax_ms / row.ms;
+    cell(line, figure(gain), gain === null ? "" : gain >= 1 ? "gain" : "loss");
+    cell(line, figure(row.mib));
+    cell(line, figure(row.softmax_mib));
   }
   box.append(table);
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  const holders = [...document.querySelectorAll(".saved")];
+  const measured = holders.map((holder) => JSON.parse(holder.dataset.rows));
+  const lengths = [...new Set(measured.flat().map((row) => row.length))].sort((a, b) => a - b);
   const all = [];
   const show = (index) => {
     for (const { slider, label, box, rows } of all) {
       slider.value = index;
-      label.textContent = `${LENGTHS[index].toLocaleString("en")} tokens`;
-      draw(box, rows, LENGTHS[index]);
+      label.textContent = `${lengths[index].toLocaleString("en")} tokens`;
+      draw(box, rows, lengths[index]);
     }
   };
-  for (const holder of document.querySelectorAll(".saved")) {
+  for (const [n, holder] of holders.entries()) {
     const slider = document.createElement("input");
-    Object.assign(slider, { type: "range", min: 0, max: LENGTHS.length - 1, step: 1, value: 1 });
+    Object.assign(slider, { type: "range", min: 0, max: lengths.length - 1, step: 1, value: 1 });
     slider.setAttribute("aria-label", `length at which ${holder.dataset.mixer} is shown`);
     const label = document.createElement("output");
     const box = document.createElement("div");
@@ -60,7 +64,7 @@ document.addEventListener("DOMContentLoaded", () => {
     bar.append(slider, label);
     holder.append(bar, box);
     slider.addEventListener("input", () => show(Number(slider.value)));
-    all.push({ slider, label, box, rows: JSON.parse(holder.dataset.rows) });
+    all.push({ slider, label, box, rows: measured[n] });
   }
-  show(1);
+  if (holders.length) show(Math.min(1, lengths.length - 1));
 });

@@ -14,6 +14,8 @@ IGNORED = -100
 
 
 class Corrupted(NamedTuple):
+    """Tokens as a masked language model reads them, and what it predicts."""
+
     tokens: Int[Tensor, "B T"]
     labels: Int[Tensor, "B T"]  # the original tokens, -100 where none is predicted
 
@@ -31,6 +33,7 @@ def corrupt(
     """Each token is chosen with probability `rate`; 8 in 10 of those become mask_token and 1 any token of the vocabulary.
 
     Tokens that are not valid or are among `never` (separators, say) are neither chosen nor changed.
+    Raises OptionError for a rate outside 0 to 1, or a mask_token outside the vocabulary.
     """
     if not isinstance(rate, int | float) or not 0 <= rate <= 1:
         raise OptionError(f"rate ({rate!r}) must be at least 0 and at most 1")

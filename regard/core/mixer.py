@@ -159,7 +159,10 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         context: Float[Tensor, "B S D"] | None = None,
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Any:
-        """The state before the first token. `max_len` reserves room; `valid` belongs to `context`."""
+        """The state before the first token. `max_len` reserves room; `valid` belongs to `context`.
+
+        Raises UnsupportedError where the mechanism does not stream, or not over a context, ShapeError for sizes that do not fit.
+        """
         self.require("streaming")
         check_batch_size(batch_size)
         if max_len is not None:
@@ -364,7 +367,7 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     def mix(
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
     ) -> Tensor:
-        """The mechanism itself."""
+        """The mechanism itself. The request fits its capabilities; raises UnsupportedError for what these cannot say."""
 
     def _initial_state(
         self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None

@@ -102,6 +102,7 @@ def alignment_error_rate(
     """Error rate of linking each target word with the source word of its largest weight, against gold links (all sure).
 
     Target words without weights link nothing. Leading dimensions (heads, layers) are kept; there are T targets.
+    Raises ShapeError where the last two dimensions differ.
     """
     if weights.shape[-2:] != links.shape[-2:]:
         raise ShapeError(

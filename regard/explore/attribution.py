@@ -68,6 +68,7 @@ def flow(
     """Maximum flow from each input token to the last layer's `query`, edges having the capacities of `rollout`'s A_l.
 
     T maximum flows through L T^2 edges for each row: for short inputs.
+    Raises OptionError for a query that there is not, and what `rollout` raises.
     """
     import networkx  # comes with torch, and is slow to import
 
@@ -123,7 +124,7 @@ def _stochastic(
 
 
 def last_logits(output: Tensor, valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B C"]:
-    """Logits as they are, or those of the last valid token."""
+    """Logits as they are, or those of the last valid token. Raises ShapeError for any other output."""
     if not isinstance(output, Tensor) or output.dim() not in (2, 3):
         got = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ShapeError(
@@ -232,7 +233,7 @@ def leave_one_out(
 ) -> Float[Tensor, "B T"]:
     """F(x) - F(x without token t), where the token is as if absent (`valid` of the model); zero for padding.
 
-    chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding.
+    chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T].
     """
     B, T = tokens.shape[:2]
     given = kwargs.pop("valid", None)

@@ -42,6 +42,7 @@ class Inputs:
         return len(first)
 
     def row(self, given: Words | None, row: int) -> list[str] | None:
+        """The words of one row. Raises OptionError where there are none for it."""
         if given is None:
             return None
         if row >= len(given):

@@ -50,7 +50,7 @@ def readout(
     """Weights of the mixer's own code, or its influence, which has one head; zero where a token is invalid or a pair not allowed.
 
     measure: "auto" takes weights where there are some. probes, seed: as in `influence`. Raises UnsupportedError, with the
-    reason, for measure="weights" of a mechanism without weights, and whatever `forward` raises.
+    reason, for measure="weights" of a mechanism without weights, OptionError for another measure, and whatever `forward` raises.
     """
     if measure not in ("auto", "weights", "influence"):
         raise OptionError(f"measure must be 'auto', 'weights' or 'influence', got {measure!r}")

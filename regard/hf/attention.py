@@ -57,7 +57,7 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
     """Register one mechanism as `regard_<name>`, or every one that can be, with its default options.
 
     Returns the names for `attn_implementation`. Raises UnsupportedError, with the reason, for a config whose
-    mechanism is not a function of q, k and v alone.
+    mechanism is not a function of q, k and v alone, and OptionError for what is no AttentionConfig.
     """
     if (name is None) != (config is None):
         raise OptionError("register takes a name and an AttentionConfig, or neither of them")

@@ -61,7 +61,7 @@ def load(
     config: `model.config.to_dict()`. pairing: which channels rotary positions turn together; Transformers' files are
     "half", those of GGUF and of Llama's first release "adjacent". `left` of the result are tensors that were not read.
     Also reads what `save` wrote. Raises UnsupportedError for a kind of model, or a setting of one, that is not read,
-    and StoredDataError for files that are missing or damaged.
+    StoredDataError for files that are missing or damaged, and OptionError for arguments that do not go together.
     """
     if isinstance(source, str | Path):
         if config is not None:

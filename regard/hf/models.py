@@ -166,7 +166,10 @@ WRAPPERS: dict[str, type[RegardModel]] = {
 
 
 def wrap(model: ModelConfig | nn.Module) -> RegardModel:
-    """A model of Regard, or a new one of this configuration, for Transformers' loops and files."""
+    """A model of Regard, or a new one of this configuration, for Transformers' loops and files.
+
+    Raises UnsupportedError for any other model.
+    """
     config = getattr(model, "config", None) if isinstance(model, nn.Module) else model
     if not isinstance(config, ModelConfig) or config.name not in WRAPPERS:
         raise UnsupportedError(

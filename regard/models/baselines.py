@@ -21,6 +21,8 @@ from regard.nn.fields import FieldEmbedding
 
 @dataclass(frozen=True, kw_only=True)
 class LogisticRegressionConfig(FieldsConfig):
+    """One weight for each value of each field; fields as in FieldsConfig."""
+
     name: ClassVar[str] = "logistic_regression"
 
     def build(self) -> "LogisticRegression":

@@ -27,7 +27,7 @@ class ModelConfig(metaclass=CheckedOptions):
 
     @abstractmethod
     def build(self) -> nn.Module:
-        """The model of this configuration, newly initialised."""
+        """The model of this configuration, newly initialised. Raises OptionError for fields that do not go together."""
 
 
 class Model(nn.Module, metaclass=CheckedOptions):

@@ -207,7 +207,10 @@ class Decoder(nn.Module):
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], State]:
-        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments."""
+        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments.
+
+        Raises ShapeError for a state that is not of this model and batch.
+        """
         if (
             not isinstance(state, State)
             or not isinstance(state.blocks, tuple)

@@ -101,7 +101,10 @@ class DIN(Model):
     def batch_l2(
         self, batch: FieldBatch, counts: Mapping[str, Int[Tensor, "V"]]
     ) -> Float[Tensor, ""]:
-        """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2."""
+        """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2.
+
+        Raises OptionError, ShapeError where the counts are not those of the schema.
+        """
         check_batch(self.name, self.config.fields, batch, first_parameter(self))
         if not isinstance(counts, Mapping):
             raise OptionError(

@@ -67,6 +67,7 @@ class DualEncoder(Model):
         first_valid: Bool[Tensor, "B S"] | None = None,
         second_valid: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B num_classes"]:
+        """Logits [B num_classes] of pairs of texts. Raises ShapeError where the batches differ."""
         self.encoder.check_tokens(first, first_valid)
         self.encoder.check_tokens(second, second_valid)
         if first.shape[0] != second.shape[0]:

@@ -108,7 +108,7 @@ class Encoder(nn.Module):
         )
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
-        """The state before the first token; `max_len` reserves room."""
+        """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional model."""
         if not self.causal:
             raise UnsupportedError(
                 f"{self.who} does not support streaming: it is bidirectional. Build a causal model."
@@ -128,7 +128,10 @@ class Encoder(nn.Module):
         valid: Bool[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N width"], State]:
-        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments."""
+        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments.
+
+        Raises ShapeError for a state that is not of this model and batch, or beyond max_len.
+        """
         self.check_tokens(tokens, valid)
         if (
             not isinstance(state, State)

@@ -20,6 +20,8 @@ from regard.models.generation import Continuation, GenerativeModel, check_prompt
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig(StackConfig):
+    """A stack of causal blocks that predicts the next token; fields as in StackConfig."""
+
     name: ClassVar[str] = "language_model"
     kinds = ("language_model",)
 

@@ -21,6 +21,8 @@ from regard.nn import NORMS
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModelConfig(StackConfig):
+    """A stack of bidirectional blocks that predicts masked tokens; fields as in StackConfig."""
+
     name: ClassVar[str] = "masked_language_model"
     kinds = ("masked_language_model",)
 

@@ -111,7 +111,7 @@ class PatchClassifier(Model):
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B num_classes"]:
-        """Raises ShapeError for levels, or numbers of them, that do not fit."""
+        """Raises ShapeError for levels, or numbers of them, that do not fit, UnsupportedError for `valid`."""
         if valid is not None:
             raise UnsupportedError(
                 f"{self.who} does not support valid: its images are all of one size, so no pixel is padding"
@@ -128,7 +128,10 @@ class PatchClassifier(Model):
         return self.read(images.to(self.project.weight.dtype) * (2 / (levels - 1)) - 1)
 
     def read(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B num_classes"]:
-        """Logits of images given as numbers; those made from levels run from -1 to 1."""
+        """Logits of images given as numbers; those made from levels run from -1 to 1.
+
+        Raises ShapeError for images of another size.
+        """
         wanted = [self.config.channels, *self.config.image_size]
         if images.dim() != 4 or list(images.shape[1:]) != wanted:
             raise ShapeError(

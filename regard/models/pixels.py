@@ -49,7 +49,10 @@ def pixel_classifier(
 def pixel_tokens(
     images: UInt8[Tensor, "B Y X"] | Float[Tensor, "B Y X"], *, levels: int = 256
 ) -> Int[Tensor, "B T"]:
-    """Grey levels as token ids, row by row. Images are uint8, or floating point between 0 and 1."""
+    """Grey levels as token ids, row by row. Images are uint8, or floating point between 0 and 1.
+
+    Raises ShapeError unless images are [B height width], OptionError for another type.
+    """
     check_positive(levels=levels)
     if images.dim() != 3:
         raise ShapeError(

@@ -38,6 +38,8 @@ from regard.models.tokens import check_tokens, longest, places
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(EncoderDecoderConfig):
+    """Encoder and decoder over token ids; target_vocab_size is vocab_size, in one table for both, where it is None."""
+
     name: ClassVar[str] = "transformer"
     kinds = ("translate",)
     target_vocab_size: int | None = None

@@ -315,6 +315,7 @@ class XLNet(Model):
         """Logits of the next N tokens, and the memories with the first `reuse_len` of them (all by default).
 
         Those are ordered apart from the rest: they never see it, and it sees all of them.
+        Raises ShapeError for a state that is not of this model and batch.
         """
         self._check(tokens, order, valid, segments)
         if (

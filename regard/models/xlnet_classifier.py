@@ -29,6 +29,8 @@ _MAY_DIFFER = {"dropout", "attention_dropout", "checkpoint", "clamp_len"}
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetClassifierConfig(TrunkConfig):
+    """XLNet's content stream and one of num_classes classes for each text."""
+
     name: ClassVar[str] = "xlnet_classifier"
     kinds = ("classify",)
 
@@ -40,6 +42,8 @@ class XLNetClassifierConfig(TrunkConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetMatcherConfig(XLNetClassifierConfig):
+    """The same for a pair of texts, which are two segments of one row."""
+
     name: ClassVar[str] = "xlnet_matcher"
     kinds = ("match",)
 

@@ -24,6 +24,7 @@ def call_after_step(optimizer: Any, model: nn.Module) -> RemovableHandle:
     """Let the optimiser call `after_step(model)` after each of its own steps; `.remove()` of the result ends that.
 
     optimizer: torch's, or one that wraps it as `optimizer` (Accelerate's: steps that it skips are no steps).
+    Raises OptionError where the optimiser is none of torch's, or the model no module.
     """
     inner = optimizer
     while not hasattr(inner, "_optimizer_step_post_hooks") and hasattr(inner, "optimizer"):

@@ -20,7 +20,10 @@ class Position(nn.Module, metaclass=CheckedOptions):
 
 
 def make(cls: type[Position], facts: Mapping[str, Any], options: Mapping[str, Any]) -> Position:
-    """`facts` of the stack (dim, num_heads, max_len) go to those that take them; `options` are the kind's own."""
+    """`facts` of the stack (dim, num_heads, max_len) go to those that take them; `options` are the kind's own.
+
+    Raises UnknownNameError for an option that the kind lacks, OptionError where one is missing.
+    """
     known = inspect.signature(cls.__init__).parameters.keys() - {"self", "args", "kwargs"}
     for name in options:
         if name not in known:

@@ -44,6 +44,7 @@ def attend(
     prefix: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
     it any token may be one, and where `mask.global_tokens` is given every query is compared with every key: time grows
     as T^2, memory does not. impl: see `shared.implementation`.
+    Raises ShapeError where a pattern for each head meets another number of heads.
     """
     _check_one_axis(q, k)
     H, T = q.shape[1:3]

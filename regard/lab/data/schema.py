@@ -38,6 +38,8 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Schema:
+    """What the training rows of a table say about its fields: ids of values, their counts, means and deviations of numbers."""
+
     fields: tuple[Field, ...]
     ids: Mapping[str, Mapping[Hashable, int]]  # vocabulary -> value -> id
     counts: Mapping[str, Int[Tensor, "V"]]  # vocabulary -> occurrences in the training rows, by id
@@ -104,7 +106,7 @@ class Schema:
         return rows.gather(range(len(rows)))
 
     def columns(self, table: Columns) -> dict[str, NDArray[Any] | Ragged]:
-        """The same without padding, as TableRows keep it."""
+        """The same without padding, as TableRows keep it. Raises ShapeError for a column that is missing."""
         names = column_names(table)
         missing = [field.name for field in self.fields if field.name not in names]
         if missing:

@@ -99,7 +99,9 @@ class GreekEnglish(TextPairs):
         return {**batch, "links": links}
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """Raises UnsupportedError where the model has no cross-attention, or its mixer no map."""
+        """Raises UnsupportedError where the model has no cross-attention, or its mixer no map, OptionError without a
+        gold link.
+        """
         count = AlignmentCount()
         with evaluation(model):
             for batch in batches:
@@ -117,7 +119,10 @@ class GreekEnglish(TextPairs):
         return torch.zeros_like(batch["links"]).scatter_(1, best, there[:, None])
 
     def word_weights(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B V W"]:
-        """How much each target word looks at each source word; words that a row does not have are below all others."""
+        """How much each target word looks at each source word; words that a row does not have are below all others.
+
+        Raises UnsupportedError for a model without cross-attention, OptionError for a layer that it has not.
+        """
         whole: Any = model.module if isinstance(model, DistributedDataParallel) else model
         if not hasattr(whole, "cross_attention"):
             raise UnsupportedError(

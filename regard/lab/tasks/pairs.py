@@ -148,6 +148,7 @@ class TextFiles(TextPairs):
         return self._read(self.source, self.target)
 
     def parts(self) -> dict[Split, list[Pair]]:
+        """Raises OptionError where the files that are named make no parts."""
         if self.path is not None:
             found = read_own(self.name, self.path, "text_files")
             files = {part: _pairs(rows) for part, rows in found.items()}

@@ -97,7 +97,10 @@ class Task(ABC):
 
     @abstractmethod
     def load(self) -> Splits:
-        """The data. Reads or generates anew at each call; keep what it returns."""
+        """The data. Reads or generates anew at each call; keep what it returns.
+
+        Raises MissingDataError where they are not here, StoredDataError or OptionError where they are not as expected.
+        """
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
@@ -105,7 +108,10 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """The metric over all batches, in evaluation mode; over all processes where there are several."""
+        """The metric over all batches, in evaluation mode; over all processes where there are several.
+
+        Raises OptionError where there is nothing to take it over.
+        """
 
     @abstractmethod
     def trivial_baseline(self, splits: Splits | None = None) -> float:

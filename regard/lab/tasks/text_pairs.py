@@ -191,6 +191,7 @@ class TextPairs(Task):
         return _prepared(self).splits
 
     def prepare(self) -> Prepared:
+        """Raises OptionError where no pair is short enough."""
         parts = self.parts()
         vocabulary = learn_vocabulary(
             [text for pair in parts["train"] for text in (pair.source, pair.target)],
@@ -301,7 +302,7 @@ class TextPairs(Task):
         return self.scores(model, batches)[self.metric]
 
     def bits(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """Bits for each byte of the given targets."""
+        """Bits for each byte of the given targets. Raises OptionError without a batch."""
         count = BitCount(self.vocabulary)
         with evaluation(model):
             for batch in batches:
@@ -311,7 +312,7 @@ class TextPairs(Task):
         return count.bits_per_byte
 
     def scores(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
-        """BLEU, chrF2 and ROUGE-L of the same generated targets."""
+        """BLEU, chrF2 and ROUGE-L of the same generated targets. Raises OptionError without a batch."""
         found: list[str] = []
         references: list[str] = []
         with evaluation(model):

@@ -218,6 +218,7 @@ class Newsgroups(ByteText):
         return self.of(found["train"], found["test"])
 
     def of(self, train: Texts, test: Texts) -> Splits:
+        """Raises StoredDataError for other classes than expected."""
         if len(train.classes) != self.num_classes or train.classes != test.classes:
             raise StoredDataError(
                 f"newsgroups: train has {len(train.classes)} classes and test {len(test.classes)}, "
@@ -286,6 +287,7 @@ class DebianSections(Classify):
         return self.of(documents)
 
     def of(self, documents: Sequence[Document]) -> Splits:
+        """Raises StoredDataError for more sections than num_classes."""
         sections = sorted({document.section for document in documents})
         if len(sections) > self.num_classes:
             raise StoredDataError(
@@ -366,6 +368,7 @@ class BibleChapters(Match):
         return self.of(read_chapters(archive("bible_kjv")), read_chapters(archive("bible_bbe")))
 
     def of(self, first: Chapters, second: Chapters) -> Splits:
+        """Raises StoredDataError where no book has two chapters."""
         seen: dict[bytes, tuple[int, int]] = {}
         for key in sorted(first.keys() & second.keys()):
             seen.setdefault(spaced(second[key].encode()), key)
