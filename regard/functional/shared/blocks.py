@@ -124,8 +124,15 @@ def by_heads(
     groups = heads_of(cut, tensors[0])
     if len(groups) < 2:
         return attend((slice(None), slice(None)), *tensors)
-    parts = [attend(at, *(z[at] for z in tensors)) for at in groups]
+    examples, heads = (some.stop - some.start for some in groups[0])
+    # Split, not sliced: the backward of a slice fills a whole tensor with zeros.
+    some = zip(*(_split(z, examples, heads) for z in tensors), strict=True)
+    parts = [attend(at, *given) for at, given in zip(groups, some, strict=True)]
     return torch.cat([y.flatten(0, 1) for y in parts]).unflatten(0, tensors[0].shape[:2])
+
+
+def _split(z: Float[Tensor, "B H ..."], examples: int, heads: int) -> list[Tensor]:
+    return [part for some in z.split(examples) for part in some.split(heads, dim=1)]
 
 
 def rows_at(z: Float[Tensor, "n T K"], index: Int[Tensor, "n l"]) -> Float[Tensor, "n l K"]:

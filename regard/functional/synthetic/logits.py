@@ -33,13 +33,20 @@ class SynthesizedLogits(ABC):
     @abstractmethod
     def tensors(self) -> tuple[Float[Tensor, "#b #H *n"], ...]: ...
 
+    @property
+    def linear(self) -> tuple[int, ...]:
+        """Places of the tensors in which, taken together, the logits are linear."""
+        return (0,)
+
     @abstractmethod
     def parts(self, rows: slice, S: int) -> tuple[Part, ...]:
         """For each tensor, the part that the logits of these queries for the first S keys need."""
 
     @abstractmethod
-    def tile(self, S: int, *parts: Tensor) -> Float[Tensor, "b H t S"]:
-        """Logits from those parts, in new memory."""
+    def tile(
+        self, S: int, *parts: Tensor, share: Float[Tensor, "#b #H 1 1"] | None = None
+    ) -> Float[Tensor, "b H t S"]:
+        """Logits from those parts, or share times them, in new memory."""
 
     @abstractmethod
     def pull(
@@ -49,6 +56,12 @@ class SynthesizedLogits(ABC):
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
         return self.of(self.tensors, rows, S)
+
+    def scaled(self, share: Tensor | None, parts: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Parts whose logits are share times those of these."""
+        if share is None:
+            return parts
+        return [_times(z, share) if i in self.linear else z for i, z in enumerate(parts)]
 
     def of(self, tensors: Sequence[Tensor], rows: slice, S: int) -> Float[Tensor, "b H t S"]:
         """Logits from these tensors, in the place of its own."""
@@ -67,8 +80,8 @@ class Table(SynthesizedLogits):
     def parts(self, rows, S):
         return ((rows, slice(S)),)
 
-    def tile(self, S, *parts):
-        return parts[0].clone()
+    def tile(self, S, *parts, share=None):
+        return parts[0].clone() if share is None else parts[0] * share
 
     def pull(self, dlogits, S, *parts):
         return (dlogits,)
@@ -87,10 +100,14 @@ class Product(SynthesizedLogits):
     def parts(self, rows, S):
         return ((rows,), (slice(S),), (slice(S),))[: len(self.tensors)]
 
-    def tile(self, S, *parts):
-        left, right, *bias = _narrow(*parts)
+    def tile(self, S, *parts, share=None):
+        left, right, *bias = _narrow(*self.scaled(share, parts))
         logits = left @ right.mT
         return logits.add_(bias[0][:, :, None]) if bias else logits
+
+    @property
+    def linear(self):
+        return (0,) if self.bias is None else (0, 2)
 
     def pull(self, dlogits, S, *parts):
         left, right, d, *_ = _narrow(*parts[:2], dlogits)
@@ -129,15 +146,16 @@ class Outer(SynthesizedLogits):
     def parts(self, rows, S):
         return ((rows, slice(-(-S // self.right.shape[-1]))), (rows,))
 
-    def tile(self, S, *parts):
-        left, right = (z.to(wide_type(z)) for z in parts)
+    def tile(self, S, *parts, share=None):
+        left, right = (z.to(wide_type(z)) for z in self.scaled(share, parts))
         return (left[..., None] * right[..., None, :]).flatten(-2)[..., :S]
 
     def pull(self, dlogits, S, *parts):
         left, right = (z.to(wide_type(z)) for z in parts)
         missing = left.shape[-1] * right.shape[-1] - S
-        d = F.pad(dlogits, (0, missing)).unflatten(-1, (left.shape[-1], right.shape[-1]))
-        return (d @ right[..., None])[..., 0], (left[..., None, :] @ d)[..., 0, :]
+        d = F.pad(dlogits, (0, missing)) if missing else dlogits
+        d = d.unflatten(-1, (left.shape[-1], right.shape[-1]))
+        return (right[..., None, :] @ d.mT)[..., 0, :], (left[..., None, :] @ d)[..., 0, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,16 +172,23 @@ class Blend(SynthesizedLogits):
         own = ((),) * len(self.members)
         return (*own, *(part for member in self.members for part in member.parts(rows, S)))
 
-    def tile(self, S, *parts):
-        members = self._each(parts)
-        return reduce(torch.add, (share * member.tile(S, *own) for share, member, own in members))
+    @property
+    def linear(self):
+        return tuple(range(len(self.members)))
+
+    def tile(self, S, *parts, share=None):
+        members = self._each(self.scaled(share, parts))
+        return reduce(torch.add, (member.tile(S, *own, share=a) for a, member, own in members))
 
     def pull(self, dlogits, S, *parts):
+        """A share's gradient is sum dL L^m, which is that of any tensors in which L^m is linear: no tile is made again."""
         shares: list[Tensor] = []
         others: list[Tensor] = []
         for share, member, own in self._each(parts):
-            shares.append((dlogits * member.tile(S, *own)).sum((-2, -1), keepdim=True))
-            others += member.pull(dlogits * share, S, *own)
+            found = member.pull(dlogits, S, *own)
+            products = [(found[i] * own[i]).flatten(2).sum(2) for i in member.linear]
+            shares.append(reduce(torch.add, products)[..., None, None])
+            others += [_times(d, share) for d in found]
         return *shares, *others
 
     def _each(
@@ -175,6 +200,10 @@ class Blend(SynthesizedLogits):
             n = len(member.tensors)
             yield share, member, rest[:n]
             rest = rest[n:]
+
+
+def _times(z: Float[Tensor, "#b #H *m"], share: Float[Tensor, "#b #H 1 1"]) -> Tensor:
+    return z * share.view(*share.shape[:2], *[1] * (z.dim() - 2))
 
 
 def blended(shares: Float[Tensor, "M H"], members: Sequence[Logits]) -> Logits:

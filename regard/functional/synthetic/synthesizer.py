@@ -177,7 +177,8 @@ class _Attention(torch.autograd.Function):
         for piece in _pieces(v, how):
             values, mine = v[piece].contiguous(), [_of(z, piece) for z in tensors]
             mine_d = [_of(z, piece) for z in gradients]
-            dvalues = torch.zeros_like(values, dtype=dv.dtype).flatten(0, 1)
+            columns = values.flatten(0, 1).mT  # gradients of them, stored so, cost half the time
+            dvalues = columns.new_zeros(columns.shape, dtype=dv.dtype)
             for rows in tiles(T, how.tile):
                 cols = visible_keys(mask, T, S, rows)
                 places = logits.parts(rows, cols.stop)
@@ -186,16 +187,18 @@ class _Attention(torch.autograd.Function):
                 weights = _weights(found, values, mask, T, piece, rows)
                 dy_t = dy[piece][:, :, rows]
                 here = weights.to(v.dtype).flatten(0, 1)
-                add_product(dvalues[:, cols], here.mT, dy_t.flatten(0, 1))
+                add_product(dvalues[:, :, cols], dy_t.flatten(0, 1).mT, here)
                 if not moving:
                     continue
                 dweights = (dy_t @ values[:, :, cols].mT).to(weights.dtype)
-                dlogits = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)
+                dlogits = torch._softmax_backward_data(
+                    dweights, weights, -1, weights.dtype, grad_input=dweights
+                )
                 found = logits.pull(dlogits, cols.stop, *parts)
                 for whole, part, d in zip(mine_d, places, found, strict=True):
                     here = whole[:, :, *part]
                     here += d.sum_to_size(here.shape)
-            dv[piece] = dvalues.view(values.shape)
+            dv[piece] = dvalues.mT.unflatten(0, values.shape[:2])
         if not moving:
             return dv.to(v.dtype), *(None for _ in range(4)), *(None for _ in tensors)
         pairs = zip(gradients, tensors, strict=True)
@@ -216,10 +219,15 @@ def _weights(
     logits = logits if logits.shape == shape else logits.expand(shape).contiguous()
     hidden = hidden_pairs(mask, T, S, rows, visible_keys(mask, T, S, rows), logits.device)
     if hidden is None:
-        return logits.softmax(-1)
+        return _softmax_(logits)
     pairs = _of(hidden.pairs, piece)
     logits[:, :, *hidden.place].masked_fill_(pairs, -math.inf)
-    weights = logits.softmax(-1)
+    weights = _softmax_(logits)
     if not (mask.only_causal and T == S):  # some query may see nothing
         weights.masked_fill_(pairs.all(-1, keepdim=True), 0)
     return weights
+
+
+def _softmax_(logits: Float[Tensor, "b h t s"]) -> Float[Tensor, "b h t s"]:
+    """In their memory where that is contiguous, which the compiler asks for."""
+    return torch.softmax(logits, -1, out=logits if logits.is_contiguous() else None)
