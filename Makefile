@@ -1,4 +1,4 @@
-# make arena   train and measure six mechanisms, draw the page (about 9 minutes on two cores)
+# make arena   time every mechanism, train six, draw the page (ten minutes on two cores, an answer in the first)
 # make test    the laws and the tests
 # make quick   the tests and laws that the changes since main can reach
 # make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)

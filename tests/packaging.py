@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DIST, EMPTY = ROOT / "build/dist", ROOT / ".venv/empty"
-RESOLVED = ("lab", "hf", "fla", "docs")
+RESOLVED = ("lab", "hf", "ray", "fla", "docs")
 """Extras that are resolved beside the wheel; `dev` is what the tests run in, and `peers` pins what benchmarks time."""
 
 

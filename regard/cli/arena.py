@@ -3,11 +3,11 @@
 import dataclasses
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from regard.cli.bench import LEDGER
+from regard.cli.bench import LEDGER, PAGE
 from regard.cli.names import entry, own, task
 from regard.cli.printing import print_json
 from regard.core import OptionError, UnknownNameError
@@ -45,32 +45,50 @@ class Arena:
     """of training, for each model"""
     hours: float | None = None
     """nothing new is begun after so many; the same command goes on later"""
+    on: Literal["here", "ray"] = "here"
+    """ray: training as tasks of the cluster of RAY_ADDRESS, or of one started here; timings stay here"""
     ledger: Path = LEDGER
+    page: Path = PAGE
+    """drawn anew as results come"""
     folder: Path = Path("runs/arena/trials")
     """where unfinished training is kept, so that a killed run goes on"""
     json: Json = False
 
     def run(self) -> int:
         from regard.lab.arena.ledger import Ledger
+        from regard.lab.arena.report import write_page
         from regard.lab.arena.run import run_suite
+        from regard.lab.data.files import check_writable
 
         chosen = suite_or_finding(self.suite)
         if not hasattr(chosen, "race"):
             return self._finding(chosen)
         suite = self._suite(chosen)
+        check_writable(self.page)
         with Ledger(self.ledger) as ledger:
-            outcome = run_suite(
-                suite, ledger, self.folder, progress=not self.json, hours=self.hours
-            )
+            draw = lambda: write_page(ledger.results(), self.page)  # noqa: E731
+            try:
+                outcome = run_suite(
+                    suite,
+                    ledger,
+                    self.folder,
+                    progress=not self.json,
+                    hours=self.hours,
+                    redraw=draw,
+                    on_ray=self.on == "ray",
+                )
+            finally:
+                if ledger.results():  # also where it was stopped
+                    draw()
         if self.json:
             print_json(asdict(outcome) | {"ledger": str(self.ledger)})
         else:
             print(
                 f"{outcome.suite}: {outcome.new} new results, {outcome.found} already there, "
-                f"{outcome.seconds:.0f} s. They are in {self.ledger}; `regard report` draws them."
+                f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
             )
             if outcome.left:
-                print(f"{outcome.left} not begun within {self.hours:g} hours.")
+                print(f"{outcome.left} not begun in time: the same command goes on.")
         return 0
 
     def _finding(self, finding: "Finding") -> int:
@@ -113,6 +131,7 @@ class Arena:
             listed = {choice.name: choice for choice in suite.choices}
             suite = dataclasses.replace(
                 suite,
+                trained=(),
                 mixers=tuple(
                     listed.get(cls.name, cls.name) if cls in tuple(MIXERS) else cls
                     for cls in classes

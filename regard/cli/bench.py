@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 Flag = FlagCreatePairsOff[bool]
 LEDGER = Path("runs/arena/ledger.sqlite")
+PAGE = Path("runs/arena/report.html")
 CAUSAL = {"either": None, "yes": True, "no": False}
 
 

@@ -12,7 +12,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.arena import Arena
-from regard.cli.bench import LEDGER, Bench
+from regard.cli.bench import LEDGER, PAGE, Bench
 from regard.cli.convert import Convert
 from regard.cli.data import DataCommands
 from regard.cli.explore import Explore
@@ -24,7 +24,6 @@ from regard.core.packages import lacking_extra
 from regard.core.visible import visible_lines
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-PAGE = Path("runs/arena/report.html")
 
 
 @dataclass(frozen=True)
@@ -141,6 +140,32 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Merge:
+    """Put the rows of other ledgers into one. A trial that it has already keeps its result."""
+
+    into: Positional[Path]
+    others: Positional[tuple[Path, ...]]
+    json: Json = False
+
+    def run(self) -> int:
+        from regard.lab.arena.ledger import Ledger
+
+        for path in self.others:
+            if not path.exists():
+                raise OptionError(f"there is no ledger at {path}")
+        found = []
+        with Ledger(self.into) as ledger:
+            for path in self.others:
+                with Ledger(path) as other:
+                    found.append({"ledger": str(path), "new rows": ledger.merge(other)})
+        if self.json:
+            print_json({"into": str(self.into), "merged": found})
+        else:
+            print_table(found)
+        return 0
+
+
+@dataclass(frozen=True)
 class Doctor:
     """What this machine has: versions, threads, devices, settings, and what is missing."""
 
@@ -166,6 +191,7 @@ CLASSES: dict[str, Callable[..., Any]] = {
     "train": Train,
     "arena": Arena,
     "report": Report,
+    "merge": Merge,
     "recommend": Recommend,
     "explore": Explore,
     "convert": Convert,

@@ -31,11 +31,11 @@ def lacking(distribution: str, oldest: str) -> str | None:
 
 
 def lacking_extra(error: ModuleNotFoundError) -> str | None:
-    """How to install the missing module, through the extra `lab` or `hf`; None for a module of Regard itself."""
+    """How to install the missing module, through the extra `lab`, `hf` or `ray`; None for a module of Regard itself."""
     missing = (error.name or "").partition(".")[0]
     if missing in ("", "regard"):
         return None
-    extra = "hf" if missing == "transformers" else "lab"
+    extra = {"transformers": "hf", "ray": "ray"}.get(missing, "lab")
     return f"{missing}, which is not installed: pip install 'regard[{extra}]'"
 
 

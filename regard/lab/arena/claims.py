@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from regard.core import StoredDataError
 from regard.lab.arena.ledger import BUSY_SECONDS, failure
@@ -31,6 +32,11 @@ class Job:
     found: Callable[[], bool]  # notes the results if the ledger has them
     do: Callable[[], None]
     alone: bool = False  # on this machine
+    make: Callable[[Any], Any] | None = (
+        None  # what `do` computes of `data`; both may travel to another machine
+    )
+    data: Any = None
+    keep: Callable[[Any], None] | None = None  # what `do` does with it
 
 
 class Claims:

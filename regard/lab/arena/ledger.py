@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,21 +98,32 @@ class Ledger:
         """
         kind, text = kind_of(result), canonical(result)
         read_row(kind, json.loads(text))
+        self._keep([(key, kind, text)])
+
+    def merge(self, other: "Ledger") -> int:
+        """Keep every row of another ledger whose trial is not here yet, all of them or none. Returns how many were new."""
+        return self._keep([(row.key, row.kind, row.result) for row in other._verified()])
+
+    def _keep(self, given: Iterable[tuple[str, str, str]]) -> int:
+        new = 0
         try:
             with self._connection as connection:  # commits, or rolls back on an error
                 connection.execute("BEGIN IMMEDIATE")
-                if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
-                    return
                 ((rows, chain),) = connection.execute("SELECT rows, chain FROM format")
-                row = _StoredRow(rows + 1, key, kind, text, _row_hash(rows + 1, key, kind, text))
-                connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
-                connection.execute(
-                    "UPDATE format SET rows = ?, chain = ?", (row.number, _link(chain, row))
-                )
+                for key, kind, text in given:
+                    if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
+                        continue
+                    new += 1
+                    digest = _row_hash(rows + new, key, kind, text)
+                    row = _StoredRow(rows + new, key, kind, text, digest)
+                    connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
+                    chain = _link(chain, row)
+                connection.execute("UPDATE format SET rows = ?, chain = ?", (rows + new, chain))
         except sqlite3.DatabaseError as error:
             raise failure(self.path, error) or self._damaged(
                 f"cannot be written ({error})"
             ) from error
+        return new
 
     def results(self) -> list[Result]:
         """The arena's results, oldest first; verified again."""

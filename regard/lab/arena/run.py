@@ -1,13 +1,16 @@
-"""Running a suite: laws first, then timing, then training; each result is in the ledger before the next begins.
+"""Running a suite: a rough timing, then laws, training and finer timing in turns, so that whenever it is stopped what is
+there is worth reading; each result is in the ledger before the next begins.
 
 Several processes may run suites on one ledger: each does what no other has done or is doing (`regard.lab.arena.claims`).
 """
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +20,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regard.core import OptionError, UnsupportedError
 from regard.core.visible import visible
-from regard.lab.arena import speed, trial
+from regard.lab.arena import on_ray as ray_tasks, speed, trial
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.claims import Claims, Job, share
 from regard.lab.arena.laws import fault, judge, question
 from regard.lab.arena.ledger import Ledger, trial_key
-from regard.lab.arena.provenance import describe, provenance, versions
-from regard.lab.arena.results import LawsChecked, NotRun, Result, Timed, Trained, tuned
-from regard.lab.arena.suite import Contest, Race, Suite
+from regard.lab.arena.provenance import describe, own_command, provenance, versions
+from regard.lab.arena.results import (
+    LawsChecked,
+    NotRun,
+    Pass,
+    Result,
+    Timed,
+    Trained,
+    current,
+    tuned,
+)
+from regard.lab.arena.suite import ROUGH, Contest, Race, Suite
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits
-from regard.lab.train import DivergedError
 from regard.models import StackConfig
+
+REDRAW = 15.0  # seconds
 
 
 @dataclass(kw_only=True)
@@ -51,12 +64,15 @@ def run_suite(
     command: str | None = None,
     progress: bool | Progress = True,
     hours: float | None = None,
+    redraw: Callable[[], object] | None = None,
+    on_ray: bool = False,
 ) -> Outcome:
     """Do what is missing in the ledger. Killed at any point, the next call goes on where this one was; called by several
     processes at once, each takes a share and all return with everything done. Timings have their machine to themselves.
 
-    A mechanism that breaks a law is neither trained nor timed; it, and every pair that its capabilities forbid,
-    becomes a NotRun row with the reason. After so many `hours` nothing new is begun. `command` is recorded in the rows as their origin: this process's own by default.
+    A mechanism that breaks a law is neither trained nor timed, and its rough timings no longer count; it, and every pair that its
+    capabilities forbid, becomes a NotRun row with the reason. After so many `hours`, or the suite's, nothing new is begun.
+    `redraw` is called as results come, at most every REDRAW seconds. on_ray: training is done by Ray's workers. `command` is recorded in the rows as their origin: this process's own by default.
     Raises OptionError or UnknownNameError before any compute if the suite names what does not exist, and PathError if the
     folder cannot be written.
     """
@@ -64,7 +80,9 @@ def run_suite(
     if hours is not None and not hours > 0:
         raise OptionError(f"hours ({hours}) must be positive")
     with _display(progress, suite) as display:
-        return _SuiteRun(suite, ledger, Path(run_dir), command, display, hours).all()
+        ends = suite.hours if hours is None else hours
+        run = _SuiteRun(suite, ledger, Path(run_dir), command, display, ends, redraw, on_ray)
+        return run.all()
 
 
 @dataclass(frozen=True)
@@ -95,7 +113,10 @@ class _SuiteRun:
         command: str | None,
         display: "_Display",
         hours: float | None,
+        redraw: Callable[[], object] | None,
+        on_ray: bool,
     ):
+        self.redraw, self.drawn, self.on_ray = redraw, -math.inf, on_ray
         self.suite, self.ledger, self.run_dir = suite, ledger, run_dir
         self.command, self.display = command, display
         self.end = math.inf if hours is None else time.monotonic() + 3600 * hours
@@ -105,28 +126,63 @@ class _SuiteRun:
             choice.sketch()  # wrong names and options are found here
         for contest in suite.contests:
             trial.check_kind(contest.task)
-        self.each = _trials(suite)
         self.claims = Claims(ledger.path)
         self.outcome = Outcome(suite=suite.name)
         self.broken: dict[int, str] = {}  # place in choices -> why it is not measured
-        self.checks: dict[int, str] = {}  # place in choices -> key of its laws
+        self.checks: dict[int, str] = {}  # place in choices -> key of its laws, once they have run
 
     def all(self) -> Outcome:
         began = time.perf_counter()
-        self._share([self._check(place, choice) for place, choice in enumerate(self.choices)])
-        if self.suite.race is not None:
-            self._race(self.suite.race)
-        self._train()
+        race, trained = self.suite.race, self.suite.trained
+        if race is not None and race.rough is not None:
+            near = tuple(n for n in race.lengths if n <= ROUGH) or race.lengths[:1]
+            self._race(replace(race, lengths=near, seconds=race.rough))
+        chosen = [
+            p for p, choice in enumerate(self.choices) if not trained or choice.name in trained
+        ]
+        self._judge(chosen)
+        first, *more = self._rounds(chosen)
+        self._train(first)
+        self._judge([place for place in range(len(self.choices)) if place not in chosen])
+        if race is not None:
+            self._race(race)
+        for jobs in more:
+            self._train(jobs)
+        self.outcome.results = current(self.outcome.results)
         self.outcome.seconds = time.perf_counter() - began
         return self.outcome
 
+    def _judge(self, places: Iterable[int]) -> None:
+        self._share([self._check(place, self.choices[place]) for place in places])
+
+    def _train(self, jobs: Iterable[Job]) -> None:
+        if self.on_ray:
+            self.outcome.left += ray_tasks.share(jobs, self.display.doing, self._late)
+        else:
+            self._share(jobs)
+
     def _share(self, jobs: Iterable[Job]) -> None:
-        late = lambda: time.monotonic() > self.end  # noqa: E731
-        self.outcome.left += share(jobs, self.claims, self.display.doing, late)
+        self.outcome.left += share(
+            map(self._drawing, jobs), self.claims, self.display.doing, self._late
+        )
+
+    def _late(self) -> bool:
+        return time.monotonic() > self.end
+
+    def _drawing(self, job: Job) -> Job:
+        def do() -> None:
+            job.do()
+            self._draw()
+
+        return replace(job, do=do)
+
+    def _draw(self) -> None:
+        if self.redraw is not None and time.monotonic() - self.drawn > REDRAW:
+            self.redraw()
+            self.drawn = time.monotonic()
 
     def _check(self, place: int, choice: Choice) -> Job:
         asked = question(choice, self.ledger)
-        self.checks[place] = asked.key
 
         def found() -> bool:
             row = self.ledger.get(asked.key)
@@ -141,6 +197,7 @@ class _SuiteRun:
             judged(row)
 
         def judged(row: LawsChecked) -> None:
+            self.checks[place] = asked.key
             why = fault(row)
             if why is not None:
                 self.broken[place] = why
@@ -148,13 +205,14 @@ class _SuiteRun:
 
         return Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
 
-    def _enter(self, contest: Contest) -> "_Entered":
+    def _enter(self, contest: Contest, places: Sequence[int]) -> "_Entered":
         """The contest with its data, and who can take part; the others are noted with the reason."""
         name = contest.title
         with self.display.doing(f"data  {name}"):
             splits = contest.task.load()
         able = []
-        for place, choice in enumerate(self.choices):
+        for place in places:
+            choice = self.choices[place]
             reason = self.broken.get(place) or trial.obstacle(contest, choice, splits)
             if reason is None:
                 try:
@@ -163,22 +221,24 @@ class _SuiteRun:
                     reason = str(error)
             if reason is not None:
                 self._absent(place, name, reason)
-                self.display.advance(self.each)
+                self.display.advance(_trials(self.suite))
         return _Entered(contest, splits, able)
 
-    def _train(self) -> None:
-        """Everybody once on every task, then the other learning rates, then the other seeds at the best of them."""
-        entered = [self._enter(contest) for contest in self.suite.contests]
+    def _rounds(self, places: Sequence[int]) -> list[Iterable[Job]]:
+        """Everybody once on every task, then with the other learning rates, then from the other seeds at the best of them."""
+        entered = [self._enter(contest, places) for contest in self.suite.contests]
         first, *more = self.suite.seeds
-        rates = self.suite.rates or (None,)
-        for rate in rates:
-            for one in entered:
-                self._share([self._training(one, place, first, rate) for place, _ in one.able])
-        for seed in more:
-            for one in entered:
-                self._share(
-                    [self._training(one, p, seed, self._best_rate(one, p)) for p, _ in one.able]
-                )
+        each = [(one, place) for one in entered for place, _ in one.able]
+        rounds: list[Iterable[Job]] = [
+            [self._training(one, place, first, rate) for one, place in each]
+            for rate in self.suite.rates or (None,)
+        ]
+        return rounds + [self._seeded(each, seed) for seed in more]
+
+    def _seeded(self, each: Sequence[tuple["_Entered", int]], seed: int) -> Iterator[Job]:
+        """Made only when they begin: the rates are known then."""
+        for one, place in each:
+            yield self._training(one, place, seed, self._best_rate(one, place))
 
     def _best_rate(self, entered: "_Entered", place: int) -> float | None:
         """On validation, from the first seed. None: the contest's own."""
@@ -204,45 +264,47 @@ class _SuiteRun:
                 self.display.advance()
             return row is not None
 
-        def do() -> None:
-            try:
-                row: Result = trial.train(
-                    contest,
-                    choice,
-                    seed,
-                    model,
-                    splits,
-                    folder,
-                    command=self.command,
-                    progress=self.display.bars,
-                )
-            except DivergedError as error:
-                row = NotRun(
-                    mixer=choice.name, subject=name, reason=str(error), options=dict(choice.options)
-                )
+        make = partial(
+            trial.tried,
+            contest=contest,
+            choice=choice,
+            seed=seed,
+            model=model,
+            run_dir=folder,
+            command=self.command or own_command(),
+        )
+
+        def keep(row: Result) -> None:
             self._keep(key, row)
             self.display.advance()
+            self._draw()
+
+        def do() -> None:
+            keep(make(splits, progress=self.display.bars))
 
         what = f"{name}  {choice.name}  seed {seed}  rate {contest.train.lr:g}"
-        return Job(key=key, what=what, found=found, do=do)
+        return Job(key=key, what=what, found=found, do=do, make=make, data=splits, keep=keep)
 
     def _race(self, race: Race) -> None:
-        for kind in race.passes:
-            settings = [
+        """Blocks before bare layers, short lengths before long ones."""
+        able: dict[Pass, list[Choice]] = {kind: [] for kind in race.passes}
+        for kind, (place, choice) in product(race.passes, enumerate(self.choices)):
+            at = speed.Setting(kind=kind, length=race.lengths[0], **_shared(race))
+            reason = self.broken.get(place) or speed.obstacle(choice, at)
+            if reason is None:
+                able[kind].append(choice)
+            else:
+                self._absent(place, kind, reason)
+        self._share(
+            self._timing(
                 speed.Setting(
                     kind=kind, length=length, device=self.device, unit=unit, **_shared(race)
-                )
-                for unit in race.units
-                for length in race.lengths
-            ]
-            able = []
-            for place, choice in enumerate(self.choices):
-                reason = self.broken.get(place) or speed.obstacle(choice, settings[0])
-                if reason is None:
-                    able.append(choice)
-                else:
-                    self._absent(place, kind, reason)
-            self._share([self._timing(setting, able) for setting in settings])
+                ),
+                able[kind],
+            )
+            for unit, length, kind in product(race.units, race.lengths, race.passes)
+            if able[kind]
+        )
 
     def _timing(self, setting: speed.Setting, able: list[Choice]) -> Job:
         missing = {
@@ -288,7 +350,9 @@ class _SuiteRun:
             mixer=choice.name, subject=subject, reason=reason, options=dict(choice.options)
         )
         key = trial_key(
-            {"kind": "not run", "laws": self.checks[place], "subject": subject, "reason": reason}
+            {"kind": "not run", "laws": self.checks.get(place), "subject": subject}
+            | choice.identity()
+            | {"reason": reason}
         )
         if key not in self.ledger:
             self.ledger.put(key, row)
@@ -358,9 +422,12 @@ class _Display:
 
 @contextmanager
 def _display(progress: bool | Progress, suite: Suite) -> Iterator[_Display]:
-    trials = len(suite.contests) * len(suite.choices) * _trials(suite)
+    trained = len(suite.trained or suite.choices)
+    trials = len(suite.contests) * trained * _trials(suite)
     race = suite.race
     timings = len(race.passes) * len(race.lengths) * len(race.units) if race else 0
+    if race and race.rough is not None:
+        timings += len(race.passes) * sum(n <= ROUGH for n in race.lengths) * len(race.units)
     if isinstance(progress, Progress):
         yield _Display(progress, trials + timings, suite.name)
     elif progress:

@@ -58,7 +58,10 @@ def contests(task: Task, train: TrainConfig) -> tuple[Contest, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """What is timed. `seconds` go to the rounds of one pass at one length, all mechanisms together."""
+    """What is timed. `seconds` go to the rounds of one pass at one length, all mechanisms together.
+
+    rough: seconds for a first look, up to ROUGH tokens and before anything else is done.
+    """
 
     lengths: tuple[int, ...]
     passes: tuple[Pass, ...] = ("forward", "train", "decode")
@@ -68,6 +71,7 @@ class Race:
     num_heads: int = 4
     dtype: str = "float32"
     seconds: float = 8.0
+    rough: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,8 @@ class Suite:
     """mixers: names, classes or choices with options, in any mixture; or "all" in the catalogue.
 
     rates: learning rates. Each mechanism is trained with each from the first seed, and from the other seeds with that which
-    was best on validation; none leaves the contest's own.
+    was best on validation; none leaves the contest's own. trained: names of the mixers that are trained, all by default; the
+    others are timed alone. hours: after which nothing new is begun.
     """
 
     name: str
@@ -84,12 +89,17 @@ class Suite:
     contests: tuple[Contest, ...] = ()
     seeds: tuple[int, ...] = (0,)
     rates: tuple[float, ...] = ()
+    trained: tuple[str, ...] = ()
+    hours: float | None = None
     race: Race | None = None
 
     @property
     def choices(self) -> list[Choice]:
         named = MIXERS.names() if self.mixers == "all" else self.mixers
         return [entry if isinstance(entry, Choice) else Choice(mixer=entry) for entry in named]
+
+
+ROUGH = 512  # tokens at which a first look ends
 
 
 def brief(*, tokens: int, batch_size: int, eval_every: int) -> TrainConfig:
@@ -104,25 +114,6 @@ def brief(*, tokens: int, batch_size: int, eval_every: int) -> TrainConfig:
     )
 
 
-QUICK = Suite(
-    name="quick",
-    about="six mechanisms unlike one another, three tasks, lengths to 4,096: about ten minutes on two cores",
-    mixers=(
-        "softmax",
-        Choice(mixer="local", options={"window_size": 32}),
-        "linear",
-        "synthesizer_dense",
-        "fnet",
-        "gau",
-    ),
-    contests=(
-        Contest(task=ListOps(), train=brief(tokens=500_000, batch_size=32, eval_every=35)),
-        Contest(task=Digits(), train=brief(tokens=1_000_000, batch_size=32, eval_every=100)),
-        Contest(task=StdlibBytes(), train=brief(tokens=750_000, batch_size=16, eval_every=50)),
-    ),
-    race=Race(lengths=(256, 512, 1024, 2048, 4096)),
-)
-
 _SHORT: dict[str, dict[str, Any]] = {  # patterns that are sparse at the lengths of the small tasks
     "local": {"window_size": 32},
     "strided": {"stride": 8},
@@ -134,6 +125,29 @@ _SHORT: dict[str, dict[str, Any]] = {  # patterns that are sparse at the lengths
     "flash": {"chunk_size": 64},
     "mixed_chunk": {"chunk_size": 64},
 }
+
+
+QUICK = Suite(
+    name="quick",
+    about="every mechanism timed, six unlike one another trained on three tasks: ten minutes on two cores, an answer in the first",
+    mixers=tuple(Choice(mixer=name, options=_SHORT.get(name, {})) for name in MIXERS.names()),
+    trained=("softmax", "local", "linear", "synthesizer_dense", "fnet", "gau"),
+    contests=(
+        Contest(
+            task=ListOps(min_length=6, max_length=40, train_size=6000),
+            train=brief(tokens=90_000, batch_size=32, eval_every=50),
+        ),
+        Contest(task=Digits(), train=brief(tokens=300_000, batch_size=32, eval_every=50)),
+        Contest(
+            task=StdlibBytes(length=128),
+            train=brief(tokens=250_000, batch_size=16, eval_every=50),
+        ),
+    ),
+    seeds=(0, 1, 2),
+    rates=(1e-3, 4e-3),
+    race=Race(lengths=(64, 128, 512, 2048), seconds=3.0, rough=0.5),
+    hours=0.16,
+)
 
 
 def _small(task: Task, batch_size: int) -> Contest:

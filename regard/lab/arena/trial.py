@@ -11,10 +11,10 @@ from regard.core import OptionError
 from regard.lab.arena.choice import Choice, own_source, refusal
 from regard.lab.arena.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.arena.provenance import provenance, versions
-from regard.lab.arena.results import Trained
+from regard.lab.arena.results import NotRun, Trained
 from regard.lab.arena.suite import Contest, Place
 from regard.lab.tasks import Splits, Task
-from regard.lab.train import fit
+from regard.lab.train import DivergedError, fit
 from regard.mixers.build import resolve
 from regard.models import (
     ClassifierConfig,
@@ -143,6 +143,31 @@ def _options(task: Task) -> dict[str, Any]:
     """Without paths: the same data count as the same wherever they are, by their checksum."""
     found = dataclasses.asdict(task)
     return {name: value for name, value in found.items() if not isinstance(value, Path)}
+
+
+def tried(
+    splits: Splits,
+    *,
+    contest: Contest,
+    choice: Choice,
+    seed: int,
+    model: StackConfig,
+    run_dir: Path,
+    command: str | None = None,
+    progress: bool | Progress = False,
+) -> Trained | NotRun:
+    """`train`, or where it diverges the reason."""
+    try:
+        return train(
+            contest, choice, seed, model, splits, run_dir, command=command, progress=progress
+        )
+    except DivergedError as error:
+        return NotRun(
+            mixer=choice.name,
+            subject=contest.title,
+            reason=str(error),
+            options=dict(choice.options),
+        )
 
 
 def train(

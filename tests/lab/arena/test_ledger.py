@@ -76,6 +76,18 @@ def test_keys_depend_on_content_and_not_on_its_order():
     assert trial_key({"a": 1}) != trial_key({"a": 2})
 
 
+def test_merging_keeps_each_trial_once(path, tmp_path):
+    with Ledger(tmp_path / "other.sqlite") as other:
+        other.put(trial_key({"seed": 3}), trained(seed=3, value=0.9))
+        other.put(trial_key({"seed": 77}), trained(seed=77))
+        with Ledger(path) as ledger:
+            assert ledger.merge(other) == 1 and ledger.merge(other) == 0
+            assert other.merge(ledger) == 19
+    with Ledger(path) as ledger:
+        assert [row.seed for row in ledger.results()] == [*range(20), 77]
+        assert ledger.get(trial_key({"seed": 3})).value == 0.5, "the first result stays"
+
+
 WRITER = """
 import sys
 from test_ledger import trained

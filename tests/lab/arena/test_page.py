@@ -122,12 +122,13 @@ def test_the_ends_of_every_range_are_drawn(opened, end):
     assert not drawn
 
 
-@pytest.mark.parametrize("given", ["seeds", "lengths said", "no softmax", "random"])
+@pytest.mark.parametrize("given", ["seeds", "lengths said", "no softmax", "random", "untrained"])
 def test_the_page_says_what_python_says(opened, given):
     noise = random.Random(3)
     made = {
         "seeds": SEEDS,
         "lengths said": LENGTHS_SAID,
+        "untrained": only(Timed),
         "no softmax": [row for row in SEEDS if row.mixer != "softmax"],
         "random": [
             replace(row, median_ms=row.baseline_ms * noise.uniform(0.3, 1.4), causal=True)

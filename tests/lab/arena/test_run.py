@@ -154,6 +154,50 @@ def test_each_mechanism_tries_every_rate_and_the_best_on_validation_serves_the_o
     assert run_suite(suite, ledger, tmp_path, progress=False).new == 0
 
 
+def test_a_rough_timing_comes_first_and_counts_no_longer_where_a_law_is_broken(
+    ledger, tmp_path, monkeypatch
+):
+    def check(factory):
+        if factory().name == "linear":
+            raise LawError("causality: linear: token 3 moves output 1")
+
+    monkeypatch.setattr(laws, "check_mixer", check)
+    monkeypatch.setattr(arena, "REDRAW", 0.0)
+    race = replace(RACE, passes=("forward",), units=("block",), rough=0.001, lengths=(8, 1024))
+    suite = replace(TINY, mixers=("softmax", "linear"), contests=(), race=race)
+    seen = []
+    run_suite(
+        suite,
+        ledger,
+        tmp_path,
+        progress=False,
+        redraw=lambda: seen.append(len(ledger.results())),
+    )
+    rows = ledger.results()
+    kinds = [(type(row).__name__, row.mixer, getattr(row, "length", None)) for row in rows]
+    assert kinds == [
+        ("Timed", "softmax", 8),
+        ("Timed", "linear", 8),
+        ("LawsChecked", "softmax", None),
+        ("LawsChecked", "linear", None),
+        ("NotRun", "linear", None),
+        ("Timed", "softmax", 8),
+        ("Timed", "softmax", 1024),
+    ]
+    assert {row.mixer for row in of(Timed, current(rows))} == {"softmax"}
+    assert seen == [2, 3, 4, 6, 7]  # after each job
+    assert any("Laws not run yet: softmax" in n for n in LedgerSummary(rows[:2]).notes)
+
+
+def test_mechanisms_that_are_not_trained_are_timed(ledger, tmp_path, lawful):
+    suite = replace(TINY, contests=(LISTOPS,), trained=("fnet",), race=replace(RACE, lengths=(8,)))
+    rows = run_suite(suite, ledger, tmp_path, progress=False).results
+    assert {row.mixer for row in of(Trained, rows)} == {"fnet"}
+    assert {row.mixer for row in of(Timed, rows)} == set(TINY.mixers)
+    late = replace(suite, seeds=(9,), hours=1e-9)
+    assert run_suite(late, ledger, tmp_path, progress=False).left == 1
+
+
 def test_whatever_determines_a_result_is_in_its_key(ledger, tmp_path, lawful):
     small = replace(TINY, mixers=("softmax",), contests=(LISTOPS,), race=None)
     run_suite(small, ledger, tmp_path, progress=False)
@@ -345,6 +389,8 @@ def test_every_contest_of_a_suite_is_fair():
         for contest in suite.contests:
             target = count_parameters(trial.model_config(contest, Choice(mixer="softmax")))
             for choice in suite.choices:
+                if suite.trained and choice.name not in suite.trained:
+                    continue
                 if (
                     trial.refusal(choice.sketch(), "causal")
                     and contest.task.kind == "language_model"
@@ -368,7 +414,8 @@ def test_quick_is_what_it_says():
         "digits",
         "stdlib_bytes",
     ]
-    assert QUICK.race.lengths == (256, 512, 1024, 2048, 4096)
+    assert {choice.name for choice in QUICK.choices} == set(MIXERS.names())
+    assert set(QUICK.trained) < set(MIXERS.names()) and len(QUICK.seeds) == 3
     assert replace(QUICK, mixers="all").choices == [Choice(mixer=name) for name in MIXERS.names()]
     assert all(
         contest.train.patience is None for contest in QUICK.contests

@@ -32,7 +32,7 @@ function offerChoices() {
   if (!summary.passes.includes(chosen.pass)) chosen.pass = summary.passes[0] ?? null;
   if (!summary.tasks.includes(chosen.task)) chosen.task = "";
   const lengths = chosen.pass ? summary.lengths.get(chosen.pass) : [];
-  if (!lengths.includes(chosen.length)) chosen.length = chosen.pass ? summary.usualLength(chosen.pass) : null;
+  if (!lengths.includes(chosen.length)) chosen.length = chosen.pass ? summary.usualLength(chosen.pass, chosen.task ? [chosen.task] : undefined) : null;
   fill(one("task"), [["every task", ""], ...summary.tasks.map((task) => [short(task, 40), task])], chosen.task);
   fill(one("pass"), summary.passes.map((pass) => [rules.pass_names[pass], pass]), chosen.pass);
   fill(one("length"), lengths.map((length) => [count(length) + (isFar(length) ? ", further out" : ""), length]), chosen.length);
@@ -69,13 +69,14 @@ function tellChoice() {
   const { pass, length } = chosen;
   const tasks = tasksChosen();
   const decisions = pass ? tasks.map((task) => summary.decide(task, pass, length, inView)) : [];
-  one("headline").textContent = visible(pass
+  one("headline").textContent = visible(pass && !summary.tasks.length
+    ? fastestWords(summary, labelsInView(), pass, length) : pass
     ? headlineWords(decisions.filter((d) => d), pass, length)
     : "Nothing to choose from yet: a choice needs one mechanism both trained and timed.");
   one("choices").replaceChildren(...tasks.map((task, i) => (decisions[i]
     ? make("li", {}, make("b", {}, short(decisions[i].choice, 60)), ` for ${task}: ${decisionWords(decisions[i], summary)}.`)
     : make("li", {}, `${task}: nothing in view was both trained and timed here.`))));
-  if (pass && !tasks.length) one("choices").append(make("li", {}, "Decoding concerns language models, and none is chosen."));
+  if (pass && summary.tasks.length && !tasks.length) one("choices").append(make("li", {}, "Decoding concerns language models, and none is chosen."));
   const [lacks, unsaid, doubtful] = [[], [], []];
   const beyond = new Map(); // trained length -> tasks
   for (const task of tasks) {

@@ -106,8 +106,8 @@ class Summary {
     return Math.max(0, ...lengths) || null;
   }
 
-  // The shortest length timed for most mechanisms at which quality is known too, or else the longest.
-  usualLength(pass) {
+  // The shortest length timed for most mechanisms at which quality on these tasks is known too, or else the longest.
+  usualLength(pass, tasks = this.tasks) {
     const at = new Map(this.lengths.get(pass).map((length) => [length, new Set()]));
     for (const name of this.timed.keys()) {
       const [label, of, length] = JSON.parse(name);
@@ -115,7 +115,7 @@ class Summary {
     }
     const most = Math.max(...[...at.values()].map((labels) => labels.size));
     const common = [...at.keys()].filter((length) => at.get(length).size === most);
-    const trained = Math.max(0, ...this.tasks.map((task) => this.trainedLength(task) ?? 0));
+    const trained = Math.max(0, ...tasks.map((task) => this.trainedLength(task) ?? 0));
     return (trained && common.find((length) => length >= trained)) || common.at(-1);
   }
 
@@ -144,7 +144,7 @@ class Summary {
     const present = timed.filter(({ row }) => row).map((entry) => ({ ...entry, ratio: entry.row.median_ms / entry.row.baseline_ms }));
     if (!present.length) return null;
     let choice = present.reduce((a, b) => (b.ratio < a.ratio ? b : a));
-    const faster = choice.ratio < 1 - rules.level && choice.row.high_ms < choice.row.baseline_ms;
+    const faster = measurablyFaster(choice.row);
     const softmax = present.find(({ quality }) => this.mechanisms.get(quality.label).baseline);
     if (softmax && !faster) choice = softmax;
     return {
@@ -173,6 +173,8 @@ class Summary {
     return null;
   }
 }
+
+const measurablyFaster = (row) => row.median_ms / row.baseline_ms < 1 - rules.level && row.high_ms < row.baseline_ms;
 
 // Where a ratio to softmax falls below 1 for good, in words; `quartiles` of the ratio give its bounds.
 function crossing(points, quartiles = null) {

@@ -8,7 +8,7 @@ what was not measured in `missing`.
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median, stdev
@@ -118,6 +118,9 @@ class LedgerSummary:
             key[1:]: row for key, row in every.items() if key[0] == self.unit
         }
         self._mixer = labelled
+        unchecked = {row.mixer for row in self.timed.values()} - {row.mixer for row in self.checked}
+        if unchecked:
+            self.notes.append(f"Laws not run yet: {_few(sorted(unchecked, key=_place))}.")
         if unequal := self._unequal():
             self.notes.append(
                 f"Not of softmax's size, since weights for each position are its own: {unequal}."
@@ -165,7 +168,7 @@ class LedgerSummary:
         for (label, _, length, _), row in sorted(self.timed.items()):
             if not row.is_equal:
                 first[label] = min(length, first.get(label, length))
-        return ", ".join(f"{label} from {length:,} tokens" for label, length in first.items())
+        return _few([f"{label} from {length:,} tokens" for label, length in first.items()], 12)
 
     def _qualities(self, rows: list[Trained], name) -> dict[tuple[str, str], Quality]:
         newest = _newest(rows, lambda row: (row.task, name(row), row.seed, row.rate or 0.0))
@@ -449,6 +452,11 @@ def _majority(
         started[key(row)] = max(started[key(row)], row.provenance.started)
     main = max(counts, key=lambda k: (counts[k], started[k]))
     return [row for row in rows if key(row) == main], [row for row in rows if key(row) != main]
+
+
+def _few(names: Sequence[str], most: int = 6) -> str:
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def _count(rows: list, noun: str) -> str:

@@ -43,6 +43,20 @@ function decisionWords(found, summary) {
 
 const MOST_CHOICES = 4; // that a headline names
 
+// Before anything was trained.
+function fastestWords(summary, labels, pass, length) {
+  const name = rules.pass_names[pass];
+  const about = `${name[0].toUpperCase()}${name.slice(1)} at ${count(length)} tokens`;
+  let best = null;
+  for (const label of labels.filter((one) => !summary.mechanisms.get(one).baseline)) {
+    const row = summary.timing(label, pass, length);
+    const ratio = row && row.median_ms / row.baseline_ms;
+    if (row && measurablyFaster(row) && (!best || ratio < best.ratio)) best = { label, ratio };
+  }
+  if (!best) return `${about}: nothing is measurably faster than softmax; no quality is known yet.`;
+  return `${about}: ${best.label} is fastest, ${speedWords(1 / best.ratio)} as fast as softmax; no quality is known yet.`;
+}
+
 function headlineWords(decisions, pass, length) {
   const about = `${rules.pass_names[pass]} at ${count(length)} tokens`;
   if (!decisions.length) return `Nothing to choose from yet: no mechanism in view was both trained and timed (${about}).`;

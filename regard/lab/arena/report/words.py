@@ -1,6 +1,11 @@
 """Formatting of numbers and findings for terminal and page."""
 
-from regard.lab.arena.report.summary import Decision, LedgerSummary, Quality
+from regard.lab.arena.report.summary import (
+    Decision,
+    LedgerSummary,
+    Quality,
+    measurably_faster,
+)
 from regard.lab.arena.results import Pass, Unit
 
 PASS_NAMES: dict[Pass, str] = {
@@ -102,6 +107,8 @@ def headline(summary: LedgerSummary) -> str:
     if kind and length:
         decided = (summary.decide(task, kind, length) for task in summary.tasks_for(kind))
         decisions = [decision for decision in decided if decision]
+    if kind and length and not summary.tasks:
+        return _fastest(summary, kind, length)
     if not decisions or kind is None:
         return "Not enough is measured yet to choose: a choice needs one mechanism both trained and timed."
     by_choice: dict[str, list[str]] = {}
@@ -116,6 +123,21 @@ def headline(summary: LedgerSummary) -> str:
     if len(by_choice) == 1 and len(decisions) > 1:
         parts = [f"{next(iter(by_choice))} on every task measured"]
     return f"{about}: {'; '.join(parts)}."
+
+
+def _fastest(summary: LedgerSummary, kind: Pass, length: int) -> str:
+    """Before anything was trained."""
+    about = f"{PASS_NAMES[kind].capitalize()} at {length:,} tokens"
+    timed = {label: summary.timing(label, kind, length) for label in summary.mechanisms}
+    ratios = {
+        label: row.ratio
+        for label, row in timed.items()
+        if row and measurably_faster(row) and not summary.is_baseline(label)
+    }
+    if not ratios:
+        return f"{about}: nothing is measurably faster than softmax; no quality is known yet."
+    best = min(ratios, key=lambda label: ratios[label])
+    return f"{about}: {best} is fastest, {times(ratios[best])} as fast as softmax; no quality is known yet."
 
 
 def _three(value: float) -> str:
