@@ -22,8 +22,6 @@ from regard.functional.softmax.dense import fused, masked_softmax, softmax_weigh
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 
-ALIVE = 8  # tensors of the size of q that a head holds at once
-
 Join = Literal["joint", "separate"]
 
 
@@ -90,9 +88,7 @@ def attend(
         y = _fused(q.flatten(2, 3), keys, values, own, scale)
         return y.unflatten(2, q.shape[2:4])
 
-    how = cut("sinkhorn", impl, q)
-    how = how._replace(room=how.room // ALIVE)
-    y = by_heads(some_heads, how, *blocks, sorting)
+    y = by_heads(some_heads, cut("sinkhorn", impl, q), *blocks, sorting)
     return y.flatten(2, 3)[:, :, :T]
 
 
