@@ -15,6 +15,7 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 source_suffix = {".md": "markdown"}
+highlight_language = "text"  # of a block that names none: commands
 exclude_patterns = ["_static", "matrices", "peers"]
 html_theme = "pydata_sphinx_theme"
 html_title = "Regard"

@@ -34,7 +34,7 @@ function draw(box, rows, length) {
     cell(line, figure(row.ms));
     cell(line, figure(row.softmax_ms));
     const gain = row.ms === null ? null : row.softmax_ms / row.ms;
-    cell(line, figure(gain), gain === null ? "" : gain >= 1 ? "gain" : "loss");
+    cell(line, figure(gain), gain === null || gain === 1 ? "" : gain > 1 ? "gain" : "loss");
     cell(line, figure(row.mib));
     cell(line, figure(row.softmax_mib));
   }
