@@ -28,7 +28,6 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Above0
 from regard.core.shapes import check_positive
 from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.sinkhorn.attention import (
     Join,
     attend,
@@ -85,10 +84,8 @@ class Sinkhorn(Mixer):
         join: Join = "joint",
         sort_cut: int | None = None,
         mixture: bool = False,
-        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
         if max_len is None and (block_size is None or sort_net != "attention"):
             raise OptionError(
                 'sinkhorn needs max_len: it bounds the blocks. Or block_size= with sort_net="attention"'
@@ -126,7 +123,7 @@ class Sinkhorn(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
-        y = attend(q, k, v, sorting=self._sorting(x, mask), mask=mask, impl=self.impl, **self._how)
+        y = attend(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
         if self.mixture:
             y = y + softmax_attention(q, k, v, mask=mask)
         return self.heads.merge(y)

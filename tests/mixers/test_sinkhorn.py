@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from regard import Eager, Mask, OptionError, build
+from regard import Mask, OptionError, build
 from regard.functional import sinkhorn_attention, softmax_attention
 from regard.functional.sinkhorn.attention import balance
 
@@ -60,26 +60,6 @@ def test_sorting_by_a_permutation_is_attention_to_two_blocks(join):
             softmax_attention(q, k, v, mask=Mask(pairwise=m[None, None])) for m in (own, other)
         )
     torch.testing.assert_close(y, wanted)
-
-
-@pytest.mark.parametrize("kind", ["open", "causal", "padded", "empty"])
-def test_head_by_head_is_all_heads_at_once(kind):
-    """Outputs and gradients, the sorting's too."""
-    length = torch.tensor([12, 0 if kind == "empty" else 7])
-    valid = None if kind in ("open", "causal") else torch.arange(12) < length[:, None]
-    mask = Mask(causal=kind == "causal", valid=valid)
-    S = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1)).double().softmax(-1)
-    given = [z.requires_grad_() for z in (*parts(), S)]
-    q, k, v, S = given
-    dy = torch.randn(q.shape, generator=torch.Generator().manual_seed(2)).double()
-    ys = [
-        sinkhorn_attention(q, k, v, sorting=S, block_size=3, mask=mask, impl=Eager(room=room))
-        for room in (1, 1 << 30)
-    ]
-    torch.testing.assert_close(*ys)
-    both = (torch.autograd.grad(y, given, dy) for y in ys)
-    for ours, theirs in zip(*both, strict=True):
-        torch.testing.assert_close(ours, theirs)
 
 
 def test_sort_cut_of_all_blocks_sorted_by_a_permutation_is_full_attention():

@@ -117,24 +117,6 @@ def heads_of(cut: Cut, z: Float[Tensor, "B H *n"]) -> list[tuple[slice, slice]]:
     return [(b, h) for b in tiles(B, examples) for h in tiles(H, max(1, heads))]
 
 
-def by_heads(
-    attend: Callable[..., Float[Tensor, "b h *n"]], cut: Cut, *tensors: Float[Tensor, "B H ..."]
-) -> Float[Tensor, "B H *n"]:
-    """attend((examples, heads), *parts of tensors) for some at a time, as `heads_of` the first."""
-    groups = heads_of(cut, tensors[0])
-    if len(groups) < 2:
-        return attend((slice(None), slice(None)), *tensors)
-    examples, heads = (some.stop - some.start for some in groups[0])
-    # Split, not sliced: the backward of a slice fills a whole tensor with zeros.
-    some = zip(*(_split(z, examples, heads) for z in tensors), strict=True)
-    parts = [attend(at, *given) for at, given in zip(groups, some, strict=True)]
-    return torch.cat([y.flatten(0, 1) for y in parts]).unflatten(0, tensors[0].shape[:2])
-
-
-def _split(z: Float[Tensor, "B H ..."], examples: int, heads: int) -> list[Tensor]:
-    return [part for some in z.split(examples) for part in some.split(heads, dim=1)]
-
-
 def rows_at(z: Float[Tensor, "n T K"], index: Int[Tensor, "n l"]) -> Float[Tensor, "n l K"]:
     """z[n, index[n]]. Whole rows: `index_select` is far faster than `gather`, which moves single numbers."""
     return z.flatten(0, 1).index_select(0, flat(index, z.shape[1])).unflatten(0, index.shape)

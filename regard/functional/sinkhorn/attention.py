@@ -15,8 +15,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.blocks import by_heads
-from regard.functional.shared.implementation import Impl, cut
 from regard.functional.shared.numerics import wide_type
 from regard.functional.softmax.dense import fused, masked_softmax, softmax_weights
 
@@ -63,7 +61,6 @@ def attend(
     join: Join = "joint",
     sort_cut: int | None = None,
     scale: float | None = None,
-    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention to the sorted block and the own block, or with `sort_cut` to that many first sorted blocks alone.
 
@@ -71,25 +68,16 @@ def attend(
     join: one softmax over both blocks, or the sum of two.
     """
     T = q.shape[2]
-    blocks, valid = in_blocks(q, k, v, block_size=block_size, mask=mask)
+    (q, k, v), valid = in_blocks(q, k, v, block_size=block_size, mask=mask)
     if sort_cut is None:
-        pairs = block_pairs(block_size, blocks[0].shape[2], valid, mask.causal, q.device)
-    else:
-        sorting = sorting[:, :, :sort_cut]
-        seen = None if valid is None else cut_keys(valid, sorting.shape[2])[:, None, None]
-        pairs = seen, None
-
-    def some_heads(at, q, k, v, S) -> Float[Tensor, "b h N C V"]:
-        sorted_k, sorted_v = mixed(S, k), mixed(S, v)
-        own, shared = (z if z is None or len(z) == 1 else z[at[0]] for z in pairs)
-        if sort_cut is None:
-            return beside_sorted(q, k, v, sorted_k, sorted_v, own, shared, join=join, scale=scale)
-        keys, values = sorted_k.flatten(2, 3), sorted_v.flatten(2, 3)
-        y = _fused(q.flatten(2, 3), keys, values, own, scale)
-        return y.unflatten(2, q.shape[2:4])
-
-    y = by_heads(some_heads, cut("sinkhorn", impl, q), *blocks, sorting)
-    return y.flatten(2, 3)[:, :, :T]
+        pairs = block_pairs(block_size, q.shape[2], valid, mask.causal, q.device)
+        sorted_k, sorted_v = mixed(sorting, k), mixed(sorting, v)
+        y = beside_sorted(q, k, v, sorted_k, sorted_v, *pairs, join=join, scale=scale)
+        return y.flatten(2, 3)[:, :, :T]
+    first = sorting[:, :, :sort_cut]
+    seen = None if valid is None else cut_keys(valid, first.shape[2])[:, None, None]
+    keys, values = (mixed(first, z).flatten(2, 3) for z in (k, v))
+    return _fused(q.flatten(2, 3), keys, values, seen, scale)[:, :, :T]
 
 
 def weights(
