@@ -26,6 +26,8 @@ from regard.mixers import MIXERS
 FURTHEST = 2**20  # tokens, to which growth is followed
 ROUGH = 2048  # tokens at which `measure` ends
 DIM, HEADS = 256, 4
+LARGEST_ERROR = 500.0  # of a logarithm: nothing is known beyond it
+BY_GROWTH = ", by growth"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +77,11 @@ class Estimate:
 
     @property
     def low(self) -> float:
-        return self.value * math.exp(-(self.error or 0.0))
+        return self.value * math.exp(-min(self.error or 0.0, LARGEST_ERROR))
 
     @property
     def high(self) -> float:
-        return self.value * math.exp(self.error or 0.0)
+        return self.value * math.exp(min(self.error or 0.0, LARGEST_ERROR))
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class Crossover:
             return f"not up to {self.reach:,}"
         ends = [f"over {self.reach:,}" if n is None else _round(n) for n in (self.low, self.high)]
         about = _round(self.at) + (f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else "")
-        return about if self.measured else f"{about}, by growth"
+        return about if self.measured else about + BY_GROWTH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +234,7 @@ def crossover(summary: LedgerSummary, label: str, kind: Pass) -> Crossover | Non
     if len(rows) < 2:
         return Crossover(None, None, None, inside.last, True)
     own, base = _growth_of_time(rows, "median_ms"), _growth_of_time(rows, "baseline_ms")
-    lengths = np.unique(np.geomspace(inside.last, FURTHEST, 1000).astype(int)).tolist()
+    lengths = np.unique(np.geomspace(inside.last, FURTHEST, 200).astype(int)).tolist()
     ratios = [_over(own.at(n), base.at(n)) for n in lengths]
     at, low, high = (
         _stays_below(lengths, [getattr(ratio, end) for ratio in ratios])
@@ -359,7 +361,9 @@ def _growth_of_time(rows: Sequence[Timed], name: str, cost: str | None = None) -
     if rows[0].kind == "decode" and cost is None:
         power = 1.0
     points = tuple((row.length, float(getattr(row, name))) for row in rows)
-    spread = max(math.log(row.high_ms / max(row.low_ms, 1e-12)) / 2 for row in rows)
+    spread = max(
+        abs(math.log(max(row.high_ms, 1e-12) / max(row.low_ms, 1e-12))) / 2 for row in rows
+    )
     return Growth(points, power, spread)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from regard.lab.arena.recommend import crossover
 from regard.lab.arena.report import plain, words
 from regard.lab.arena.report.page import render
 from regard.lab.arena.report.summary import LedgerSummary
@@ -156,6 +157,11 @@ def test_the_page_says_what_python_says(opened, given):
         overtaking = {line[0]: line[3] for line in cells(page, "#powers") if line[3] != "–"}
         expected = {label: str(of[kind]) for label, of in crossings(summary) if of[kind]}
         assert overtaking == expected
+        beyond = {line[0]: line[4] for line in cells(page, "#powers")}
+        for label in summary.mechanisms:
+            found = None if summary.is_baseline(label) else crossover(summary, label, kind)
+            said = str(found).removesuffix(", by growth") if found and not found.measured else "–"
+            assert beyond[label] == said
 
 
 def cells(browser, table, what="textContent"):

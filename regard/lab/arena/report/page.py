@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from regard.core.page import base_style, elements_script, policy
 from regard.lab.arena import rows as stored
+from regard.lab.arena.recommend import BY_GROWTH, crossover
 from regard.lab.arena.report import LARGEST_FILE, words
 from regard.lab.arena.report.crossing import LEVEL
 from regard.lab.arena.report.summary import (
@@ -57,7 +58,28 @@ def _results(summary: LedgerSummary) -> dict[str, Any]:
             for label, family in labels.items()
         ],
         "notes": summary.notes,
+        "by_growth": {
+            unit: _by_growth(LedgerSummary(summary.rows, unit)) for unit in summary.units
+        },
     }
+
+
+def _by_growth(summary: LedgerSummary) -> dict[str, list[str | None]]:
+    """Pass -> for each mechanism, where it overtakes softmax beyond the measured lengths; None where it does within them."""
+    found = {}
+    for kind in summary.passes:
+        at = {
+            label: crossover(summary, label, kind)
+            for label in summary.mechanisms
+            if not summary.is_baseline(label)
+        }
+        found[str(kind)] = [
+            str(one).removesuffix(BY_GROWTH)
+            if (one := at.get(label)) and not one.measured
+            else None
+            for label in summary.labels
+        ]
+    return found
 
 
 def _rules() -> dict[str, Any]:

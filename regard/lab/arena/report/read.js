@@ -53,6 +53,7 @@ function readResults(text) {
   }
   demand(isObject(content) && content.format === rules.format, `it is not of format ${rules.format}`);
   const { fields, rows, origins, labels, mechanisms, notes } = content;
+  const byGrowth = isObject(content.by_growth) ? content.by_growth : {};
   demand([rows, origins, labels, mechanisms, notes].every(Array.isArray) && isObject(fields), "a part is missing");
   demand(notes.every(isText), "a note is no text");
   for (const entry of mechanisms) {
@@ -75,5 +76,5 @@ function readResults(text) {
     demand(label === null || (isWhole(label) && isObject(mechanisms[label])), "a row has no mechanism");
     return { type: row[0], mechanism: label === null ? null : mechanisms[label].label, ...checkedRow(row[0], values) };
   });
-  return { rows: found, mechanisms, notes, text: json };
+  return { rows: found, mechanisms, notes, byGrowth, text: json };
 }

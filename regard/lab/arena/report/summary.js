@@ -31,10 +31,15 @@ class Summary {
     this.rows = [];
     const measured = new Map(); // task -> its data and metric
     const runs = new Map(); // [task, label] -> runs
-    for (const [place, { name, rows, mechanisms, notes }] of files.entries()) {
+    this.byGrowth = new Map(); // [label, pass] -> from which length it is faster, in words
+    for (const [place, { name, rows, mechanisms, notes, byGrowth }] of files.entries()) {
       const own = place === 0;
       const labelled = (label) => (own ? label : `${label} · ${name}`);
       for (const entry of mechanisms) this.mechanisms.set(labelled(entry.label), { ...entry, label: labelled(entry.label) });
+      for (const pass of rules.passes) {
+        const words = byGrowth[this.unit]?.[pass];
+        if (Array.isArray(words)) mechanisms.forEach(({ label }, i) => { if (isText(words[i])) this.byGrowth.set(key(labelled(label), pass), words[i]); });
+      }
       this.notes.push(...notes.map((note) => (own ? note : `${name}: ${note}`)));
       const elsewhere = new Set();
       let otherData = 0;
