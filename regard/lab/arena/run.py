@@ -226,6 +226,9 @@ class _SuiteRun:
 
     def _rounds(self, places: Sequence[int]) -> list[Iterable[Job]]:
         """Everybody once on every task, then with the other learning rates, then from the other seeds at the best of them."""
+        if self._late():  # not even the data are loaded
+            self.outcome.left += len(self.suite.contests) * len(places) * _trials(self.suite)
+            return [[]]
         entered = [self._enter(contest, places) for contest in self.suite.contests]
         first, *more = self.suite.seeds
         each = [(one, place) for one in entered for place, _ in one.able]

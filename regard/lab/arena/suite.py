@@ -146,7 +146,7 @@ QUICK = Suite(
     seeds=(0, 1, 2),
     rates=(1e-3, 4e-3),
     race=Race(lengths=(64, 128, 512, 2048), seconds=3.0, rough=0.5),
-    hours=0.16,
+    hours=0.15,
 )
 
 
