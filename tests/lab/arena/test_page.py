@@ -364,7 +364,8 @@ CUT = """(() => {
 
 @pytest.mark.parametrize("given", ["quick", "many"])
 def test_nothing_is_cut_and_charts_use_the_width(opened, given):
-    made = LENGTHS_SAID if given == "quick" else many()
+    blocks = [replace(row, unit="block") for row in only(Timed)]
+    made = [*LENGTHS_SAID, *blocks] if given == "quick" else many()
     assert len(render(made)) < 2.5e6
     page = opened(made, width=1400)
     for width in (1400, 400):

@@ -36,7 +36,7 @@ function offerChoices() {
   fill(one("task"), [["every task", ""], ...summary.tasks.map((task) => [short(task, 40), task])], chosen.task);
   fill(one("pass"), summary.passes.map((pass) => [rules.pass_names[pass], pass]), chosen.pass);
   fill(one("length"), lengths.map((length) => [count(length) + (isFar(length) ? ", further out" : ""), length]), chosen.length);
-  fill(one("unit"), summary.units.map((unit) => [rules.unit_names[unit], unit]), summary.unit);
+  fill(one("unit"), summary.units.map((unit) => [unit, unit]), summary.unit);
   one("units").hidden = summary.units.length < 2;
   one("choice").hidden = !chosen.pass;
 }
@@ -320,7 +320,7 @@ function showGrowth() {
       { text: summary.byGrowth.get(key(label, pass)) ?? "–" }, against(smaller)];
   });
   const heads = [{ name: "mechanism" }, { name: "time grows as", number: true }, { name: "memory grows as", number: true },
-    { name: "faster than softmax", small: "measured" }, { name: "faster than softmax", small: "by growth, with its error" }, { name: "smaller than softmax" }];
+    { name: "faster than softmax" }, { name: "by growth", small: "where it is not measured" }, { name: "smaller than softmax" }];
   table(one("powers"), { heads, rows }, { sortable: true });
 }
 
