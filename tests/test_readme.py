@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import regard
+from regard.cli import main
+from regard.lab.arena import laws, matrix_product
 from regard.testing import LAWS, check_mixer
 
 ROOT = Path(__file__).parent.parent
@@ -86,6 +88,21 @@ def test_the_five_steps_followed_to_the_letter_make_a_mechanism(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "arXiv 1805.00631" in done.stdout and "3 passed" in done.stdout
+
+
+def test_the_class_of_the_guide_alone_is_judged_and_enters_the_arena(tmp_path, monkeypatch, capsys):
+    """As someone types it who has no clone: one file in the current folder, and the two commands of the page."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
+    monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
+    (tmp_path / "average.py").write_text(block(ADDING, "class"))
+    assert "regard laws average:Average " in ADDING
+    assert main(["laws", "average:Average", "--law", "causality"]) == 0
+    (line,) = re.findall(r"^regard (arena .*average:Average)", ADDING, re.M)
+    small = "--task listops --task-options min_length=5 max_length=20 train_size=32 valid_size=4 test_size=4 --tokens 100 --dim 8 --lengths 8"
+    assert main([*line.split(), *small.split()]) == 0
+    assert main(["report"]) == 0
+    assert re.search(r"^average +\d", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

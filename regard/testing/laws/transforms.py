@@ -1,5 +1,7 @@
 """torch.func's grad, vmap and jacrev take the mixer as any function, and give what autograd gives."""
 
+import warnings
+
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, jacrev, vmap
@@ -11,8 +13,12 @@ ROWS = 3
 
 
 def law(subject: Subject) -> None:
-    for causal in subject.causalities():
-        _law(subject, Mask(causal=causal), "causal" if causal else "plain")
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "There is a performance drop"
+        )  # under vmap; not judged here
+        for causal in subject.causalities():
+            _law(subject, Mask(causal=causal), "causal" if causal else "plain")
 
 
 def _law(subject: Subject, mask: Mask, label: str) -> None:
