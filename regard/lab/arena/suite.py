@@ -135,17 +135,17 @@ QUICK = Suite(
     contests=(
         Contest(
             task=ListOps(min_length=6, max_length=40, train_size=6000),
-            train=brief(tokens=90_000, batch_size=32, eval_every=50),
+            train=brief(tokens=60_000, batch_size=32, eval_every=50),
         ),
-        Contest(task=Digits(), train=brief(tokens=300_000, batch_size=32, eval_every=50)),
+        Contest(task=Digits(), train=brief(tokens=200_000, batch_size=32, eval_every=50)),
         Contest(
             task=StdlibBytes(length=128),
-            train=brief(tokens=250_000, batch_size=16, eval_every=50),
+            train=brief(tokens=150_000, batch_size=16, eval_every=50),
         ),
     ),
     seeds=(0, 1, 2),
     rates=(1e-3, 4e-3),
-    race=Race(lengths=(64, 128, 512, 2048), seconds=3.0, rough=0.5),
+    race=Race(lengths=(64, 128, 512, 2048), seconds=1.0, rough=0.5),
     hours=0.15,
 )
 
