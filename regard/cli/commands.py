@@ -118,7 +118,7 @@ class Report:
     def _finding(self, name: str) -> int:
         from regard.cli.names import entry
         from regard.lab.arena.ledger import Ledger
-        from regard.lab.findings.page import summary, write
+        from regard.lab.findings.page import stored, summary, write
 
         finding = entry("findings", name)
         rows = []
@@ -130,7 +130,7 @@ class Report:
                 f"{self.ledger} has nothing of {finding.name} yet. `regard arena {name}` runs it."
             )
         page = write(finding, rows, self.folder).resolve()
-        found = summary(finding, rows)
+        found = summary(stored(finding, page.with_suffix(".json")))
         if self.json:
             print_json({"finding": finding.name, "claims": found, "page": str(page)})
         else:

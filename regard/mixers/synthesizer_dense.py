@@ -4,10 +4,13 @@
 
 Logits are cut to the keys at hand before the softmax. Cost: T^2 (F + V) per head; weights are held for one tile of
 queries at a time. W_1 reads the whole token; W_2 belongs to one head (`share_w2`: to all of them, as in public code).
+layers=1 is the form that some articles give: B_i = W_2 x_i + b_2, without W_1 and relu.
 Row i depends on x_i only, so a causal mask is all that causality needs; the state holds values and no keys.
 """
 
-from regard.core import Capabilities, Mixer, No
+from typing import Literal
+
+from regard.core import Capabilities, Mixer, No, OptionError
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.logits import DenseLogits
 from regard.nn.synthesis import Synthesis
@@ -30,7 +33,11 @@ class SynthesizerDense(Mixer):
         memory="T D",
         state="T D",
     )
-    variants = {"shared": {"share_w2": True}, "narrow": {"head_hidden_dim": 5}}
+    variants = {
+        "shared": {"share_w2": True},
+        "narrow": {"head_hidden_dim": 5},
+        "one_layer": {"layers": 1},
+    }
 
     def __init__(
         self,
@@ -40,12 +47,18 @@ class SynthesizerDense(Mixer):
         max_len: int,
         head_hidden_dim: int | None = None,
         share_w2: bool = False,
+        layers: Literal[1, 2] = 2,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
         self.num_heads = num_heads
-        hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
+        if layers not in (1, 2) or (layers == 1 and head_hidden_dim is not None):
+            raise OptionError(
+                f"synthesizer_dense: layers ({layers}) must be 1 or 2, and 1 has no head_hidden_dim"
+            )
+        width = dim // num_heads if head_hidden_dim is None else head_hidden_dim
+        hidden = None if layers == 1 else width
         logits = DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2)
         self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
 

@@ -22,26 +22,30 @@ FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
 class DenseLogits(nn.Module):
-    """B_i = W_2 relu(W_1 x_i + b_1) + b_2: one number for each of `max_len` positions."""
+    """B_i = W_2 relu(W_1 x_i + b_1) + b_2: one number for each of `max_len` positions; without `hidden`, W_2 x_i + b_2."""
 
     def __init__(
-        self, dim: int, num_heads: int, max_len: int, *, hidden: int, share_w2: bool = False
+        self, dim: int, num_heads: int, max_len: int, *, hidden: int | None, share_w2: bool = False
     ):
         super().__init__()
-        check_positive(head_hidden_dim=hidden)
+        if hidden is not None:
+            check_positive(head_hidden_dim=hidden)
         self.num_heads = num_heads
-        self.hidden = nn.Linear(dim, num_heads * hidden)
+        self.hidden = None if hidden is None else nn.Linear(dim, num_heads * hidden)
         heads = 1 if share_w2 else num_heads
-        self.weight = nn.Parameter(torch.empty(heads, max_len, hidden))
+        self.weight = nn.Parameter(torch.empty(heads, max_len, dim if hidden is None else hidden))
         self.bias = nn.Parameter(torch.zeros(heads, max_len))
-        nn.init.xavier_uniform_(self.hidden.weight)
-        nn.init.zeros_(self.hidden.bias)
+        if self.hidden is not None:
+            nn.init.xavier_uniform_(self.hidden.weight)
+            nn.init.zeros_(self.hidden.bias)
         for matrix in self.weight:
             nn.init.xavier_uniform_(matrix)
 
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
     ) -> Logits:
+        if self.hidden is None:
+            return Product(x[:, None], self.weight[None], self.bias[None])
         hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
         return Product(hidden, self.weight[None], self.bias[None])
 

@@ -9,8 +9,8 @@ from regard.reference._rows import Params, Row, linear, mix, softmax
 
 
 def dense_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
-    """W_2 relu(W_1 x_i + b_1) + b_2, first T entries"""
-    hidden = _hidden(p, row, H, h, i)
+    """W_2 relu(W_1 x_i + b_1) + b_2, first T entries; W_2 x_i + b_2 without W_1"""
+    hidden = _hidden(p, row, H, h, i) if "hidden.weight" in p else row.x[i]
     g = h % p["weight"].shape[0]
     return torch.stack([p["weight"][g, j] @ hidden + p["bias"][g, j] for j in range(row.T)])
 

@@ -12,6 +12,7 @@ from regard.lab.findings import (
     gates,
     heads,
     lra,
+    mad,
     memory,
     norms,
     positions,
@@ -38,6 +39,7 @@ FINDINGS: Catalog[Finding] = Catalog(
     "finding",
     (
         recall.RECALL,
+        mad.MAD,
         random_weights.RANDOM,
         positions.POSITIONS,
         norms.NORMS,

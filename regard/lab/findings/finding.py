@@ -60,6 +60,7 @@ class Fitted:
 class Entry:
     """One of what is compared: `run` makes what is trained, or `values` measures, from a seed, without training.
 
+    before: what is trained first, from the same seed; the model of `run` begins with its weights.
     part: the table, and the panel of the figure, that it is shown in; labels may recur in other parts.
     line: entries of one line are joined in a figure with an x.
     """
@@ -67,12 +68,15 @@ class Entry:
     label: str
     run: Callable[[], Run] | None = None
     values: Callable[[int], Mapping[str, float]] | None = field(default=None, kw_only=True)
+    before: Callable[[], Run] | None = field(default=None, kw_only=True)
     part: str = field(default="", kw_only=True)
     line: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.run is None) == (self.values is None):
             raise OptionError(f"entry {self.label!r} needs one of run and values")
+        if self.before is not None and self.run is None:
+            raise OptionError(f"entry {self.label!r} trains something before it, and needs a run")
 
     @property
     def name(self) -> str:
@@ -127,11 +131,16 @@ def _bound(by: float, ratio: bool) -> float:
 
 @dataclass(frozen=True)
 class Claim:
-    """What was published, by whom, and what would be seen here if it held: all of `expected`."""
+    """What was published, by whom, and what would be seen here if it held: all of `expected`.
+
+    when: what must hold for the claim to be judged at all, in the same terms. Without it the page says "cannot tell at
+    this budget": that softmax attention beats a model that mixes nothing, for example, before mechanisms are compared.
+    """
 
     text: str
     source: str
     expected: tuple[Expected, ...]
+    when: tuple[Expected, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +173,7 @@ class Finding:
             if names.count(name) > 1:
                 raise OptionError(f"finding {self.name} has two entries {name!r}")
         for claim in self.claims:
-            for expected in claim.expected:
+            for expected in (*claim.expected, *claim.when):
                 for name in filter(None, (expected.of, expected.beside)):
                     if name not in names:
                         raise UnknownNameError(f"entry of {self.name}", name, names)

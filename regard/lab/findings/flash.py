@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Expected, Finding, below, near, stays_below
-from regard.lab.findings.small import EARLY, brief, byte_model, bytes_of_python, step_times
+from regard.lab.findings.small import (
+    EARLY,
+    TIMED,
+    UNMIXED,
+    brief,
+    byte_model,
+    bytes_of_python,
+    step_times,
+    unmixed,
+)
 from regard.lab.recipes import Run
 from regard.lab.tasks.masked import StdlibMasked
 from regard.models import (
@@ -28,6 +37,7 @@ _LAYERS: dict[str, dict[str, Any]] = {
     "FLASH, local part": {"mixer": "flash", "mixer_options": {**_FLASH, "parts": "local"}},
     "FLASH, global part": {"mixer": "flash", "mixer_options": {**_FLASH, "parts": "global"}},
     "mixed chunk, no gate": {"mixer": "mixed_chunk", "mixer_options": {"chunk_size": 16}},
+    UNMIXED: unmixed(),
 }
 QUALITY, MASKED = "next byte", "hidden byte"
 
@@ -94,7 +104,7 @@ FLASH = Finding(
     about="Do gated units beat attention with its feed-forward layer, at equal parameters, and are they faster?",
     entries=(
         *map(_quality, _LAYERS),
-        *map(_masked, ("attention, FFN", "FLASH-Quad (GAU)", "FLASH")),
+        *map(_masked, ("attention, FFN", "FLASH-Quad (GAU)", "FLASH", UNMIXED)),
         *(
             _speed(label, length)
             for length in (SHORT, LONG)
@@ -120,6 +130,10 @@ FLASH = Finding(
             _PAPER,
             tuple(
                 near(_at("FLASH", part), _at("FLASH-Quad (GAU)", part), within=0.05)
+                for part in (QUALITY, MASKED)
+            ),
+            when=tuple(
+                below(_at("FLASH-Quad (GAU)", part), _at(UNMIXED, part), by=0.1)
                 for part in (QUALITY, MASKED)
             ),
         ),
@@ -150,11 +164,13 @@ FLASH = Finding(
     ),
     method=(
         "Quality: the next byte of Python's own source, or hidden ones, 64 bytes at a time, in bits a byte (lower is better); two blocks of width 48, "
-        "chunks of 16. Scale: the visible default of the library unless said. Time: forward and backward of one block of width 128 and "
+        "chunks of 16; no mixing: each token attends to itself alone, with a feed-forward layer. Scale: the visible default of the library "
+        "unless said. Time: forward and backward of one block of width 128 and "
         "its output, batch 1, chunks of 128, beside fused softmax attention with its feed-forward layer, in turns."
     ),
     limits=(
         EARLY,
+        TIMED,
         "The article's models have 110 million parameters and more, at 512 to 8,192 tokens; its speed is that of a TPU and of attention "
         "that stores all its weights, and fused attention does not.",
     ),

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, below, near, reaches
-from regard.lab.findings.small import brief, byte_model, bytes_of_python
+from regard.lab.findings.small import EARLY, UNMIXED, brief, byte_model, bytes_of_python, unmixed
 from regard.lab.recipes import Run
 from regard.nn.disagreement import disagreement
 
@@ -28,14 +28,16 @@ _MODELS: dict[str, dict[str, Any]] = {
         "mixer": "fixed_patterns",
         "mixer_options": {"patterns": ("current", "previous", "left")},
     },
+    UNMIXED: unmixed(),
 }
+_SEEN = (below(FOUR, UNMIXED, by=0.1),)
 _TERMS = {SUBSPACE: "subspace", POSITION: "position", OUTPUT: "output"}
 
 
 def _entry(label: str) -> Entry:
     def run() -> Run:
         terms = {"disagreement": _TERMS[label]} if label in _TERMS else {}
-        train = brief(steps=150, batch_size=16, lr=4e-3, **terms)
+        train = brief(steps=200, batch_size=16, lr=4e-3, **terms)
         return Run(task=bytes_of_python(), model=byte_model(**_MODELS[label]), train=train)
 
     return Entry(label, run)
@@ -80,6 +82,7 @@ HEADS = Finding(
             "Past a few heads more of them gain nothing: 4 and 8 are within 0.03 bits.",
             "Vaswani et al. 2017, arXiv 1706.03762: 25.5 BLEU with 4, 25.8 with 8 and 16, 25.4 with 32",
             (near(EIGHT, FOUR, within=0.03),),
+            when=_SEEN,
         ),
         Claim(
             "Each of the three disagreement terms makes the model better.",
@@ -95,16 +98,19 @@ HEADS = Finding(
             "Keys made from queries cost nothing: within 0.03 bits.",
             "Kitaev et al. 2020, arXiv 2001.04451",
             (near(SHARED, FOUR, within=0.03),),
+            when=_SEEN,
         ),
         Claim(
             "Three of four heads may be fixed patterns at no loss: within 0.03 bits.",
             "Raganato et al. 2020, arXiv 2002.10260, of seven of eight heads in an encoder",
             (near(FIXED, FOUR, within=0.03),),
+            when=_SEEN,
         ),
         Claim(
             "Random patterns, learned for no token in particular, come near: within 0.1 bits.",
             "Tay et al. 2020, arXiv 2005.00743",
             (near(RANDOM, FOUR, within=0.1),),
+            when=_SEEN,
         ),
         Claim(
             "Heads that are left alone are alike: a mean cosine above 0.5, where 0.25 is the least for four.",
@@ -116,7 +122,8 @@ HEADS = Finding(
         "The next byte of Python's own source, 64 bytes at a time; two blocks of width 48. Terms have the paper's weight, 1."
     ),
     limits=(
-        "The papers translate with eight heads and more, in six layers; here a small model reads 150 batches.",
+        EARLY,
+        "The papers translate with eight heads and more, in six layers; here a small model has two.",
         "Width is divided among the heads, so that eight of them have six channels each.",
     ),
 )

@@ -88,3 +88,12 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
         if word in verdicts:
             return word
     return "agrees" if verdicts else "not run"
+
+
+def number(value: float) -> str:
+    """As pages show it: three decimals, or three digits."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if 0.01 <= abs(value) < 10 else f"{value:.3g}"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from regard.lab.findings.finding import Claim, Entry, Finding, above, near
-from regard.lab.findings.small import brief, short_listops
+from regard.lab.findings.small import UNMIXED, brief, short_listops, unmixed
 from regard.lab.recipes import Run
 from regard.models import Classifier, ClassifierConfig
 from regard.nn.norm import LayerNorm
@@ -51,6 +51,8 @@ def _run(
     )
 
 
+_SEEN = (above("pre-norm, warm-up", UNMIXED, by=0.05),)
+
 NORMS = Finding(
     name="norms",
     about="Does it matter where the norm stands, whether the rate warms up, and which norm it is?",
@@ -62,6 +64,7 @@ NORMS = Finding(
         Entry("RMSNorm, pre-norm", lambda: _run(norm="rms")),
         Entry("ScaleNorm, pre-norm", lambda: _run(norm="scale")),
         Entry("BatchNorm, pre-norm", lambda: _run(BatchNormConfig)),
+        Entry(UNMIXED, lambda: _run(**unmixed())),
     ),
     claims=(
         Claim(
@@ -73,6 +76,7 @@ NORMS = Finding(
             "Pre-norm needs none: it loses less than 0.03 without.",
             "Xiong et al. 2020, arXiv 2002.04745",
             (above("pre-norm, no warm-up", "pre-norm, warm-up", by=-0.03),),
+            when=_SEEN,
         ),
         Claim(
             "Without a warm-up, pre-norm is better than post-norm.",
@@ -83,11 +87,13 @@ NORMS = Finding(
             "RMSNorm is as good as LayerNorm, within 0.03.",
             "Zhang and Sennrich 2019, arXiv 1910.07467",
             (near("RMSNorm, pre-norm", "pre-norm, warm-up", within=0.03),),
+            when=_SEEN,
         ),
         Claim(
             "ScaleNorm is as good as LayerNorm, within 0.03.",
             "Nguyen and Salazar 2019, arXiv 1910.05895",
             (near("ScaleNorm, pre-norm", "pre-norm, warm-up", within=0.03),),
+            when=_SEEN,
         ),
         Claim(
             "Batch norm is worse than LayerNorm on sequences of unlike lengths.",
@@ -97,7 +103,8 @@ NORMS = Finding(
     ),
     method=(
         "Nested list expressions of 6 to 39 tokens, padded to the longest of their batch, classified by their value; "
-        "four blocks of width 48, 150 steps, and the same rate for all."
+        "four blocks of width 48, 150 steps, and the same rate for all. "
+        f"{UNMIXED.capitalize()}: pre-norm, warm-up, and each token attends to itself alone."
     ),
     limits=(
         "Four narrow layers and 150 steps: the articles' models are deeper and wider, and instability grows with depth.",

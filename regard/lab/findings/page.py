@@ -16,8 +16,8 @@ from regard.lab.arena.rows import read_row
 from regard.lab.data.files import reported, whole
 from regard.lab.findings.figure import svg
 from regard.lab.findings.finding import Entry, Expected, Finding
-from regard.lab.findings.intervals import Interval, Verdict, interval
-from regard.lab.findings.results import Judged, Results
+from regard.lab.findings.intervals import Interval, Verdict, interval, number
+from regard.lab.findings.results import Judged, Part, Results
 
 FORMAT = 1
 HEADINGS: dict[Verdict, str] = {
@@ -31,12 +31,14 @@ HEADINGS: dict[Verdict, str] = {
 def write(finding: Finding, rows: Iterable[Tried], folder: Path) -> Path:
     """NAME.json, NAME.md and NAME.svg in the folder. Returns the page's path; PathError where it cannot be written."""
     results = Results(finding, rows)
+    known = trivial_baselines(results)
     path = folder / f"{finding.name}.json"
     with reported(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(canonical(row) for row in results.tried)
-    _put(path, f'{{"format":{FORMAT},"finding":"{finding.name}","rows":[\n{lines}\n]}}\n')
-    for name, text in drawn(finding, read(path)).items():
+    about = f'"format":{FORMAT},"finding":"{finding.name}","baselines":{canonical(known)}'
+    _put(path, f'{{{about},"rows":[\n{lines}\n]}}\n')
+    for name, text in _drawn(stored(finding, path)).items():
         _put(folder / name, text)
     return folder / f"{finding.name}.md"
 
@@ -46,8 +48,32 @@ def _put(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def trivial_baselines(results: Results) -> dict[str, float]:
+    """Entry -> the metric, on the same test split, of what needs no model. Loads the tasks of all entries with rows."""
+    found: dict[str, float] = {}
+    known: dict[str, float] = {}
+    for entry in results.finding.entries:
+        if entry.run is None or not results.by_seed(entry.name, None):
+            continue
+        task = entry.run().task
+        if repr(task) not in known:
+            known[repr(task)] = float(task.trivial_baseline())
+        found[entry.name] = known[repr(task)]
+    return found
+
+
+def stored(finding: Finding, path: Path) -> Results:
+    """What a NAME.json holds. Raises StoredDataError where it is damaged, PathError where it cannot be read."""
+    rows, baselines = _read(path)
+    return Results(finding, rows, baselines)
+
+
 def read(path: Path) -> list[Tried]:
-    """The rows of a NAME.json. Raises StoredDataError for what is none, PathError where it cannot be read."""
+    """The rows of a NAME.json. Raises StoredDataError where it is damaged, PathError where it cannot be read."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[list[Tried], dict[str, float]]:
     with reported(path, "read"):
         text = path.read_text(encoding="utf-8", errors="replace")
     try:
@@ -55,9 +81,10 @@ def read(path: Path) -> list[Tried]:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ValueError(f"it is not of format {FORMAT}")
         rows = [read_row("tried", values) for values in content.get("rows", [])]
+        baselines = {name: float(value) for name, value in content.get("baselines", {}).items()}
     except (ValueError, TypeError, RecursionError) as error:
         raise StoredDataError(f"{path} holds no finding: {error}.") from error
-    return [row for row in rows if isinstance(row, Tried)]
+    return [row for row in rows if isinstance(row, Tried)], baselines
 
 
 def pages(folder: Path, findings: Iterable[Finding]) -> dict[Path, str]:
@@ -66,7 +93,7 @@ def pages(folder: Path, findings: Iterable[Finding]) -> dict[Path, str]:
     index = []
     for finding in findings:
         path = folder / f"{finding.name}.json"
-        results = Results(finding, read(path) if path.exists() else [])
+        results = stored(finding, path) if path.exists() else Results(finding, [])
         if path.exists():
             made |= {folder / name: text for name, text in _drawn(results).items()}
         index.append(_index_line(results, path.exists()))
@@ -78,7 +105,10 @@ def pages(folder: Path, findings: Iterable[Finding]) -> dict[Path, str]:
 _ABOUT = (
     "Published claims, each put to the test by one command, `regard arena NAME`. A verdict follows from the intervals "
     "of the page, and is written by nobody: *agrees* where the interval lies wholly within what the claim says, "
-    "*disagrees* where it lies wholly outside, *cannot tell* otherwise, and *not run* where what it compares was not."
+    "*disagrees* where it lies wholly outside, *cannot tell* otherwise, and *not run* where what it compares was not. "
+    "What was not seen is not refuted while the models still learn: a verdict of absence is withheld, with its reason, "
+    "where a condition of the claim was not reached, where neither model beats the task's trivial baseline, or where "
+    "the second half of training brought more than what separates the interval from the claim's bound."
 )
 
 
@@ -93,19 +123,13 @@ def _index_line(results: Results, exists: bool) -> str:
     return f"| {name} | {finding.about} | {told} |"
 
 
-def summary(finding: Finding, rows: Iterable[Tried]) -> list[dict[str, str]]:
+def summary(results: Results) -> list[dict[str, str]]:
     """One row for each claim, with its verdict."""
-    return [
-        {"claim": one.claim.text, "verdict": one.verdict} for one in Results(finding, rows).judged()
-    ]
-
-
-def drawn(finding: Finding, rows: Iterable[Tried]) -> dict[str, str]:
-    """File name -> text: the page and its figure."""
-    return _drawn(Results(finding, rows))
+    return [{"claim": one.claim.text, "verdict": one.verdict} for one in results.judged()]
 
 
 def _drawn(results: Results) -> dict[str, str]:
+    """File name -> text: the page and its figure."""
     name = results.finding.name
     figure = svg(results)
     made = {f"{name}.md": markdown(results, bool(figure))}
@@ -127,6 +151,7 @@ def markdown(results: Results, figure: bool) -> str:
     lines += ["## Numbers", "", _WHAT, ""]
     for part in dict.fromkeys(entry.part for entry in finding.entries):
         lines += [*([f"### {part}", ""] if part else []), *_table(results, part), ""]
+        lines += _baseline_lines(results, part)
     lines += _refusals(results)
     lines += ["## How", "", *([finding.method, ""] if finding.method else []), *_origin(results)]
     lines += ["## What this cannot tell", "", *(f"- {limit}" for limit in _limits(results)), ""]
@@ -141,14 +166,22 @@ _WHAT = (
 
 def _claim_lines(one: Judged, results: Results) -> list[str]:
     lines = [f"- **{one.claim.text}** ({one.claim.source})"]
-    parts = zip(one.claim.expected, one.intervals, one.verdicts, strict=True)
-    for expected, found, word in parts:
+    for part in one.parts:
+        expected, found, word = part.expected, part.interval, part.verdict
         measure = expected.measure or _metric(results, expected.of).replace("_", " ")
         joint = " by " if expected.ratio else " less "
         names = joint.join(f"`{name}`" for name in (expected.of, expected.beside) if name)
         needs = _needs(expected)
-        lines.append(f"  - {names}, {measure}: {_interval(found, expected.ratio)}; {needs}: {word}")
+        lines.append(
+            f"  - {names}, {measure}: {_interval(found, expected.ratio)}; {needs}: {word}{_why(part)}"
+        )
     return lines
+
+
+def _why(part: Part) -> str:
+    if part.reason is None:
+        return ""
+    return f"{' at this budget' if part.verdict == 'cannot tell' else ''}: {part.reason}"
 
 
 def _metric(results: Results, entry: str) -> str:
@@ -158,20 +191,20 @@ def _metric(results: Results, entry: str) -> str:
 def _needs(expected: Expected) -> str:
     least, most = expected.least, expected.most
     if math.isinf(most):
-        return f"it should be above {_number(least)}"
+        return f"it should be above {number(least)}"
     if math.isinf(least) or (expected.ratio and least <= 0):
-        return f"it should be below {_number(most)}"
-    return f"it should lie between {_number(least)} and {_number(most)}"
+        return f"it should be below {number(most)}"
+    return f"it should lie between {number(least)} and {number(most)}"
 
 
 def _interval(found: Interval | None, ratio: bool) -> str:
     if found is None:
         return "not measured"
     scale = math.exp if ratio else float
-    mean = _number(scale(found.mean))
+    mean = number(scale(found.mean))
     if math.isinf(found.half):
         return f"{mean} (one seed)"
-    low, high = _number(scale(found.low)), _number(scale(found.high))
+    low, high = number(scale(found.low)), number(scale(found.high))
     return f"{mean} ({low} to {high}, {found.seeds} seeds)"
 
 
@@ -184,6 +217,16 @@ def _table(results: Results, part: str) -> list[str]:
         if entry.part == part:
             lines.append(f"| {' | '.join(_cells(results, entry, measures))} |")
     return lines
+
+
+def _baseline_lines(results: Results, part: str) -> list[str]:
+    found: dict[str, None] = {}
+    for entry in results.finding.entries:
+        if entry.part == part and entry.name in results.baselines and entry.run:
+            answers = entry.run().task.baseline
+            metric = _metric(results, entry.name).replace("_", " ")
+            found[f"{metric} {number(results.baselines[entry.name])} ({answers})"] = None
+    return [f"Without a model: {', '.join(found)}.", ""] if found else []
 
 
 def _cells(results: Results, entry: Entry, measures: Sequence[str]) -> list[str]:
@@ -203,8 +246,8 @@ def _cells(results: Results, entry: Entry, measures: Sequence[str]) -> list[str]
 
 def _cell(found: Interval) -> str:
     if math.isinf(found.half):
-        return _number(found.mean)
-    return f"{_number(found.mean)} ± {_number(found.half)}"
+        return number(found.mean)
+    return f"{number(found.mean)} ± {number(found.half)}"
 
 
 def _refusals(results: Results) -> list[str]:
@@ -245,11 +288,3 @@ def _limits(results: Results) -> list[str]:
         names = ", ".join(f"`{name}`" for name in single)
         said.append(f"One seed, and so no interval, in this run: {names}.")
     return said
-
-
-def _number(value: float) -> str:
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3f}" if 0.01 <= abs(value) < 10 else f"{value:.3g}"

@@ -4,7 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, above, below, near
-from regard.lab.findings.small import EARLY, brief, byte_model, bytes_of_python, test_split
+from regard.lab.findings.small import (
+    EARLY,
+    UNMIXED,
+    brief,
+    byte_model,
+    bytes_of_python,
+    test_split,
+    unmixed,
+)
 from regard.lab.recipes import Run
 from regard.lab.tasks import Digits, StdlibBytes
 from regard.lab.train.batches import in_order
@@ -16,10 +24,12 @@ LOSS = f"bits lost at {LONGEST}"
 
 
 def _text(position: str) -> Entry:
+    fields = unmixed() if position == UNMIXED else {"position": position}
+
     def run() -> Run:
         return Run(
             task=bytes_of_python(TRAINED),
-            model=byte_model(position=position, length=LONGEST),
+            model=byte_model(**fields, length=LONGEST),
             train=brief(steps=200, batch_size=16, lr=4e-3),
         )
 
@@ -61,11 +71,14 @@ def _on(part: str, name: str) -> str:
 
 _TEXTS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "none")
 
+_SEEN = (below(_on(TEXT, "sinusoidal"), _on(TEXT, UNMIXED), by=0.1),)
+
 POSITIONS = Finding(
     name="positions",
     about="Which positions serve at the trained length, which beyond it, and which on a grid?",
     entries=(
         *map(_text, _TEXTS),
+        _text(UNMIXED),
         _grid("none"),
         _grid("sinusoidal"),
         _grid("learned"),
@@ -90,6 +103,7 @@ POSITIONS = Finding(
             "Learned positions and sinusoids are as good as each other at the trained length, within 0.05 bits.",
             "Vaswani et al. 2017, arXiv 1706.03762",
             (near(_on(TEXT, "learned"), _on(TEXT, "sinusoidal"), within=0.05),),
+            when=_SEEN,
         ),
         Claim(
             "Relative positions beat absolute ones at the trained length.",
@@ -100,6 +114,7 @@ POSITIONS = Finding(
             "A causal model hardly needs positions: within 0.1 bits of sinusoids without any.",
             "Haviv et al. 2022, arXiv 2203.16634",
             (near(_on(TEXT, "none"), _on(TEXT, "sinusoidal"), within=0.1),),
+            when=_SEEN,
         ),
         Claim(
             "Coordinates as two channels help where place matters.",
@@ -116,13 +131,13 @@ POSITIONS = Finding(
     method=(
         f"Text: the next byte of Python's own source, trained on {TRAINED} bytes at a time and tested on {TRAINED}, {2 * TRAINED} and "
         f"{LONGEST}, in bits a byte (lower is better). Longer windows see more context, so bits lost may be negative. Digits: 64 "
-        "pixels as a sequence, accuracy."
+        f"pixels as a sequence, accuracy. {UNMIXED.capitalize()}: sinusoids, and each token attends to itself alone."
     ),
     limits=(
         EARLY,
         "Windows of other lengths hold other bytes of the same files, the same for all kinds: bits lost compare kinds with each "
         "other, and do not say whether one loses nothing (Press et al. claim that ALiBi does not).",
         "Two blocks of width 48 and a few hundred steps. Rows of learned tables beyond the trained length are as they were drawn.",
-        "CoordConv's own task, coordinates to pixels and back through convolutions, is not this one.",
+        "CoordConv's own task, pixels to coordinates through convolutions, is the suite `coordinates`.",
     ),
 )

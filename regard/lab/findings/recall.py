@@ -177,6 +177,6 @@ RECALL = Finding(
         "The published figure has rows of up to 1,024 tokens, 256 pairs, a vocabulary of 8,192, widths to 256 and four learning "
         "rates for each model. Here is one rate, one width, and four pairs: what a mechanism cannot learn within 200 steps is not "
         "what it can never do.",
-        "The six tasks of MAD (arXiv 2403.17844) are not among these yet.",
+        "The six tasks of MAD (arXiv 2403.17844) are the suite `mad`.",
     ),
 )

@@ -1,17 +1,29 @@
-"""A finding's rows, by entry, measure and seed, and the verdicts that follow from them."""
+"""A finding's rows, by entry, measure and seed, and the verdicts that follow from them.
+
+A verdict that says something is absent, a claimed difference or a level, is withheld ("cannot tell") where more training
+may yet bring it. That is so in three cases, each with its reason on the page:
+
+    a condition of the claim (`Claim.when`) was not reached
+    neither of the entries compared is better than the task's trivial baseline
+    an entry gained more in the second half of its training than what separates the interval from the claim's bound
+"""
 
 import json
-from collections.abc import Iterable
+import math
+import statistics
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from regard.lab.arena.ledger import canonical
 from regard.lab.arena.results import Tried
-from regard.lab.findings.finding import Claim, Finding
+from regard.lab.findings.finding import Claim, Expected, Finding
 from regard.lab.findings.intervals import (
     Interval,
     Verdict,
     bounds,
     difference,
+    interval,
+    number,
     together,
     verdict,
 )
@@ -19,23 +31,38 @@ from regard.lab.findings.run import best_rates
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A claim, the interval of each of its parts, and what follows."""
+class Part:
+    """One bound of a claim, the interval that it bounds, and what follows; `reason` says why a verdict was withheld."""
 
+    expected: Expected
+    interval: Interval | None
+    verdict: Verdict
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
     claim: Claim
-    intervals: tuple[Interval | None, ...]
-    verdicts: tuple[Verdict, ...]
+    parts: tuple[Part, ...]
 
     @property
     def verdict(self) -> Verdict:
-        return together(self.verdicts)
+        return together([part.verdict for part in self.parts])
 
 
 class Results:
-    """A finding's rows by entry, measure and seed: of each entry's newest configuration, at its best learning rate."""
+    """A finding's rows by entry, measure and seed: of each entry's newest configuration, at its best learning rate.
 
-    def __init__(self, finding: Finding, rows: Iterable[Tried]):
-        self.finding = finding
+    baselines: entry -> the trivial baseline of its task, where it is known.
+    """
+
+    def __init__(
+        self,
+        finding: Finding,
+        rows: Iterable[Tried],
+        baselines: Mapping[str, float] | None = None,
+    ):
+        self.finding, self.baselines = finding, baselines or {}
         newest = _newest(row for row in rows if row.finding == finding.name)
         rates = best_rates(newest)
         self.rows = {
@@ -73,15 +100,101 @@ class Results:
         return [self._judged(claim) for claim in self.finding.claims]
 
     def _judged(self, claim: Claim) -> Judged:
-        found, verdicts = [], []
-        for expected in claim.expected:
-            of = self.by_seed(expected.of, expected.measure)
-            name = expected.beside
-            beside = None if name is None else self.by_seed(name, expected.measure)
-            one = difference(expected, of, beside)
-            found.append(one)
-            verdicts.append(verdict(one, *bounds(expected)))
-        return Judged(claim, tuple(found), tuple(verdicts))
+        missing = next((one for one in claim.when if self._difference(one) is None), None)
+        unmet = next(filter(None, map(self._unmet, claim.when)), None) if missing is None else None
+        parts = (self._part(expected, missing, unmet) for expected in claim.expected)
+        return Judged(claim, tuple(parts))
+
+    def _part(self, expected: Expected, missing: Expected | None, unmet: str | None) -> Part:
+        found = self._difference(expected)
+        word = verdict(found, *bounds(expected))
+        if found is None or word not in ("agrees", "disagrees"):
+            return Part(expected, found, word)
+        if missing is not None:
+            names = " and ".join(f"`{name}`" for name in (missing.of, missing.beside) if name)
+            return Part(expected, found, "not run", f"its condition is of {names}")
+        reason = unmet
+        if self._absent(expected, word):
+            reason = reason or self._unlearned(expected) or self._unsettled(expected, found)
+        return Part(expected, found, "cannot tell" if reason else word, reason)
+
+    def _difference(self, expected: Expected) -> Interval | None:
+        of = self.by_seed(expected.of, expected.measure)
+        name = expected.beside
+        return difference(expected, of, self.by_seed(name, expected.measure) if name else None)
+
+    def _unmet(self, condition: Expected) -> str | None:
+        found = self._difference(condition)
+        if found is None or verdict(found, *bounds(condition)) == "agrees":
+            return None
+        shown = math.exp if condition.ratio else float
+        told = number(shown(found.mean))
+        if math.isfinite(found.half):
+            told += f" ({number(shown(found.low))} to {number(shown(found.high))})"
+        beside = f" less `{condition.beside}`" if condition.beside else ""
+        least, most = condition.least, condition.most
+        needs = f"above {number(least)}" if math.isfinite(least) else f"below {number(most)}"
+        joint = f"`{condition.of}`{beside}"
+        return f"the claim needs {joint} {needs}, and here it is {told}"
+
+    def _absent(self, expected: Expected, word: Verdict) -> bool:
+        """Does the verdict rest on something that was not seen: a difference, or a level that is better?"""
+        if word == "disagrees":
+            return True
+        if expected.beside is not None:
+            least, most = bounds(expected)
+            return least < 0 < most
+        worse = expected.most if self._sign(expected.of) > 0 else expected.least
+        return self._of_task(expected) and math.isfinite(worse)
+
+    def _unlearned(self, expected: Expected) -> str | None:
+        names = [name for name in (expected.of, expected.beside) if name]
+        if not all(name in self.baselines for name in names) or any(map(self._learned, names)):
+            return None
+        who = " and ".join(f"`{name}`" for name in names)
+        verb = "are" if len(names) > 1 else "is"
+        return (
+            f"{who} {verb} no better than the trivial baseline, {number(self.baselines[names[0]])}"
+        )
+
+    def _learned(self, entry: str) -> bool:
+        found = interval(list(self.by_seed(entry, None).values()))
+        if found is None:
+            return False
+        sign, half = self._sign(entry), found.half if math.isfinite(found.half) else 0.0
+        return sign * (found.mean - self.baselines[entry]) > half
+
+    def _unsettled(self, expected: Expected, found: Interval) -> str | None:
+        least, most = bounds(expected)
+        outside = max(least - found.high, found.low - most)
+        room = outside if outside > 0 else min(found.low - least, most - found.high)
+        if expected.ratio or not self._of_task(expected):
+            return None
+        for name in filter(None, (expected.of, expected.beside)):
+            gained = self._gained_late(name)
+            if gained > room:
+                return (
+                    f"`{name}` gained {number(gained)} in the second half of its training, more than the "
+                    f"{number(room)} between the interval and the bound"
+                )
+        return None
+
+    def _gained_late(self, entry: str) -> float:
+        """What the validation metric gained between the look nearest to half of the steps and the last; mean over seeds."""
+        gains = []
+        for row in self.rows[entry]:
+            if len(row.curve) > 1:
+                _, middle = min(row.curve[:-1], key=lambda look: abs(look[0] - row.steps / 2))
+                gains.append(self._sign(entry) * (row.curve[-1][1] - middle))
+        return max(0.0, statistics.fmean(gains)) if gains else 0.0
+
+    def _sign(self, entry: str) -> int:
+        """1 where more of the task's metric is better, -1 where less is."""
+        return next((-1 for row in self.rows[entry] if row.better == "lower"), 1)
+
+    def _of_task(self, expected: Expected) -> bool:
+        metrics = {row.metric for row in self.rows[expected.of]}
+        return expected.measure is None or expected.measure in metrics
 
 
 def _newest(rows: Iterable[Tried]) -> list[Tried]:
@@ -96,5 +209,7 @@ def _newest(rows: Iterable[Tried]) -> list[Tried]:
 
 def _setting(row: Tried) -> str:
     config = json.loads(canonical(row.config))
-    train = {k: v for k, v in config.get("train", {}).items() if k not in ("lr", "seed")}
-    return json.dumps(config | {"train": train}, sort_keys=True)
+    for run in (config, config.get("before", {})):
+        for name in ("lr", "seed"):
+            run.get("train", {}).pop(name, None)
+    return json.dumps(config, sort_keys=True)

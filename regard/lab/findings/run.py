@@ -130,16 +130,14 @@ class _FindingRun:
             return self._job_of(entry, seed, content, lambda key: self._valued(entry, seed))
         try:
             run = self._run(entry, seed, rate)
-            content = {
-                "task": _options(run),
-                "data": self._data(run).sha256,
-                "model": as_json(run.model),
-                "train": asdict(run.train),
-            }
+            content = self._content(run)
+            first = None if entry.before is None else self._first(entry.before(), seed)
+            if first is not None:
+                content["before"] = self._content(first)
         except RegardError as error:
             self._refused(entry, seed, str(error))
             return None
-        return self._job_of(entry, seed, content, lambda key: self._trained(entry, run, key))
+        return self._job_of(entry, seed, content, lambda key: self._trained(entry, run, key, first))
 
     def _job_of(
         self, entry: Entry, seed: int, content: dict[str, Any], make: Callable[[str], Tried]
@@ -168,6 +166,12 @@ class _FindingRun:
         what = f"{entry.name}  seed {seed}"
         return Job(key=key, what=what, found=found, do=do, alone=entry.run is None)
 
+    def _content(self, run: Run) -> dict[str, Any]:
+        return self._config(run) | {"data": self._data(run).sha256}
+
+    def _first(self, run: Run, seed: int) -> Run:
+        return replace(run, seed=seed, train=replace(run.train, seed=seed))
+
     def _run(self, entry: Entry, seed: int, rate: float | None) -> Run:
         assert entry.run is not None
         run = entry.run()
@@ -178,19 +182,26 @@ class _FindingRun:
             changes |= {"tokens": self.tokens, "steps": None}
         return replace(run, seed=seed, train=replace(run.train, **changes))
 
+    def _config(self, run: Run) -> dict[str, Any]:
+        return {"task": _options(run), "model": as_json(run.model), "train": asdict(run.train)}
+
     def _data(self, run: Run) -> Splits:
         key = repr(run.task)
         if key not in self._splits:
             self._splits[key] = run.task.load()
         return self._splits[key]
 
-    def _trained(self, entry: Entry, run: Run, key: str) -> Tried:
+    def _trained(self, entry: Entry, run: Run, key: str, first: Run | None) -> Tried:
         splits, origin = self._data(run), self._provenance(run)
-        config = {"task": _options(run), "model": as_json(run.model), "train": asdict(run.train)}
+        config = self._config(run) | ({"before": self._config(first)} if first else {})
         base = self._row(entry, run.seed, config, origin)
         base |= {"rate": run.train.lr, "task": run.task.name, "data_sha256": splits.sha256}
         base |= {"metric": run.task.metric, "better": run.task.better}
         try:
+            if first is not None:
+                begun = self.run_dir / trial_key(self._content(first))[:16]
+                train(first, begun, splits=self._data(first), wait=True, progress=False)
+                run = replace(run, start_from=begun)
             model, result = train(
                 run, self.run_dir / key[:16], splits=splits, wait=True, progress=False
             )

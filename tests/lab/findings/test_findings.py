@@ -16,6 +16,7 @@ from regard import OptionError, UnknownNameError
 from regard.cli import main
 from regard.core import StoredDataError
 from regard.lab.arena.ledger import Ledger
+from regard.lab.arena.results import Tried
 from regard.lab.findings import (
     FINDINGS,
     Claim,
@@ -31,6 +32,7 @@ from regard.lab.findings import (
 )
 from regard.lab.findings.intervals import bounds, difference, interval, together, verdict
 from regard.lab.findings.page import pages, read, write
+from regard.lab.findings.results import Results
 from regard.lab.recipes import Run
 from regard.lab.tasks import ListOps
 from regard.lab.train import TrainConfig
@@ -202,6 +204,95 @@ def test_bounds_of_one_entry_and_of_factors():
     assert together(["agrees", verdict(None, 0, 1), "cannot tell"]) == "not run"
 
 
+JUDGED = Finding(
+    name="judged", about="Which?", entries=tuple(Entry(name, toy) for name in ("a", "b", "none"))
+)
+
+
+def judged(claim: Claim, halfway: float = 0.5, *, baseline: float = 0.1, **ends: float):
+    """The claim's one part, where each entry's metric was `halfway` at half of the training and ends there with 0.01 of spread."""
+    made = dict.fromkeys(
+        ["rate", "valid_value"], None
+    ) | dict.fromkeys(["tokens", "parameters", "seconds"], 0)  # fmt: skip
+    made |= {"finding": "judged", "task": "", "values": {}, "data_sha256": "", "config": {}}
+    made |= {"metric": "accuracy", "better": "higher", "provenance": None, "steps": 8}
+    rows = [
+        Tried(
+            **made,
+            entry=entry,
+            seed=seed,
+            value=end + 0.01 * seed,
+            curve=[(2, 0.0), (4, halfway + 0.01 * seed), (8, end + 0.01 * seed)],
+        )
+        for entry, end in ends.items()
+        for seed in range(3)
+    ]
+    (found,) = Results(
+        replace(JUDGED, claims=(claim,)), rows, dict.fromkeys(ends, baseline)
+    ).judged()
+    (part,) = found.parts
+    assert found.verdict == part.verdict
+    return part
+
+
+@pytest.mark.parametrize(
+    ("expected", "halfway", "ends", "word", "because"),
+    [
+        (above("a", "b"), 0.5, {"a": 0.50, "b": 0.60}, "disagrees", None),
+        (above("a", "b"), 0.3, {"a": 0.50, "b": 0.60}, "cannot tell", "`a` gained 0.200 in the second half"),
+        (above("a", "b"), 0.3, {"a": 0.60, "b": 0.50}, "agrees", None),  # seen, however early
+        (near("a", "b", within=0.1), 0.5, {"a": 0.5, "b": 0.52}, "agrees", None),
+        (near("a", "b", within=0.1), 0.4, {"a": 0.5, "b": 0.52}, "cannot tell", "`a` gained 0.100"),
+        (above("a", "b", by=0.2), 0.5, {"a": 0.11, "b": 0.11}, "cannot tell", "`a` and `b` are no better than the trivial"),
+        (near("a", "b", within=0.1), 0.5, {"a": 0.11, "b": 0.11}, "cannot tell", "baseline, 0.100"),
+        (reaches("a", 0.9), 0.5, {"a": 0.52}, "disagrees", None),
+        (reaches("a", 0.9), 0.1, {"a": 0.52}, "cannot tell", "`a` gained 0.420"),
+        (stays_below("a", 0.7), 0.5, {"a": 0.52}, "agrees", None),
+        (stays_below("a", 0.7), 0.3, {"a": 0.52}, "cannot tell", "`a` gained 0.220"),  # it may yet rise
+    ],
+)  # fmt: skip
+def test_what_was_not_seen_is_not_refuted_while_models_learn(
+    expected, halfway, ends, word, because
+):
+    part = judged(Claim("?", "nobody", (expected,)), halfway, **ends)
+    assert part.verdict == word
+    assert part.reason is None if because is None else because in part.reason
+
+
+def test_a_claim_is_judged_where_its_condition_holds():
+    claim = Claim("?", "nobody", (above("a", "b"),), when=(above("a", "none", by=0.1),))
+    assert judged(claim, a=0.6, b=0.5, none=0.3).verdict == "agrees"
+    part = judged(claim, a=0.6, b=0.5, none=0.55)
+    assert part.verdict == "cannot tell"
+    assert part.reason == (
+        "the claim needs `a` less `none` above 0.100, and here it is 0.050 (0.050 to 0.050)"
+    )
+    part = judged(claim, a=0.6, b=0.5)
+    assert (part.verdict, part.reason) == ("not run", "its condition is of `a` and `none`")
+
+
+def test_what_is_trained_before_an_entry_is_its_beginning(ledger, tmp_path):
+    first, then = (Entry("fresh", toy), Entry("begun", toy, before=lambda: toy(norm_first=False)))
+    finding = replace(
+        TOY_TWO,
+        entries=(first, then),
+        measures=lambda fitted: {
+            "weight": float(next(fitted.model.parameters()).detach().double().sum())
+        },
+    )
+    tally = run_finding(finding, ledger, tmp_path, progress=False)
+    assert tally.new == 4 and all(row.reason is None for row in tally.rows)
+    fresh, begun = ([row for row in tally.rows if row.entry == name] for name in ("fresh", "begun"))
+    weights = {row.values["weight"] for row in tally.rows}
+    assert len(fresh) == len(begun) == 2 and len(weights) == 4
+    assert [row.config["before"]["train"]["seed"] for row in begun] == [0, 1]
+    page = write(finding, ledger.findings(), tmp_path / "pages").read_text()
+    assert page.count(" ± ") == 4  # two seeds of one setting for each entry: metric and weight
+    assert run_finding(finding, ledger, tmp_path, progress=False).found == 4
+    with pytest.raises(OptionError, match="trains something before it"):
+        Entry("none", values=lambda seed: {}, before=toy)
+
+
 def test_the_page_is_drawn_again_from_its_json(ledger, tmp_path):
     run_finding(TOY, ledger, tmp_path, progress=False, command="regard arena toy")
     page = write(TOY, ledger.findings(), tmp_path / "pages")
@@ -209,6 +300,7 @@ def test_the_page_is_drawn_again_from_its_json(ledger, tmp_path):
     agrees, rest = text.split("## Disagrees")
     assert "Half the time." in agrees and "Twice the time." in rest and "It is a toy." in rest
     assert "`regard arena toy` at commit" in text and "± " in text
+    assert "Without a model: accuracy 0" in text and "(most frequent class)" in text
     made = pages(tmp_path / "pages", [TOY, replace(TOY, name="other")])
     assert {path.name for path in made} == {"toy.md", "toy.svg", "README.md"}
     for path in made.keys() & {page, page.with_suffix(".svg")}:

@@ -1,22 +1,39 @@
 """Every entry of a suite makes a run whose task and model fit; measures and tasks of suites are what they say."""
 
+import numpy as np
 import pytest
 import torch
 
 from regard.lab.findings import FINDINGS
 from regard.lab.findings.coordinates import SIZE, PlaceReaderConfig, WhitePixel
 from regard.lab.findings.explain import AGREES, RANKS, agreement
-from regard.lab.findings.memory import TUNED, _before
+from regard.lab.findings.mad import _DRAWN, SIGN, Manipulation
+from regard.lab.findings.memory import TUNED
 from regard.lab.recipes import Run
+from regard.lab.tasks.task import IGNORED
 
-OURS = ("gates", "tables", "documents", "heads", "memory", "explain", "coordinates")
+OURS = (
+    "gates",
+    "tables",
+    "documents",
+    "heads",
+    "memory",
+    "explain",
+    "coordinates",
+    "lra",
+    "synthesizer",
+)
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_entry_makes_its_run_and_differs_from_the_others(name):
     finding = FINDINGS[name]
-    runs = {entry.name: entry.run() for entry in finding.entries if entry.run is not None}
-    assert all(isinstance(run, Run) for run in runs.values())
+    runs = {
+        entry.name: (entry.run(), entry.before and entry.before())
+        for entry in finding.entries
+        if entry.run is not None
+    }
+    assert all(isinstance(run, Run) for run, _ in runs.values())
     told = [repr(run) for run in runs.values()]
     assert len(set(told)) == len(told)
     assert finding.claims and finding.limits and finding.method
@@ -31,11 +48,8 @@ def test_every_entry_makes_its_run_and_differs_from_the_others(name):
 
 
 def test_pre_training_is_redrawn_where_its_entry_says_so():
-    found = {
-        entry.label: _before(entry.label, 3)
-        for entry in FINDINGS["memory"].entries
-        if entry.part == TUNED
-    }
+    tuned = [entry for entry in FINDINGS["memory"].entries if entry.part == TUNED]
+    found = {entry.label: entry.before and entry.before() for entry in tuned}
     assert [label for label, run in found.items() if run is None] == [
         "softmax from scratch",
         "XLNet from scratch",
@@ -46,7 +60,6 @@ def test_pre_training_is_redrawn_where_its_entry_says_so():
         "XLNet, redrawn spans",
         "XLNet, redrawn, both directions",
     }
-    assert all(run.seed == run.train.seed == 3 for run in found.values() if run is not None)
 
 
 def test_agreement_of_weights_and_effects():
@@ -57,6 +70,44 @@ def test_agreement_of_weights_and_effects():
     assert found[AGREES] == 0.5 and found["by chance"] == pytest.approx(1 / 3)
     assert found[RANKS] == pytest.approx((1 - 1) / 2)
     assert agreement(weights[2:], effects[2:], exists[2:]) == {}
+
+
+@pytest.mark.parametrize("of", _DRAWN)
+def test_what_is_due_in_mad_can_be_known(of):
+    """Every label follows from what stands before it in the row, or from the map that all rows share."""
+    draw, length = _DRAWN[of]
+    tokens, labels = draw(np.random.default_rng(1), 20, length)
+    assert tokens.shape == labels.shape == (20, length) and tokens.min() > 0
+    assert (labels != IGNORED).any(1).all() and tokens.max() < Manipulation.vocab_size
+    shared: dict[int, int] = {}
+    for row, due in zip(tokens.tolist(), labels.tolist(), strict=True):
+        asked = [at for at in range(length) if due[at] != IGNORED]
+        if of == "selective copying":
+            assert [due[at] for at in asked] == [t for t in row if t > SIGN]
+        elif of == "compression":
+            assert due == row
+        elif of == "memorization":
+            assert all(due[at] == shared.setdefault(row[at - 1], due[at]) for at in asked)
+        elif of != "fuzzy recall":  # the pair has been in the row
+            pairs = list(zip(row[::2], row[1::2], strict=True))
+            assert all((row[at], due[at]) in pairs[: at // 2] for at in asked)
+        else:  # the label is the token that follows
+            assert all(due[at] == row[at + 1] for at in asked if at + 1 < length)
+
+
+def test_a_compressor_reads_the_last_output_alone():
+    run = FINDINGS["mad"].entries[20].run()
+    model = run.model.build().eval()
+    outputs = []
+    model.encoder.register_forward_hook(lambda module, args, out: outputs.append(out))
+    tokens = torch.randint(1, 17, (2, run.task.max_len))
+    with torch.no_grad():
+        logits = model(tokens, valid=None)
+        model.encoder.register_forward_hook(
+            lambda module, args, out: torch.cat([torch.zeros_like(out[:, :-1]), out[:, -1:]], 1)
+        )
+        torch.testing.assert_close(model(tokens, valid=None), logits, rtol=0, atol=0)
+    assert run.task.of == "compression" and outputs
 
 
 class Told(torch.nn.Module):
