@@ -17,7 +17,7 @@ from regard.lab.tasks import (
 from regard.models import ClassifierConfig, MaskedLanguageModelConfig, TransformerConfig
 
 BYTES, GERMAN, SUMMARY, ANSWERS, TRANSFER = (
-    "next byte",
+    "",  # the next byte
     "English to German",
     "summaries of packages",
     "answers in plays",
@@ -99,7 +99,7 @@ def _transferred(label: str) -> Entry:
 
 
 def _on(part: str, label: str) -> str:
-    return f"{part}: {label}"
+    return f"{part}: {label}" if part else label
 
 
 def _seen(part: str, by: float = 0.0) -> tuple[Expected, ...]:
