@@ -137,11 +137,9 @@ COORDINATES = Finding(
             tuple(below(f"{part}: {COORD}", f"{part}: {PLAIN}") for part in (EVERYWHERE, QUARTER)),
         ),
     ),
-    rates=(1e-3, 3e-3, 1e-2),
     method=(
         f"Pictures of {SIZE} x {SIZE} pixels with one white pixel; four convolutions of stride 2, then a linear layer that reads "
-        "row and column; the number is the mean distance from the pixel. Each has the best of three learning rates on validation, "
-        "searched from the first seed."
+        "row and column; the number is the mean distance from the pixel."
     ),
     limits=("One network, whose last layer knows where its features are; the paper tries many.",),
 )
