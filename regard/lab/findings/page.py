@@ -160,7 +160,8 @@ def markdown(results: Results, figure: bool) -> str:
 
 _WHAT = (
     "Means over seeds of the test split at the best validation checkpoint, with Student's interval at 95 %; differences "
-    "are paired by seed. A seed draws the first weights and the order of batches; the data are the same."
+    "are paired by seed. A seed draws the first weights and the order of batches; the data are the same. Seconds are the clock's, "
+    "whatever else the machine did meanwhile."
 )
 
 
