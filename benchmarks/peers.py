@@ -1,6 +1,6 @@
 """Our mechanisms beside public packages: python benchmarks/peers.py [--only local reformer] [--lengths 1024] [--json]
 
-Same inputs, same width (8 heads of 64, batch 1, float32), CPU. All entries of one length are interleaved in one process; above 2,048 tokens each
+Same inputs, same width (8 heads of 64, batch 1, float32), CPU. All entries of one length are interleaved in one process; above 8,192 tokens each
 mechanism has a process of its own, since together they need more memory than there is. Figures are medians, under the allocator that is found.
 
 The packages are optional. pip install -e '.[peers]' brings the versions that the targets were set with; one more is compiled against torch:
@@ -31,7 +31,7 @@ from regard.lab.arena.ledger import Ledger
 from regard.lab.arena.provenance import provenance
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
-TOGETHER = 2048  # tokens up to which all mechanisms share a process
+TOGETHER = 8192  # tokens up to which all mechanisms share a process
 NOISE = 1.15  # smaller ratios are ties on a machine that others use too
 
 

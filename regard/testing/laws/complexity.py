@@ -80,10 +80,21 @@ def _is_sum_of_terms(declared: str, cost: Callable[[int], int], middle: int, hig
 
 def _counted(mixer: Mixer, device: str, dim: int, causal: bool, length: int) -> Counted:
     x = torch.randn(1, length, dim, generator=torch.Generator().manual_seed(0)).to(device)
-    with torch.no_grad(), _projections(mixer) as spent:
+    with torch.no_grad(), _one_thread(), _projections(mixer) as spent:
         counted = count(lambda: mixer(x, mask=Mask(causal=causal)))
     mixing = counted.flops - sum(spent)
     return replace(counted, flops=mixing or counted.flops)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Room for temporaries is held for each thread, and what is declared is not of the machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
