@@ -1,13 +1,38 @@
+import gc
 import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+
+import pytest
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--laws-to", type=Path, help="write what each law found in each mixer to this JSON file"
     )
+    parser.addoption(
+        "--whole", action="store_true", help="ask of every variant all that is asked of defaults"
+    )
+
+
+FILES = set()
+
+
+def pytest_runtest_logstart(nodeid, location):
+    """What is imported stays: a collection, which training asks for, looks at what a file's tests made, and not at all of torch."""
+    if location[0] not in FILES:
+        FILES.add(location[0])
+        gc.collect()
+        gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_matrix_products():
+    """What is timed in a test needs no machine's rate, and a round has one such product."""
+    from regard.lab.arena.matrix_product import SIDE
+
+    SIDE["cpu"] = 256
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -1,5 +1,7 @@
 """Readers of Python source."""
 
+from itertools import islice
+
 import pytest
 
 from regard.core import OptionError
@@ -120,7 +122,8 @@ def test_summary_is_the_first_paragraph_in_one_line():
     assert summary_of("  One\n  two.\n \n  Three.") == "One two."
 
 
-def test_the_standard_library_has_thousands():
-    pairs = unique(read_docstrings(read_modules(stdlib_root())))
-    assert len(pairs) > 3000
+def test_a_part_of_the_standard_library_has_a_thousand():
+    part = dict(islice(read_modules(stdlib_root()).items(), 250))
+    pairs = unique(read_docstrings(part))
+    assert len(pairs) > 1000
     assert all(pair.target not in pair.source or len(pair.target) < 60 for pair in pairs[:200])
