@@ -50,6 +50,7 @@ def heads_over(
         tokens = [
             E + j for j in row.keys(h, i) if pairs(h, i, j) or row.is_global[i] or row.is_global[j]
         ]
-        return softmax({s: q[i, h] @ k[s, h] * K**-0.5 for s in [*range(E), *tokens]})
+        seen = [*range(E), *tokens]
+        return softmax(dict(zip(seen, k[seen, h] @ q[i, h] * K**-0.5, strict=True)))
 
     return mix(row, H, v, weigh)

@@ -152,21 +152,24 @@ def mix(
     for i in range(row.T):
         parts = []
         for h in range(H):
-            y = row.x.new_zeros(V)
-            for j, w in weigh(h, i).items():
-                weights[h, i, j] = w.detach()
-                y = y + w * v[j, h * G // H]
-            parts.append(y)
+            found = weigh(h, i)
+            if not found:
+                parts.append(row.x.new_zeros(V))
+                continue
+            seen, w = list(found), torch.stack(list(found.values()))
+            weights[h, i, seen] = w.detach()
+            parts.append(w @ v[seen, h * G // H])
         mixed.append(torch.cat(parts))
     return torch.stack(mixed), weights
 
 
 def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
+    """Over the keys; where scores are vectors, in each channel."""
     if not scores:
         return {}
-    top = torch.stack(list(scores.values())).max().detach()
-    total = sum((s - top).exp() for s in scores.values())
-    return {j: (s - top).exp() / total for j, s in scores.items()}
+    values = torch.stack(list(scores.values()))
+    e = (values - values.max().detach()).exp()
+    return dict(zip(scores, e / e.sum(0), strict=True))
 
 
 def softmax_of_all(scores: Iterable[Tensor]) -> list[Tensor]:

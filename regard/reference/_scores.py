@@ -10,48 +10,57 @@ from regard.reference._rows import Params
 
 def score(name: str, params: Params, h: int, q: Tensor, k: Tensor, j: int) -> Tensor:
     """score of q [K] with k [K], the key at position j, in head h; parameters are called score.*"""
+    return scores(name, params, h, q, k[None], [j])[j]
+
+
+def scores(
+    name: str, params: Params, h: int, q: Tensor, k: Tensor, keys: list[int]
+) -> dict[int, Tensor]:
+    """{j: score of q [K] with the key at position j}; k [n K] are the keys at these positions."""
     if name not in FORMULAS:
         raise ValueError(f"no formula for score {name!r}")
     own = {
         key.removeprefix("score."): p[h] for key, p in params.items() if key.startswith("score.")
     }
-    return FORMULAS[name](own, q, k, j)
+    return dict(zip(keys, FORMULAS[name](own, q, k, keys), strict=True))
 
 
-def _additive(p: Params, q: Tensor, k: Tensor, j: int) -> Tensor:
-    return p["v"] @ torch.tanh(p["query"] @ q + p["key"] @ k + p.get("bias", 0))
+def _additive(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor:
+    return torch.tanh(p["query"] @ q + k @ p["key"].T + p.get("bias", 0)) @ p["v"]
 
 
-def _cosine(p: Params, q: Tensor, k: Tensor, j: int) -> Tensor:
+def _cosine(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor:
     beta = (1 + p["raw"].exp()).log()
-    return beta * (q @ k) / (q.norm().clamp_min(1e-6) * k.norm().clamp_min(1e-6))
+    return beta * (k @ q) / (q.norm().clamp_min(1e-6) * k.norm(dim=-1).clamp_min(1e-6))
 
 
-def _activation_unit(p: Params, q: Tensor, k: Tensor, j: int) -> Tensor:
+def _activation_unit(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor:
     """MLP([k ; interaction ; q]), PReLU, or sigmoid without slopes; the first layer's width tells the interaction."""
     weights = [p[name] for name in sorted(p) if name.startswith("weights.")]
+    K = len(q)
+    q = q.expand_as(k)
     inputs = {
-        len(q) * (len(q) + 2): [k, torch.outer(k, q).reshape(-1), q],
-        3 * len(q): [k, k * q, q],
-        2 * len(q): [k, q],
-        4 * len(q): [q, k, q - k, q * k],
+        K * (K + 2): [k, (k[:, :, None] * q[:, None]).flatten(1), q],
+        3 * K: [k, k * q, q],
+        2 * K: [k, q],
+        4 * K: [q, k, q - k, q * k],
     }
-    x = torch.cat(inputs[weights[0].shape[1]])
+    x = torch.cat(inputs[weights[0].shape[1]], dim=-1)
     for i, weight in enumerate(weights):
-        x = weight @ x + p[f"biases.{i}"]
+        x = x @ weight.T + p[f"biases.{i}"]
         if i + 1 < len(weights):
             slope = p.get(f"slopes.{i}")
             x = 1 / (1 + (-x).exp()) if slope is None else torch.where(x > 0, x, slope * x)
-    return x[0]
+    return x[:, 0]
 
 
-FORMULAS: dict[str, Callable[[Params, Tensor, Tensor, int], Tensor]] = {
-    "dot": lambda p, q, k, j: q @ k,
-    "scaled_dot": lambda p, q, k, j: q @ k / len(q) ** 0.5,
-    "general": lambda p, q, k, j: q @ p["weight"] @ k,
+FORMULAS: dict[str, Callable[[Params, Tensor, Tensor, list[int]], Tensor]] = {
+    "dot": lambda p, q, k, keys: k @ q,
+    "scaled_dot": lambda p, q, k, keys: k @ q / len(q) ** 0.5,
+    "general": lambda p, q, k, keys: k @ (q @ p["weight"]),
     "additive": _additive,
-    "location": lambda p, q, k, j: p["weight"][j] @ q,
+    "location": lambda p, q, k, keys: p["weight"][keys] @ q,
     "cosine": _cosine,
     "activation_unit": _activation_unit,
 }
-"""Name in SCORES -> formula(its parameters in one head, q [K], k [K], position of the key)."""
+"""Name in SCORES -> formula(its parameters in one head, q [K], keys k [n K], their positions) -> [n]."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from regard.reference._rows import Params, Row, linear, mix, softmax
@@ -12,17 +11,17 @@ def dense_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
     """W_2 relu(W_1 x_i + b_1) + b_2, first T entries; W_2 x_i + b_2 without W_1"""
     hidden = _hidden(p, row, H, h, i) if "hidden.weight" in p else row.x[i]
     g = h % p["weight"].shape[0]
-    return torch.stack([p["weight"][g, j] @ hidden + p["bias"][g, j] for j in range(row.T)])
+    return p["weight"][g, : row.T] @ hidden + p["bias"][g, : row.T]
 
 
 def random_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
     """R_ij"""
-    return torch.stack([p["table"][h, i, j] for j in range(row.T)])
+    return p["table"][h, i, : row.T]
 
 
 def factorized_random_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
     """sum_m R1_im R2_jm"""
-    return torch.stack([(p["left"][h, i] * p["right"][h, j]).sum() for j in range(row.T)])
+    return p["right"][h, : row.T] @ p["left"][h, i]
 
 
 def factorized_dense_logits(
@@ -30,9 +29,10 @@ def factorized_dense_logits(
 ) -> Tensor:
     """A_ip C_iq with j = p b + q, or p = j mod a, q = j mod b"""
     hidden = _hidden(p, row, H, h, i)
-    both = [p["weight"][h, m] @ hidden + p["bias"][h, m] for m in range(a + b)]
+    both = p["weight"][h, : a + b] @ hidden + p["bias"][h, : a + b]
     left, right = both[:a], both[a:]
-    return torch.stack([left[j // b if outer else j % a] * right[j % b] for j in range(row.T)])
+    places = [(j // b if outer else j % a, j % b) for j in range(row.T)]
+    return left[[m for m, _ in places]] * right[[n for _, n in places]]
 
 
 def _hidden(p, row: Row, H: int, h: int, i: int) -> Tensor:
@@ -58,8 +58,8 @@ def synthetic(
     v = linear(params, f"{values}.value", row.x).reshape(row.T, H, -1)
 
     def weigh(h: int, i: int) -> dict[int, Tensor]:
-        made = logits(h, i)
-        return softmax({j: made[j] for j in row.keys(h, i)})
+        keys = row.keys(h, i)
+        return softmax(dict(zip(keys, logits(h, i)[keys], strict=True)))
 
     mixed, weights = mix(row, H, v, weigh)
     return linear(params, f"{values}.out", mixed), weights

@@ -5,7 +5,7 @@ import math
 import torch
 
 from regard.reference._rows import heads, linear, mix, oracle, softmax
-from regard.reference._scores import score
+from regard.reference._scores import scores
 
 
 @oracle
@@ -23,14 +23,13 @@ def luong_local(params, options, row):
         else:
             middle = t + row.S - row.T if row.causal else min(t, row.S - 1)
         window = [j for j in row.keys(h, t) if middle - D_w <= j <= middle + D_w]
-        align = softmax(
-            {j: score(options["score"], params, h, q[t, h], k[j, h], j) for j in window}
-        )
+        align = softmax(scores(options["score"], params, h, q[t, h], k[window, h], window))
         if predictive:
             sigma = D_w / 2
             align = {j: a * (-((j - p) ** 2) / (2 * sigma**2)).exp() for j, a in align.items()}
         if options["renormalise"]:
-            align = {j: a / sum(align.values()) for j, a in align.items()}
+            total = sum(align.values())
+            align = {j: a / total for j, a in align.items()}
         return align
 
     mixed, weights = mix(row, H, v, weigh)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.reference._rows import linear, oracle
-from regard.reference._scores import score
+from regard.reference._scores import scores
 from regard.reference._synthetic import (
     dense_logits,
     factorized_dense_logits,
@@ -48,7 +48,8 @@ def mixture(params, options, row):
             projected[name] = q.reshape(row.T, H, -1), k.reshape(row.T, H, -1)
         q, k = projected[name]
         kind = "scaled_dot" if name == "softmax" else name
-        return torch.stack([score(kind, p, h, q[i, h], k[j, h], j) for j in range(row.T)])
+        found = scores(kind, p, h, q[i, h], k[:, h], list(range(row.T)))
+        return torch.stack(list(found.values()))
 
     def logits(h: int, i: int) -> Tensor:
         shares = params["blend"][:, h].exp()

@@ -1,7 +1,7 @@
-"""Oracle of `scored` (arXiv 1508.04025, 1409.0473, 1410.5401): the score of every pair, one at a time."""
+"""Oracle of `scored` (arXiv 1508.04025, 1409.0473, 1410.5401): one query at a time."""
 
 from regard.reference._rows import heads, linear, mix, oracle, softmax
-from regard.reference._scores import score
+from regard.reference._scores import scores as scores_of
 
 
 @oracle
@@ -11,9 +11,8 @@ def scored(params, options, row):
     q, k, v = heads(params, row, H)
 
     def weigh(h, i):
-        scores = {
-            j: score(options["score"], params, h, q[i, h], k[j, h], j) for j in row.keys(h, i)
-        }
+        keys = row.keys(h, i)
+        scores = scores_of(options["score"], params, h, q[i, h], k[keys, h], keys)
         if options["normaliser"] == "softmax":
             return softmax(scores)
         if options["normaliser"] == "sigmoid":

@@ -40,7 +40,7 @@ def softmax(params, options, row):
             return -slope(h, H) * abs(i - j)
         if position == "t5":
             return params["position.table"][bucket(i - j, **of_position), h]
-        return 0.0
+        raise ValueError(f"{position!r} adds nothing to scores")
 
     q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
     v = linear(params, "heads.value", row.context).reshape(row.S, G, K)
@@ -54,7 +54,10 @@ def softmax(params, options, row):
         keys = row.keys(h, i)
         if shared and any(j != i for j in keys):
             keys = [j for j in keys if j != i]
-        return softmax_of({j: scale * q[i, h] @ k[j, h * G // H] + added(h, i, j) for j in keys})
+        products = scale * k[keys, h * G // H] @ q[i, h]
+        if position not in ("alibi", "t5"):
+            return softmax_of(dict(zip(keys, products, strict=True)))
+        return softmax_of({j: s + added(h, i, j) for j, s in zip(keys, products, strict=True)})
 
     mixed, weights = mix(row, H, v, weigh)
     return linear(params, "heads.out", mixed), weights
