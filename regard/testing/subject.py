@@ -32,6 +32,31 @@ class Request:
     def __call__(self, mixer: Mixer, x: Tensor) -> Tensor:
         return mixer(x, context=self.context, mask=self.mask)
 
+    def of_many(
+        self, mixer: Mixer, xs: list[Tensor], contexts: list[Tensor] | None = None
+    ) -> list[Tensor]:
+        """The outputs for several x, or several contexts of one x, by one call: rows of a batch know nothing of each other."""
+        count = max(len(xs), len(contexts or ()))
+        x = torch.cat(xs * (count // len(xs)))
+        context = None if contexts is None else torch.cat(contexts)
+        return list(mixer(x, context=context, mask=repeated(self.mask, count)).chunk(count))
+
+
+def repeated(mask: Mask, count: int) -> Mask:
+    """The mask of `count` batches, one behind the other."""
+
+    def rows(value: Tensor | None) -> Tensor | None:
+        if value is None or (value.dim() == 4 and len(value) == 1):  # of pairs, for all rows
+            return value
+        return value.repeat(count, *[1] * (value.dim() - 1))
+
+    return replace(
+        mask,
+        valid=rows(mask.valid),
+        pairwise=rows(mask.pairwise),
+        global_tokens=rows(mask.global_tokens),
+    )
+
 
 class Subject(Judged):
     """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
@@ -41,9 +66,10 @@ class Subject(Judged):
         factory: Callable[[], Mixer],
         oracle: Callable[..., Any] | None = None,
         blocks: Blocks = "tiny",
+        variant: bool = False,
     ):
         super().__init__()
-        self.blocks = blocks
+        self.blocks, self.variant = blocks, variant
         self.factory = factory
         self.oracle = oracle
         first = factory()
@@ -212,6 +238,7 @@ __all__ = [
     "T",
     "gradients",
     "projected",
+    "repeated",
     "require",
     "require_close",
     "tensors",

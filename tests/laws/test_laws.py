@@ -6,15 +6,16 @@ from regard.testing import check_mixer
 from tests.laws.catalogue import VARIANTS, factory, laws_of
 
 CASES = [
-    pytest.param(name, options, law, id=f"{name}-{variant}-{law}")
+    pytest.param(name, variant, options, law, id=f"{name}-{variant}-{law}")
     for name, variant, options in VARIANTS
     for law in laws_of(name, variant, options)
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "law"), CASES)
-def test_law(name, options, law, record_property):
-    (verdict,) = check_mixer(factory(name, options), law).verdicts
+@pytest.mark.parametrize(("name", "variant", "options", "law"), CASES)
+def test_law(name, variant, options, law, record_property, request):
+    whole = variant == "default" or request.config.getoption("--whole")
+    (verdict,) = check_mixer(factory(name, options), law, variant=not whole).verdicts
     record_property(
         "law", [name, law, verdict.outcome, len(verdict.errors), max(verdict.errors, default=0.0)]
     )

@@ -15,9 +15,11 @@ def law(subject: Subject) -> None:
     masks = [Mask(causal=causal) for causal in subject.causalities()]
     if subject.can.padding:  # a graph with padding holds the one without, but for fast paths
         masks = [masks[0], replace(masks[-1], valid=valid)]
-    for mask in masks:
+    for mask in masks[-1:] if subject.variant else masks:
         torch.compiler.reset()
         compiled = torch.compile(mixer, fullgraph=True, backend="eager")
         require_close(compiled(x, mask=mask), mixer(x, mask=mask), 1e-10, "compiled")
+    if subject.variant:
+        return
     exported = torch.export.export(mixer, (x,), {"mask": mask})
     require_close(exported.module()(x, mask=mask), mixer(x, mask=mask), 1e-10, "exported")

@@ -16,8 +16,11 @@ from regard.core import Mask, Mixer, growth
 from regard.core.counting import Counted, count
 from regard.testing.subject import LawError, Subject, require
 
-LOW = 4096
-HIGHS = (16384, 65536)  # the second where a cost does not yet show its growth at the first
+RANGES = (
+    (4096, 16384),
+    (4096, 65536),
+)  # the second where a cost does not yet show its growth in the first
+OF_A_VARIANT = (1024, 4096)  # taken before these
 DEAR = 1.6  # growth of time from which values are not computed; the meta device is slow at many small steps
 MARGIN = 0.1  # of the log-log slope
 EXACT = 0.02  # of the cost between, where a sum of terms is declared
@@ -25,53 +28,55 @@ PRESENT = 0.1  # the least share of the fastest term at the longest
 
 
 def law(subject: Subject) -> None:
-    for high in HIGHS:
+    for low, high in (OF_A_VARIANT, *RANGES) if subject.variant else RANGES:
         try:
-            return _grows_as_declared(subject, high)
+            return _grows_as_declared(subject, low, high)
         except LawError:
-            if high == HIGHS[-1]:
+            if high == RANGES[-1][1]:
                 raise
 
 
-def _grows_as_declared(subject: Subject, high: int) -> None:
+def _grows_as_declared(subject: Subject, low: int, high: int) -> None:
     options = dict(subject.options)
     if not subject.can.any_length:
         options["max_len"] = high
-    device = "cpu" if growth(subject.can.time, LOW, high) < DEAR else "meta"
+    device = "cpu" if growth(subject.can.time, low, high) < DEAR else "meta"
     with torch.device(device):
         mixer = subject.cls(**options).eval()
     can = mixer.capabilities  # of this length: a cost may depend on max_len
     for causal in subject.causalities():
         label = ", causal" if causal else ""
         counted = lru_cache(partial(_counted, mixer, device, subject.dim, causal))
-        _require(f"time{label}", can.time, lambda T: counted(T).flops, high)  # noqa: B023  called at once
-        _require(f"memory{label}", can.memory, lambda T: counted(T).peak_bytes, high)  # noqa: B023
+        _require(f"time{label}", can.time, lambda T: counted(T).flops, low, high)  # noqa: B023  called at once
+        _require(f"memory{label}", can.memory, lambda T: counted(T).peak_bytes, low, high)  # noqa: B023
 
 
-def _require(label: str, declared: str, cost: Callable[[int], int], high: int) -> None:
+def _require(label: str, declared: str, cost: Callable[[int], int], low: int, high: int) -> None:
     """The slope over the whole range, or over its upper half, where slower terms have faded; or a declared sum."""
-    middle = round(math.sqrt(LOW * high))
-    expected = growth(declared, LOW, high)
+    middle = round(math.sqrt(low * high))
+    expected = growth(declared, low, high)
     near = (
-        abs(math.log(cost(high) / cost(low)) / math.log(high / low) - expected) <= MARGIN
-        for low in (LOW, middle)
+        abs(math.log(cost(high) / cost(start)) / math.log(high / start) - expected) <= MARGIN
+        for start in (low, middle)
     )
-    grows = any(near) or _is_sum_of_terms(declared, cost, middle, high)
-    slope = math.log(cost(high) / cost(LOW)) / math.log(high / LOW)
+    grows = any(near) or _is_sum_of_terms(declared, cost, low, middle, high)
+    slope = math.log(cost(high) / cost(low)) / math.log(high / low)
     require(grows, f"{label}: grows as T^{slope:.2f}, declared {declared} (T^{expected:.2f})")
 
 
-def _is_sum_of_terms(declared: str, cost: Callable[[int], int], middle: int, high: int) -> bool:
+def _is_sum_of_terms(
+    declared: str, cost: Callable[[int], int], low: int, middle: int, high: int
+) -> bool:
     """Whether a T^p + b T^q, p and q the slowest and the fastest term's, foretells the cost half way.
 
     Of a declared sum the fastest term need not rule yet; but it must be there.
     """
-    slopes = [growth(term, LOW, high) for term in declared.split("+")]
+    slopes = [growth(term, low, high) for term in declared.split("+")]
     slow, fast = min(slopes), max(slopes)
     if fast - slow < 2 * MARGIN:
         return False
-    powers = torch.tensor([[T**slow, T**fast] for T in (LOW, high)], dtype=torch.float64)
-    costs = torch.tensor([cost(LOW), cost(high)], dtype=torch.float64)
+    powers = torch.tensor([[T**slow, T**fast] for T in (low, high)], dtype=torch.float64)
+    costs = torch.tensor([cost(low), cost(high)], dtype=torch.float64)
     a, b = torch.linalg.solve(powers, costs).tolist()
     foretold = a * middle**slow + b * middle**fast
     present = b * high**fast >= PRESENT * cost(high)
@@ -108,7 +113,8 @@ def _projections(mixer: Mixer) -> Iterator[list[int]]:
     hooks = [
         layer.register_forward_hook(note)
         for layer in mixer.modules()
-        if isinstance(layer, nn.Linear) and max(layer.in_features, layer.out_features) < LOW
+        if isinstance(layer, nn.Linear)
+        and max(layer.in_features, layer.out_features) < OF_A_VARIANT[0]
     ]
     try:
         yield spent

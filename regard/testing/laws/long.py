@@ -37,7 +37,7 @@ def law(subject: Subject) -> None:
         subject.cannot_judge(
             "other blocks: the class cuts no work by `impl`, and no oracle is given"
         )
-    for causal in subject.causalities():
+    for causal in subject.causalities()[-1:] if subject.variant else subject.causalities():
         label = "causal" if causal else "plain"
         x = subject.tokens(1, LENGTH).requires_grad_()
         y, found = _outputs_and_gradients(mixer, x, Mask(causal=causal))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask
-from regard.testing.subject import B, Subject, T, require, require_close
+from regard.testing.subject import B, Request, Subject, T, require, require_close
 
 BOUNDS = ((torch.float64, 1e-10), (torch.float32, 1e-6))
 LAYOUTS = ("right", "left", "interior", "both sides")
@@ -41,21 +41,20 @@ def law(subject: Subject) -> None:
                     valid = torch.zeros(B, T + amount, dtype=torch.bool)
                     valid[:, columns] = True
                     what = f"{layout} padding by {amount}{', causal' if causal else ''}, {dtype}"
-                    for content in (0.0, 3.0):
-                        padded = content * subject.tokens(B, T + amount, seed=amount, dtype=dtype)
-                        padded[:, columns] = x
-                        mask = Mask(causal=causal, valid=valid)
-                        y = mixer(padded, mask=mask)
+                    request = Request(what, Mask(causal=causal, valid=valid))
+                    noise = subject.tokens(B, T + amount, seed=amount, dtype=dtype)
+                    padded = [content * noise for content in (0.0, 3.0)]
+                    for z in padded:
+                        z[:, columns] = x
+                    for y in request.of_many(mixer, padded):
                         require_close(y[:, columns], alone, bound, what)
                         require(
                             (y[~valid] == 0).all(),
                             f"{what}: an output at an invalid position is not zero",
                         )
-                        if with_context is not None:
-                            padded[:, columns] = context
-                            require_close(
-                                mixer(x, context=padded, mask=mask),
-                                with_context,
-                                bound,
-                                f"cross, {what}",
-                            )
+                    if with_context is None:
+                        continue
+                    for z in padded:
+                        z[:, columns] = context
+                    for y in request.of_many(mixer, [x], padded):
+                        require_close(y, with_context, bound, f"cross, {what}")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.core import Mask, Mixer
-from regard.testing.subject import Request, Subject, T, require
+from regard.core import Mixer
+from regard.testing.subject import Request, Subject, T, repeated, require
 
 SEEDS = range(3)
 MORE_SEEDS = range(3, 16)  # with other parameters, where a weight was zero by chance (squared relu)
@@ -16,7 +16,7 @@ def law(subject: Subject) -> None:
     mixer = subject.make()
     for request in subject.requests(rows=1):
         heard = None
-        for seed in SEEDS:
+        for seed in SEEDS[:1] if subject.variant else SEEDS:
             x = subject.tokens(1, T, seed=seed)
             felt = influence(mixer, request, x)
             heard = felt if heard is None else heard | felt
@@ -96,7 +96,7 @@ def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:
     source = x if request.context is None else request.context
     source = source.expand(T, -1, -1).clone().requires_grad_()
     context = None if request.context is None else source
-    y = Request(request.label, _copies(request.mask, T), context)(
+    y = Request(request.label, repeated(request.mask, T), context)(
         mixer, source if context is None else x.expand(T, -1, -1)
     )
     if not y.requires_grad:
@@ -107,15 +107,3 @@ def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:
     (found,) = torch.autograd.grad((own * weight).sum(), [source], allow_unused=True)
     felt = torch.zeros_like(source) if found is None else found
     return (felt != 0).any(-1)
-
-
-def _copies(mask: Mask, rows: int) -> Mask:
-    def repeated(value: Tensor | None) -> Tensor | None:
-        return None if value is None else value.expand(rows, *value.shape[1:])
-
-    return replace(
-        mask,
-        valid=repeated(mask.valid),
-        pairwise=repeated(mask.pairwise),
-        global_tokens=repeated(mask.global_tokens),
-    )
