@@ -27,7 +27,7 @@ data: $(READY)
 	$(BIN)/regard data get --all-open --up-to 20 --if-reachable
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(if $(LAWS),--laws-to=$(LAWS))
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(if $(LAWS),--whole --laws-to=$(LAWS))
 
 quick: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
@@ -85,5 +85,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Regard needs Python 3.11 or later; name one: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -e '.[dev]' -c constraints.txt
 	@touch $@

@@ -57,7 +57,8 @@ def install(wheel: Path) -> Path:
     run(sys.executable, "-m", "venv", "--clear", EMPTY)
     python = EMPTY / "bin/python"
     pins = ("-c", ROOT / "constraints.txt")
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, *pins)
+    quietly = ("--quiet", "--disable-pip-version-check", "--no-compile")
+    run(python, "-m", "pip", "install", *quietly, wheel, *pins)
     for extra in RESOLVED:
         wanted = f"{wheel}[{extra}]"
         resolved = run(python, "-m", "pip", "install", "--dry-run", wanted, *pins)
