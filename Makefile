@@ -17,7 +17,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: arena data quick test hf-before package oldest newest site notebooks faults check format format-check lint types docs docs-check
+.PHONY: arena data quick test hf-before package oldest newest site notebooks faults check static format format-check lint types docs docs-check
 
 arena: $(READY)
 	$(BIN)/regard arena quick
@@ -58,7 +58,10 @@ site: $(READY)
 notebooks: $(READY)
 	$(BIN)/python docs/notebooks.py
 
-check: format-check lint types docs-check site test
+check: static test
+
+static: $(READY)
+	$(MAKE) --jobs 2 --output-sync=target --keep-going types site docs-check lint format-check
 
 format: $(READY)
 	$(BIN)/ruff check --quiet --fix-only .
