@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "train a recipe",
     "arena": "train and time all mechanisms of a suite",
     "report": "draw what the arena found: a table here, and a page that opens from disk",
+    "merge": "put the results of other ledgers into one",
     "recommend": "which mechanism for your length and needs, with time, memory and reasons",
     "explore": "what a model attends to, head by head: a page that opens from disk",
     "convert": "put another mechanism into a trained model of Transformers",
