@@ -35,8 +35,9 @@ def share(
     while running or (waiting and not late()):
         while waiting and len(running) < most and not late():
             job = waiting.pop(0)
-            data = sent.setdefault(id(job.data), ray.put(job.data))
-            running[compute.remote(job.make, data)] = job
+            if id(job.data) not in sent:
+                sent[id(job.data)] = ray.put(job.data)
+            running[compute.remote(job.make, sent[id(job.data)])] = job
         with doing(", ".join(job.what for job in running.values())):
             done, _ = ray.wait(list(running), timeout=POLL)
         for reference in done:
