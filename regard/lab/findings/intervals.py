@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from regard.lab.arena.report.summary import student
 from regard.lab.findings.finding import Expected
 
-LEVEL = 0.95
 Verdict = Literal["agrees", "disagrees", "cannot tell", "not run"]
 
 
@@ -40,10 +40,7 @@ def interval(values: Sequence[float]) -> Interval | None:
     mean, count = statistics.fmean(values), len(values)
     if count == 1:
         return Interval(mean, math.inf, 1)
-    from scipy.stats import t
-
-    error = statistics.stdev(values) / math.sqrt(count)
-    return Interval(mean, float(t.ppf((1 + LEVEL) / 2, count - 1)) * error, count)
+    return Interval(mean, student(count - 1) * statistics.stdev(values) / math.sqrt(count), count)
 
 
 def difference(
@@ -91,7 +88,7 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def number(value: float) -> str:
-    """As pages show it: three decimals, or three digits."""
+    """The number in the form that pages show: three decimals, or three digits."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) >= 1000:

@@ -20,6 +20,7 @@ from regard.lab.arena.report import LARGEST_FILE, words
 from regard.lab.arena.report.crossing import LEVEL
 from regard.lab.arena.report.summary import (
     LANGUAGE_METRICS,
+    MOST_FREEDOM,
     PASSES,
     TOLERANCE,
     UNITS,
@@ -102,7 +103,7 @@ def _rules() -> dict[str, Any]:
         "language_metrics": sorted(LANGUAGE_METRICS),
         "tolerance": TOLERANCE,
         "level": LEVEL,
-        "student": student(),
+        "student": [student(freedom) for freedom in range(1, MOST_FREEDOM + 1)],
     }
 
 
