@@ -29,10 +29,19 @@ def pytest_runtest_logstart(nodeid, location):
 
 @pytest.fixture(scope="session", autouse=True)
 def small_matrix_products():
-    """What is timed in a test needs no machine's rate, and a round has one such product."""
+    """The machine's own rate comes from a small product: a test needs no true rate, and every round of timing has one."""
     from regard.lab.arena.matrix_product import SIDE
 
-    SIDE["cpu"] = 256
+    SIDE["cpu"] = 64
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    from tests.browser import Browser
+
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -13,7 +13,7 @@ from regard.cli.commands import CLASSES
 from regard.cli.doctor import REQUIRED
 from regard.core import RegardError
 from regard.functional.sparse.patterns import Block, First, Window
-from regard.lab.arena import laws, matrix_product
+from regard.lab.arena import laws
 from regard.testing import LawError
 
 
@@ -27,12 +27,6 @@ def loaded(capsys, *args: str):
     code, out, err = ran(capsys, *args, "--json")
     assert code == 0, err
     return json.loads(out)
-
-
-@pytest.fixture(autouse=True)
-def small_matrix_product(monkeypatch):
-    """The machine's own rate from a small product: the large one takes half a second, in every round."""
-    monkeypatch.setitem(matrix_product.SIDE, "cpu", 256)
 
 
 def test_python_m_regard_is_the_same():

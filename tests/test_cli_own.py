@@ -8,7 +8,7 @@ import pytest
 
 from regard.cli import main
 from regard.cli.recommend import _said
-from regard.lab.arena import laws, matrix_product
+from regard.lab.arena import laws
 from regard.lab.arena.recommend import Estimate
 
 MINE = '''
@@ -79,7 +79,6 @@ def nothing():
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
-    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
     monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
     (tmp_path / "mine.py").write_text(MINE)
     yield

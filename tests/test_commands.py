@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.cli import main
 from regard.cli.commands import CLASSES
 from regard.cli.data import DataCommands
-from regard.lab.arena import laws, matrix_product
+from regard.lab.arena import laws
 from tests.hf.test_cli import TEXT, folders  # noqa: F401
 
 PAGE = (Path(__file__).parent.parent / "docs/commands.md").read_text()
@@ -41,7 +41,6 @@ def test_every_command_has_a_line():
 
 def test_every_line_prints_what_the_page_says(folders, capsys, monkeypatch):  # noqa: F811
     (folders / "bert").rename("encoder")
-    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
     monkeypatch.setattr(
         laws, "check_mixer", lambda factory: ["all"]
     )  # minutes, and not what is shown

@@ -14,7 +14,7 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.lab.arena import laws, matrix_product
+from regard.lab.arena import laws
 from regard.testing import LAWS, check_mixer
 
 ROOT = Path(__file__).parent.parent
@@ -91,9 +91,8 @@ def test_the_five_steps_followed_to_the_letter_make_a_mechanism(tmp_path):
 
 
 def test_the_class_of_the_guide_alone_is_judged_and_enters_the_arena(tmp_path, monkeypatch, capsys):
-    """As someone types it who has no clone: one file in the current folder, and the two commands of the page."""
+    """What someone types who has no clone: one file in the current folder, and the two commands of the page."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
     monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
     (tmp_path / "average.py").write_text(block(ADDING, "class"))
     assert "regard laws average:Average " in ADDING

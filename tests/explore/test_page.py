@@ -30,7 +30,7 @@ from regard.models import (
     pad_documents,
     pixel_classifier,
 )
-from tests.browser import CHROMIUM, Browser
+from tests.browser import CHROMIUM
 from tests.explore.checkpoints import saved
 from tests.models.table import BATCH, FIELDS
 from tests.payloads import PAYLOADS
@@ -45,13 +45,6 @@ MECHANISMS = [
 WORDS = ["The", "cat", "<b>", "sat", "on", "the", "mat", "."]
 IDS = torch.tensor([[3, 5, 7, 9, 11, 4, 13, 2]])
 STACK = {"vocab_size": 300, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 64}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("browser"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture

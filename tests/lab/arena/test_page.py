@@ -17,7 +17,7 @@ from regard.lab.arena.report.table import crossings
 from regard.lab.arena.results import NotRun, Timed, Trained
 from regard.lab.arena.rows import SCHEMA, inside, unpacked
 from regard.mixers import MIXERS
-from tests.browser import CHROMIUM, Browser
+from tests.browser import CHROMIUM
 from tests.lab.arena.made_up import LENGTHS, SPEED, WHERE, rows, timed, trained
 from tests.payloads import PAYLOADS
 
@@ -26,13 +26,6 @@ pytestmark = pytest.mark.skipif(
 )
 SEEDS = rows(seeds=(0, 1, 2))
 LENGTHS_SAID = [replace(row, length=200) if isinstance(row, Trained) else row for row in SEEDS]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("browser"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture

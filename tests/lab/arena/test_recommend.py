@@ -8,7 +8,7 @@ import pytest
 
 from regard import MIXERS, OptionError, UnknownNameError
 from regard.core import Catalog
-from regard.lab.arena import matrix_product, recommend
+from regard.lab.arena import recommend
 from regard.lab.arena.ledger import Ledger
 from regard.lab.arena.recommend import Case, Crossover, Growth, crossover
 from regard.lab.arena.report.summary import LedgerSummary
@@ -156,7 +156,6 @@ def test_what_cannot_be_asked_is_refused():
 
 
 def test_measuring_fills_the_ledger(tmp_path, monkeypatch):
-    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
     few = Catalog("mixer", (MIXERS["softmax"], MIXERS["linear"], MIXERS["fnet"]))
     monkeypatch.setattr(recommend, "MIXERS", few)
     case = Case(length=128, causal=True)

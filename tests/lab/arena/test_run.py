@@ -14,7 +14,7 @@ import torch
 
 import regard.lab.arena.run as arena
 from regard import MIXERS, OptionError, UnknownNameError, UnsupportedError
-from regard.lab.arena import laws, matrix_product, trial
+from regard.lab.arena import laws, trial
 from regard.lab.arena.block import equal_block
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.ledger import Ledger, canonical
@@ -47,8 +47,7 @@ TINY = Suite(
 
 
 @pytest.fixture
-def ledger(tmp_path, monkeypatch):
-    monkeypatch.setitem(matrix_product.SIDE, "cpu", 64)
+def ledger(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         yield ledger
 
