@@ -268,7 +268,7 @@ def token_stream(held: bool) -> Tensor:
 
 @torch.no_grad()
 def perplexities(model: Stack, sinks: int) -> dict[str, float]:
-    """Of the held-out text from its start on, in parts between BORDERS."""
+    """Perplexities of the held-out text from its start on, in parts between BORDERS."""
     ids = token_stream(held=True)[: BORDERS[-1] + 1]
     marked = (torch.arange(len(ids) - 1) < sinks)[None] if sinks else None
     hidden = model(ids[None, :-1], global_tokens=marked)[0]

@@ -219,7 +219,7 @@ def _hf(folder: Path) -> Loaded:
 
 
 class Likeness:
-    """Of a model without a head: how much the mean of its outputs is like that of the first input it was given, [B 1]."""
+    """How much the mean of a headless model's outputs is like that of the first input it was given, [B 1]."""
 
     def __init__(self) -> None:
         self.first: Tensor | None = None

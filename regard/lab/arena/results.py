@@ -85,7 +85,7 @@ class Timed:
 
     @property
     def is_equal(self) -> bool:
-        """As many parameters as softmax's block, within 10 %; a bare layer may have any number."""
+        """True if the block has as many parameters as softmax's, within 10 %; a bare layer may have any number."""
         if self.unit == "layer" or not self.parameters or not self.baseline_parameters:
             return True
         return abs(self.parameters / self.baseline_parameters - 1) <= TOLERANCE

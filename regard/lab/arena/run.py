@@ -394,7 +394,7 @@ def _line(row: Result) -> str:
 
 
 def _trials(suite: Suite) -> int:
-    """Of one mechanism on one task."""
+    """The number of trainings of one mechanism on one task."""
     return len(suite.seeds) - 1 + max(1, len(suite.rates))
 
 

@@ -90,7 +90,7 @@ def measures(fitted: Fitted) -> dict[str, float]:
 
 
 def state_bytes(fitted: Fitted) -> int:
-    """Of one row, in all layers, once it was read; the last tokens that short convolutions need are part of it."""
+    """Bytes of state of one row, in all layers, once it was read; the last tokens that short convolutions need are part of it."""
     model = fitted.model
     assert isinstance(model, LanguageModel)
     tokens = torch.ones(

@@ -71,7 +71,7 @@ class Distillation(Task):
         return 1.0
 
     def perplexity(self, model: Any) -> float:
-        """Of a causal model with a head, on the test windows."""
+        """The perplexity of a causal model with a head, on the test windows."""
         losses = []
         with evaluation(model):
             for ids in (batch["tokens"] for batch in self.held_out()):
