@@ -9,6 +9,7 @@ from typing import Any
 from regard.lab.findings.finding import Claim, Entry, Expected, Finding, below, near, stays_below
 from regard.lab.findings.small import (
     EARLY,
+    STEPS,
     TIMED,
     UNMIXED,
     brief,
@@ -52,7 +53,7 @@ def _model(
 
 def _quality(label: str) -> Entry:
     def run() -> Run:
-        train = brief(steps=200, batch_size=16, lr=4e-3)
+        train = brief(steps=STEPS, batch_size=16, lr=4e-3)
         return Run(task=bytes_of_python(), model=_model(label, LanguageModelConfig), train=train)
 
     return Entry(label, run, part=QUALITY)
@@ -63,7 +64,7 @@ def _masked(label: str) -> Entry:
         task = StdlibMasked(length=64, valid_size=100, test_size=300)
         model = _model(label, MaskedLanguageModelConfig)
         model = replace(model, vocab_size=task.vocab_size)
-        return Run(task=task, model=model, train=brief(steps=200, batch_size=16, lr=4e-3))
+        return Run(task=task, model=model, train=brief(steps=STEPS, batch_size=16, lr=4e-3))
 
     return Entry(label, run, part=MASKED)
 

@@ -5,7 +5,15 @@ from typing import Any
 import torch
 
 from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, below, near, reaches
-from regard.lab.findings.small import EARLY, UNMIXED, brief, byte_model, bytes_of_python, unmixed
+from regard.lab.findings.small import (
+    EARLY,
+    STEPS,
+    UNMIXED,
+    brief,
+    byte_model,
+    bytes_of_python,
+    unmixed,
+)
 from regard.lab.recipes import Run
 from regard.nn.disagreement import disagreement
 
@@ -37,7 +45,7 @@ _TERMS = {SUBSPACE: "subspace", POSITION: "position", OUTPUT: "output"}
 def _entry(label: str) -> Entry:
     def run() -> Run:
         terms = {"disagreement": _TERMS[label]} if label in _TERMS else {}
-        train = brief(steps=200, batch_size=16, lr=4e-3, **terms)
+        train = brief(steps=STEPS, batch_size=16, lr=4e-3, **terms)
         return Run(task=bytes_of_python(), model=byte_model(**_MODELS[label]), train=train)
 
     return Entry(label, run)

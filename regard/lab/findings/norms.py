@@ -47,7 +47,7 @@ def _run(
             num_heads=4,
             **{"num_layers": 4, "hidden_dim": 96, **model},
         ),
-        train=brief(steps=150, batch_size=32, lr=3e-3, warmup=warmup),
+        train=brief(steps=600, batch_size=32, lr=3e-3, warmup=warmup),
     )
 
 
@@ -103,11 +103,11 @@ NORMS = Finding(
     ),
     method=(
         "Nested list expressions of 6 to 39 tokens, padded to the longest of their batch, classified by their value; "
-        "four blocks of width 48, 150 steps, and the same rate for all. "
+        "four blocks of width 48, 600 steps, and the same rate for all. "
         f"{UNMIXED.capitalize()}: pre-norm, warm-up, and each token attends to itself alone."
     ),
     limits=(
-        "Four narrow layers and 150 steps: the articles' models are deeper and wider, and instability grows with depth.",
+        "Four narrow layers and 600 steps: the articles' models are deeper and wider, and instability grows with depth.",
         "One learning rate for all: a lower one may mend what breaks here.",
     ),
 )

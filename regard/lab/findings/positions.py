@@ -6,6 +6,7 @@ from typing import Any
 from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, above, below, near
 from regard.lab.findings.small import (
     EARLY,
+    STEPS,
     UNMIXED,
     brief,
     byte_model,
@@ -30,7 +31,7 @@ def _text(position: str) -> Entry:
         return Run(
             task=bytes_of_python(TRAINED),
             model=byte_model(**fields, length=LONGEST),
-            train=brief(steps=200, batch_size=16, lr=4e-3),
+            train=brief(steps=STEPS, batch_size=16, lr=4e-3),
         )
 
     return Entry(position, run, part=TEXT)
@@ -48,7 +49,7 @@ def _grid(position: str, **options: Any) -> Entry:
             position=position,
             position_options=options,
         )
-        return Run(task=task, model=model, train=brief(steps=150, batch_size=32, lr=4e-3))
+        return Run(task=task, model=model, train=brief(steps=600, batch_size=32, lr=4e-3))
 
     return Entry(position, run, part=GRID)
 
@@ -137,7 +138,7 @@ POSITIONS = Finding(
         EARLY,
         "Windows of other lengths hold other bytes of the same files, the same for all kinds: bits lost compare kinds with each "
         "other, and do not say whether one loses nothing (Press et al. claim that ALiBi does not).",
-        "Two blocks of width 48 and a few hundred steps. Rows of learned tables beyond the trained length are as they were drawn.",
+        "Two blocks of width 48. Rows of learned tables beyond the trained length are as they were drawn.",
         "CoordConv's own task, pixels to coordinates through convolutions, is the suite `coordinates`.",
     ),
 )

@@ -3,7 +3,15 @@
 from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Finding, above, below, near
-from regard.lab.findings.small import EARLY, UNMIXED, brief, byte_model, bytes_of_python, unmixed
+from regard.lab.findings.small import (
+    EARLY,
+    STEPS,
+    UNMIXED,
+    brief,
+    byte_model,
+    bytes_of_python,
+    unmixed,
+)
 from regard.lab.recipes import Run
 
 
@@ -13,7 +21,7 @@ def _entry(label: str, mixer: str, line: str, **options: Any) -> Entry:
 
 def _made(label: str, line: str, fields: dict[str, Any]) -> Entry:
     def run() -> Run:
-        train = brief(steps=200, batch_size=16, lr=4e-3)
+        train = brief(steps=STEPS, batch_size=16, lr=4e-3)
         return Run(task=bytes_of_python(), model=byte_model(**fields), train=train)
 
     return Entry(label, run, line=line)

@@ -35,9 +35,10 @@ def bytes_of_python(length: int = 64) -> StdlibBytes:
     return StdlibBytes(length=length, valid_size=100, test_size=300)
 
 
+STEPS = 1000  # of training on `bytes_of_python`
 EARLY = (
-    "200 steps are the beginning of training: the models know which byte follows which and little of what came before, which is "
-    "why claims of likeness wait for softmax attention to beat a model that mixes nothing by 0.1 bits. `--tokens 4000000` trains "
+    f"{STEPS:,} steps are the beginning of training: the models know which byte follows which and little of what came before, which is "
+    "why claims of likeness wait for softmax attention to beat a model that mixes nothing by 0.1 bits. `--tokens 20000000` trains "
     "twenty times as long."
 )
 """What findings on `bytes_of_python` cannot tell."""

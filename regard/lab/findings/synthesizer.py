@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Expected, Finding, above, below, near
-from regard.lab.findings.small import EARLY, UNMIXED, brief, byte_model, bytes_of_python, unmixed
+from regard.lab.findings.small import (
+    EARLY,
+    STEPS,
+    UNMIXED,
+    brief,
+    byte_model,
+    bytes_of_python,
+    unmixed,
+)
 from regard.lab.recipes import Run
 from regard.lab.tasks import (
     DebianSummary,
@@ -59,7 +67,7 @@ def _on_bytes(label: str) -> Entry:
     def run() -> Run:
         model = byte_model(**_ALL_FORMS[label])
         return Run(
-            task=bytes_of_python(), model=model, train=brief(steps=200, batch_size=16, lr=4e-3)
+            task=bytes_of_python(), model=model, train=brief(steps=STEPS, batch_size=16, lr=4e-3)
         )
 
     return Entry(label, run, part=BYTES)
@@ -77,7 +85,7 @@ def _on_pairs(part: str, label: str) -> Entry:
             **form,
             **{f"decoder_{name}": value for name, value in form.items()},
         )
-        return Run(task=task, model=model, train=brief(steps=200, batch_size=32, lr=4e-3, bucket=8))
+        return Run(task=task, model=model, train=brief(steps=600, batch_size=32, lr=4e-3, bucket=8))
 
     return Entry(label, run, part=part)
 
@@ -88,12 +96,12 @@ def _transferred(label: str) -> Entry:
     def before() -> Run:
         task = StdlibMasked(length=_LENGTH, valid_size=50, test_size=50)
         model = MaskedLanguageModelConfig(**task.facts, **sizes, **_FORMS[label])
-        return Run(task=task, model=model, train=brief(steps=150, batch_size=16, lr=3e-3))
+        return Run(task=task, model=model, train=brief(steps=STEPS, batch_size=16, lr=3e-3))
 
     def run() -> Run:
         task = Spam(length=_LENGTH)
         model = ClassifierConfig(**task.facts, **sizes, **_FORMS[label])
-        return Run(task=task, model=model, train=brief(steps=80, batch_size=16, lr=2e-3))
+        return Run(task=task, model=model, train=brief(steps=240, batch_size=16, lr=2e-3))
 
     return Entry(label, run, before=before, part=TRANSFER)
 
@@ -203,7 +211,7 @@ SYNTHESIZER = Finding(
         "The next byte of Python's own source, 64 bytes at a time: two blocks of width 48 with 4 heads. Descriptions and messages from "
         "English to German, summaries of package descriptions, and answers to speeches in Shakespeare's plays: one block each way, whose "
         "self-attention is replaced on both sides while the attention to the source stays softmax, scored by the bits that a "
-        "byte of the given target costs (lower is better). E-mails, spam or not, by macro-F1, after 150 batches of masked bytes "
+        "byte of the given target costs (lower is better). E-mails, spam or not, by macro-F1, after 1,000 batches of masked bytes "
         f"of Python's source. {UNMIXED.capitalize()}: each token attends to itself alone. The same batches and rate for all of a part."
     ),
     limits=(
