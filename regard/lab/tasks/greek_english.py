@@ -112,14 +112,17 @@ class GreekEnglish(TextPairs):
 
     def align(self, model: nn.Module, batch: Batch) -> Bool[Tensor, "B V W"]:
         """The links that the attention weights imply: each target word w with the source word v of the largest weight."""
-        weights = self.word_weights(model, batch)
-        best = weights.argmax(1, keepdim=True)
-        words = batch["target_word"].new_ones(weights.shape[2]).cumsum(0) - 1
-        there = words <= batch["target_word"].amax(1, keepdim=True)
+        return self.links(self.word_weights(model, batch), batch)
+
+    def links(self, words: Float[Tensor, "B V W"], batch: Batch) -> Bool[Tensor, "B V W"]:
+        """Each target word w linked with the source word v of its largest score."""
+        best = words.argmax(1, keepdim=True)
+        places = batch["target_word"].new_ones(words.shape[2]).cumsum(0) - 1
+        there = places <= batch["target_word"].amax(1, keepdim=True)
         return torch.zeros_like(batch["links"]).scatter_(1, best, there[:, None])
 
     def word_weights(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B V W"]:
-        """How much each target word looks at each source word; words that a row does not have are below all others.
+        """How much each target word attends to each source word; `by_words` of the weights of `layer`.
 
         Raises UnsupportedError for a model without cross-attention, OptionError for a layer that it has not.
         """
@@ -131,23 +134,29 @@ class GreekEnglish(TextPairs):
             )
         names = ("source", "target", "valid", "target_valid")
         source, target, valid, target_valid = (batch[name] for name in names)
-        target_word = batch["target_word"]
-        if self.reads == "read":  # the input at t is the label of t - 1
-            target_word = torch.cat(
-                [torch.full_like(target_word[:, :1], NO_WORD), target_word[:, :-1]], 1
-            )
         maps = whole.cross_attention(source, target, valid=valid, target_valid=target_valid)
         if not -len(maps) <= self.layer < len(maps):
             raise OptionError(
                 f"{self.name}: layer ({self.layer}) must be one of the decoder's {len(maps)}, counted from 0"
             )
-        weights = maps[self.layer].float().mean(1)
+        return self.by_words(maps[self.layer].float().mean(1), batch)
+
+    def by_words(self, scores: Float[Tensor, "B T S"], batch: Batch) -> Float[Tensor, "B V W"]:
+        """Sums over a source word's tokens, means over a target word's; source words that a row does not have get -inf.
+
+        scores: of any attribution to source tokens; row t belongs to target token t, as in `Transformer.cross_attention`.
+        """
+        target_word = batch["target_word"]
+        if self.reads == "read":  # the input at t is the label of t - 1
+            target_word = torch.cat(
+                [torch.full_like(target_word[:, :1], NO_WORD), target_word[:, :-1]], 1
+            )
         V, W = batch["links"].shape[1:]
         from_source = _is_of(batch["source_word"], V)
         to_target = _is_of(target_word, W)
         share = to_target / to_target.sum(1, keepdim=True).clamp(min=1)
-        weights = torch.einsum("bts,bsv,btw->bvw", weights, from_source, share)
-        return weights.masked_fill(~from_source.any(1)[:, :, None], -torch.inf)
+        words = torch.einsum("bts,bsv,btw->bvw", scores, from_source, share)
+        return words.masked_fill(~from_source.any(1)[:, :, None], -torch.inf)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The rate of the diagonal: words at the same relative position of their verses are linked."""

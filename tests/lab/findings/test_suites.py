@@ -1,16 +1,20 @@
 """Every entry of a suite makes a run whose task and model fit; measures and tasks of suites are what they say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from regard.explore import gradient_times_attention
 from regard.lab.findings import FINDINGS
 from regard.lab.findings.coordinates import SIZE, PlaceReaderConfig, WhitePixel
-from regard.lab.findings.explain import AGREES, RANKS, agreement
+from regard.lab.findings.explain import AGREES, RANKS, agreement, attributions
 from regard.lab.findings.mad import _DRAWN, SIGN, Manipulation
 from regard.lab.findings.memory import TUNED
 from regard.lab.recipes import Run
 from regard.lab.tasks.task import IGNORED
+from tests.lab.tasks.test_text_pairs import Linked, batch_of
 
 OURS = (
     "gates",
@@ -137,3 +141,46 @@ def test_the_white_pixel(quadrant):
         assert (
             sum(p.numel() for p in model.parameters()) == 3 * (16 * 16 * 9 + 16) + 160 + extra + 130
         )
+
+
+def test_one_backward_gives_the_gradients_of_all_target_words():
+    """In the finding's model no target token reads another after the cross-attention."""
+    task = Linked(reads="predicted")
+    splits = task.load()
+    batch = batch_of(task, splits.test, 4)
+    torch.manual_seed(0)
+    (entry,) = [e for e in FINDINGS["explain"].entries if e.label == "softmax"]
+    config = replace(entry.run().model, vocab_size=task.vocab_size, max_len=task.max_len)
+    model = config.build()
+    found = attributions(task, model, batch)
+    T = batch["target"].shape[1]
+    products = []
+    for t in range(T):
+        label = batch["labels"][:, t].clamp(min=0)[:, None]
+        *_, cross = gradient_times_attention(
+            model,
+            batch["source"],
+            batch["target"],
+            valid=batch["valid"],
+            target_valid=batch["target_valid"],
+            answer=lambda out, _, t=t, at=label: out[:, t].log_softmax(-1).gather(1, at),
+        )
+        assert cross[:, :, torch.arange(T) != t].abs().max() < 1e-6
+        products.append(cross[:, :, t].sum(1))
+    expected = task.by_words(torch.stack(products, 1), batch)
+    there = expected > -torch.inf
+    assert torch.allclose(found["gradient x attention"][there], expected[there], atol=1e-6)
+    assert expected[there].abs().max() > 1e-3
+
+
+def test_a_source_word_that_is_not_read_loses_nothing_when_left_out():
+    task = Linked(reads="predicted")
+    batch = batch_of(task, task.load().test, 4)
+    torch.manual_seed(0)
+    (entry,) = [e for e in FINDINGS["explain"].entries if e.label == "softmax"]
+    model = replace(entry.run().model, vocab_size=task.vocab_size, max_len=task.max_len).build()
+    lost = attributions(task, model, batch)["a word left out"]
+    assert lost[lost > -torch.inf].abs().max() > 1e-4
+    torch.nn.init.zeros_(model.decoder.cross_mixers[0].heads.out.weight)
+    lost = attributions(task, model, batch)["a word left out"]
+    assert lost[lost > -torch.inf].abs().max() < 1e-6
