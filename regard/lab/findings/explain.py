@@ -49,7 +49,7 @@ def _links(label: str, mixer: str = "", **options: Any) -> Entry:
             cross_mixer=mixer or label,
             cross_mixer_options=options,
         )
-        return Run(task=_VERSES, model=model, train=brief(steps=800, batch_size=32, lr=3e-3))
+        return Run(task=_VERSES, model=model, train=brief(steps=600, batch_size=32, lr=3e-3))
 
     return Entry(label, run, part=LINKS)
 
@@ -194,7 +194,6 @@ EXPLAIN = Finding(
         _links("linear"),
         _links("efficient"),
         _links("performer", num_features=32),
-        _links("rfa"),
         Entry(DIAGONAL, values=lambda seed: {ERROR: _VERSES.trivial_baseline()}, part=LINKS),
         _removed(ATTENTION),
         _removed("mean of sentences", pool="mean"),
@@ -249,7 +248,7 @@ EXPLAIN = Finding(
         f"documents of three sentences and more. Errors by attribution and correlations are of {VERSES} verses, the metric of all."
     ),
     limits=(
-        "One block and 800 batches: translation is poor, and links of function words are hard.",
+        "One block and 600 batches: translation is poor, and links of function words are hard.",
         "What is lost without a word or sentence is itself one measure of importance, not the truth.",
     ),
 )
