@@ -84,6 +84,15 @@ class DoesNothing(Outsider):
         return self.value(x)
 
 
+class DeafInOneDraw(Softmax):
+    """In the last of the three draws of the law, whose first number is the only one from 0 to 1."""
+
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        first = x.detach()[:, :1, :1]
+        return torch.where((first > 0) & (first < 1), x, y)
+
+
 class IgnoresPairs(Softmax):
     def mix(self, x, context, mask):
         return super().mix(x, context, replace(mask, pairwise=None))
@@ -366,6 +375,7 @@ BROKEN = [
     ("causality", KnowsTheLength),
     ("padding", CountsPadding),
     ("sensitivity", DoesNothing),
+    ("sensitivity", DeafInOneDraw),
     ("isolation", IgnoresPairs),
     ("streaming", ForgetsThePast),
     ("streaming", RemembersAnothersPast),

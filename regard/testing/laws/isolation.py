@@ -16,7 +16,7 @@ def law(subject: Subject) -> None:
             torch.rand(1, subject.num_heads, T, T, generator=torch.Generator().manual_seed(1)) < 0.4
         )
         allowed |= torch.eye(T, dtype=torch.bool)
-        felt = influence(mixer, Request("", Mask(causal=causal, pairwise=allowed)), x)
+        felt = influence(mixer, Request("", Mask(causal=causal, pairwise=allowed)), x)[0]
         everyone = Mask(causal=causal, pairwise=allowed).dense(T, T)[0].any(0)
         require(
             not felt[~everyone].any(),
@@ -28,5 +28,5 @@ def law(subject: Subject) -> None:
         )
         request = Request("", Mask(pairwise=allowed), subject.tokens(1, S, seed=7))
         if subject.can.bidirectional:
-            felt = influence(mixer, request, x)
+            felt = influence(mixer, request, x)[0]
             require(not felt[~allowed[0].any(0)].any(), "cross, pairwise: a forbidden pair is felt")

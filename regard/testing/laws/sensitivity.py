@@ -14,20 +14,17 @@ MORE_SEEDS = range(3, 16)  # with other parameters, where a weight was zero by c
 
 def law(subject: Subject) -> None:
     mixer = subject.make()
+    draws = torch.cat([subject.tokens(1, T, seed=seed) for seed in SEEDS])
+    xs = draws[:1] if subject.variant else draws
     for request in subject.requests(rows=1):
-        heard = None
-        for seed in SEEDS[:1] if subject.variant else SEEDS:
-            x = subject.tokens(1, T, seed=seed)
-            felt = influence(mixer, request, x)
-            heard = felt if heard is None else heard | felt
-            if subject.can.attention_map:
-                weights = mixer.attention_map(x, context=request.context, mask=request.mask)[0]
-                used = (weights[..., -felt.shape[1] :] != 0).any(0)
-                require(
-                    felt[used].all(),
-                    f"{request.label}: an output ignores a key to which it gives weight",
-                )
-        assert heard is not None
+        felt = influence(mixer, request, xs)
+        heard = felt.any(0)
+        if subject.can.attention_map:
+            used = _weighted(mixer, request, xs, felt.shape[2])
+            require(
+                felt[used].all(),
+                f"{request.label}: an output ignores a key to which it gives weight",
+            )
         if request.mask.pairwise is not None and not subject.can.attention_map:
             subject.cannot_judge(
                 "which pairs meet under a pairwise mask: attention_map is declared a No"
@@ -37,7 +34,7 @@ def law(subject: Subject) -> None:
         if request.mask.valid is not None and request.context is None:
             reaches = reaches & request.mask.valid[0][:, None]
         if request.mask.pairwise is not None:
-            reaches = reaches & _met_without_pairwise(mixer, request, subject)
+            reaches = reaches & _met_without_pairwise(mixer, request, draws)
         takes_part = reaches.any(0)
         if request.mask.causal and mixer.delay:
             exists = (
@@ -48,7 +45,8 @@ def law(subject: Subject) -> None:
         for seed in MORE_SEEDS:
             if heard.any(0)[takes_part].all() and heard[globally].all():
                 break
-            heard |= influence(subject.make(seed=seed), request, subject.tokens(1, T, seed=seed))
+            x = subject.tokens(1, T, seed=seed)
+            heard |= influence(subject.make(seed=seed), request, x)[0]
         require(
             heard[globally].all(),
             f"{request.label}: an output ignores a global token, or a global token ignores a key",
@@ -76,34 +74,39 @@ def _met_globally(mixer: Mixer, request: Request, reaches: Tensor) -> Tensor:
     return reaches & (marked[:, None] | marked[None])
 
 
-def _met_without_pairwise(mixer: Mixer, request: Request, subject: Subject) -> Tensor:
+def _met_without_pairwise(mixer: Mixer, request: Request, xs: Tensor) -> Tensor:
     """[T S]: pairs of the mechanism's own pattern, which the allowed pairs may miss altogether."""
-    free = replace(request.mask, pairwise=None)
-    maps = [
-        mixer.attention_map(subject.tokens(1, T, seed=seed), context=request.context, mask=free)[0]
-        for seed in SEEDS
-    ]
+    free = replace(request, mask=replace(request.mask, pairwise=None))
     S = request.mask.pairwise.shape[3] if request.mask.pairwise is not None else T
-    return torch.stack([(weights[..., -S:] != 0).any(0) for weights in maps]).any(0)
+    return _weighted(mixer, free, xs, S).any(0)
 
 
-def influence(mixer: Mixer, request: Request, x: Tensor) -> Tensor:
-    """[T S]: does the output of query i depend on key j? x and the request have one row.
+def _weighted(mixer: Mixer, request: Request, xs: Tensor, keys: int) -> Tensor:
+    """[R T S]: pairs with weight in any head, for R inputs xs [R T D] and a request of one row; S = keys."""
+    R = len(xs)
+    context = None if request.context is None else request.context.expand(R, -1, -1)
+    weights = mixer.attention_map(xs, context=context, mask=repeated(request.mask, R))
+    return (weights[..., -keys:] != 0).any(1)
 
-    Row i of a batch of T copies is asked about its output i, so that one backward pass answers for all queries.
+
+def influence(mixer: Mixer, request: Request, xs: Tensor) -> Tensor:
+    """[R T S]: does the output of query i depend on key j, for each of R inputs xs [R T D]? The request has one row.
+
+    Every input is copied T times, and copy i is asked about its output i, so that one backward pass answers for all.
     """
-    T = x.shape[1]
-    source = x if request.context is None else request.context
-    source = source.expand(T, -1, -1).clone().requires_grad_()
+    R, T, _ = xs.shape
+    copies = xs.repeat_interleave(T, 0)
+    source = copies if request.context is None else request.context.expand(R * T, -1, -1)
+    source = source.clone().requires_grad_()
     context = None if request.context is None else source
-    y = Request(request.label, repeated(request.mask, T), context)(
-        mixer, source if context is None else x.expand(T, -1, -1)
+    y = Request(request.label, repeated(request.mask, R * T), context)(
+        mixer, source if context is None else copies
     )
     if not y.requires_grad:
-        return torch.zeros(T, source.shape[1], dtype=torch.bool)
+        return torch.zeros(R, T, source.shape[1], dtype=torch.bool)
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(T, y.shape[-1], generator=generator, dtype=torch.float64)
-    own = y.diagonal(dim1=0, dim2=1).T  # [T D]
+    own = y.unflatten(0, (R, T)).diagonal(dim1=1, dim2=2).mT  # [R T D]
     (found,) = torch.autograd.grad((own * weight).sum(), [source], allow_unused=True)
     felt = torch.zeros_like(source) if found is None else found
-    return (felt != 0).any(-1)
+    return (felt != 0).any(-1).unflatten(0, (R, T))
