@@ -108,7 +108,7 @@ _ABOUT = (
     "*disagrees* where it lies wholly outside, *cannot tell* otherwise, and *not run* where what it compares was not. "
     "What was not seen is not refuted while the models still learn: a verdict of absence is withheld, with its reason, "
     "where a condition of the claim was not reached, where neither model beats the task's trivial baseline, or where "
-    "the second half of training brought more than what separates the interval from the claim's bound."
+    "it would be another if each model gained once more what it gained in the second half of its training."
 )
 
 

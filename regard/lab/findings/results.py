@@ -5,7 +5,7 @@ may yet bring it. That is so in three cases, each with its reason on the page:
 
     a condition of the claim (`Claim.when`) was not reached
     neither of the entries compared is better than the task's trivial baseline
-    an entry gained more in the second half of its training than what separates the interval from the claim's bound
+    with what each entry gained in the second half of its training, once more, the verdict would be another
 """
 
 import json
@@ -115,7 +115,7 @@ class Results:
             return Part(expected, found, "not run", f"its condition is of {names}")
         reason = unmet
         if self._absent(expected, word):
-            reason = reason or self._unlearned(expected) or self._unsettled(expected, found)
+            reason = reason or (self._unlearned(expected) or self._unsettled(expected, found, word))
         return Part(expected, found, "cannot tell" if reason else word, reason)
 
     def _difference(self, expected: Expected) -> Interval | None:
@@ -164,20 +164,19 @@ class Results:
         sign, half = self._sign(entry), found.half if math.isfinite(found.half) else 0.0
         return sign * (found.mean - self.baselines[entry]) > half
 
-    def _unsettled(self, expected: Expected, found: Interval) -> str | None:
-        least, most = bounds(expected)
-        outside = max(least - found.high, found.low - most)
-        room = outside if outside > 0 else min(found.low - least, most - found.high)
+    def _unsettled(self, expected: Expected, found: Interval, word: Verdict) -> str | None:
+        """Would the verdict be another if each entry gained once more what it gained in the second half of its training?"""
         if expected.ratio or not self._of_task(expected):
             return None
-        for name in filter(None, (expected.of, expected.beside)):
-            gained = self._gained_late(name)
-            if gained > room:
-                return (
-                    f"`{name}` gained {number(gained)} in the second half of its training, more than the "
-                    f"{number(room)} between the interval and the bound"
-                )
-        return None
+        names = [name for name in (expected.of, expected.beside) if name]
+        gains = [self._gained_late(name) for name in names]
+        moved = self._sign(expected.of) * (gains[0] - sum(gains[1:]))
+        if verdict(found._replace(mean=found.mean + moved), *bounds(expected)) == word:
+            return None
+        told = " and ".join(
+            f"`{name}` gained {number(gain)}" for name, gain in zip(names, gains, strict=True)
+        )
+        return f"{told} in the second half of training: as much once more, and the verdict would be another"
 
     def _gained_late(self, entry: str) -> float:
         """What the validation metric gained between the look nearest to half of the steps and the last; mean over seeds."""

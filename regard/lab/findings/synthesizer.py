@@ -159,8 +159,8 @@ SYNTHESIZER = Finding(
             "Factors lose little: within 0.05 bits of the whole.",
             _PAPER,
             (
-                _bytes_near("factorized dense", DENSE, 0.05),
-                _bytes_near("factorized random", RANDOM, 0.05),
+                below("factorized dense", DENSE, by=-0.05),
+                below("factorized random", RANDOM, by=-0.05),
             ),
             when=_MIXED,
         ),

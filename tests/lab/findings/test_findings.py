@@ -209,7 +209,9 @@ JUDGED = Finding(
 )
 
 
-def judged(claim: Claim, halfway: float = 0.5, *, baseline: float = 0.1, **ends: float):
+def judged(
+    claim: Claim, halfway: float | dict[str, float] = 0.5, *, baseline: float = 0.1, **ends: float
+):
     """The claim's one part, where each entry's metric was `halfway` at half of the training and ends there with 0.01 of spread."""
     made = dict.fromkeys(
         ["rate", "valid_value"], None
@@ -222,7 +224,11 @@ def judged(claim: Claim, halfway: float = 0.5, *, baseline: float = 0.1, **ends:
             entry=entry,
             seed=seed,
             value=end + 0.01 * seed,
-            curve=[(2, 0.0), (4, halfway + 0.01 * seed), (8, end + 0.01 * seed)],
+            curve=[
+                (2, 0.0),
+                (4, (halfway[entry] if isinstance(halfway, dict) else halfway) + 0.01 * seed),
+                (8, end + 0.01 * seed),
+            ],
         )
         for entry, end in ends.items()
         for seed in range(3)
@@ -239,10 +245,12 @@ def judged(claim: Claim, halfway: float = 0.5, *, baseline: float = 0.1, **ends:
     ("expected", "halfway", "ends", "word", "because"),
     [
         (above("a", "b"), 0.5, {"a": 0.50, "b": 0.60}, "disagrees", None),
-        (above("a", "b"), 0.3, {"a": 0.50, "b": 0.60}, "cannot tell", "`a` gained 0.200 in the second half"),
+        (above("a", "b"), 0.3, {"a": 0.50, "b": 0.60}, "disagrees", None),  # b gains more than a
+        (above("a", "b"), {"a": 0.3, "b": 0.55}, {"a": 0.50, "b": 0.60}, "cannot tell", "`a` gained 0.200 and `b` gained 0.050 in the second half"),
         (above("a", "b"), 0.3, {"a": 0.60, "b": 0.50}, "agrees", None),  # seen, however early
         (near("a", "b", within=0.1), 0.5, {"a": 0.5, "b": 0.52}, "agrees", None),
-        (near("a", "b", within=0.1), 0.4, {"a": 0.5, "b": 0.52}, "cannot tell", "`a` gained 0.100"),
+        (near("a", "b", within=0.1), 0.4, {"a": 0.5, "b": 0.52}, "agrees", None),  # both gain alike
+        (near("a", "b", within=0.1), {"a": 0.35, "b": 0.52}, {"a": 0.5, "b": 0.52}, "cannot tell", "`a` gained 0.150 and `b` gained 0"),
         (above("a", "b", by=0.2), 0.5, {"a": 0.11, "b": 0.11}, "cannot tell", "`a` and `b` are no better than the trivial"),
         (near("a", "b", within=0.1), 0.5, {"a": 0.11, "b": 0.11}, "cannot tell", "baseline, 0.100"),
         (reaches("a", 0.9), 0.5, {"a": 0.52}, "disagrees", None),
