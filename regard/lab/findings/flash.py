@@ -8,13 +8,12 @@ from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Expected, Finding, below, near, stays_below
 from regard.lab.findings.small import (
-    EARLY,
-    STEPS,
     TIMED,
     UNMIXED,
     brief,
     byte_model,
     bytes_of_python,
+    early,
     step_times,
     unmixed,
 )
@@ -53,7 +52,7 @@ def _model(
 
 def _quality(label: str) -> Entry:
     def run() -> Run:
-        train = brief(steps=STEPS, batch_size=16, lr=4e-3)
+        train = brief(steps=200, batch_size=16, lr=4e-3)
         return Run(task=bytes_of_python(), model=_model(label, LanguageModelConfig), train=train)
 
     return Entry(label, run, part=QUALITY)
@@ -64,7 +63,7 @@ def _masked(label: str) -> Entry:
         task = StdlibMasked(length=64, valid_size=100, test_size=300)
         model = _model(label, MaskedLanguageModelConfig)
         model = replace(model, vocab_size=task.vocab_size)
-        return Run(task=task, model=model, train=brief(steps=STEPS, batch_size=16, lr=4e-3))
+        return Run(task=task, model=model, train=brief(steps=200, batch_size=16, lr=4e-3))
 
     return Entry(label, run, part=MASKED)
 
@@ -170,7 +169,7 @@ FLASH = Finding(
         "its output, batch 1, chunks of 128, beside fused softmax attention with its feed-forward layer, in turns."
     ),
     limits=(
-        EARLY,
+        early(200),
         TIMED,
         "The article's models have 110 million parameters and more, at 512 to 8,192 tokens; its speed is that of a TPU and of attention "
         "that stores all its weights, and fused attention does not.",

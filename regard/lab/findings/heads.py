@@ -6,12 +6,12 @@ import torch
 
 from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, below, near, reaches
 from regard.lab.findings.small import (
-    EARLY,
     STEPS,
     UNMIXED,
     brief,
     byte_model,
     bytes_of_python,
+    early,
     unmixed,
 )
 from regard.lab.recipes import Run
@@ -130,7 +130,7 @@ HEADS = Finding(
         "The next byte of Python's own source, 64 bytes at a time; two blocks of width 48. Terms have the paper's weight, 1."
     ),
     limits=(
-        EARLY,
+        early(),
         "The papers translate with eight heads and more, in six layers; here a small model has two.",
         "Width is divided among the heads, so that eight of them have six channels each.",
     ),

@@ -5,12 +5,12 @@ from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, above, below, near
 from regard.lab.findings.small import (
-    EARLY,
     STEPS,
     UNMIXED,
     brief,
     byte_model,
     bytes_of_python,
+    early,
     test_split,
     unmixed,
 )
@@ -135,7 +135,7 @@ POSITIONS = Finding(
         f"pixels as a sequence, accuracy. {UNMIXED.capitalize()}: sinusoids, and each token attends to itself alone."
     ),
     limits=(
-        EARLY,
+        early(),
         "Windows of other lengths hold other bytes of the same files, the same for all kinds: bits lost compare kinds with each "
         "other, and do not say whether one loses nothing (Press et al. claim that ALiBi does not).",
         "Two blocks of width 48. Rows of learned tables beyond the trained length are as they were drawn.",

@@ -4,12 +4,11 @@ from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Finding, above, below, near
 from regard.lab.findings.small import (
-    EARLY,
-    STEPS,
     UNMIXED,
     brief,
     byte_model,
     bytes_of_python,
+    early,
     unmixed,
 )
 from regard.lab.recipes import Run
@@ -21,7 +20,7 @@ def _entry(label: str, mixer: str, line: str, **options: Any) -> Entry:
 
 def _made(label: str, line: str, fields: dict[str, Any]) -> Entry:
     def run() -> Run:
-        train = brief(steps=STEPS, batch_size=16, lr=4e-3)
+        train = brief(steps=200, batch_size=16, lr=4e-3)
         return Run(task=bytes_of_python(), model=byte_model(**fields), train=train)
 
     return Entry(label, run, line=line)
@@ -90,7 +89,7 @@ RANDOM = Finding(
         f"{UNMIXED.capitalize()}: each token attends to itself alone."
     ),
     limits=(
-        EARLY,
+        early(200),
         "64 bytes are few: BigBird's random blocks are for thousands of tokens, where no window reaches far.",
         "The published models have 60 million parameters and more, and see a thousand times the text.",
     ),

@@ -36,12 +36,15 @@ def bytes_of_python(length: int = 64) -> StdlibBytes:
 
 
 STEPS = 1000  # of training on `bytes_of_python`
-EARLY = (
-    f"{STEPS:,} steps are the beginning of training: the models know which byte follows which and little of what came before, which is "
-    "why claims of likeness wait for softmax attention to beat a model that mixes nothing by 0.1 bits. `--tokens 20000000` trains "
-    "twenty times as long."
-)
-"""What findings on `bytes_of_python` cannot tell."""
+
+
+def early(steps: int = STEPS) -> str:
+    """What findings on `bytes_of_python` cannot tell."""
+    return (
+        f"{steps:,} steps are the beginning of training: the models know which byte follows which and little of what came before, "
+        "which is why claims of likeness wait for softmax attention to beat a model that mixes nothing by 0.1 bits. "
+        f"`--tokens {20_000 * steps}` trains twenty times as long."
+    )
 
 
 def byte_model(

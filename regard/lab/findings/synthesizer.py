@@ -5,12 +5,12 @@ from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Expected, Finding, above, below, near
 from regard.lab.findings.small import (
-    EARLY,
     STEPS,
     UNMIXED,
     brief,
     byte_model,
     bytes_of_python,
+    early,
     unmixed,
 )
 from regard.lab.recipes import Run
@@ -215,7 +215,7 @@ SYNTHESIZER = Finding(
         f"of Python's source. {UNMIXED.capitalize()}: each token attends to itself alone. The same batches and rate for all of a part."
     ),
     limits=(
-        EARLY,
+        early(),
         "Bits of the given target stand for BLEU and ROUGE, which say nothing of models this small; the tasks are of the "
         "article's kinds, and not its data.",
         "Tables of 64 places are small: their cost grows with the square of the longest input.",
