@@ -1,4 +1,4 @@
-"""What this machine offers and what is missing: the first thing to read when a number looks odd."""
+"""Facilities of this machine, and what is missing: the first thing to read when a number looks odd."""
 
 import os
 import platform

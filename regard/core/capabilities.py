@@ -1,4 +1,4 @@
-"""What a mechanism can do, as data; what it cannot do carries its reason."""
+"""Capabilities of a mechanism as data; each missing one carries its reason."""
 
 import math
 import re

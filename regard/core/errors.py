@@ -1,4 +1,4 @@
-"""What users see when a request cannot be met: who, what, why, and what instead."""
+"""Errors for requests that cannot be served: who, what, why, and what instead."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -123,7 +123,7 @@ def _available() -> int | None:
 
 
 def _left_to_the_group() -> int | None:
-    """What a container may still use, where it has a limit (cgroup, version 2)."""
+    """Bytes that a container may still use, if it has a limit (cgroup, version 2)."""
     group = Path("/sys/fs/cgroup")
     try:
         limit = (group / "memory.max").read_text().strip()

@@ -134,7 +134,7 @@ def check_option(who: str, name: str, value: object, kind: Any) -> None:
 
 
 def fits(kind: Any, value: object) -> bool:
-    """Whether the value is of the annotated type; annotations that are not understood fit everything."""
+    """True if the value is of the annotated type; annotations that are not understood fit everything."""
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
         ranges = [note for note in notes if isinstance(note, Range)]

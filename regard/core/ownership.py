@@ -23,7 +23,7 @@ Identity = tuple[tuple[str, str], ...]
 
 
 def identity(name: str, options: Mapping[str, Any]) -> Identity:
-    """What a mixer and the one that made a state must share."""
+    """Facts that a mixer must share with the mixer that made a state."""
     told = ((key, shown(value)) for key, value in options.items() if key not in HARMLESS)
     return (("mixer", name), *told)
 

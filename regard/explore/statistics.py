@@ -1,4 +1,4 @@
-"""What kind of head it is: entropy, distance, shares of usual places, and how alike the heads of a layer are."""
+"""Statistics of a head: entropy, distance, shares of usual places, and how alike the heads of a layer are."""
 
 import math
 from typing import NamedTuple

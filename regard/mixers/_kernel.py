@@ -1,4 +1,4 @@
-"""What mixers with a product of feature maps share: heads, the sums of keys, streaming and maps."""
+"""Base class of mixers with a product of feature maps: heads, the sums of keys, streaming and maps."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What mixers over a pattern of positions share: heads, prefix tokens, masks, streaming and maps."""
+"""Base class of mixers over a pattern of positions: heads, prefix tokens, masks, streaming and maps."""
 
 import torch
 from torch import Tensor, nn

@@ -11,7 +11,7 @@ N(0, 0.02^2) with "paper", as there, and N(0, 1) otherwise, which learns far soo
 Relative bias: rope(a)_i rope(b)_j with learned a, b ("rotary"), the paper's form for long sequences, for any length;
 one learned number per distance, its form up to max_len = 512 ("toeplitz"); or none.
 The paper has no context: here u and q come from x, v and k from the context; queries count from 0, or, where causal,
-the last one stands beside the last key.
+the last one is aligned with the last key.
 """
 
 import math

@@ -37,7 +37,7 @@ class HeadGroup:
 
 
 def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
-    """What all of them can do; a No names the first that cannot."""
+    """Capabilities that all groups share; a No names the first group without it."""
     joint: dict[str, Any] = {}
     for name in (f.name for f in fields(Capabilities)):
         answers = [(who, getattr(can, name)) for who, can in members]

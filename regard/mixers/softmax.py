@@ -117,7 +117,7 @@ class Softmax(Mixer):
     def _bias(
         self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], dtype: torch.dtype
     ) -> Bias | None:
-        """What is added to the scores of queries and keys at these positions."""
+        """Bias added to the scores of queries and keys at these positions."""
         of = self.position
         if not isinstance(of, Alibi | T5):
             return None

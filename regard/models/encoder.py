@@ -79,7 +79,7 @@ class Encoder(nn.Module):
 
     @property
     def limited(self) -> bool:
-        """Whether `max_len` bounds the length: by the positions, or by a mixer."""
+        """True if `max_len` bounds the length: by the positions, or by a mixer."""
         return self.embedding.position.max_len is not None or not all(
             m.capabilities.any_length for m in self.mixers
         )

@@ -53,7 +53,7 @@ def longest(lengths: Int[Tensor, "B"]) -> int:
 
 
 def counts_tokens(length: object, tokens: Tensor) -> bool:
-    """Whether `length` can be a state's: an integer for each row of the tokens, where they are."""
+    """True if `length` can be a state's: an integer for each row of the tokens, where they are."""
     if not isinstance(length, Tensor) or not is_dense(length) or length.dtype != torch.int64:
         return False
     return length.shape == tokens.shape[:1] and length.device == tokens.device

@@ -367,7 +367,7 @@ class XLNet(Model):
         return F.linear(g, self.trunk.table.weight, self.bias)
 
     def _remembers(self, memory: object, tokens: Tensor) -> bool:
-        """Whether this can be the memory of a layer, for these tokens."""
+        """True if this can be the memory of a layer for these tokens."""
         weight = self.trunk.table.weight
         if not isinstance(memory, Tensor) or not is_dense(memory):
             return False

@@ -1,4 +1,4 @@
-"""What a few mechanisms change after an optimiser step (centroids, random features), called for a whole model.
+"""Updates after an optimiser step (centroids, random features), for a whole model.
 
 after_step(model)                        in a loop of your own, after optimizer.step()
 call_after_step(optimizer, model)        once, before training: the optimiser calls it after each of its steps

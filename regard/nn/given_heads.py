@@ -61,7 +61,7 @@ class GivenHeads(Heads):
 
 
 class _Place(nn.Module):
-    """Where and of which type the tensors are: an empty buffer that moves with the module, and is not stored."""
+    """Carries device and dtype: an empty buffer that moves with the module and is not saved."""
 
     weight: Tensor
 

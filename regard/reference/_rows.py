@@ -1,4 +1,4 @@
-"""What every oracle shares: one row of the batch at a time, invalid tokens removed, allowed pairs by the definitions.
+"""Shared parts of the oracles: one row of the batch at a time, invalid tokens removed, allowed pairs by the definitions.
 
 Nothing here is fast or clever; it imports torch alone, so that an oracle cannot share a bug with the library.
 """

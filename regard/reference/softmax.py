@@ -35,7 +35,7 @@ def softmax(params, options, row):
         )
 
     def added(h: int, i: int, j: int) -> Tensor | float:
-        """What the position adds to the score of query i and key j."""
+        """Bias that the position adds to the score of query i and key j."""
         if position == "alibi":
             return -slope(h, H) * abs(i - j)
         if position == "t5":

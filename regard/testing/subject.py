@@ -1,4 +1,4 @@
-"""What the laws are run on: a way to make fresh mixers, and the inputs and requests that suit what they declare."""
+"""The subject of a law: a way to make fresh mixers, and the inputs and requests that suit what they declare."""
 
 import zlib
 from collections.abc import Callable, Iterator

@@ -25,7 +25,7 @@ def policy(style: str, script: str) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that can stand inside a script element: it holds no <, > or &. Raises ValueError for NaN and infinities."""
+    """JSON that is safe inside a script element: it holds no <, > or &. Raises ValueError for NaN and infinities."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")

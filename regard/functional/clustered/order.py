@@ -17,7 +17,7 @@ EXACT = 1 << 22  # the last place up to which float32 tells halves apart
 
 
 class Reach(NamedTuple):
-    """What a query sees. In blocks of sorted tokens: keys at most `before` blocks back and `after` blocks on."""
+    """The keys that a query sees. In blocks of sorted tokens: keys at most `before` blocks back and `after` blocks on."""
 
     shift: float
     reach: float

@@ -208,7 +208,7 @@ def _after_one(
 
 
 def _is_zero(log_decay: Tensor) -> bool:
-    """Whether a stabiliser has not moved, as after most tokens, where asking waits for no device."""
+    """True if a stabiliser has not moved (as after most tokens) and reading it needs no device sync."""
     return readable(log_decay) and not log_decay.requires_grad and not log_decay.any()
 
 

@@ -27,7 +27,7 @@ Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its v
 class KeyFeatures(NamedTuple):
     phi: Float[Tensor, "B H S M"]
     log_decay: Float[Tensor, "B H S"] | None = None  # of the sums over earlier keys
-    after: Float[Tensor, "B H"] | None = None  # what the features of later keys need to know
+    after: Float[Tensor, "B H"] | None = None  # passed on to the features of later keys
 
 
 Gradients = Sequence[Tensor | None]

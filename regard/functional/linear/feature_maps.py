@@ -1,6 +1,6 @@
 """Feature maps as values. A user's own is any function [.. K] -> [.. M]; random ones take their projection as an argument.
 
-phi(q) phi(k) stands for the kernel that a mechanism puts in the place of exp(q k).
+phi(q) phi(k) is the kernel that a mechanism uses instead of exp(q k).
 """
 
 from collections.abc import Callable

@@ -26,7 +26,7 @@ def causal_sums(
     z: Float[Tensor, "B H M"] | None = None,
     log_decay: Float[Tensor, "B H T"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What `linear.causal_sums` computes, in the dtype of v. First derivatives alone: a second one would miss what the kernel saved."""
+    """`linear.causal_sums` by the fla package, in the dtype of v. First derivatives only: a second one would miss the saved tensors."""
     M, V = phi_q.shape[-1], v.shape[-1]
     if log_decay is not None:
         log_decay = log_decay.to(torch.promote_types(log_decay.dtype, torch.float32))

@@ -37,7 +37,7 @@ def projected_weights(
     valid: Bool[Tensor, "B S"] | None = None,
     slots: Bool[Tensor, "B M"] | None = None,
 ) -> Float[Tensor, "B H T S"]:
-    """What each token counts in `projected_attention`: the weights of the slots times F, negative where F is."""
+    """Weight of each token in `projected_attention`: the weights of the slots times F, negative where F is."""
     scores = q @ (E @ _clear(k, valid)).transpose(-1, -2) / math.sqrt(q.shape[-1])
     taken = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool)
     weights = masked_softmax(scores, taken if slots is None else slots[:, None, None, :]) @ F
@@ -59,7 +59,7 @@ def segment_means(
 
 
 def _slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H M K"]:
-    """E z. A matrix that all heads share meets them side by side: one product, and one gradient for it, not H."""
+    """E z. A matrix shared by all heads multiplies them side by side: one product and one gradient, not H."""
     if E.shape[1] > 1:
         return E @ z
     together = E[:, 0] @ z.transpose(1, 2).flatten(2)

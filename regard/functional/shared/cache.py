@@ -24,7 +24,7 @@ def append(
 
 
 def is_ours(donate: bool, *tensors: Tensor) -> bool:
-    """Whether storage that was given may be written over: no gradient goes through what is in it."""
+    """True if donated storage may be overwritten: no gradient flows through its contents."""
     return donate and not (torch.is_grad_enabled() and any(z.requires_grad for z in tensors))
 
 

@@ -74,7 +74,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Implementation:
-    """What it serves. `without`: fields of a mask that it does not take. `shortest`: below, "auto" leaves it."""
+    """The calls that an implementation takes. `without`: mask fields it does not support. `shortest`: minimum length for "auto"."""
 
     family: str
     name: str

@@ -36,7 +36,7 @@ def flex_pattern_attention(
     mask: Mask = OPEN,
     scale: float | None = None,
 ) -> Float[Tensor, "B H T V"]:
-    """What `pattern_attention` computes, under causality and padding."""
+    """`pattern_attention` by FlexAttention; takes causal and padding masks."""
     T = q.shape[2]
     blocks = block_mask(pattern, T, causal=mask.causal, device=q.device, size=BLOCK)
     if mask.valid is not None:

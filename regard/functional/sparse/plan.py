@@ -41,7 +41,7 @@ class Prefix(NamedTuple):
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a plan depends on, but for the tensors of a mask."""
+    """Everything that a plan depends on, except the tensors of a mask."""
 
     pattern: Pattern
     causal: bool
@@ -327,7 +327,7 @@ class Allowance:
         return self._last[kind, dtype]
 
     def kind(self, tile: Tile) -> Hashable | None:
-        """Equal for tiles that can be one batch; None where a mask or the pattern tells a tile from its neighbours."""
+        """Equal for tiles that can be one batch; None where a mask or the pattern makes a tile differ from its neighbours."""
         if tile.prefix or self._reads_values(tile):
             return None
         if isinstance(tile.cols, Tensor):

@@ -30,7 +30,7 @@ class Tile(NamedTuple):
 
 
 class TileMask(NamedTuple):
-    """What a tile allows: a bias of 0 and -inf, and the rows that see nothing."""
+    """The mask of a tile: a bias of 0 and -inf, and the rows that see no key."""
 
     bias: Float[Tensor, "b h t s"]
     none: Bool[Tensor, "b h t"]

@@ -1,4 +1,4 @@
-"""Where a number comes from: commit, command, device, versions."""
+"""Origin of a number: commit, command, device, versions."""
 
 import hashlib
 import platform

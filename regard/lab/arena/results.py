@@ -13,7 +13,7 @@ Unit = Literal["block", "layer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a number comes from."""
+    """Origin of a number."""
 
     commit: str  # of the working tree, with "+changes" when it is not clean; "unknown" outside a checkout
     command: str

@@ -45,7 +45,7 @@ class Contest:
 
     @property
     def causal(self) -> bool:
-        """Whether the mechanism sees earlier tokens alone."""
+        """True if the mechanism sees only earlier tokens."""
         kind, place = self.task.kind, self.place
         return kind == "language_model" or (kind == "translate" and place == "decoder")
 

@@ -1,4 +1,4 @@
-"""Where data comes from. Nothing here depends on models."""
+"""Sources of data. Nothing here depends on models."""
 
 from regard.lab.data.listops import generate_listops
 from regard.lab.data.records import Data, Examples, Ragged, Records, checksum

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a bar in the terminal, curves in TensorBoard."""
+"""Display of a run: a progress bar in the terminal, curves in TensorBoard."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -1,4 +1,4 @@
-"""Whether a model can be trained in the memory of this machine: found out before it is built."""
+"""Estimate, before a model is built, whether this machine has the memory to train it."""
 
 import os
 from pathlib import Path

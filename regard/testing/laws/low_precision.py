@@ -112,7 +112,7 @@ def _computed(
 
 
 def _same(plan: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Whether two plans choose alike; what is not chosen but computed may differ by rounding."""
+    """True if two plans choose alike; what is not chosen but computed may differ by rounding."""
     return all(
         value.is_floating_point() or torch.equal(value, other[name]) for name, value in plan.items()
     )

@@ -1,4 +1,4 @@
-"""What a call gives does not depend on the calls of other threads: `forward` and `observe` side by side."""
+"""The result of a call does not depend on calls in other threads: `forward` and `observe` side by side."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import get_ident
