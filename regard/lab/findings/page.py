@@ -118,8 +118,12 @@ def _index_line(results: Results, exists: bool) -> str:
         told, name = "not run yet", finding.name
     else:
         counts = {word: sum(one.verdict == word for one in judged) for word in HEADINGS}
-        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        told, name = f"of {len(judged)} claims: {told}", f"[{finding.name}]({finding.name}.md)"
+        told = ", ".join(
+            f"{count} {word if count == 1 else word.removesuffix('s')}"
+            for word, count in counts.items()
+            if count
+        )
+        told, name = f"of {len(judged)} claims {told}", f"[{finding.name}]({finding.name}.md)"
     return f"| {name} | {finding.about} | {told} |"
 
 
