@@ -481,7 +481,7 @@ FORGE = """globalThis.forge = async (kind, name) => {
   }
   document.dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
   const said = document.getElementById("refused");
-  const until = performance.now() + 3000;
+  const until = performance.now() + 30000;
   said.textContent = "";
   while (!said.textContent && performance.now() < until) await new Promise((go) => setTimeout(go, 5));
 }"""
