@@ -180,7 +180,7 @@ def _value(text: str, known: Mapping) -> Any:
 
 def load(folder: Path) -> Loaded:
     """The model of a folder. Raises OptionError for what is none, StoredDataError for a damaged one."""
-    if folder.suffix == ".gguf" or (folder / "config.json").exists():
+    if (folder.suffix == ".gguf" and folder.is_file()) or (folder / "config.json").exists():
         return _hf(folder)
     if (folder / "state.json").exists():
         from regard.lab.tables import TableClassifier

@@ -85,12 +85,12 @@ class Explore:
         from regard.mixers import MIXERS
 
         assert self.compare is not None
-        if Path(self.compare).is_dir():
+        if Path(self.compare).exists():
             found = load(Path(self.compare))
             return found.model, found.answer
         if loaded.kind != "hf" or self.compare not in MIXERS.names():
             raise OptionError(
-                f"explore: --compare {self.compare} is no folder, nor a mixer to put into a Hugging Face checkpoint"
+                f"explore: --compare {self.compare} is no folder or file, nor a mixer to put into a Hugging Face checkpoint"
             )
         from regard.hf import convert
 

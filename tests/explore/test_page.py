@@ -420,6 +420,8 @@ def test_the_command_draws_a_run(tmp_path, capsys, monkeypatch):
         (["run", "--tokens", "1 x"], "--tokens must be whole numbers"),
         (["run", "--tokens", "1", "--text", "a"], "give one of --text, --file and --tokens"),
         (["run", "--compare", "softmx"], "--compare softmx is no folder"),
+        (["nowhere.gguf"], "is no folder of `regard train`"),  # and not: its reader is missing
+        (["run", "--compare", "text.gguf"], "gguf"),
         (["run", "--max-tokens", "0"], "must be at least 1"),
         (["run", "--tokens", "999"], "outside the vocabulary"),
     ],
@@ -427,6 +429,7 @@ def test_the_command_draws_a_run(tmp_path, capsys, monkeypatch):
 def test_wrong_commands_are_one_line(tmp_path, capsys, monkeypatch, args, said):
     monkeypatch.chdir(tmp_path)
     saved(ClassifierConfig(num_classes=2, **STACK), tmp_path / "run")
+    (tmp_path / "text.gguf").write_text("no weights")
     assert main(["explore", *args]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
