@@ -32,7 +32,7 @@ _TASKS: dict[str, Task] = {
     MATCH: BibleChapters(length=96),
     PATHS: Pathfinder(train_size=2000, valid_size=200, test_size=500),
 }
-_STEPS = {LIST: 600, PIXELS: 150, TEXT: 100, MATCH: 150, PATHS: 60}
+_STEPS = {LIST: 600, PIXELS: 800, TEXT: 300, MATCH: 400, PATHS: 60}
 _MIXERS: dict[str, dict[str, Any]] = {
     "softmax": {},
     "local": {"window_size": 8},
