@@ -159,7 +159,7 @@ def _alike(state: Any, other: Any) -> bool:
         floating = ours.is_floating_point() and theirs.is_floating_point()
         if ours.dim() != theirs.dim() or not (floating or ours.dtype == theirs.dtype):
             return False
-        if ours.is_floating_point() and ours.shape[-1:] != theirs.shape[-1:]:
+        if floating and ours.dim() > 1 and ours.shape[-1] != theirs.shape[-1]:
             return False
         if ours.dim() > 3 and ours.shape[1] != theirs.shape[1]:
             return False

@@ -2,12 +2,15 @@
 
 import copy
 import io
+from typing import NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
 
 import regard
 from regard import Mask, OptionError, ShapeError
+from regard.core import Capabilities, Mixer, No
 from regard.models.generation import reorder
 
 B, N, FACTS = 2, 3, {"dim": 24, "num_heads": 3, "max_len": 64}
@@ -144,3 +147,45 @@ def test_a_mask_is_where_the_tokens_are_and_what_the_mixer_fills_in_is_its_own()
             call()
     with pytest.raises(OptionError, match=r"donate \('yes'\) must be True or False"):
         mixer.extend(X, mixer.initial_state(B), donate="yes")
+
+
+class _Sum(NamedTuple):
+    total: Tensor  # [B]
+    length: Tensor
+
+
+class SumOfAll(Mixer):
+    """y_t = the sum of all inputs up to t, in every channel; the state has one number a row."""
+
+    name = family = "sum_of_all"
+    paper = "none"
+    capabilities = Capabilities(
+        causal=True,
+        bidirectional=No("it is a sum over the past"),
+        pairwise=No("a test needs none"),
+        global_tokens=No("a test needs none"),
+        cross=No("a test needs none"),
+        streaming="exact",
+        attention_map=No("a test needs none"),
+        time="T D",
+        memory="D",
+        state="1",
+    )
+
+    def mix(self, x, context, mask):
+        raise NotImplementedError
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        return _Sum(torch.zeros(batch_size), torch.zeros(batch_size, dtype=torch.long))
+
+    def _extend(self, x, state, valid, donate):
+        sums = state.total[:, None] + x.sum(-1).cumsum(1)
+        return sums[..., None].expand_as(x), _Sum(sums[:, -1], state.length + x.shape[1])
+
+
+@pytest.mark.parametrize("rows", [0, 2, 3])
+def test_a_state_with_one_number_a_row_is_known_for_any_number_of_rows(rows):
+    mixer, x = SumOfAll(4), torch.randn(rows, 5, 4)
+    _, state = mixer.extend(x[:, :3], mixer.initial_state(rows))
+    y, _ = mixer.extend(x[:, 3:], _Sum(*(field.clone() for field in state)))
+    assert torch.allclose(y, x.sum(-1).cumsum(1)[:, 3:, None].expand(-1, -1, 4))
