@@ -421,7 +421,7 @@ def test_the_command_draws_a_run(tmp_path, capsys, monkeypatch):
         (["run", "--tokens", "1", "--text", "a"], "give one of --text, --file and --tokens"),
         (["run", "--compare", "softmx"], "--compare softmx is no folder"),
         (["nowhere.gguf"], "is no folder of `regard train`"),  # and not: its reader is missing
-        (["run", "--compare", "text.gguf"], "gguf"),
+        (["run", "--compare", "text.gguf"], "GGUF file"),
         (["run", "--max-tokens", "0"], "must be at least 1"),
         (["run", "--tokens", "999"], "outside the vocabulary"),
     ],
