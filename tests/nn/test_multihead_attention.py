@@ -218,7 +218,7 @@ class Classifier(nn.Module):
 
 @pytest.mark.parametrize("name", ["local", "linear", "performer", "routing"])
 def test_a_classifier_trains_after_a_one_line_change(name):
-    """True if token 4 is present."""
+    """The task: is token 4 present?"""
     torch.manual_seed(0)
     model = Classifier()
     model.layer.self_attn = MultiheadAttention.replacing(

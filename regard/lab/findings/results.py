@@ -115,7 +115,8 @@ class Results:
             return Part(expected, found, "not run", f"its condition is of {names}")
         reason = unmet
         if self._absent(expected, word):
-            reason = reason or (self._unlearned(expected) or self._unsettled(expected, found, word))
+            reason = reason or self._unlearned(expected)
+            reason = reason or self._unsettled(expected, found, word)
         return Part(expected, found, "cannot tell" if reason else word, reason)
 
     def _difference(self, expected: Expected) -> Interval | None:
