@@ -17,6 +17,7 @@ from regard.lab.findings.finding import (
     Finding,
     Fitted,
     below,
+    named,
     reaches,
     stays_below,
 )
@@ -178,10 +179,6 @@ def agreement(
     return found | ({RANKS: sum(rhos) / len(rhos)} if rhos else {})
 
 
-def _on(part: str, label: str) -> str:
-    return f"{part}: {label}"
-
-
 _KERNELS = ("linear", "efficient", "performer")
 ATTENTION, DIAGONAL, ADDITIVE = "attention (HAN)", "the diagonal", "additive scores"
 
@@ -204,39 +201,39 @@ EXPLAIN = Finding(
         Claim(
             "Softmax attention finds what people link: its error is below that of the diagonal.",
             "Bahdanau et al. 2014, arXiv 1409.0473; Chen et al. 2020, arXiv 2004.14675",
-            (below(_on(LINKS, "softmax"), _on(LINKS, DIAGONAL), measure=ERROR),),
+            (below(named(LINKS, "softmax"), named(LINKS, DIAGONAL), measure=ERROR),),
         ),
         Claim(
             "So does attention with additive scores, with which it began.",
             "Bahdanau et al. 2014, arXiv 1409.0473",
-            (below(_on(LINKS, ADDITIVE), _on(LINKS, DIAGONAL), measure=ERROR),),
+            (below(named(LINKS, ADDITIVE), named(LINKS, DIAGONAL), measure=ERROR),),
         ),
         Claim(
             "Linear attention is less readable: its error is above that of softmax.",
             "a survey article, of synthesized and linear weights",
-            tuple(below(_on(LINKS, "softmax"), _on(LINKS, other)) for other in _KERNELS),
+            tuple(below(named(LINKS, "softmax"), named(LINKS, other)) for other in _KERNELS),
         ),
         Claim(
             "Gradients find links that weights miss: the error of gradient x attention is below that of the weights.",
             "Ding et al. 2019, arXiv 1906.10282, by the gradient of word embeddings",
-            (reaches(_on(LINKS, "softmax"), 0.0, measure=saved(GRADIENT)),),
+            (reaches(named(LINKS, "softmax"), 0.0, measure=saved(GRADIENT)),),
         ),
         Claim(
             "So does leaving a word out: the error is below that of the weights.",
             "Li et al. 2019, ACL (P19-1124), by the difference of predictions",
-            (reaches(_on(LINKS, "softmax"), 0.0, measure=saved(LEFT_OUT)),),
+            (reaches(named(LINKS, "softmax"), 0.0, measure=saved(LEFT_OUT)),),
         ),
         Claim(
             "The weights of sentences say which of them decide: a rank correlation above 0.5 with what is lost without each.",
             "Yang et al. 2016, NAACL, which shows weights as explanations",
-            (reaches(_on(REMOVED, ATTENTION), 0.5, measure=RANKS),),
+            (reaches(named(REMOVED, ATTENTION), 0.5, measure=RANKS),),
         ),
         Claim(
             "Attention is not explanation: that correlation is weak, below 0.5, for sentences and for words.",
             "Jain & Wallace 2019, arXiv 1902.10186",
             (
-                stays_below(_on(REMOVED, ATTENTION), 0.5, measure=RANKS),
-                stays_below(_on(LINKS, "softmax"), 0.5, measure=correlation(WEIGHTS, LEFT_OUT)),
+                stays_below(named(REMOVED, ATTENTION), 0.5, measure=RANKS),
+                stays_below(named(LINKS, "softmax"), 0.5, measure=correlation(WEIGHTS, LEFT_OUT)),
             ),
         ),
     ),

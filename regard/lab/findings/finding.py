@@ -56,6 +56,11 @@ class Fitted:
     result: FitResult
 
 
+def named(part: str, label: str) -> str:
+    """An entry's name, from its part and label."""
+    return f"{part}: {label}" if part else label
+
+
 @dataclass(frozen=True)
 class Entry:
     """One of what is compared: `run` makes what is trained, or `values` measures, from a seed, without training.
@@ -80,7 +85,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return f"{self.part}: {self.label}" if self.part else self.label
+        return named(self.part, self.label)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,7 @@ _LAYERS: dict[str, dict[str, Any]] = {
     UNMIXED: unmixed(),
 }
 QUALITY, MASKED = "next byte", "hidden byte"
+STEPS = 200
 
 
 def _model(
@@ -52,7 +53,7 @@ def _model(
 
 def _quality(label: str) -> Entry:
     def run() -> Run:
-        train = brief(steps=200, batch_size=16, lr=4e-3)
+        train = brief(steps=STEPS, batch_size=16, lr=4e-3)
         return Run(task=bytes_of_python(), model=_model(label, LanguageModelConfig), train=train)
 
     return Entry(label, run, part=QUALITY)
@@ -63,7 +64,7 @@ def _masked(label: str) -> Entry:
         task = StdlibMasked(length=64, valid_size=100, test_size=300)
         model = _model(label, MaskedLanguageModelConfig)
         model = replace(model, vocab_size=task.vocab_size)
-        return Run(task=task, model=model, train=brief(steps=200, batch_size=16, lr=4e-3))
+        return Run(task=task, model=model, train=brief(steps=STEPS, batch_size=16, lr=4e-3))
 
     return Entry(label, run, part=MASKED)
 
@@ -169,7 +170,7 @@ FLASH = Finding(
         "its output, batch 1, chunks of 128, beside fused softmax attention with its feed-forward layer, in turns."
     ),
     limits=(
-        early(200),
+        early(STEPS),
         TIMED,
         "The article's models have 110 million parameters and more, at 512 to 8,192 tokens; its speed is that of a TPU and of attention "
         "that stores all its weights, and fused attention does not.",

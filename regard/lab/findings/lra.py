@@ -8,6 +8,7 @@ from regard.lab.findings.finding import (
     Expected,
     Finding,
     above,
+    named,
     near,
     reaches,
     stays_below,
@@ -99,13 +100,9 @@ def classifier(mixer: str = "softmax", *, length: int, **more: Any) -> Classifie
     return ClassifierConfig(**sizes | more)
 
 
-def _on(part: str, mixer: str) -> str:
-    return f"{part}: {mixer}"
-
-
 def _ahead(part: str, others: tuple[str, ...], by: float) -> tuple[Expected, ...]:
     """Softmax attention is better than each of the others by so much."""
-    return tuple(above(_on(part, "softmax"), _on(part, other), by=by) for other in others)
+    return tuple(above(named(part, "softmax"), named(part, other), by=by) for other in others)
 
 
 _PAPER = "Tay et al. 2020, arXiv 2011.04006"
@@ -135,7 +132,7 @@ LRA = Finding(
             "Linear attention and Performer are as good as softmax on text, or better: hardly 0.03 behind.",
             f"{_PAPER} (65.9 and 65.4 against 64.3)",
             tuple(
-                above(_on(TEXT, mixer), _on(TEXT, "softmax"), by=-0.03)
+                above(named(TEXT, mixer), named(TEXT, "softmax"), by=-0.03)
                 for mixer in ("linear", "performer")
             ),
             when=_ahead(TEXT, (UNMIXED,), 0.0),
@@ -155,14 +152,14 @@ LRA = Finding(
         Claim(
             "Performer and softmax differ little on pixels: within 0.05.",
             f"{_PAPER} (42.8 against 42.4)",
-            (near(_on(PIXELS, "performer"), _on(PIXELS, "softmax"), within=0.05),),
+            (near(named(PIXELS, "performer"), named(PIXELS, "softmax"), within=0.05),),
             when=_ahead(PIXELS, (UNMIXED,), 0.0),
         ),
         Claim(
             "Random Synthesizer is about as good as softmax: hardly 0.05 behind, on lists, text, matching and pixels.",
             f"{_PAPER} (52.9 against 54.4 on average)",
             tuple(
-                above(_on(part, "synthesizer_random"), _on(part, "softmax"), by=-0.05)
+                above(named(part, "synthesizer_random"), named(part, "softmax"), by=-0.05)
                 for part in (LIST, TEXT, MATCH, PIXELS)
             ),
             when=(*_NESTED, *(_ahead(part, (UNMIXED,), 0.0)[0] for part in (TEXT, MATCH, PIXELS))),
@@ -170,20 +167,20 @@ LRA = Finding(
         Claim(
             "Softmax attention learns Pathfinder: 0.6 and more.",
             f"{_PAPER} (71.4)",
-            (reaches(_on(PATHS, "softmax"), 0.6),),
+            (reaches(named(PATHS, "softmax"), 0.6),),
         ),
         Claim(
             "Linformer, linear attention and Performer are faster than softmax at 1,024 tokens.",
             f"{_PAPER} (9.3, 9.1 and 9.5 against 8.1 steps a second, softmax not fused)",
             tuple(
-                stays_below(_on(TIME, mixer), 1.0, measure="times softmax's")
+                stays_below(named(TIME, mixer), 1.0, measure="times softmax's")
                 for mixer in ("linformer", "linear", "performer")
             ),
         ),
         Claim(
             "Reformer is slower than softmax at 1,024 tokens.",
             f"{_PAPER} (4.4 against 8.1 steps a second)",
-            (Expected(of=_on(TIME, "reformer"), measure="times softmax's", least=1.0),),
+            (Expected(of=named(TIME, "reformer"), measure="times softmax's", least=1.0),),
         ),
     ),
     method=(

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.lab.findings.finding import Claim, Entry, Finding, above, near, reaches
+from regard.lab.findings.finding import Claim, Entry, Finding, above, named, near, reaches
 from regard.lab.findings.recall import ConvolvedConfig
 from regard.lab.findings.small import UNMIXED, brief, unmixed
 from regard.lab.recipes import Run
@@ -208,10 +208,6 @@ def _entry(of: Kind, label: str) -> Entry:
     return Entry(label, run, part=of)
 
 
-def _on(part: Kind, label: str) -> str:
-    return f"{part}: {label}"
-
-
 _PAPER = "Poli et al. 2024, arXiv 2403.17844"
 _RECALLS: tuple[Kind, ...] = ("in-context recall", "noisy recall", "fuzzy recall")
 
@@ -223,38 +219,40 @@ MAD = Finding(
         Claim(
             "Softmax attention recalls in context, with noise and without: 0.9 and more.",
             _PAPER,
-            tuple(reaches(_on(part, "softmax"), 0.9) for part in _RECALLS[:2]),
+            tuple(reaches(named(part, "softmax"), 0.9) for part in _RECALLS[:2]),
         ),
         Claim(
             "A linear mechanism, whose state is fixed, recalls less than softmax attention.",
             f"{_PAPER}; Arora et al. 2023, arXiv 2312.04927",
-            tuple(above(_on(part, "softmax"), _on(part, "linear")) for part in _RECALLS),
+            tuple(above(named(part, "softmax"), named(part, "linear")) for part in _RECALLS),
             when=tuple(
-                above(_on(part, "softmax"), _on(part, UNMIXED), by=0.1) for part in _RECALLS
+                above(named(part, "softmax"), named(part, UNMIXED), by=0.1) for part in _RECALLS
             ),
         ),
         Claim(
             "A window cannot copy what lies outside it: softmax attention copies more.",
             _PAPER,
-            (above(_on("selective copying", "softmax"), _on("selective copying", WINDOW)),),
+            (above(named("selective copying", "softmax"), named("selective copying", WINDOW)),),
             when=(
                 above(
-                    _on("selective copying", "softmax"), _on("selective copying", UNMIXED), by=0.1
+                    named("selective copying", "softmax"),
+                    named("selective copying", UNMIXED),
+                    by=0.1,
                 ),
             ),
         ),
         Claim(
             "Weights that do not depend on content recall less than softmax attention.",
             "Arora et al. 2023, arXiv 2312.04927",
-            tuple(above(_on(part, "softmax"), _on(part, "random table")) for part in _RECALLS),
+            tuple(above(named(part, "softmax"), named(part, "random table")) for part in _RECALLS),
             when=tuple(
-                above(_on(part, "softmax"), _on(part, UNMIXED), by=0.1) for part in _RECALLS
+                above(named(part, "softmax"), named(part, UNMIXED), by=0.1) for part in _RECALLS
             ),
         ),
         Claim(
             "Memorizing a fixed map takes no mixing but the short convolution: within 0.05 of softmax.",
             f"ours, of {_PAPER}, which gives this task to the feed-forward layers",
-            (near(_on("memorization", UNMIXED), _on("memorization", "softmax"), within=0.05),),
+            (near(named("memorization", UNMIXED), named("memorization", "softmax"), within=0.05),),
         ),
     ),
     method=(

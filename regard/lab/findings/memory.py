@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from regard.lab.data.windows import MASKED_VOCABULARY
-from regard.lab.findings.finding import Claim, Entry, Finding, above, below
+from regard.lab.findings.finding import Claim, Entry, Finding, above, below, named
 from regard.lab.findings.small import brief
 from regard.lab.recipes import Run
 from regard.lab.tasks import Spam, StdlibBytes, StdlibMasked, StdlibPermuted
@@ -94,10 +94,6 @@ def _tuned(label: str) -> Entry:
     return Entry(label, run, before=None if first is None else lambda: first, part=TUNED)
 
 
-def _on(part: str, label: str) -> str:
-    return f"{part}: {label}"
-
-
 MEMORY = Finding(
     name="memory",
     about="What does a memory of earlier segments gain, and what does pre-training in any order gain?",
@@ -111,40 +107,40 @@ MEMORY = Finding(
         Claim(
             "A memory of the segment before is better than none, for which one byte stands here.",
             "Dai et al. 2019, arXiv 1901.02860",
-            (below(_on(SEGMENTS, SHORT), _on(SEGMENTS, NONE)),),
+            (below(named(SEGMENTS, SHORT), named(SEGMENTS, NONE)),),
         ),
         Claim(
             "A longer memory is better.",
             "Dai et al. 2019, arXiv 1901.02860",
-            (below(_on(SEGMENTS, LONG), _on(SEGMENTS, SHORT)),),
+            (below(named(SEGMENTS, LONG), named(SEGMENTS, SHORT)),),
         ),
         Claim(
             "Pre-training helps, by masks and by orders.",
             "Devlin et al. 2018, arXiv 1810.04805; Yang et al. 2019, arXiv 1906.08237",
             (
-                above(_on(TUNED, MASKED), _on(TUNED, PLAIN_SCRATCH)),
-                above(_on(TUNED, REDRAWN), _on(TUNED, SCRATCH)),
+                above(named(TUNED, MASKED), named(TUNED, PLAIN_SCRATCH)),
+                above(named(TUNED, REDRAWN), named(TUNED, SCRATCH)),
             ),
         ),
         Claim(
             "Fine-tuned, XLNet is better than what was trained on masks.",
             "Yang et al. 2019, arXiv 1906.08237",
-            (above(_on(TUNED, REDRAWN), _on(TUNED, MASKED)),),
+            (above(named(TUNED, REDRAWN), named(TUNED, MASKED)),),
         ),
         Claim(
             "Another order at every visit is better than one order for each text.",
             "Yang et al. 2019, arXiv 1906.08237, which draws orders anew",
-            (above(_on(TUNED, REDRAWN), _on(TUNED, PERMUTED)),),
+            (above(named(TUNED, REDRAWN), named(TUNED, PERMUTED)),),
         ),
         Claim(
             "Targets in spans are better than single ones.",
             "Yang et al. 2019, arXiv 1906.08237: without spans slightly worse",
-            (above(_on(TUNED, SPANS), _on(TUNED, REDRAWN)),),
+            (above(named(TUNED, SPANS), named(TUNED, REDRAWN)),),
         ),
         Claim(
             "Reading half of each batch backwards is better than reading forwards alone.",
             "Yang et al. 2019, arXiv 1906.08237: without it slightly worse",
-            (above(_on(TUNED, BOTH), _on(TUNED, REDRAWN)),),
+            (above(named(TUNED, BOTH), named(TUNED, REDRAWN)),),
         ),
     ),
     method=(

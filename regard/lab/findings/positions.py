@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, above, below, near
+from regard.lab.findings.finding import Claim, Entry, Finding, Fitted, above, below, named, near
 from regard.lab.findings.small import (
     STEPS,
     UNMIXED,
@@ -66,13 +66,9 @@ def measures(fitted: Fitted) -> dict[str, float]:
     return found | {LOSS: found[f"bits at {LONGEST}"] - fitted.result.value}
 
 
-def _on(part: str, name: str) -> str:
-    return f"{part}: {name}"
-
-
 _TEXTS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "none")
 
-_SEEN = (below(_on(TEXT, "sinusoidal"), _on(TEXT, UNMIXED), by=0.1),)
+_SEEN = (below(named(TEXT, "sinusoidal"), named(TEXT, UNMIXED), by=0.1),)
 
 POSITIONS = Finding(
     name="positions",
@@ -90,42 +86,42 @@ POSITIONS = Finding(
         Claim(
             "Sinusoids do not extrapolate: ALiBi loses less.",
             "Press et al. 2021, arXiv 2108.12409",
-            (below(_on(TEXT, "alibi"), _on(TEXT, "sinusoidal"), measure=LOSS),),
+            (below(named(TEXT, "alibi"), named(TEXT, "sinusoidal"), measure=LOSS),),
         ),
         Claim(
             "Rotary positions extrapolate better than sinusoids, and T5's bias better than both.",
             "Press et al. 2021, arXiv 2108.12409",
             (
-                below(_on(TEXT, "rotary"), _on(TEXT, "sinusoidal"), measure=LOSS),
-                below(_on(TEXT, "t5"), _on(TEXT, "rotary"), measure=LOSS),
+                below(named(TEXT, "rotary"), named(TEXT, "sinusoidal"), measure=LOSS),
+                below(named(TEXT, "t5"), named(TEXT, "rotary"), measure=LOSS),
             ),
         ),
         Claim(
             "Learned positions and sinusoids are as good as each other at the trained length, within 0.05 bits.",
             "Vaswani et al. 2017, arXiv 1706.03762",
-            (near(_on(TEXT, "learned"), _on(TEXT, "sinusoidal"), within=0.05),),
+            (near(named(TEXT, "learned"), named(TEXT, "sinusoidal"), within=0.05),),
             when=_SEEN,
         ),
         Claim(
             "Relative positions beat absolute ones at the trained length.",
             "Su et al. 2021, arXiv 2104.09864; Shaw et al. 2018, arXiv 1803.02155",
-            (below(_on(TEXT, "rotary"), _on(TEXT, "sinusoidal")),),
+            (below(named(TEXT, "rotary"), named(TEXT, "sinusoidal")),),
         ),
         Claim(
             "A causal model hardly needs positions: within 0.1 bits of sinusoids without any.",
             "Haviv et al. 2022, arXiv 2203.16634",
-            (near(_on(TEXT, "none"), _on(TEXT, "sinusoidal"), within=0.1),),
+            (near(named(TEXT, "none"), named(TEXT, "sinusoidal"), within=0.1),),
             when=_SEEN,
         ),
         Claim(
             "Coordinates as two channels help where place matters.",
             "Liu et al. 2018, arXiv 1807.03247",
-            (above(_on(GRID, "coordinates"), _on(GRID, "none")),),
+            (above(named(GRID, "coordinates"), named(GRID, "none")),),
         ),
         Claim(
             "Axial tables serve as well as one table of all places, within 0.03.",
             "Kitaev et al. 2020, arXiv 2001.04451",
-            (near(_on(GRID, "axial"), _on(GRID, "learned"), within=0.03),),
+            (near(named(GRID, "axial"), named(GRID, "learned"), within=0.03),),
         ),
     ),
     measures=measures,

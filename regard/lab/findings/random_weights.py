@@ -13,6 +13,8 @@ from regard.lab.findings.small import (
 )
 from regard.lab.recipes import Run
 
+STEPS = 200
+
 
 def _entry(label: str, mixer: str, line: str, **options: Any) -> Entry:
     return _made(label, line, {"mixer": mixer, "mixer_options": options})
@@ -20,7 +22,7 @@ def _entry(label: str, mixer: str, line: str, **options: Any) -> Entry:
 
 def _made(label: str, line: str, fields: dict[str, Any]) -> Entry:
     def run() -> Run:
-        train = brief(steps=200, batch_size=16, lr=4e-3)
+        train = brief(steps=STEPS, batch_size=16, lr=4e-3)
         return Run(task=bytes_of_python(), model=byte_model(**fields), train=train)
 
     return Entry(label, run, line=line)
@@ -89,7 +91,7 @@ RANDOM = Finding(
         f"{UNMIXED.capitalize()}: each token attends to itself alone."
     ),
     limits=(
-        early(200),
+        early(STEPS),
         "64 bytes are few: BigBird's random blocks are for thousands of tokens, where no window reaches far.",
         "The published models have 60 million parameters and more, and see a thousand times the text.",
     ),

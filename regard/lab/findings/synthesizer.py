@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from regard.lab.findings.finding import Claim, Entry, Expected, Finding, above, below, near
+from regard.lab.findings.finding import Claim, Entry, Expected, Finding, above, below, named, near
 from regard.lab.findings.small import (
     STEPS,
     UNMIXED,
@@ -106,18 +106,14 @@ def _transferred(label: str) -> Entry:
     return Entry(label, run, before=before, part=TRANSFER)
 
 
-def _on(part: str, label: str) -> str:
-    return f"{part}: {label}" if part else label
-
-
 def _seen(part: str, by: float = 0.0) -> tuple[Expected, ...]:
     """What softmax attention must gain over no mixing before anything is said of the others."""
     gains = above if part == TRANSFER else below
-    return (gains(_on(part, SOFTMAX), _on(part, UNMIXED), by=by),)
+    return (gains(named(part, SOFTMAX), named(part, UNMIXED), by=by),)
 
 
 def _bytes_near(of: str, beside: str, within: float) -> Expected:
-    return near(_on(BYTES, of), _on(BYTES, beside), within=within)
+    return near(named(BYTES, of), named(BYTES, beside), within=within)
 
 
 _PAPER = "Tay et al. 2020, arXiv 2005.00743"
@@ -147,13 +143,13 @@ SYNTHESIZER = Finding(
         Claim(
             "Softmax stays ahead of both in language modelling.",
             _PAPER,
-            tuple(below(_on(BYTES, SOFTMAX), _on(BYTES, label)) for label in (DENSE, RANDOM)),
+            tuple(below(named(BYTES, SOFTMAX), named(BYTES, label)) for label in (DENSE, RANDOM)),
         ),
         Claim(
             "A table that is never trained is far behind one that is: more than 0.1 bits.",
             f"{_PAPER} (LM1B: 50.5 against 40.6)",
-            (above(_on(BYTES, "random, fixed"), _on(BYTES, RANDOM), by=0.1),),
-            when=(below(_on(BYTES, RANDOM), _on(BYTES, UNMIXED), by=0.1),),
+            (above(named(BYTES, "random, fixed"), named(BYTES, RANDOM), by=0.1),),
+            when=(below(named(BYTES, RANDOM), named(BYTES, UNMIXED), by=0.1),),
         ),
         Claim(
             "Factors lose little: within 0.05 bits of the whole.",
@@ -173,18 +169,18 @@ SYNTHESIZER = Finding(
         Claim(
             "Dense blended with softmax beats softmax.",
             f"{_PAPER} (LM1B: 37.3 against 38.2)",
-            (below(_on(BYTES, "dense + softmax"), _on(BYTES, SOFTMAX)),),
+            (below(named(BYTES, "dense + softmax"), named(BYTES, SOFTMAX)),),
         ),
         Claim(
             "Random blended with softmax is no better than softmax in language modelling.",
             f"{_PAPER} (LM1B: 40.1 against 38.2)",
-            (above(_on(BYTES, "random + softmax"), _on(BYTES, SOFTMAX)),),
+            (above(named(BYTES, "random + softmax"), named(BYTES, SOFTMAX)),),
         ),
         Claim(
             "Dense and random come close to softmax in translation: within 0.05 bits.",
             f"{_PAPER} (English to German: BLEU 27.4 and 27.3 against 27.7)",
             tuple(
-                near(_on(GERMAN, label), _on(GERMAN, SOFTMAX), within=0.05)
+                near(named(GERMAN, label), named(GERMAN, SOFTMAX), within=0.05)
                 for label in (DENSE, RANDOM)
             ),
             when=_seen(GERMAN),
@@ -192,18 +188,24 @@ SYNTHESIZER = Finding(
         Claim(
             "Dense and random are worse than softmax in summaries.",
             f"{_PAPER} (CNN/DM: ROUGE-1 36.1 and 35.5 against 38.2)",
-            tuple(above(_on(SUMMARY, label), _on(SUMMARY, SOFTMAX)) for label in (DENSE, RANDOM)),
+            tuple(
+                above(named(SUMMARY, label), named(SUMMARY, SOFTMAX)) for label in (DENSE, RANDOM)
+            ),
             when=_seen(SUMMARY),
         ),
         Claim(
             "Dense and random are better than softmax in dialogue.",
             f"{_PAPER} (PersonaChat, most measures)",
-            tuple(below(_on(ANSWERS, label), _on(ANSWERS, SOFTMAX)) for label in (DENSE, RANDOM)),
+            tuple(
+                below(named(ANSWERS, label), named(ANSWERS, SOFTMAX)) for label in (DENSE, RANDOM)
+            ),
         ),
         Claim(
             "Fine-tuned after pre-training, dense and random are worse than softmax.",
             f"{_PAPER} (GLUE: 72.0 and 75.1 against 83.5)",
-            tuple(below(_on(TRANSFER, label), _on(TRANSFER, SOFTMAX)) for label in (DENSE, RANDOM)),
+            tuple(
+                below(named(TRANSFER, label), named(TRANSFER, SOFTMAX)) for label in (DENSE, RANDOM)
+            ),
             when=_seen(TRANSFER),
         ),
     ),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from regard.lab.findings.finding import Claim, Entry, Finding, above, near, reaches
+from regard.lab.findings.finding import Claim, Entry, Finding, above, named, near, reaches
 from regard.lab.findings.small import brief
 from regard.lab.recipes import Run
 from regard.lab.tasks import Adult, MovieLens, PlantedHistories
@@ -76,10 +76,6 @@ def _interest(part: str, label: str) -> Entry:
     return Entry(label, run, part=part)
 
 
-def _on(part: str, label: str) -> str:
-    return f"{part}: {label}"
-
-
 TABLES = Finding(
     name="tables",
     about="Is attention over fields worth it, and what is each part of DIN worth?",
@@ -94,7 +90,7 @@ TABLES = Finding(
             "interaction network.",
             "Song et al. 2019, arXiv 1810.11921",
             tuple(
-                above(_on(CENSUS, AUTOINT), _on(CENSUS, label))
+                above(named(CENSUS, AUTOINT), named(CENSUS, label))
                 for label in (
                     "logistic regression",
                     "factorisation machine",
@@ -107,46 +103,46 @@ TABLES = Finding(
             "With a network beside it AutoInt is better than DCN and xDeepFM.",
             "Song et al. 2019, arXiv 1810.11921",
             (
-                above(_on(CENSUS, "AutoInt+"), _on(CENSUS, "DCN")),
-                above(_on(CENSUS, "AutoInt+"), _on(CENSUS, "xDeepFM")),
+                above(named(CENSUS, "AutoInt+"), named(CENSUS, "DCN")),
+                above(named(CENSUS, "AutoInt+"), named(CENSUS, "xDeepFM")),
             ),
         ),
         Claim(
             "Attention to the history is better than its mean, where the history decides.",
             "Zhou et al. 2018, arXiv 1706.06978",
-            (above(_on(PLANTED, DIN), _on(PLANTED, MEAN), by=0.05),),
+            (above(named(PLANTED, DIN), named(PLANTED, MEAN), by=0.05),),
         ),
         Claim(
             "Attention to the history is better than its mean on MovieLens.",
             "Zhou et al. 2018, arXiv 1706.06978: AUC 0.7337 and 0.7300",
-            (above(_on(FILMS, DIN), _on(FILMS, MEAN)),),
+            (above(named(FILMS, DIN), named(FILMS, MEAN)),),
         ),
         Claim(
             "The outer product before the weights is what finds the interest.",
             "Zhou et al. 2018, arXiv 1706.06978, and a survey article",
             (
-                above(_on(PLANTED, DIN), _on(PLANTED, PLAIN), by=0.02),
-                above(_on(FILMS, DIN), _on(FILMS, PLAIN)),
+                above(named(PLANTED, DIN), named(PLANTED, PLAIN), by=0.02),
+                above(named(FILMS, DIN), named(FILMS, PLAIN)),
             ),
         ),
         Claim(
             "Dice is better than PReLU.",
             "Zhou et al. 2018, arXiv 1706.06978: AUC 0.7348 and 0.7337",
             (
-                above(_on(PLANTED, DIN), _on(PLANTED, PRELU)),
-                above(_on(FILMS, DIN), _on(FILMS, PRELU)),
+                above(named(PLANTED, DIN), named(PLANTED, PRELU)),
+                above(named(FILMS, DIN), named(FILMS, PRELU)),
             ),
         ),
         Claim(
             "Mini-batch-aware L2 helps where items are many.",
             "Zhou et al. 2018, arXiv 1706.06978",
-            (above(_on(FILMS, L2), _on(FILMS, DIN)),),
+            (above(named(FILMS, L2), named(FILMS, DIN)),),
         ),
         Claim(
             "All models of the census are within 0.01 of AUC.",
             "ours, of adult_mmoe and its baselines",
             tuple(
-                near(_on(CENSUS, AUTOINT), _on(CENSUS, label), within=0.01)
+                near(named(CENSUS, AUTOINT), named(CENSUS, label), within=0.01)
                 for label in _RIVALS
                 if label != AUTOINT
             ),
@@ -154,7 +150,7 @@ TABLES = Finding(
         Claim(
             "Planted histories need attention: it reaches 0.85.",
             "ours, of planted_histories_din",
-            (reaches(_on(PLANTED, DIN), 0.85),),
+            (reaches(named(PLANTED, DIN), 0.85),),
         ),
     ),
     rates=(3e-3, 1e-2, 2e-2),
