@@ -10,6 +10,8 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +26,18 @@ from regard import Mask
 from regard.functional.shared import recompute
 
 DEVICE, T, DIM = "counted", 40, 32
+LONG = (2048, 4096)
+_TILES = "numbers for all pairs of tokens are made in tiles of a fixed size"
+_EAGER = "its pattern is FlexAttention's on CUDA, unless tokens are external; counted here is the form for other devices"
+GROWS = dict.fromkeys(("bigbird", "global", "head_mix", "strided"), _EAGER) | dict.fromkeys(
+    (
+        *(f"synthesizer_{kind}" for kind in ("dense", "random")),
+        *(f"synthesizer_factorized_{kind}" for kind in ("dense", "random")),
+        *("mixture", "fixed_patterns", "gau", "gmlp", "transformer_xl"),
+    ),
+    _TILES,
+)
+"""Mechanisms that launch more kernels for longer sequences, and why."""
 aten = torch.ops.aten
 EMPTY = {
     aten.detach.default,
@@ -91,18 +105,41 @@ def on_device(mixer: regard.Mixer) -> regard.Mixer:
     return mixer
 
 
-def counts(name: str) -> dict[str, dict]:
-    """Each pass is run twice, and the second one counted: plans of a pattern are made once."""
+def counted(call: Callable[[], object]) -> dict[str, Any]:
+    """The call is made twice, and the second one counted: plans of a pattern are made once."""
+    with Counts():
+        call()
+    with Counts() as counts:
+        call()
+    return {"launches": counts.launches, "waits": dict(counts.waits)}
+
+
+def built(name: str, max_len: int) -> regard.Mixer:
     with torch.device("meta"):
-        mixer = regard.build(name, dim=DIM, num_heads=2, max_len=T + 8).eval()
-    found = {}
+        return regard.build(name, dim=DIM, num_heads=2, max_len=max_len).eval()
+
+
+def long_counts(name: str) -> dict[str, dict]:
+    """Forward and backward passes at real lengths, in causal order where the mixer has one."""
+    mixer, found = built(name, LONG[-1]), {}
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        torch._C._set_only_lift_cpu_tensors(True)
+        on_device(mixer)
+        mask = Mask(causal=bool(mixer.capabilities.causal))
+        for length in LONG:
+            x = torch.randn(2, length, DIM, device=DEVICE, requires_grad=True)
+            call = partial(mixer, x, mask=mask)
+            with torch.no_grad():
+                found[f"forward {length}"] = counted(call)
+            found[f"backward {length}"] = counted(lambda call=call: call().sum().backward())
+    return found
+
+
+def counts(name: str) -> dict[str, dict]:
+    mixer, found = built(name, T + 8), {}
 
     def count(what: str, call: Callable[[], object]) -> None:
-        with Counts():
-            call()
-        with Counts() as counted:
-            call()
-        found[what] = {"launches": counted.launches, "waits": dict(counted.waits)}
+        found[what] = counted(call)
 
     with FakeTensorMode(shape_env=ShapeEnv()):
         torch._C._set_only_lift_cpu_tensors(True)
@@ -123,10 +160,15 @@ def counts(name: str) -> dict[str, dict]:
             with torch.no_grad():
                 with Counts():
                     _, state = mixer.extend(x, mixer.initial_state(2, max_len=T + 8), donate=True)
-                after = []
-                count("decode", lambda: after.append(mixer.extend(x[:, :1], state)[1]))
-            shapes = [[z.shape for z in pytree.tree_leaves(s)] for s in (state, after[-1])]
-            found["decode"]["static"] = shapes[0] == shapes[1]
+                states = [state]
+                for what, donate in (("copying decode", False), ("decode", True)):
+
+                    def step(donate=donate) -> None:
+                        states.append(mixer.extend(x[:, :1], states[-1], donate=donate)[1])
+
+                    count(what, step)
+            shapes = {tuple(z.shape for z in pytree.tree_leaves(state)) for state in states}
+            found["decode"]["static"] = len(shapes) == 1
     return found
 
 
@@ -136,7 +178,8 @@ def main(names: list[str]) -> None:
     # Checkpoints compute a pass again inside the backward, which a device of Python's own cannot do.
     recompute.checkpoint = lambda function, *arguments, **_: function(*arguments)
     for name in names or regard.MIXERS.names():
-        print(json.dumps({"mixer": name, **counts(name)}), flush=True)
+        long = {} if name in GROWS else long_counts(name)
+        print(json.dumps({"mixer": name, **counts(name), **long}), flush=True)
 
 
 if __name__ == "__main__":

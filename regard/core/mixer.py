@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.core.capabilities import Capabilities, No
 from regard.core.compaction import Compaction, compaction, permute
 from regard.core.empty_batch import no_rows, one_row, one_row_mask, one_row_state
-from regard.core.errors import ShapeError, UnsupportedError
+from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.memory import within_memory
 from regard.core.options import CheckedOptions
@@ -39,6 +39,7 @@ from regard.core.shapes import (
     check_tokens,
     first_parameter,
 )
+from regard.core.units import UNITS
 
 
 class State(Protocol):
@@ -89,7 +90,7 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     """Lag, in tokens, of an incomplete slot: causal queries may not see as many of the latest tokens."""
 
     beside_heads: str | None = None
-    """What reads tokens without passing through `heads`: without their tokens, q, k and v are not enough for this mixer."""
+    """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
     options: Mapping[str, Any]  # the constructor's arguments, defaults included
     _updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
@@ -106,6 +107,9 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
 
     def __init__(self, dim: int, *, max_len: int | None = None):
         super().__init__()
+        for fact in ("name", "capabilities"):
+            if not hasattr(self, fact):
+                raise OptionError(f"{type(self).__name__} has no {fact}: declare it in the class")
         self.dim = dim
         self.max_len = max_len
 
@@ -463,10 +467,12 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
 
 
 def _told(cls: type[Mixer]) -> str | None:
-    """What `help(cls)` begins with where a file holds one mechanism: the file's text, with the equation, and the options."""
+    """The beginning of `help(cls)` where a file holds one mechanism: the file's text, with the equation, and the options."""
     text = inspect.getdoc(sys.modules[cls.__module__])
-    bare = [p.replace(annotation=p.empty) for p in inspect.signature(cls).parameters.values()]
-    return text and f"{text}\n\nOptions: {', '.join(map(str, bare))}."
+    options = inspect.signature(cls).parameters.values()
+    bare = [str(option.replace(annotation=option.empty)) for option in options]
+    meant = [f"\n    {o.name}: {UNITS[o.name]}" for o in options if o.name in UNITS]
+    return text and f"{text}\n\nOptions: {', '.join(bare)}.\n{''.join(meant)}"
 
 
 def _noted(own: Callable[[Any], None]) -> Callable[[Any], None]:

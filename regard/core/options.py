@@ -202,15 +202,16 @@ def spelled(kind: Any) -> str:
 
 
 def shown(value: object) -> str:
-    """A short repr: of a tensor its shape and type."""
+    """A short repr in one line: of a tensor its shape and type, of a module its class."""
     if isinstance(value, Tensor):
         if value.is_nested:
             return "a nested tensor"
         return f"a tensor {list(value.shape)} of {value.dtype}"
     try:
-        return _SHORT.repr(value)
+        text = _SHORT.repr(value)
     except Exception:  # a value whose own repr is broken
-        return f"a {type(value).__name__}"
+        text = "\n"
+    return text if "\n" not in text else f"a {type(value).__name__}"
 
 
 _SHORT = reprlib.Repr()

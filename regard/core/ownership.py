@@ -47,7 +47,7 @@ def note_most(length: Tensor, most: int | None) -> None:
 
 
 def most_tokens(length: Tensor) -> int | None:
-    """What `note_most` was told; None if that is lost, or the lengths were written since."""
+    """The number given to `note_most`; None if that is lost, or the lengths were written since."""
     if torch.compiler.is_compiling():
         return None
     most, written = length.__dict__.get(MOST, (None, 0))

@@ -18,6 +18,7 @@ class Pool(nn.Module, metaclass=CheckedOptions):
 
     Tokens that are not `valid` are as if absent, so that an empty set gives exactly zero, with finite gradients.
     What the mechanism's methods receive has been checked, and is zero where it is not valid.
+    query_dim: channels of the queries that are passed; None: the queries are the pool's own.
     """
 
     name: ClassVar[str]

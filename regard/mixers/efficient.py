@@ -8,13 +8,14 @@ bidirectional form and each channel has its own denominator. State: K (V + 2) pe
 `normaliser="scaling"` is the paper's other form, Q K^T V / (number of keys), which divides by all keys at once.
 """
 
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Mask, Mixer, No, Observation
 from regard.functional.linear.attention import kernel_attention, kernel_weights
 from regard.functional.linear.efficient import (
     causal_means,
@@ -26,6 +27,7 @@ from regard.functional.linear.efficient import (
 )
 from regard.functional.shared.cache import advance
 from regard.functional.shared.implementation import Impl, check_impl
+from regard.mixers._kernel import KernelMixer
 from regard.nn.heads import Heads
 
 
@@ -45,20 +47,7 @@ class Efficient(Mixer):
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=No(
-            "keys are summed before any query meets them, so single pairs cannot be taken out"
-        ),
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T H K V",
-        memory="T D",
-        state="H K V",
-    )
+    capabilities = replace(KernelMixer.capabilities, time="T H K V", state="H K V")
     variants = {"scaling": {"normaliser": "scaling"}}
 
     def __init__(

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
-from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.cache import columns, put
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.functional.softmax.fixed import (
@@ -37,9 +37,6 @@ SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 class State(NamedTuple):
     k: Float[Tensor, "B L C K"]  # of the learned heads
     v: Float[Tensor, "B H C V"]
-    position: Int[
-        Tensor, "B n"
-    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -131,21 +128,16 @@ class FixedPatterns(Mixer):
         weight, K = self.values.value.weight, self.values.head_dim
         k = weight.new_zeros(batch_size, self.num_learned, max_len or 0, K)
         v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, K)
-        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
-        return State(k, v, position, position.new_zeros(batch_size))
+        return State(k, v, torch.zeros(batch_size, dtype=torch.long, device=weight.device))
 
     def _extend(self, x, state, valid, donate):
-        new = place(state.length, valid, x.shape[1])
-        length = advance(state.length, valid, x.shape[1])
-        filled = state.position.shape[1]
+        at = columns(state.length, valid, x.shape[1], state.v, donate)
         q, new_k = self._learned(x)
-        k = state.k if new_k is None else append(state.k, new_k, filled, donate)
-        v = append(state.v, self.values.split(x), filled, donate)
-        position = torch.cat([state.position, new], dim=1)
-        n = position.shape[1]
-        mask = cached_mask(new, position, valid)
-        mixed = self._mixed(q, k[:, :, :n], v[:, :, :n], mask, new, position, length)
-        return self.values.merge(mixed), State(k, v, position, length)
+        k = state.k if new_k is None else put(state.k, new_k, at, donate)
+        v = put(state.v, self.values.split(x), at, donate)
+        k_seen, v_seen = k[:, :, : at.seen], v[:, :, : at.seen]
+        mixed = self._mixed(q, k_seen, v_seen, at.mask, at.query, at.key, at.length)
+        return self.values.merge(mixed), State(k, v, at.length)
 
     def _observe(self, x, context, mask):
         q, k, v, place = self._parts(x, mask)

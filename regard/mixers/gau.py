@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.positions.rotary import rotate
-from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.cache import advance, columns, place, put
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
@@ -32,9 +32,6 @@ from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 class State(NamedTuple):
     k: Float[Tensor, "B 1 C K"]  # with the features of the rotary bias
     v: Float[Tensor, "B 1 C F"]
-    position: Int[
-        Tensor, "B n"
-    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -149,30 +146,27 @@ class GAU(Mixer):
             )
         k = weight.new_zeros(batch_size, 1, max_len or 0, self.relative.width)
         v = weight.new_zeros(batch_size, 1, max_len or 0, self.unit.hidden_dim)
-        return State(k, v, length.new_zeros(batch_size, 0), length)
+        return State(k, v, length)
 
     def _extend(self, x, state, valid, donate):
-        length = advance(state.length, valid, x.shape[1])
-        new = place(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
+            new = place(state.length, valid, x.shape[1])
             q = self._queries(x, new)
             key = torch.arange(state.k.shape[2], device=x.device)[None]
             mask, options = Mask(valid=state.valid), self._options(new, key)
             y = self.unit.merge(
                 x, squared_relu_attention(q, state.k, state.v, mask=mask, impl=self.impl, **options)
             )
+            length = advance(state.length, valid, x.shape[1])
             return y * state.valid.any(1)[:, None, None], state._replace(length=length)
-        q, new_k = self.relative.pair(self.unit.views(x), new, self.score_scale)
-        filled = state.position.shape[1]
-        k = append(state.k, new_k, filled, donate)
-        v = append(state.v, self.unit.values(x), filled, donate)
-        position = torch.cat([state.position, new], dim=1)
-        n = position.shape[1]
-        mask, options = cached_mask(new, position, valid), self._options(new, position)
+        at = columns(state.length, valid, x.shape[1], state.k, donate)
+        q, new_k = self.relative.pair(self.unit.views(x), at.query, self.score_scale)
+        k, v = put(state.k, new_k, at, donate), put(state.v, self.unit.values(x), at, donate)
+        seen, options = slice(at.seen), self._options(at.query, at.key)
         mixed = squared_relu_attention(
-            q, k[:, :, :n], v[:, :, :n], mask=mask, impl=self.impl, **options
+            q, k[:, :, seen], v[:, :, seen], mask=at.mask, impl=self.impl, **options
         )
-        return self.unit.merge(x, mixed), State(k, v, position, length)
+        return self.unit.merge(x, mixed), State(k, v, at.length)
 
     def _observe(self, x, context, mask):
         q, k, v, options = self._parts(x, context, mask)

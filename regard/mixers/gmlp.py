@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible, check_positive
-from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.cache import columns, put
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.synthetic.spatial import spatial_mixing
@@ -28,9 +28,6 @@ NEAR_ZERO = 1e-3
 
 class State(NamedTuple):
     token: Float[Tensor, "B 1 C F"]  # LN(z_2), and key and value of the tiny attention
-    position: Int[
-        Tensor, "B n"
-    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -132,29 +129,29 @@ class GMLP(Mixer):
         if self.tiny_out is not None:
             width += 2 * self.tiny_out.in_features
         token = self.weight.new_zeros(batch_size, 1, max_len or 0, width)
-        position = torch.empty(batch_size, 0, dtype=torch.long, device=token.device)
-        return State(token, position, position.new_zeros(batch_size))
+        return State(token, torch.zeros(batch_size, dtype=torch.long, device=token.device))
 
     def _extend(self, x, state, valid, donate):
-        new = place(state.length, valid, x.shape[1])
+        at = columns(state.length, valid, x.shape[1], state.token, donate)
         z1, new_token = self._halves(x)
         if self.qkv is not None:
             q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
             new_token = torch.cat([new_token, k[:, 0], v[:, 0]], dim=-1)
-        token = append(state.token, new_token[:, None], state.position.shape[1], donate)
-        position = torch.cat([state.position, new], dim=1)
-        seen = token[:, :, : position.shape[1]]
-        mask = cached_mask(new, position, valid)
-        w = self._weights(new.clamp_min(0), position.clamp_min(0))
-        width = z1.shape[-1]
-        bias = self.bias[new.clamp_min(0)]
-        gate = spatial_mixing(w, seen[:, 0, :, :width], bias=bias, mask=mask, impl=self.impl)
+        token = put(state.token, new_token[:, None], at, donate)
+        seen, mask, width, query = (
+            token[:, :, : at.seen],
+            at.mask,
+            z1.shape[-1],
+            at.query.clamp_min(0),
+        )
+        w = self._weights(query, at.key.clamp(max=len(self.bias) - 1))
+        gate = spatial_mixing(
+            w, seen[:, 0, :, :width], bias=self.bias[query], mask=mask, impl=self.impl
+        )
         if self.qkv is not None:
             k, v = seen[..., width:].chunk(2, dim=-1)
             gate = gate + self._tiny(q, k, v, mask)
-        return self.narrow(z1 * gate), State(
-            token, position, advance(state.length, valid, x.shape[1])
-        )
+        return self.narrow(z1 * gate), State(token, at.length)
 
     def _observe(self, x, context, mask):
         if self.qkv is not None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
+from regard.core.ownership import note_most
 from regard.functional.shared.cache import advance
 from regard.mixers.build import build, resolve
 from regard.mixers.linear import Linear
@@ -188,6 +189,8 @@ class HeadGroups(Mixer):
             member._initial_state(batch_size, max_len, own, valid)
             for member, own in zip(self._members, given, strict=True)
         ]
+        for state in states:
+            note_most(state.length, 0)
         weight = self.heads.value.weight
         return _joined(states, torch.zeros(batch_size, dtype=torch.long, device=weight.device))
 

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
-from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.cache import columns, put
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.synthetic.logits import (
     Blend,
@@ -27,9 +27,9 @@ from regard.functional.synthetic.logits import (
     blended,
 )
 from regard.functional.synthetic.synthesizer import (
-    at_positions,
     synthesizer_attention,
     synthesizer_weights,
+    to_columns,
 )
 from regard.nn.logits import (
     DenseLogits,
@@ -46,9 +46,6 @@ from regard.nn.values import Values
 class State(NamedTuple):
     k: Float[Tensor, "B H C A"]  # prepared keys of all scores, side by side
     v: Float[Tensor, "B H C V"]
-    position: Int[
-        Tensor, "B n"
-    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -163,26 +160,22 @@ class Mixture(Mixer):
         v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, K)
         one = weight.new_zeros(1, 1, self.dim)
         A = sum(member.keys(one).shape[3] for _, member in self._scores())
-        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
-        return State(v.new_zeros(*v.shape[:3], A), v, position, position.new_zeros(batch_size))
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        return State(v.new_zeros(*v.shape[:3], A), v, length)
 
     def _extend(self, x, state, valid, donate):
-        new = place(state.length, valid, x.shape[1])
-        filled = state.position.shape[1]
-        v = append(state.v, self.values.split(x), filled, donate)
-        position = torch.cat([state.position, new], dim=1)
-        n = position.shape[1]
-        reach = n if self.max_len is None else min(n, self.max_len)
+        T, at = x.shape[1], columns(state.length, valid, x.shape[1], state.v, donate)
+        v = put(state.v, self.values.split(x), at, donate)
         k, keys = state.k, {}
         if self._scores():
-            new_k = {name: member.keys(x, new) for name, member in self._scores()}
-            k = append(state.k, torch.cat(list(new_k.values()), dim=-1), filled, donate)
+            new_k = {name: member.keys(x, at.query) for name, member in self._scores()}
+            k = put(state.k, torch.cat(list(new_k.values()), dim=-1), at, donate)
             widths = [a.shape[3] for a in new_k.values()]
             keys = dict(zip(new_k, k.split(widths, dim=-1), strict=True))
 
         def stored(member: nn.Module) -> Logits:
-            made = member(x, new.clamp_min(0))
-            return lambda rows, S: at_positions(made(rows, reach), position[:, :S])
+            made, most = member(x, at.query.clamp_min(0)), self.max_len
+            return lambda rows, S: to_columns(made(rows, S if most is None else min(S, most)), S)
 
         logits = blended(
             self.blend.softmax(0),
@@ -191,11 +184,9 @@ class Mixture(Mixer):
                 for name, member in self.members.items()
             ],
         )
-        mask = cached_mask(new, position, valid)
-        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask, impl=self.impl)
-        return self.values.merge(mixed), State(
-            k, v, position, advance(state.length, valid, x.shape[1])
-        )
+        seen = v[:, :, : at.seen]
+        mixed = synthesizer_attention(logits, seen, T=T, mask=at.mask, impl=self.impl)
+        return self.values.merge(mixed), State(k, v, at.length)
 
     def _observe(self, x, context, mask):
         T, v = x.shape[1], self.values.split(x)

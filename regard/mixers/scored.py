@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
-from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.cache import advance, columns, put
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.softmax.scored import Normaliser, scored_attention, scored_weights
@@ -30,9 +30,6 @@ from regard.nn.scores import Score, build_score
 class State(NamedTuple):
     k: Float[Tensor, "B H C A"]  # prepared by the score
     v: Float[Tensor, "B H C V"]
-    position: Int[
-        Tensor, "B n"
-    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -127,25 +124,21 @@ class Scored(Mixer):
             )
             k = self.score.keys(self.heads.keys(context))
             return ContextState(k, self.heads.values(context), valid, length)
-        position = length.new_zeros(batch_size, 0)
         v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, self.heads.head_dim)
         A = self.score.keys(v.new_zeros(1, self.num_heads, 1, self.heads.head_dim)).shape[3]
-        return State(v.new_zeros(*v.shape[:3], A), v, position, length)
+        return State(v.new_zeros(*v.shape[:3], A), v, length)
 
     def _extend(self, x, state, valid, donate):
-        length = advance(state.length, valid, x.shape[1])
         q = self.score.queries(self.heads.queries(x))
         if isinstance(state, ContextState):
             mixed = self._attend(q, state.k, state.v, Mask(valid=state.valid))
+            length = advance(state.length, valid, x.shape[1])
             return self.heads.merge(mixed), state._replace(length=length)
-        new = place(state.length, valid, x.shape[1])
-        filled = state.position.shape[1]
-        k = append(state.k, self.score.keys(self.heads.keys(x), new), filled, donate)
-        v = append(state.v, self.heads.values(x), filled, donate)
-        position = torch.cat([state.position, new], dim=1)
-        n = position.shape[1]
-        mixed = self._attend(q, k[:, :, :n], v[:, :, :n], cached_mask(new, position, valid))
-        return self.heads.merge(mixed), State(k, v, position, length)
+        at = columns(state.length, valid, x.shape[1], state.k, donate)
+        k = put(state.k, self.score.keys(self.heads.keys(x), at.query), at, donate)
+        v = put(state.v, self.heads.values(x), at, donate)
+        mixed = self._attend(q, k[:, :, : at.seen], v[:, :, : at.seen], at.mask)
+        return self.heads.merge(mixed), State(k, v, at.length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)

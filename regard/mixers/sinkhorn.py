@@ -187,11 +187,11 @@ class Sinkhorn(Mixer):
             y = y + softmax_attention(q, after.k, after.v, mask=Mask(pairwise=seen[:, None]))
         return self.heads.merge(y), after._replace(total=total[:, -1])
 
-    def _scores(self, summary: Tensor, k: Tensor) -> Float[Tensor, "b H 1 N"]:
-        """Scores of earlier blocks, with keys k, for the block that begins."""
+    def _scores(self, summary: Tensor, k: Tensor) -> Float[Tensor, "b H G N"]:
+        """Scores of blocks with keys k for the blocks that begin."""
         N = k.shape[2] // self.block_size
         if self.sort_net is not None:
-            return self._noisy(self.sort_net(summary, N))
+            return self._noisy(self.sort_net(summary, min(N, self.sort_net.max_blocks)))
         q = summary.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
         return self._noisy(block_scores(q, block_sums(k, self.block_size) / self.block_size))
 

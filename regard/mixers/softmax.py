@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Rate
-from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.cache import advance, columns, put
 from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.biased import Bias, biased_attention
 from regard.functional.softmax.dense import softmax_attention, softmax_weights
@@ -31,9 +31,6 @@ from regard.positions.relative import T5, Alibi, Rotary
 class State(NamedTuple):
     k: Float[Tensor, "B G C K"]
     v: Float[Tensor, "B G C V"]
-    position: Int[
-        Tensor, "B n"
-    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -159,41 +156,32 @@ class Softmax(Mixer):
             self.heads.value.weight,
             (batch_size, self.heads.num_kv_heads, max_len or 0, self.heads.head_dim),
         )
-        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
-        return State(
-            weight.new_zeros(shape),
-            weight.new_zeros(shape),
-            position,
-            position.new_zeros(batch_size),
-        )
+        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        return State(weight.new_zeros(shape), weight.new_zeros(shape), length)
 
     def _extend(self, x, state, valid, donate):
-        length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
             mixed = self._attend(
                 self.heads.queries(x), state.k, state.v, Mask(valid=state.valid), False
             )
             y = self.heads.merge(mixed) * state.valid.any(1)[:, None, None]
-            return y, state._replace(length=length)
+            return y, state._replace(length=advance(state.length, valid, x.shape[1]))
         q, new_k, new_v = self.heads.split(x)
-        filled = state.position.shape[1]
-        new = place(state.length, valid, x.shape[1])
-        q, new_k = self._rotated(q, new_k, new)
-        k, v = append(state.k, new_k, filled, donate), append(state.v, new_v, filled, donate)
-        position = torch.cat([state.position, new], dim=1)
-        n = position.shape[1]
-        mask = cached_mask(new, position, valid)
-        exclude_self, seen = self.shared_qk, n
+        at = columns(state.length, valid, x.shape[1], state.k, donate)
+        q, new_k = self._rotated(q, new_k, at.query)
+        k, v = put(state.k, new_k, at, donate), put(state.v, new_v, at, donate)
+        mask, seen, exclude_self = at.mask, at.seen, self.shared_qk
         if exclude_self and mask is OPEN:  # one token after all others
-            exclude_self, seen = False, max(n - 1, 1)
+            exclude_self, seen = False, max(seen - 1, 1)
         elif (
             mask.pairwise is not None and exclude_self
         ):  # all but the first token have an earlier one to see
-            first_or_other = (new == 0)[:, :, None] | (position[:, None, :] != new[:, :, None])
+            query, key = at.query[:, :, None], at.key[:, None]
+            first_or_other = (query == 0) | (key != query)
             mask, exclude_self = Mask(pairwise=mask.pairwise & first_or_other[:, None]), False
-        bias = self._bias(new, position, q.dtype)
+        bias = self._bias(at.query, at.key, q.dtype)
         mixed = self._attend(q, k[:, :, :seen], v[:, :, :seen], mask, exclude_self, bias)
-        return self.heads.merge(mixed), State(k, v, position, length)
+        return self.heads.merge(mixed), State(k, v, at.length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)

@@ -8,30 +8,21 @@ layers=1 is the form that some articles give: B_i = W_2 x_i + b_2, without W_1 a
 Row i depends on x_i only, so a causal mask is all that causality needs; the state holds values and no keys.
 """
 
+from dataclasses import replace
 from typing import Literal
 
-from regard.core import Capabilities, Mixer, No, OptionError
-from regard.functional.shared.implementation import Impl, check_impl
+from regard.core import No, OptionError
+from regard.functional.shared.implementation import Impl
+from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import DenseLogits
-from regard.nn.synthesis import Synthesis
 
 
-class SynthesizerDense(Mixer):
+class SynthesizerDense(SynthesizerMixer):
     name = "synthesizer_dense"
-    family = "score-free"
-    paper = "Tay et al. 2020, arXiv 2005.00743"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=No("its weights are made by one sequence, for positions of that sequence"),
-        streaming="exact",
-        attention_map=True,
+    capabilities = replace(
+        SynthesizerMixer.capabilities,
         any_length=No("a token makes one logit for each of max_len positions"),
-        positions=frozenset({"absolute"}),
         time="T^2 H K",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "shared": {"share_w2": True},
@@ -50,26 +41,11 @@ class SynthesizerDense(Mixer):
         layers: Literal[1, 2] = 2,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
-        self.num_heads = num_heads
+        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
         if layers not in (1, 2) or (layers == 1 and head_hidden_dim is not None):
             raise OptionError(
                 f"synthesizer_dense: layers ({layers}) must be 1 or 2, and 1 has no head_hidden_dim"
             )
         width = dim // num_heads if head_hidden_dim is None else head_hidden_dim
         hidden = None if layers == 1 else width
-        logits = DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2)
-        self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
-
-    def mix(self, x, context, mask):
-        return self.synthesis.mix(x, mask)
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        return self.synthesis.initial_state(batch_size, max_len)
-
-    def _extend(self, x, state, valid, donate):
-        return self.synthesis.extend(x, state, valid, donate)
-
-    def _observe(self, x, context, mask):
-        return self.synthesis.observe(x, mask)
+        self._set_logits(DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2))

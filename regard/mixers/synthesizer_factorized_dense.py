@@ -9,31 +9,21 @@ default is the outer product, `tiling="same"` the literal reading. a = `first_fa
 sqrt(max_len)), b is the least that serves.
 """
 
+from dataclasses import replace
 from typing import Literal
 
-from regard.core import Capabilities, Mixer, No
+from regard.core import No
 from regard.core.shapes import check_positive
-from regard.functional.shared.implementation import Impl, check_impl
+from regard.functional.shared.implementation import Impl
+from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import FactorizedDenseLogits, near_square
-from regard.nn.synthesis import Synthesis
 
 
-class SynthesizerFactorizedDense(Mixer):
+class SynthesizerFactorizedDense(SynthesizerMixer):
     name = "synthesizer_factorized_dense"
-    family = "score-free"
-    paper = "Tay et al. 2020, arXiv 2005.00743"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=No("its weights are made by one sequence, for positions of that sequence"),
-        streaming="exact",
-        attention_map=True,
+    capabilities = replace(
+        SynthesizerMixer.capabilities,
         any_length=No("the products of its factors are max_len logits"),
-        positions=frozenset({"absolute"}),
-        time="T^2 H V",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "unequal": {"first_factor": 43, "head_hidden_dim": 2},
@@ -51,27 +41,12 @@ class SynthesizerFactorizedDense(Mixer):
         tiling: Literal["outer", "same"] = "outer",
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
         factors = near_square(max_len)
         if first_factor is not None:
             check_positive(first_factor=first_factor)
             factors = (first_factor, -(-max_len // first_factor))
-        self.num_heads = num_heads
         hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
-        logits = FactorizedDenseLogits(
-            dim, num_heads, hidden=hidden, factors=factors, tiling=tiling
+        self._set_logits(
+            FactorizedDenseLogits(dim, num_heads, hidden=hidden, factors=factors, tiling=tiling)
         )
-        self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
-
-    def mix(self, x, context, mask):
-        return self.synthesis.mix(x, mask)
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        return self.synthesis.initial_state(batch_size, max_len)
-
-    def _extend(self, x, state, valid, donate):
-        return self.synthesis.extend(x, state, valid, donate)
-
-    def _observe(self, x, context, mask):
-        return self.synthesis.observe(x, mask)

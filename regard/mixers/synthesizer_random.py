@@ -6,48 +6,24 @@ Cost: T^2 V per head, no queries, no keys; max_len^2 parameters per head. `train
 (the paper's fixed variant). The paper does not state how R starts: Glorot, as its code's framework does.
 """
 
-from regard.core import Capabilities, Mixer, No
-from regard.functional.shared.implementation import Impl, check_impl
+from dataclasses import replace
+
+from regard.core import No
+from regard.functional.shared.implementation import Impl
+from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import RandomLogits
-from regard.nn.synthesis import Synthesis
 
 
-class SynthesizerRandom(Mixer):
+class SynthesizerRandom(SynthesizerMixer):
     name = "synthesizer_random"
-    family = "score-free"
-    paper = "Tay et al. 2020, arXiv 2005.00743"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=No("its weights are made for positions of one sequence"),
-        streaming="exact",
-        attention_map=True,
+    capabilities = replace(
+        SynthesizerMixer.capabilities,
         any_length=No("its weights are a table of max_len by max_len positions"),
-        positions=frozenset({"absolute"}),
-        time="T^2 H V",
-        memory="T D",
-        state="T D",
     )
     variants = {"fixed": {"trainable": False}}
 
     def __init__(
         self, dim: int, *, num_heads: int, max_len: int, trainable: bool = True, impl: Impl = "auto"
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
-        self.num_heads = num_heads
-        logits = RandomLogits(num_heads, max_len, trainable=trainable)
-        self.synthesis = Synthesis(dim, num_heads, max_len, logits, impl)
-
-    def mix(self, x, context, mask):
-        return self.synthesis.mix(x, mask)
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        return self.synthesis.initial_state(batch_size, max_len)
-
-    def _extend(self, x, state, valid, donate):
-        return self.synthesis.extend(x, state, valid, donate)
-
-    def _observe(self, x, context, mask):
-        return self.synthesis.observe(x, mask)
+        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
+        self._set_logits(RandomLogits(num_heads, max_len, trainable=trainable))

@@ -39,6 +39,8 @@ Gating = Literal["linear", "one", "attention_query", "none"]
 class MMoEConfig(ModelConfig):
     """Either input_dim (of vectors) or fields (of a table); dim is that of embeddings.
 
+    num_experts layers of widths expert_dims; each task has a gate over them, whose weights gate_dropout sets to zero in training
+    (a share), and a tower of one hidden layer of tower_dim channels.
     The defaults are those of the paper's synthetic data. Fields may be left out until the data are read.
     """
 

@@ -27,7 +27,10 @@ def pixel_classifier(
     mixer: str = "softmax",
     position: str = "axial",
 ) -> ClassifierConfig:
-    """The configuration for images of this size; what is not named here is changed by `dataclasses.replace`."""
+    """The configuration for images of this size; what is not named here is changed by `dataclasses.replace`.
+
+    height, width: pixels. levels: different values of a pixel.
+    """
     check_positive(height=height, width=width)
     config = ClassifierConfig(
         vocab_size=levels,

@@ -48,7 +48,7 @@ class Centroids(nn.Module):
         return _Staged.apply(y, *counts, *self.staged)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
-        """What is staged moves along; as a buffer it would be saved, and overwritten by the first process's.
+        """Moves the staged counts too; as a buffer they would be saved, and overwritten by the first process's.
 
         Averages stay in float32 at least: a share of 0.001 is lost in 16 bits.
         """

@@ -11,7 +11,8 @@ class CoordConv2d(nn.Module):
     """Conv2d over [x ; row' ; column' (; radius)], coordinates in [-1, 1].
 
     With zero weights on the extra channels it is Conv2d. Coordinates follow the input's size: another size than in
-    training rescales them.
+    training rescales them. in_channels: those of x, without the coordinates. out_channels, kernel_size, stride, padding and
+    dilation, in pixels, are Conv2d's. Shapes: [B C H W] -> [B out_channels H' W'].
     """
 
     def __init__(

@@ -21,6 +21,7 @@ from regard.nn.given_heads import GivenHeads, with_given_heads
 class MultiheadAttention(nn.MultiheadAttention):
     """`torch.nn.MultiheadAttention` with the weights of another mechanism. Dropout of weights is the mixer's own option.
 
+    kdim, vdim: channels of keys and of values before their projections; None: those of the mixer.
     One tensor given as query and key is self-mixing; two are a context, which the mixer must support (`cross`).
     Raises UnsupportedError, with the reason, for a mixer that is not a function of q, k and v, and for what it cannot do.
     """

@@ -12,6 +12,8 @@ from regard.core.catalog import Catalog
 
 
 class LayerNorm(nn.LayerNorm):
+    """torch's, under a name. normalized_shape: channels of a token. eps: added to the variance."""
+
     name = "layer"
 
 

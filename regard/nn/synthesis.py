@@ -7,21 +7,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Observation
-from regard.functional.shared.cache import advance, append, cached_mask, place
+from regard.functional.shared.cache import columns, put
 from regard.functional.shared.implementation import Impl
 from regard.functional.synthetic.synthesizer import (
-    at_positions,
     synthesizer_attention,
     synthesizer_weights,
+    to_columns,
 )
 from regard.nn.values import Values
 
 
 class State(NamedTuple):
     v: Float[Tensor, "B H C V"]
-    position: Int[
-        Tensor, "B n"
-    ]  # of each stored token, -1 where there is none; n of the C rows are filled
     length: Int[Tensor, "B"]
 
 
@@ -44,8 +41,7 @@ class Synthesis(nn.Module):
     def initial_state(self, batch_size: int, max_len: int | None) -> State:
         weight = self.values.value.weight
         v = weight.new_zeros(batch_size, self.values.num_heads, max_len or 0, self.values.head_dim)
-        position = torch.empty(batch_size, 0, dtype=torch.long, device=weight.device)
-        return State(v, position, position.new_zeros(batch_size))
+        return State(v, torch.zeros(batch_size, dtype=torch.long, device=weight.device))
 
     def extend(
         self,
@@ -54,22 +50,16 @@ class Synthesis(nn.Module):
         valid: Bool[Tensor, "B N"] | None,
         donate: bool,
     ) -> tuple[Float[Tensor, "B N D"], State]:
-        v = append(state.v, self.values.split(x), state.position.shape[1], donate)
-        new = place(state.length, valid, x.shape[1])
-        position = torch.cat([state.position, new], dim=1)
-        n = position.shape[1]
-        reach = min(n, self.max_len)  # a token's position is never beyond its column
-
-        made = self.logits(x, new.clamp_min(0))
+        T, at = x.shape[1], columns(state.length, valid, x.shape[1], state.v, donate)
+        v = put(state.v, self.values.split(x), at, donate)
+        made = self.logits(x, at.query.clamp_min(0))
 
         def logits(rows: slice, S: int) -> Tensor:
-            return at_positions(made(rows, reach), position[:, :S])
+            return to_columns(made(rows, min(S, self.max_len)), S)
 
-        mask = cached_mask(new, position, valid)
-        mixed = synthesizer_attention(logits, v[:, :, :n], T=x.shape[1], mask=mask, impl=self.impl)
-        return self.values.merge(mixed), State(
-            v, position, advance(state.length, valid, x.shape[1])
-        )
+        seen = v[:, :, : at.seen]
+        mixed = synthesizer_attention(logits, seen, T=T, mask=at.mask, impl=self.impl)
+        return self.values.merge(mixed), State(v, at.length)
 
     def observe(self, x: Float[Tensor, "B T D"], mask: Mask) -> Observation:
         T, v = x.shape[1], self.values.split(x)

@@ -1,4 +1,4 @@
-"""What the oracles of GAU, FLASH and mixed chunks share (arXiv 2202.10447)."""
+"""Shared by the oracles of GAU, FLASH and mixed chunks (arXiv 2202.10447)."""
 
 from torch import Tensor
 

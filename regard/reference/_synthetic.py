@@ -1,4 +1,4 @@
-"""What the Synthesizer oracles share: synthesized logits, softmax over the allowed keys, values, output projection."""
+"""Shared by the Synthesizer oracles: synthesized logits, softmax over the allowed keys, values, output projection."""
 
 from collections.abc import Callable
 

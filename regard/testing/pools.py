@@ -79,7 +79,7 @@ def oracle(subject: PoolSubject) -> None:
 
 
 def padding(subject: PoolSubject) -> None:
-    """What is not valid is as if absent, and has no weight."""
+    """Invalid tokens are as if absent, and have no weight."""
     weights = subject.pool.weights(subject.x, subject.query, valid=subject.valid)
     out = ~subject.valid[:, None].expand_as(weights)
     require((weights[out] == 0).all(), "a token that is not valid has weight")
@@ -211,7 +211,7 @@ def check_pool(
     """Run laws on the pools that `factory()` makes, in evaluation and float64.
 
     laws: "all", or names of POOL_LAWS. oracle: `(params, tokens, queries) -> weights[query][token]`, for one row.
-    by_place: tokens are known by their places, as experts are. Raises LawError, whose text starts with the law's name.
+    set_size: tokens of a set. by_place: tokens are known by their places, as experts are. Raises LawError, whose text starts with the law's name.
     """
     subject = PoolSubject(factory, oracle, set_size, by_place)
     chosen = {name: POOL_LAWS[name] for name in named(laws, POOL_LAWS)}

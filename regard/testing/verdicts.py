@@ -1,4 +1,4 @@
-"""What a law found: it passed, it failed, it cannot judge, or it does not apply; and the loop that runs laws."""
+"""Verdicts of laws (passed, failed, cannot judge, does not apply), and the loop that runs laws."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ class Verdict:
 
     law: str
     outcome: Outcome
-    seconds: float
+    seconds: float  # that the law took
     sentence: str = ""
     cause: Exception | None = field(default=None, compare=False, repr=False)
     errors: tuple[float, ...] = field(default=(), compare=False, repr=False)

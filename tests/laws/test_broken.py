@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 import regard
 from regard import Mixer, No, Observation
+from regard.functional.shared.implementation import transformed
 from regard.mixers.compressed import Compressed
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
@@ -134,6 +135,24 @@ class LendsItsStore(Compressed):
         first, last = int(state.length[0]), int(after.length[0])
         is_written = first == 0 or first // self.factor < last // self.factor
         return y, after if is_written else after._replace(k=state.k, v=state.v)
+
+
+class MisplacesUnreadTokens(Softmax):
+    """Where lengths cannot be read, it is given other tokens."""
+
+    def _extend(self, x, state, valid, donate):
+        return super()._extend(x.flip(-1) if transformed() else x, state, valid, donate)
+
+
+class GrowsUnread(Softmax):
+    """Where lengths cannot be read, the store gets one column more than it needs."""
+
+    def _extend(self, x, state, valid, donate):
+        y, after = super()._extend(x, state, valid, donate)
+        if transformed():
+            k, v = (torch.nn.functional.pad(z, (0, 0, 0, 1)) for z in (after.k, after.v))
+            after = after._replace(k=k, v=v)
+        return y, after
 
 
 class LooksAheadInTraining(Softmax):
@@ -403,6 +422,8 @@ BROKEN = [
     ("streaming", AlwaysDonates),
     ("streaming", ClaimsToGrow),
     ("streaming", LendsItsStore),
+    ("streaming", MisplacesUnreadTokens),
+    ("streaming", GrowsUnread),
     ("long", SilentAfter64),
     ("long", WrongSumAtABorder),
     ("long", WrongSumWithoutBlocks),
@@ -421,6 +442,8 @@ WORDS = {
     AlwaysDonates: "without donate",
     ClaimsToGrow: "declared to grow",
     LendsItsStore: "two branches",
+    MisplacesUnreadTokens: "no value read: differs",
+    GrowsUnread: "changed shapes",
     SilentAfter64: "outputs of tokens 64 to 127 are zero",
     WrongSumAtABorder: "extend",
     WrongSumWithoutBlocks: "67 tokens",

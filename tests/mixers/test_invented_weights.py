@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard import Mask, OptionError, UnknownNameError, build
+from regard.functional.synthetic import spatial
 from regard.functional.synthetic.fourier import fourier_mixing
 from regard.functional.synthetic.logits import Outer
 from regard.nn.logits import tiled
@@ -139,6 +140,18 @@ def test_gmlp_starts_as_a_feed_forward_layer():
     moved_by = (mixer(changed) - mixer(x)).abs().amax((0, 2))
     others = torch.arange(T) != 5
     assert moved_by[others].max() < 1e-3 * moved_by[5]
+
+
+@pytest.mark.parametrize("name", ["mlp_mixer", "gmlp"])
+def test_a_convolution_computes_the_same_sums(name, monkeypatch):
+    mixer, runs = make(name).float(), []
+    for convolved in (False, True):
+        monkeypatch.setattr(spatial, "convolves", lambda z, convolved=convolved: convolved)
+        x = tokens(B, T, D).float().requires_grad_()
+        y = mixer(x, mask=Mask(valid=torch.arange(T).expand(B, T) < 9))
+        inputs = [x, *mixer.parameters()]
+        runs.append([y, *torch.autograd.grad(y.square().sum(), inputs, materialize_grads=True)])
+    torch.testing.assert_close(runs[1], runs[0])
 
 
 @pytest.mark.parametrize("causal", [False, True])

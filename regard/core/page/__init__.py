@@ -1,4 +1,4 @@
-"""What the pages that open from disk share: their content policy, data inside them, and their first styles and script.
+"""Shared parts of the pages that open from disk: content policy, data inside them, first styles and script.
 
 A page is one file. Its policy names its script and its style by their hashes, so that nothing else can run, and forbids
 making markup of a text. Its data are JSON, and its script shows them as text nodes (`elements.js`).

@@ -239,7 +239,7 @@ def _eager_sums(
         apart = (G[..., :, None] - G[..., None, :]).masked_fill_(later, -torch.inf)
         to_end = v * (G[..., -1:] - G).exp().to(v.dtype)[..., None]
         gain = phi_k.transpose(-1, -2) @ to_end
-        before, after = _decayed_so_far(state, gain, G[..., -1].exp())
+        before, after = chunks.decayed(state, gain, G[..., -1, None])
         inside = (weights * apart.exp_().to(weights.dtype)) @ v
         sums = inside + phi_q @ before * G.exp().to(v.dtype)[..., None]
     sums = sums.reshape(B, H, -1, sums.shape[-1])[:, :, :T]
@@ -276,19 +276,6 @@ def _summed_so_far(
     wide = torch.promote_types(gain.dtype, torch.float32)
     before = torch.cat([state[:, :, None], gain[:, :, :-1]], dim=2).cumsum(2, dtype=wide)
     return before.to(gain.dtype), (before[:, :, -1] + gain[:, :, -1]).to(state.dtype)
-
-
-def _decayed_so_far(
-    state: Float[Tensor, "B H M V"],
-    gain: Float[Tensor, "B H N M V"],
-    decay: Float[Tensor, "B H N"],
-) -> tuple[Tensor, Tensor]:
-    """The same where each chunk first multiplies the state, one chunk after another."""
-    now, before = state.to(torch.promote_types(gain.dtype, torch.float32)), []
-    for shrink, more in zip(decay.unbind(2), gain.unbind(2), strict=True):
-        before.append(now.to(gain.dtype))
-        now = now * shrink[..., None, None] + more
-    return torch.stack(before, dim=2), now.to(state.dtype)
 
 
 def on_one_timeline(

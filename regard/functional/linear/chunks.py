@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -20,6 +21,45 @@ from regard.functional.shared.blocks import tiles
 from regard.functional.shared.implementation import Cut
 
 RANGE = 40.0
+GROUP = 64
+"""States that one product goes through; longer sequences of chunks are scanned in groups."""
+
+
+def decayed(
+    state: Float[Tensor, "B H K V"],
+    gain: Float[Tensor, "B H N K V"],
+    log_decay: Float[Tensor, "B H N R"],
+) -> tuple[Float[Tensor, "B H N K V"], Float[Tensor, "B H K V"]]:
+    """S_n = exp(d_n) S_(n-1) + gain_n: the states before every chunk, and the last. R = 1, or K for a decay of each row.
+
+    S_n = sum_m exp(d_(m+1) + .. + d_n) gain_m, as one product with the [N N] factors, whose exponents are sums of d <= 0.
+    """
+    N, R = log_decay.shape[2:]
+    if N > GROUP:
+        return _decayed_in_groups(state, gain, log_decay)
+    wide = torch.promote_types(gain.dtype, torch.float32)
+    d = F.pad(log_decay.transpose(2, 3), (1, 0)).to(wide)
+    before = torch.ones(N + 1, N + 1, dtype=torch.bool, device=d.device).tril(-1)
+    apart = torch.where(before, d[..., None], 0).cumsum(-2)
+    factors = apart.masked_fill(before.mT, -torch.inf).exp()
+    sources = torch.cat([state[:, :, None], gain], dim=2).to(wide)
+    sources = sources.unflatten(3, (R, -1)).transpose(2, 3)
+    states = (factors @ sources.flatten(4)).view_as(sources).transpose(2, 3).flatten(3, 4)
+    return states[:, :, :-1].to(gain.dtype), states[:, :, -1].to(state.dtype)
+
+
+def _decayed_in_groups(state: Tensor, gain: Tensor, log_decay: Tensor) -> tuple[Tensor, Tensor]:
+    H, N = gain.shape[1:3]
+    gain, d = (
+        F.pad(z, (0, 0) * (z.dim() - 3) + (0, -N % GROUP)).unflatten(2, (-1, GROUP)).flatten(1, 2)
+        for z in (gain, log_decay)
+    )
+    inside, gains = decayed(gain.new_zeros(*gain.shape[:2], *state.shape[2:]), gain, d)
+    first, last = decayed(state, gains.unflatten(1, (H, -1)), d.sum(2).unflatten(1, (H, -1)))
+    so_far = F.pad(d[:, :, :-1], (0, 0, 1, 0)).cumsum(2).exp().to(gain.dtype)[..., None]
+    rows = first.flatten(1, 2)[:, :, None].unflatten(3, (d.shape[3], -1))
+    states = inside + (rows * so_far[..., None]).flatten(3, 4)
+    return states.unflatten(1, (H, -1)).flatten(2, 3)[:, :, :N], last
 
 
 def needs_backward(*inputs: Tensor | None) -> bool:

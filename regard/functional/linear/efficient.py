@@ -105,19 +105,21 @@ def causal_means(
         S = S.addcmul_(e[..., None], v)
         y = (rho / z[:, :, None]) @ S
         return y.to(dtype), S.to(dtype), z.to(dtype), top.to(dtype)
-    chunk = cut("efficient", impl, v).chunk
+    how = cut("efficient", impl, v)
+    chunk = how.chunk
     C = 1 << min(chunk.bit_length() - 1, (T - 1).bit_length())  # a power of two
     rest = -T % C
     if rest:
         rho, v = F.pad(rho, (0, 0, 0, rest)), F.pad(v, (0, 0, 0, rest))
         k = F.pad(k, (0, 0, 0, rest), value=lowest(dtype))
-    so_far = _logaddexp((m + z.log())[:, :, None], running_log_sum(k))
+    log_sums = running_log_sum(k) if how.tiled else k.logcumsumexp(2)
+    so_far = _logaddexp((m + z.log())[:, :, None], log_sums)
     rho, k, v, L = (a.unflatten(2, (-1, C)) for a in (rho, k, v, so_far))
     m_after = so_far[:, :, -1].detach().to(dtype)
     z_after = (so_far[:, :, -1] - m_after).exp()
     R = torch.cat([m[:, :, None], L[:, :, :-1, -1].detach(), m_after[:, :, None]], dim=2)
     gain = (k - R[:, :, 1:, None]).exp_().transpose(-1, -2) @ v
-    before, S = _decayed_so_far(S, gain, (R[:, :, :-1] - R[:, :, 1:]).exp())
+    before, S = chunks.decayed(S, gain, R[:, :, :-1] - R[:, :, 1:])
     y = (rho * (R[:, :, :-1, None] - L).exp_()) @ before
     y = (y + _inside(rho, k, v, L)).flatten(2, 3)
     return y[:, :, :T].to(dtype), S.to(dtype), z_after.to(dtype), m_after
@@ -243,7 +245,7 @@ def _inside(
 
 
 def running_log_sum(k: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
-    """log sum_{j <= i} exp(k_j), in blocks side by side (torch.logcumsumexp goes one number at a time)."""
+    """log sum_{j <= i} exp(k_j), in blocks side by side (on a CPU torch.logcumsumexp goes one number at a time)."""
     T = k.shape[2]
     if T == 1:
         return k
@@ -264,17 +266,6 @@ def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
     """log(e^a + e^b); the second derivative of torch's own is not a number where a and b are far apart."""
     top = torch.maximum(a, b).detach()
     return top + (exp(a - top) + exp(b - top)).log()
-
-
-def _decayed_so_far(
-    S: Float[Tensor, "B H K V"], gain: Float[Tensor, "B H N K V"], decay: Float[Tensor, "B H N K"]
-) -> tuple[Tensor, Tensor]:
-    """States before every chunk, and after the last."""
-    before = []
-    for shrink, more in zip(decay.unbind(2), gain.unbind(2), strict=True):
-        before.append(S)
-        S = S * shrink[..., None] + more
-    return torch.stack(before, dim=2), S
 
 
 def efficient_weights(

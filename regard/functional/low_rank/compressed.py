@@ -14,8 +14,15 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles
-from regard.functional.shared.cache import advance, append, is_ours, place, same_in_all
-from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.cache import (
+    advance,
+    append,
+    is_ours,
+    most_in,
+    place,
+    same_in_all,
+)
+from regard.functional.shared.implementation import Impl, cut, readable
 from regard.functional.softmax.dense import softmax_attention
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
@@ -106,7 +113,8 @@ def slot_attention(
         mask = Mask(pairwise=allowed)
         return softmax_attention(q[:, :, rows], k[:, :, :seen], v[:, :, :seen], mask=mask)
 
-    return by_tiles(attend, T, cut("low rank", impl, q).tile, keep=True)
+    how = cut("low rank", impl, q)
+    return by_tiles(attend, T, how.queries(q.shape[0] * k.shape[2]), keep=True)
 
 
 class State(NamedTuple):
@@ -151,8 +159,8 @@ def extend(
     filled, now = state.length // factor, length // factor
     slot = torch.arange(k.shape[2] // factor, device=q.device)
     exists = slot < (now - filled)[:, None]
-    column, room = lead + filled[:, None] + slot, lead + int(now.max())
-    keys, values = state.k, state.v
+    column, keys, values, most = lead + filled[:, None] + slot, state.k, state.v, most_in(length)
+    room = lead + (keys.shape[2] + len(slot) if most is None else most // factor)
     if first is not None:
         begins = (state.length == 0)[:, None]
         front = torch.zeros_like(begins, dtype=torch.long)
@@ -163,6 +171,8 @@ def extend(
     keys = write(keys, compress_k(k[:, :, :usable]), column, exists, room, donate)
     values = write(values, compress_v(v[:, :, :usable]), column, exists, room, donate)
     last = place(state.length, valid, N)
+    if N == 1 and not readable(length):  # a step keeps its shapes
+        room = keys.shape[2]
     y = slot_attention(
         q, keys[:, :, :room], values[:, :, :room], last, factor=factor, first=first, impl=impl
     )

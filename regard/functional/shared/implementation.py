@@ -71,6 +71,10 @@ class Cut(NamedTuple):
     )
     concrete: bool  # True if tensors have values at all, if only after a device sync
 
+    def queries(self, size: int) -> int:
+        """Queries of a tile, each with temporaries of `size` bytes: on a device as many as fit into the room."""
+        return self.tile if self.tiled else max(self.tile, self.room // max(1, size))
+
 
 @dataclass(frozen=True)
 class Implementation:
@@ -230,6 +234,11 @@ def readable(z: Tensor) -> bool:
     return z.device.type == "cpu" and not _values_are_unknown()
 
 
+def concrete(z: Tensor) -> bool:
+    """True if z has values, which may be read after a device sync."""
+    return z.device.type != "meta" and not _values_are_unknown()
+
+
 def compiling() -> bool:
     """True while a compiler traces: steps cannot depend on values, and what is compiled already is not compiled again."""
     return torch.compiler.is_compiling()
@@ -255,6 +264,21 @@ def autocast_dtype(z: Tensor) -> torch.dtype | None:
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
     return None
+
+
+def convolves(z: Tensor) -> bool:
+    """True if a product with z is faster as a convolution of width one: oneDNN uses AVX-512 on AMD, MKL does not."""
+    return z.device.type == "cpu" and z.dtype == torch.float32 and _mkl_on_amd()
+
+
+@cache
+def _mkl_on_amd() -> bool:
+    try:
+        amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    fast = torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()
+    return amd and fast and "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 
 @cache

@@ -63,7 +63,7 @@ def _needs_gradient(inputs: Sequence[Tensor | None]) -> bool:
 
 
 class _Twice(torch.autograd.Function):
-    """What a fast kernel made, unchanged; the plain form and the inputs are kept beside it."""
+    """A fast kernel's outputs, unchanged; the plain form and the inputs are kept beside them."""
 
     @staticmethod
     def forward(ctx, plain, count: int, *tensors: Tensor | None):

@@ -1,7 +1,6 @@
 """Streaming of Sinkhorn attention: what is sorted for a block stays beside the block's own keys until the next begins."""
 
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,17 +9,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.shared.cache import advance, is_ours, place
+from regard.functional.shared.blocks import rows_at
+from regard.functional.shared.cache import columns, is_ours, put
+from regard.functional.shared.implementation import readable
 from regard.functional.shared.numerics import wide_type
-from regard.functional.sinkhorn.attention import Join, mixed
-from regard.functional.softmax.dense import softmax_attention
+from regard.functional.sinkhorn.attention import Join, beside_sorted, mixed
+from regard.functional.softmax.dense import masked_softmax, softmax_attention
 
-Sort = Callable[[Float[Tensor, "b 1 D"], Float[Tensor, "b H S K"]], Float[Tensor, "b H 1 N"]]
-"""Scores of the N earlier blocks, whose keys are given, for the block whose summary is given."""
+Sort = Callable[[Float[Tensor, "b G D"], Float[Tensor, "b H S K"]], Float[Tensor, "b H G N"]]
+"""Scores of the first N blocks, whose keys are given, for the blocks whose summaries are given."""
+
+Blocks = tuple[Float[Tensor, "B H C2 K"], Float[Tensor, "B H C2 V"]]
+Tokens = tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"]]
 
 
 class State(NamedTuple):
-    k: Float[Tensor, "B H S K"]  # by position, in whole blocks
+    k: Float[Tensor, "B H S K"]  # by position
     v: Float[Tensor, "B H S V"]
     block_k: Float[Tensor, "B H C2 K"]  # of the block that has begun: sorted for it, then its own
     block_v: Float[Tensor, "B H C2 V"]
@@ -64,82 +68,132 @@ def extend(
     summary: of the block that begins with each token.
     """
     N, C = q.shape[2], state.block_k.shape[2] // 2
-    store_k = _written(state.k, k, state.length, C, donate)
-    store_v = _written(state.v, v, state.length, C, donate)
-    ours = is_ours(donate, q, k, v, state.block_k, state.block_v)
-    ys, blocks_k, blocks_v = [], [], []
-    for rows, at, count in _alike(state.length, valid, N):
-        blocks = state.block_k[rows], state.block_v[rows]
-        earlier, new = [z[rows] for z in (store_k, store_v)], [z[rows] for z in (q, k, v)]
-        parts = []
-        for tokens, first in _by_block(at, count, C):
-            blocks = blocks if ours else (blocks[0].clone(), blocks[1].clone())
-            if first % C == 0 and first > 0:
-                begun = summary[rows, tokens][:, :1]
-                scores = sort(begun, earlier[0][:, :, :first])
-                S = scores.to(wide_type(scores)).softmax(-1)
-                for block, store in zip(blocks, earlier, strict=True):
-                    block[:, :, :C] = mixed(S, store[:, :, :first].unflatten(2, (-1, C)))[:, :, 0]
-            q_new, *keys_values = (z[:, :, tokens] for z in new)
-            end = C + first % C + q_new.shape[2]
-            for block, z in zip(blocks, keys_values, strict=True):
-                block[:, :, end - z.shape[2] : end] = z
-            parts.append(_attend(q_new, *blocks, end, first >= C, join))
-        y = torch.cat(parts, dim=2) if parts else v[rows, :, :0]
-        ys.append(F.pad(y, (0, 0, 0, N - count)) if count < N else y)
-        blocks_k.append(blocks[0])
-        blocks_v.append(blocks[1])
-    if len(ys) > 1:
-        ys, blocks_k, blocks_v = ([torch.cat(z)] for z in (ys, blocks_k, blocks_v))
-    length = advance(state.length, valid, N)
-    return ys[0], State(store_k, store_v, blocks_k[0], blocks_v[0], state.total, length)
+    at = columns(state.length, valid, N, state.k, donate)
+    store = put(state.k, k, at, donate), put(state.v, v, at, donate)
+    whole = slice((at.seen - 1) // C * C)
+    complete = store[0][:, :, whole], store[1][:, :, whole]
+    if N == 1:
+        y, blocks = _extend_one(q, k, v, state, at.start, complete, summary, sort, join, donate)
+    else:
+        y, blocks = _extend_chunk(q, k, v, state, at.length, complete, summary, sort, join)
+    return y, State(*store, *blocks, state.total, at.length)
 
 
-def _alike(
-    length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
-) -> Iterator[tuple[slice, int, int]]:
-    """Neighbouring rows with the same number of tokens before and now, and the two numbers."""
-    before = length.tolist()
-    now = [N] * len(before) if valid is None else valid.sum(1).tolist()
-    start = 0
-    for (at, count), rows in groupby(zip(before, now, strict=True)):
-        stop = start + len(list(rows))
-        yield slice(start, stop), at, count
-        start = stop
-
-
-def _by_block(at: int, count: int, C: int) -> Iterator[tuple[slice, int]]:
-    """The next `count` tokens in parts that lie in one block, each with its first position."""
-    done = 0
-    while done < count:
-        stop = min(done + C - (at + done) % C, count)
-        yield slice(done, stop), at + done
-        done = stop
+def _extend_one(
+    q: Float[Tensor, "B H 1 K"],
+    k: Float[Tensor, "B H 1 K"],
+    v: Float[Tensor, "B H 1 V"],
+    state: State,
+    start: int | None,
+    complete: Tokens,
+    summary: Float[Tensor, "B 1 D"],
+    sort: Sort,
+    join: Join,
+    donate: bool,
+) -> tuple[Float[Tensor, "B H 1 V"], Blocks]:
+    """start: length of every row, if known. Where lengths cannot be read, the blocks are sorted at every step."""
+    blocks, C = (state.block_k, state.block_v), state.block_k.shape[2] // 2
+    if not is_ours(donate, q, k, v, *blocks):
+        blocks = blocks[0].clone(), blocks[1].clone()
+    begins, place = state.length % C == 0, C + state.length % C
+    if complete[0].shape[2] and not (readable(begins) and not begins.any()):
+        found = _sorted(summary, (state.length // C)[:, None], complete, sort, C)
+        for block, new in zip(blocks, found, strict=True):
+            block[:, :, :C] = torch.where(
+                begins[:, None, None, None], new[:, :, 0], block[:, :, :C]
+            )
+    index = place[:, None, None, None]
+    for block, new in zip(blocks, (k, v), strict=True):
+        block.scatter_(2, index.expand(new.shape), new.to(block.dtype))
+    if start is not None:
+        return _attend(q, *blocks, slice(0 if start >= C else C, C + start % C + 1), join), blocks
+    column = torch.arange(2 * C, device=q.device)
+    first = torch.where(state.length < C, C, 0)
+    seen = (column >= first[:, None]) & (column <= place[:, None])
+    return _attend(q, *blocks, slice(0, 2 * C), join, seen[:, None, None]), blocks
 
 
 def _attend(
-    q: Float[Tensor, "b H n K"],
-    k: Float[Tensor, "b H C2 K"],
-    v: Float[Tensor, "b H C2 V"],
-    end: int,
-    has_sorted: bool,
+    q: Float[Tensor, "B H 1 K"],
+    k: Float[Tensor, "B H C2 K"],
+    v: Float[Tensor, "B H C2 V"],
+    there: slice,
     join: Join,
-) -> Float[Tensor, "b H n V"]:
-    """The queries are those of the last n keys before `end`."""
-    C, mask = k.shape[2] // 2, Mask(causal=q.shape[2] > 1)
-    if has_sorted and join == "joint":
-        return softmax_attention(q, k[:, :, :end], v[:, :, :end], mask=mask)
-    y = softmax_attention(q, k[:, :, C:end], v[:, :, C:end], mask=mask)
-    return y + softmax_attention(q, k[:, :, :C], v[:, :, :C]) if has_sorted else y
+    seen: Bool[Tensor, "B 1 1 C2"] | None = None,
+) -> Float[Tensor, "B H 1 V"]:
+    """Attention to these columns: sorted ones, then the block's own."""
+    C = k.shape[2] // 2
+    apart = join == "separate" and there.start < C
+    parts = (slice(there.start, C), slice(C, there.stop)) if apart else (there,)
+    masks = (Mask(pairwise=None if seen is None else seen[..., part]) for part in parts)
+    ys = [
+        softmax_attention(q, k[:, :, part], v[:, :, part], mask=mask)
+        for part, mask in zip(parts, masks, strict=True)
+    ]
+    return ys[0] + ys[1] if apart else ys[0]
 
 
-def _written(store: Tensor, new: Tensor, length: Tensor, block_size: int, donate: bool) -> Tensor:
-    """The store with new tokens at their positions. Absent tokens come last and write where later ones will."""
-    position = place(length, None, new.shape[2])
-    needed = -(-(int(position.max()) + 1) // block_size) * block_size
-    ours = is_ours(donate, store, new)
-    if needed > store.shape[2]:
-        store = F.pad(store, (0, 0, 0, max(needed, 2 * store.shape[2]) - store.shape[2]))
-        ours = is_ours(True, store, new)
-    index, new = position[:, None, :, None].expand_as(new), new.to(store.dtype)
-    return store.scatter_(2, index, new) if ours else store.scatter(2, index, new)
+def _extend_chunk(
+    q: Float[Tensor, "B H N K"],
+    k: Float[Tensor, "B H N K"],
+    v: Float[Tensor, "B H N V"],
+    state: State,
+    length: Int[Tensor, "B"],
+    complete: Tokens,
+    summary: Float[Tensor, "B N D"],
+    sort: Sort,
+    join: Join,
+) -> tuple[Float[Tensor, "B H N V"], Blocks]:
+    """All blocks that N tokens may touch, the open one first: G of C places, in which the tokens begin where their row is."""
+    N, C = q.shape[2], state.block_k.shape[2] // 2
+    G = (N + C - 2) // C + 1
+    filled, g = (state.length % C)[:, None], torch.arange(G, device=q.device)
+    block, begins = (state.length // C)[:, None] + g, (g > 0) | (filled == 0)
+    begun = rows_at(summary, (g * C - filled).clamp(0, N - 1))
+    found = _sorted(begun, block, complete, sort, C)
+    place = (filled + torch.arange(N, device=q.device))[:, None, :, None]
+
+    def grid(z: Tensor, old: Tensor) -> Float[Tensor, "B H G C K"]:
+        whole = F.pad(old, (0, 0, 0, (G - 1) * C))
+        return whole.scatter(2, place.expand(z.shape), z.to(old.dtype)).unflatten(2, (G, C))
+
+    def sorted_of(new: Tensor, old: Tensor) -> Float[Tensor, "B H G C K"]:
+        return torch.where(begins[:, None, :, None, None], new, old[:, :, None, :C])
+
+    olds = state.block_k, state.block_v
+    first = sorted_of(found[0], olds[0]), sorted_of(found[1], olds[1])
+    own = grid(k, olds[0][:, :, C:]), grid(v, olds[1][:, :, C:])
+    queries = grid(q, torch.zeros_like(state.block_k[:, :, C:]))
+    causal = torch.ones(C, C, dtype=torch.bool, device=q.device).tril()[None, None]
+    shared = (block > 0)[:, :, None, None].expand(-1, -1, 1, C)
+    y = beside_sorted(queries, *own, *first, causal, shared, join=join).flatten(2, 3)
+    last = ((filled[:, 0] + length - state.length - 1) // C).clamp_min(0)
+    block_k, block_v = (
+        _picked(torch.cat(pair, dim=3).transpose(1, 2), last)
+        for pair in zip(first, own, strict=True)
+    )
+    return y.gather(2, place.expand(-1, y.shape[1], -1, y.shape[3])), (block_k, block_v)
+
+
+def _picked(z: Float[Tensor, "B G H C K"], index: Int[Tensor, "B"]) -> Float[Tensor, "B H C K"]:
+    return rows_at(z.flatten(2), index[:, None]).view(z.shape[0], *z.shape[2:])
+
+
+def _sorted(
+    summary: Float[Tensor, "B G D"],
+    block: Int[Tensor, "B G"],
+    complete: Tokens,
+    sort: Sort,
+    C: int,
+) -> tuple[Float[Tensor, "B H G C K"], Float[Tensor, "B H G C V"]]:
+    """Keys and values sorted for the blocks with these summaries and numbers, each from the blocks before it."""
+    keys, values = complete
+    if keys.shape[2] == 0:
+        none = keys.new_zeros(*keys.shape[:2], block.shape[1], C, keys.shape[3])
+        return none, none
+    scores = sort(summary, keys)
+    n = scores.shape[3]
+    earlier = torch.arange(n, device=block.device) < block[..., None]
+    S = masked_softmax(scores.to(wide_type(scores)), earlier[:, None])
+    keys, values = (mixed(S, z[:, :, : n * C].unflatten(2, (n, C))) for z in complete)
+    return keys, values

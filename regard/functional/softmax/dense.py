@@ -48,7 +48,8 @@ def softmax_attention(
         return torch.where(some, y, y.new_zeros(()))
 
     mask_is_computed = (mask.causal or exclude_self) and mask.pairwise is None
-    return by_tiles(attend, T, cut("softmax", impl, q).tile if mask_is_computed else T, keep=True)
+    how = cut("softmax", impl, q)
+    return by_tiles(attend, T, how.queries(q.shape[0] * S) if mask_is_computed else T, keep=True)
 
 
 def fused(

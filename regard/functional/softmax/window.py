@@ -53,7 +53,8 @@ def window_attention(
         weights, index = _weights(q[:, :, rows], k, windows.rows(rows), some, pairs, renormalise)
         return (weights[..., None, :] @ _take(v, index))[..., 0, :]
 
-    return by_tiles(attend, q.shape[2], cut("window", impl, q).tile, q, k, v)
+    size = k[:, :, 0].numel() * windows.width * k.element_size()
+    return by_tiles(attend, q.shape[2], cut("window", impl, q).queries(size), q, k, v)
 
 
 def window_weights(

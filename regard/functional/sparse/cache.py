@@ -1,8 +1,8 @@
 """Streaming over a pattern: the keys that later queries may still see, and nothing else.
 
 A pattern of bounded reach keeps its first `sinks` tokens and the last `reach`: a store of constant size. Where the
-storage was donated, single tokens are appended until twice that size is full, and those that no query sees any more
-are dropped together. Without a bound every key is kept.
+storage was donated and lengths may be read, single tokens are appended until twice that size is full, and those that no
+query sees any more are dropped together. Without a bound every key is kept, token t in column t.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,15 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import rows_at, tiles
-from regard.functional.shared.cache import advance, append, is_ours, place, same_in_all
+from regard.functional.shared.cache import (
+    advance,
+    append,
+    columns,
+    is_ours,
+    place,
+    put,
+    same_in_all,
+)
 from regard.functional.shared.implementation import Cut, Impl, cut
 from regard.functional.softmax.dense import softmax_attention
 from regard.functional.sparse.attention import pick
@@ -24,7 +32,9 @@ from regard.functional.sparse.patterns import Pattern
 class State(NamedTuple):
     k: Float[Tensor, "B H C K"]
     v: Float[Tensor, "B H C V"]
-    position: Int[Tensor, "B n"]  # of each stored token, -1: none; n of the C rows are filled
+    position: Int[
+        Tensor, "B n"
+    ]  # of the n stored tokens, -1: none; empty for a pattern without bound
     length: Int[Tensor, "B"]
 
 
@@ -82,36 +92,24 @@ def _extend(
     how: Cut,
 ) -> tuple[Tensor, State]:
     N, n, reach, sinks = q.shape[2], state.position.shape[1], pattern.reach, pattern.sinks
+    if reach is None:
+        return _extend_all(q, k, v, state, pattern, valid, donate, prefix, how)
     new = place(state.length, valid, N)
     length = advance(state.length, valid, N)
     position = torch.cat([state.position, new], dim=1)
-    grows = reach is None
-    if reach is not None and N == 1 and valid is None:
+    grows = False
+    if N == 1 and valid is None and how.readable:
         most = sinks + reach + max(sinks + reach, how.chunk)
         grows = n < most and is_ours(donate, state.k, k, v)
     donate = donate and grows
     k, v = append(state.k, k, n, donate), append(state.v, v, n, donate)
-    first = 0 if reach is None or sinks else n - reach  # no query sees what comes before
-    seen_k, seen_v = k[:, :, first : n + N], v[:, :, first : n + N]
-    if _sees_all(pattern, state.length, N, valid):
-        mask = OPEN
-    else:
-        i, j = new[:, None, :, None], position[:, None, None, first:]
-        seen = pattern.contains(i, j) & (j >= 0) & (j <= i)
-        mask = Mask(pairwise=seen)
-        if reach is None and N == 1 and seen.numel() and how.readable:
-            seen_k, seen_v, mask = _seen_by_one(k, v, seen[:, :, 0])
-    if prefix is not None:
-        seen_k, seen_v = (
-            torch.cat([prefix[0], seen_k], dim=2),
-            torch.cat([prefix[1], seen_v], dim=2),
-        )
-        if mask.pairwise is not None:
-            mask = Mask(pairwise=F.pad(mask.pairwise, (prefix[0].shape[2], 0), value=True))
-    y = softmax_attention(q, seen_k, seen_v, mask=mask)
+    first = 0 if sinks else n - reach  # no query sees what comes before
+    mask = OPEN
+    if not _sees_all(pattern, state.length, N, valid):
+        mask = _seen(pattern, new, position[:, first:])
+    y = _attend(q, k[:, :, first : n + N], v[:, :, first : n + N], mask, prefix)
     if grows:
         return y, State(k, v, position, length)
-    assert reach is not None
     if sinks == 0 and valid is None:  # the last ones: no index is needed
         last = slice(n + N - reach, n + N)
         return y, State(k[:, :, last], v[:, :, last], position[:, last], length)
@@ -121,6 +119,41 @@ def _extend(
     slot = torch.arange(sinks + reach, device=position.device)
     filled = torch.where(slot < sinks, slot < length[:, None], position >= sinks)
     return y, State(pick(k, kept), pick(v, kept), position.masked_fill(~filled, -1), length)
+
+
+def _extend_all(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: State,
+    pattern: Pattern,
+    valid: Tensor | None,
+    donate: bool,
+    prefix: tuple[Tensor, Tensor] | None,
+    how: Cut,
+) -> tuple[Tensor, State]:
+    """The step of a pattern without bound."""
+    at = columns(state.length, valid, q.shape[2], state.k, donate)
+    k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
+    found = k[:, :, : at.seen], v[:, :, : at.seen], _seen(pattern, at.query, at.key)
+    if q.shape[2] == 1 and how.readable and found[2].pairwise is not None:
+        found = _seen_by_one(k, v, found[2].pairwise[:, :, 0])
+    return _attend(q, *found, prefix), State(k, v, state.position, at.length)
+
+
+def _seen(pattern: Pattern, query: Int[Tensor, "B N"], key: Int[Tensor, "B S"]) -> Mask:
+    i, j = query[:, None, :, None], key[:, None, None]
+    return Mask(pairwise=pattern.contains(i, j) & (j >= 0) & (j <= i))
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, prefix: tuple[Tensor, Tensor] | None
+) -> Float[Tensor, "B H N V"]:
+    if prefix is not None:
+        k, v = torch.cat([prefix[0], k], dim=2), torch.cat([prefix[1], v], dim=2)
+        if mask.pairwise is not None:
+            mask = Mask(pairwise=F.pad(mask.pairwise, (prefix[0].shape[2], 0), value=True))
+    return softmax_attention(q, k, v, mask=mask)
 
 
 def _sees_all(pattern: Pattern, before: Int[Tensor, "B"], N: int, valid: Tensor | None) -> bool:

@@ -1,12 +1,13 @@
 """Mixing by weights that belong to positions and are not normalised (gMLP, Liu et al. 2021, arXiv 2105.08050)."""
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles, visible_keys
-from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.implementation import Impl, convolves, cut
 
 
 def spatial_mixing(
@@ -33,6 +34,8 @@ def spatial_mixing(
 
 
 def _sums(w: Tensor, z: Tensor, bias: Float[Tensor, "b t"] | None) -> Float[Tensor, "B t F"]:
+    if w.shape[0] == 1 and convolves(z):
+        return F.conv1d(z, w[0, :, :, None], None if bias is None else bias[0])
     if bias is None:
         return w @ z
     return torch.baddbmm(bias[..., None], w.expand(z.shape[0], -1, -1), z)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -73,12 +73,10 @@ def synthesizer_weights(
     return masked_softmax(logits(slice(0, T), S), mask.dense(T, S, device=device))
 
 
-def at_positions(
-    logits: Float[Tensor, "B H T n"], position: Int[Tensor, "B S"]
-) -> Float[Tensor, "B H T S"]:
-    """Logits over positions, picked for stored keys; keys at -1 are to be masked."""
-    index = position.clamp_min(0)[:, None, None, :]
-    return logits.gather(-1, index.expand(*logits.shape[:-1], -1))
+def to_columns(logits: Float[Tensor, "b H T n"], S: int) -> Float[Tensor, "b H T S"]:
+    """Logits of n positions for S >= n columns of a store; those that no token can reach are to be masked."""
+    missing = S - logits.shape[-1]
+    return F.pad(logits, (0, missing)) if missing else logits
 
 
 def _restrictions(mask: Mask) -> tuple[Tensor, ...]:

@@ -67,7 +67,7 @@ def _require(label: str, declared: str, cost: Callable[[int], int], low: int, hi
 def _is_sum_of_terms(
     declared: str, cost: Callable[[int], int], low: int, middle: int, high: int
 ) -> bool:
-    """Whether a T^p + b T^q, p and q the slowest and the fastest term's, foretells the cost half way.
+    """True if a T^p + b T^q, p and q the slowest and the fastest term's, foretells the cost half way.
 
     Of a declared sum the fastest term need not rule yet; but it must be there.
     """

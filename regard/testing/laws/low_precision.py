@@ -129,5 +129,5 @@ def _in_double(request: Request) -> Request:
 
 
 def _largest(z: Tensor) -> float:
-    """What is not a number is larger than all numbers, whatever is made of several."""
+    """The largest magnitude, as a float; infinite where there is a NaN, 0 for an empty tensor."""
     return z.abs().nan_to_num(torch.inf, posinf=torch.inf).max().item() if z.numel() else 0.0

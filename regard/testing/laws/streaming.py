@@ -1,7 +1,12 @@
 """Any chunking of `extend` gives what causal `forward` gives, with gradients, ragged rows, reordered beams, and donation.
 
 `streaming="segment"`: one call gives it; what later calls see of earlier ones is the mechanism's own.
+Where lengths cannot be read without waiting, as on a device, a step with reserved room changes no shape of the state.
 """
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +29,7 @@ def law(subject: Subject) -> None:
         with torch.set_grad_enabled(tracked):
             _input_state_is_a_value(subject, mixer)
     _branches(subject, mixer)
+    _unread(subject, mixer)
     _state_size(subject, mixer)
     if subject.can.padding:
         _ragged(subject, mixer, chunkings)
@@ -91,6 +97,44 @@ def _input_state_is_a_value(subject: Subject, mixer: Mixer) -> None:
     require(
         torch.equal(state.length, torch.full((B,), 5)), "state.length must count the tokens so far"
     )
+
+
+def _unread(subject: Subject, mixer: Mixer) -> None:
+    """Single tokens after a prompt, rows alike and ragged; no value may be read, so that a CUDA graph could hold the step."""
+    x = subject.tokens(B, T)
+    begins = 6 if subject.can.streaming == "exact" else T - 1
+    left = torch.arange(T) >= torch.tensor([[0], [4]])
+    for valid in (None, left) if subject.can.padding else (None,):
+        expected = mixer(x, mask=Mask(causal=True, valid=valid))
+        for donate in (False, True):
+            with torch.set_grad_enabled(not donate):
+                y, before, after = _without_values(partial(_steps, mixer, x, valid, begins, donate))
+            what = f"no value read{', donated' if donate else ''}{', ragged' if valid is not None else ''}"
+            require(before == after, f"{what}: a step changed shapes from {before} to {after}")
+            if subject.can.streaming == "exact":
+                require_close(y, expected, 1e-10, what)
+
+
+def _steps(mixer: Mixer, x: Tensor, valid: Tensor | None, begins: int, donate: bool):
+    """Outputs, and the shapes of the state after the prompt and after all steps. It begins with chunks."""
+    own = None if valid is None else valid[:, :begins]
+    state = mixer.initial_state(B, max_len=T)
+    y, state = feed(mixer, x[:, :begins], state, (4, begins - 4), valid=own, donate=donate)
+    before = [tuple(field.shape) for field in state]
+    more, state = feed(mixer, x[:, begins:], state, (1,) * (T - begins), donate=donate)
+    return torch.cat([y, more], dim=1), before, [tuple(field.shape) for field in state]
+
+
+def _without_values(call: Callable[[], Any]) -> Any:
+    """call(), inside torch.func, where no kernel reads the values of tensors."""
+    found = []
+
+    def once(z: Tensor) -> Tensor:
+        found.append(call())
+        return z
+
+    torch.func.vmap(once)(torch.zeros(1))
+    return found[0]
 
 
 @torch.no_grad()

@@ -29,6 +29,27 @@ KERNELS = {
 }
 
 
+@pytest.mark.parametrize("R", [1, 3], ids=["one decay", "a decay of each row"])
+def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
+    """With a decay that forgets all before it, which must not blur the others."""
+    generator = torch.Generator().manual_seed(1)
+    N, double = chunks.GROUP + 9, {"generator": generator, "dtype": torch.float64}
+    given = torch.randn(2, 3, 3, 2, **double), torch.randn(2, 3, N, 3, 2, **double)
+    log_decay = -torch.rand(2, 3, N, R, **double)
+    log_decay[:, :, [5, -4]] = -1e30
+    leaves = [z.requires_grad_() for z in (*given, log_decay)]
+    now, before = given[0], []
+    for d, gain in zip(log_decay.unbind(2), given[1].unbind(2), strict=True):
+        before.append(now)
+        now = now * d.exp()[..., None] + gain
+    expected, found = (torch.stack(before, dim=2), now), chunks.decayed(*leaves)
+    gradients = (
+        torch.autograd.grad(sum(z.cos().sum() for z in y), leaves) for y in (expected, found)
+    )
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
 @pytest.mark.parametrize("causal", [False, True], ids=["at once", "causal"])
 @pytest.mark.parametrize("name", KERNELS)
