@@ -6,7 +6,7 @@ PACKAGES = (
     *("accelerate", "altair", "filelock", "jinja2", "PIL", "polib", "rouge_score", "sacrebleu"),
     *("sklearn", "tensorboard", "tokenizers", "torchmetrics", "vl_convert"),
 )
-"""What the extra `lab` brings, by the names under which it is imported."""
+"""The packages of the extra `lab`, by their import names."""
 
 
 def require_packages() -> None:

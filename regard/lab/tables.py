@@ -171,7 +171,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> "TableClassifier":
-        """What `save` wrote, for predictions: how it was trained is not stored. Raises StoredDataError."""
+        """Reads a folder written by `save`, for predictions: how it was trained is not stored. Raises StoredDataError."""
         stored = load(Path(folder))
         state = stored.state
         try:
@@ -224,7 +224,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _check(self) -> None:
-        """What is not of the table. Schema.infer checks of, numeric and min_count."""
+        """Checks the options that are not about the table. Schema.infer checks of, numeric and min_count."""
         if not isinstance(self.model, ModelConfig):
             raise OptionError(
                 f"TableClassifier: model must be a configuration, AutoIntConfig() say, got {self.model!r}"

@@ -33,7 +33,7 @@ class Choice:
             return self.build(dim=dim, num_heads=num_heads, max_len=max_len)
 
     def identity(self) -> dict[str, Any]:
-        """What makes it this choice, for keys; a class from elsewhere counts with the source of its file."""
+        """The choice as a part of keys; a class from elsewhere counts with the source of its file."""
         cls = resolve(self.mixer)
         return {"mixer": self.name, "options": dict(self.options)} | own_source(cls)
 

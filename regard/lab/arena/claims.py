@@ -25,7 +25,7 @@ POLL = 0.5  # seconds between looks at what other processes do
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What one process does while the others do something else."""
+    """A piece of work that one process claims."""
 
     key: str
     what: str

@@ -1,4 +1,4 @@
-"""Whether a mechanism keeps its laws: checked once for each state of the source, and kept in a ledger."""
+"""A mechanism's laws, checked once for each state of the source; a ledger keeps the verdict."""
 
 import time
 from typing import NamedTuple

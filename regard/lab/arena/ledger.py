@@ -131,7 +131,7 @@ class Ledger:
         return [row for row in rows if not isinstance(row, Tried)]
 
     def findings(self) -> list[Tried]:
-        """What entries of findings came to, oldest first; verified again."""
+        """Results of findings' entries, oldest first; verified again."""
         return [row for row in map(self._decode, self._verified()) if isinstance(row, Tried)]
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class Ledger:
 
 
 def failure(path: Path, error: sqlite3.Error) -> PathError | None:
-    """What SQLite says of the path rather than of its content; None where the content is damaged."""
+    """SQLite's error as one about the path; None where the content is damaged."""
     name = getattr(error, "sqlite_errorname", "")
     if name in ("SQLITE_BUSY", "SQLITE_LOCKED"):
         return path_error(path, None, f"another process has held it for {BUSY_SECONDS} seconds")

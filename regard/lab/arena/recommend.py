@@ -32,7 +32,10 @@ BY_GROWTH = ", by growth"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is wanted of one block. memory: bytes at most, beyond parameters and input, at the ledger's batch and width."""
+    """The requirements on one block.
+
+    length: tokens. memory: bytes at most, beyond parameters and input, at the ledger's batch and width.
+    """
 
     length: int
     causal: bool = False

@@ -8,7 +8,7 @@ from regard.models.sizing import TOLERANCE
 
 Pass = Literal["forward", "train", "prefill", "decode"]
 Unit = Literal["block", "layer"]
-"""What is timed: mechanism and feed-forward layer at equal parameters, or the bare layer."""
+"""The timed unit: mechanism and feed-forward layer at equal parameters, or the bare layer."""
 
 
 @dataclass(frozen=True, kw_only=True)

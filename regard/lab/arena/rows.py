@@ -53,7 +53,7 @@ _TYPES: dict[Any, str] = {
 
 
 class Field(NamedTuple):
-    """What one field of a row may hold."""
+    """The values that a field of a row may hold."""
 
     type: str  # a value of _TYPES, or "word" for one of `words`
     words: tuple[str, ...]

@@ -26,6 +26,7 @@ from regard.lab.arena.claims import Claims, Job, share
 from regard.lab.arena.laws import fault, judge, question
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, own_command, provenance, versions
+from regard.lab.arena.report.words import milliseconds
 from regard.lab.arena.results import (
     LawsChecked,
     NotRun,
@@ -46,7 +47,7 @@ REDRAW = 15.0  # seconds
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What running a suite came to; `results` are the rows of this suite, new and found."""
+    """The outcome of running a suite; `results` are its rows, new and found."""
 
     suite: str
     new: int = 0  # trials run now
@@ -128,11 +129,15 @@ class _SuiteRun:
             trial.check_kind(contest.task)
         self.claims = Claims(ledger.path)
         self.outcome = Outcome(suite=suite.name)
+        self.read: dict[int, Splits] = {}  # id of a task -> its data
         self.broken: dict[int, str] = {}  # place in choices -> why it is not measured
         self.checks: dict[int, str] = {}  # place in choices -> key of its laws, once they have run
 
     def all(self) -> Outcome:
         began = time.perf_counter()
+        for contest in self.suite.contests:
+            if hasattr(contest.task, "path"):  # a wrong one is refused before anything is timed
+                self._splits(contest)
         race, trained = self.suite.race, self.suite.trained
         if race is not None and race.rough is not None:
             near = tuple(n for n in race.lengths if n <= ROUGH) or race.lengths[:1]
@@ -205,11 +210,16 @@ class _SuiteRun:
 
         return Job(key=asked.key, what=f"laws  {choice.name}", found=found, do=do)
 
+    def _splits(self, contest: Contest) -> Splits:
+        """The data of its task, read once for all contests of it."""
+        if id(contest.task) not in self.read:
+            with self.display.doing(f"data  {contest.title}"):
+                self.read[id(contest.task)] = contest.task.load()
+        return self.read[id(contest.task)]
+
     def _enter(self, contest: Contest, places: Sequence[int]) -> "_Entered":
         """The contest with its data, and who can take part; the others are noted with the reason."""
-        name = contest.title
-        with self.display.doing(f"data  {name}"):
-            splits = contest.task.load()
+        name, splits = contest.title, self._splits(contest)
         able = []
         for place in places:
             choice = self.choices[place]
@@ -387,7 +397,8 @@ def _line(row: Result) -> str:
         case LawsChecked():
             return f"{row.mixer} breaks {row.failed_law}"
         case Timed():
-            return f"{row.kind} {row.unit} {row.length}: {row.mixer} {row.median_ms:.3g} ms, {row.ratio:.2f} of softmax"
+            what = f"{row.kind} {row.unit} {row.length}: {row.mixer}"
+            return f"{what} {milliseconds(row.median_ms)}, {row.ratio:.2f} of softmax"
         case NotRun():
             return f"{row.subject}: {row.mixer} not run. {row.reason}"
     return f"{row.task}: {row.mixer} {row.metric} {row.value:.3f}, seed {row.seed} ({row.seconds:.0f} s)"

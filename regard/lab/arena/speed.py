@@ -37,7 +37,7 @@ RATE_ROUNDS = 5  # in which the matrix product is timed
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is timed. `length` tokens are processed, or for decode already in the state."""
+    """One measurement's setting. `length`: tokens processed, or for decode already in the state."""
 
     kind: Pass
     length: int

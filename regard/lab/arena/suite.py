@@ -58,7 +58,7 @@ def contests(task: Task, train: TrainConfig) -> tuple[Contest, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """What is timed. `seconds` go to the rounds of one pass at one length, all mechanisms together.
+    """The timings of a suite. `seconds` go to the rounds of one pass at one length, all mechanisms together.
 
     rough: seconds for a first look, up to ROUGH tokens and before anything else is done.
     """

@@ -145,7 +145,7 @@ def read_verses(archive: Archive) -> dict[str, str]:
 
 
 def plain(osis: str) -> str:
-    """What a reader sees. Notes leave a space: words on both sides of one are not glued together."""
+    """The text without markup. Notes leave a space: words on both sides of one are not glued together."""
     text = _TAG.sub("", _NOTE.sub(" ", osis))
     return _BEFORE_STOP.sub(r"\1", " ".join(unescape(text).split()))
 

@@ -61,7 +61,7 @@ COLUMNS, ABOUT = "columns.npz", "about.json"
 
 
 def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
-    """What `make` returns, from disk where it was made before for equal options; every reading is checked.
+    """The arrays that `make` returns, from disk where they were made before for equal options; every reading is checked.
 
         $REGARD_DATA/generated/listops-<hash>/columns.npz
         $REGARD_DATA/generated/listops-<hash>/about.json     the options, and size and SHA-256 of the columns' file

@@ -59,7 +59,11 @@ def generate_listops(
     seed: int = 0,
     processes: int = 1,
 ) -> Expressions:
-    """`count` different expressions, in an order shuffled by `seed`. OptionError if the bounds cannot be met."""
+    """`count` different expressions, in an order shuffled by `seed`. OptionError if the bounds cannot be met.
+
+    min_length, max_length: tokens, both exclusive. max_depth: nested operators. max_args: arguments of an operator.
+    operator_probability: that of an operator in place of a digit. processes: those that draw at once.
+    """
     check_sizes("listops", count=count, processes=processes)
     check_seed("listops", seed)
     check_grammar(min_length, max_length, max_depth, max_args, operator_probability)

@@ -19,7 +19,7 @@ IGNORED = -100
 
 
 class Data(Protocol):
-    """What a split offers: items by number, each a dict of tensors; the tokens in each; all labels, and all content, in order."""
+    """A split: items by number, each a dict of tensors; the tokens in each; all labels, and all content, in order."""
 
     def __len__(self) -> int: ...
 

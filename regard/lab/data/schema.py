@@ -38,7 +38,7 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """What the training rows of a table say about its fields: ids of values, their counts, means and deviations of numbers."""
+    """The fields of a table, learned from its training rows: ids of values, their counts, means and deviations of numbers."""
 
     fields: tuple[Field, ...]
     ids: Mapping[str, Mapping[Hashable, int]]  # vocabulary -> value -> id
@@ -241,7 +241,7 @@ def _check_no_dates(name: str, given: Any, column: list) -> None:
 
 
 def _distinct_iso_dates(column: list) -> bool:
-    """Whether all words are dates as ISO 8601 writes them, and most of them different."""
+    """True if all words are ISO 8601 dates and most of them differ."""
     words = [cell for cell in column if not is_missing(cell)]
     if len(words) < 2 or not all(isinstance(word, str) and len(word) >= 8 for word in words):
         return False
@@ -254,7 +254,7 @@ def _distinct_iso_dates(column: list) -> bool:
 
 
 def _values(name: str, column: list, kind: str) -> list:
-    """What is in the cells, missing values left out."""
+    """The values in the cells, without missing ones."""
     if kind == "sequence":
         column = [value for cell in column for value in _members(name, cell)]
     return _known(name, column)

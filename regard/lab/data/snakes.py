@@ -36,7 +36,7 @@ class Strokes:
 
 @dataclass(eq=False)
 class Tip:
-    """Where a path of each picture ends."""
+    """End of a path in each of n pictures, in pixels."""
 
     pivot: Integers  # [n 2], the joint before its last paddle
     direction: Integers
@@ -57,7 +57,7 @@ Places = Callable[[Integers, Integers], tuple[Integers, Integers]]
 
 
 class Canvas:
-    """What is occupied in n pictures, as bytes [n, side + 2R, side + 2R]."""
+    """Occupied pixels of n pictures, as bytes [n, side + 2R, side + 2R]."""
 
     def __init__(self, paddles: Paddles, size: int, padding: int, count: int):
         self.paddles, self.size = paddles, size

@@ -1,16 +1,16 @@
 """explain: do attention weights say which words belong together, and which sentences an answer is owed to?"""
 
 import math
-from collections.abc import Mapping
-from itertools import combinations
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.explore import gradient_times_attention, spearman
+from regard.explore import gradient_times_attention, layers, rollout, spearman
 from regard.explore.agreement import AlignmentCount, count_links
+from regard.explore.attribution import replaced
 from regard.lab.findings.finding import (
     Claim,
     Entry,
@@ -30,8 +30,12 @@ from regard.models import HANConfig, TransformerConfig
 LINKS, REMOVED = "Greek and English words, linked by people", "sentences of a document, taken out"
 AGREES, RANKS = "the largest weight is the largest effect", "rank correlation"
 ERROR = "alignment_error_rate"
-WEIGHTS, GRADIENT, LEFT_OUT = "weights", "gradient x attention", "a word left out"
-VERSES = 200  # of the test split, in which each word is left out in turn
+WEIGHTS, ROLLOUT, FLOW = "weights", "rollout", "flow"
+GRADIENT, INTEGRATED, LEFT_OUT = "gradient x attention", "integrated gradients", "a word left out"
+METHODS = (WEIGHTS, ROLLOUT, FLOW, GRADIENT, INTEGRATED, LEFT_OUT)
+VERSES = 200  # of the test split, which are attributed
+STEPS = 16  # of the integral
+GAP = "left over by integrated gradients"
 
 
 _VERSES = GreekEnglish(reads="predicted", source_len=32, target_len=32)
@@ -74,25 +78,30 @@ def measures(fitted: Fitted) -> dict[str, float]:
 
 
 def of_words(task: GreekEnglish, model: nn.Module, test: Any) -> dict[str, float]:
-    """Error rates against people's links, and mean rank correlations of the source words' scores, of each two attributions."""
-    counts = {name: AlignmentCount() for name in (WEIGHTS, GRADIENT, LEFT_OUT)}
-    correlations: dict[tuple[str, str], list[float]] = {}
+    """Error rates of six attributions against people's links, and the mean rank correlation of each with left-out words."""
+    counts = dict.fromkeys(METHODS, AlignmentCount())
+    correlations: dict[str, list[float]] = {name: [] for name in METHODS[:-1]}
+    gap = total = 0.0
     for items in torch.arange(min(VERSES, len(test))).split(20):
         batch = task.collate([test[int(i)] for i in items])
-        found = attributions(task, model, batch)
+        found, left = attributions(task, model, batch)
+        gap, total = gap + float(left.gap.abs().sum()), total + float(left.total.abs().sum())
         for name, scores in found.items():
             counts[name] = counts[name] + count_links(task.links(scores, batch), batch["links"])
         for row, word in batch["links"].any(1).nonzero().tolist():
             there = found[WEIGHTS][row, :, word] > -math.inf
-            for pair in combinations(found, 2):
-                rho = spearman(*(found[name][row, there, word] for name in pair))
+            for name, rhos in correlations.items():
+                rho = spearman(*(found[one][row, there, word] for one in (name, LEFT_OUT)))
                 if not math.isnan(rho):
-                    correlations.setdefault(pair, []).append(rho)
+                    rhos.append(rho)
     errors = {name: count.error_rate for name, count in counts.items()}
+    likeness = {name: sum(rhos) / len(rhos) for name, rhos in correlations.items()}
     return (
         {error(name): value for name, value in errors.items()}
-        | {saved(name): errors[WEIGHTS] - errors[name] for name in (GRADIENT, LEFT_OUT)}
-        | {correlation(*pair): sum(rhos) / len(rhos) for pair, rhos in correlations.items()}
+        | {saved(name): errors[WEIGHTS] - errors[name] for name in METHODS[1:]}
+        | {correlation(name): value for name, value in likeness.items()}
+        | {gained(name): likeness[name] - likeness[WEIGHTS] for name in METHODS[1:-1]}
+        | {GAP: gap / total}
     )
 
 
@@ -104,43 +113,107 @@ def saved(name: str) -> str:
     return f"error saved by {name}"
 
 
-def correlation(one: str, other: str) -> str:
-    return f"rank correlation, {one} and {other}"
+def correlation(name: str) -> str:
+    return f"rank correlation, {name} and {LEFT_OUT}"
+
+
+def gained(name: str) -> str:
+    return f"rank correlation with {LEFT_OUT}, {name} less {WEIGHTS}"
+
+
+class Integral(NamedTuple):
+    """scores [B T S] of source tokens; total [B T]: F(x) - F(x') for each target token; gap [B T]: the scores' sum less that."""
+
+    scores: Float[Tensor, "B T S"]
+    total: Float[Tensor, "B T"]
+    gap: Float[Tensor, "B T"]
 
 
 def attributions(
     task: GreekEnglish, model: nn.Module, batch: Batch
-) -> Mapping[str, Float[Tensor, "B V W"]]:
-    """Scores of source words for each target word's log-probability, with the true target before it, by three methods.
+) -> tuple[Mapping[str, Float[Tensor, "B V W"]], Integral]:
+    """Scores of source words for each target word's log-probability, with the true target before it, by METHODS.
 
-    The weights of the one cross-attention; these times their gradient, summed over heads (its sign kept); what is lost
-    without each token of the source. The decoder must mix target tokens before the cross-attention alone, in one layer.
+    Encoder and decoder have one block each, so that no target token reads another after the cross-attention, and a path
+    from a source token to a target token has one token between them: the largest flow is a sum over these.
     """
     labels = batch["labels"].clamp(min=0)[..., None]
 
-    def log_probability(output: Tensor, valid: Any = None) -> Float[Tensor, "B T"]:
+    def log_probability(output: Tensor) -> Float[Tensor, "B T"]:
         return output.log_softmax(-1).gather(2, labels)[..., 0]
 
+    given = (batch["source"], batch["target"])
+    masks = {name: batch[name] for name in ("valid", "target_valid")}
     products = gradient_times_attention(
         model,
-        batch["source"],
-        batch["target"],
-        valid=batch["valid"],
-        target_valid=batch["target_valid"],
+        *given,
         answer=lambda output, _: log_probability(output).sum(1, keepdim=True),
+        **masks,
     )
+    integral = integrated(task, model, batch, log_probability)
     with evaluation(model):
+        encoder, _, cross = (layer.found.values for layer in layers(model, *given, **masks))
+        below, above = rollout([encoder]), 0.5 * cross.mean(1)  # half of each block passes it by
         whole = log_probability(task.answer(model, batch))
         lost = []
-        for s in range(batch["source"].shape[1]):
-            rest = batch["valid"].clone()
-            rest[:, s] = False
+        for word in range(batch["links"].shape[1]):
+            rest = batch["valid"] & (batch["source_word"] != word)
             lost.append(whole - log_probability(task.answer(model, {**batch, "valid": rest})))
-        return {
+        found = {
             WEIGHTS: task.word_weights(model, batch),
+            ROLLOUT: task.by_words(above @ below, batch),
+            FLOW: task.by_words(torch.minimum(above[..., None], below[:, None]).sum(2), batch),
             GRADIENT: task.by_words(products[-1].sum(1), batch),
-            LEFT_OUT: task.by_words(torch.stack(lost, 2), batch),
+            INTEGRATED: task.by_words(integral.scores, batch),
+            LEFT_OUT: task.by_target_words(torch.stack(lost, 2), batch),
         }
+    return found, integral
+
+
+def integrated(
+    task: GreekEnglish,
+    model: Any,
+    batch: Batch,
+    log_probability: Callable[[Tensor], Float[Tensor, "B T"]],
+    steps: int = STEPS,
+) -> Integral:
+    """`regard.explore.integrated_gradients` of the source, from zero embeddings, for all target tokens in one pass a step.
+
+    A target token's slope reaches the source through its own row of the cross-attention alone.
+    """
+    table, mixed = model.encoder.embedding.table, list[Tensor]()
+    (cross,) = model.decoder.cross_mixers
+    hook = cross.register_forward_hook(lambda mixer, args, output: mixed.append(output))
+    x = table(batch["source"]).detach()
+    scores = []
+
+    def value(share: float) -> tuple[Tensor, Tensor]:
+        point = (share * x).requires_grad_()
+        with replaced(table, point):
+            return point, log_probability(task.answer(model, batch))
+
+    try:
+        with evaluation(model), torch.enable_grad():
+            for step in range(steps):
+                point, found = value((step + 0.5) / steps)
+                rows = mixed.pop()
+                (slopes,) = torch.autograd.grad(found.sum(), rows, retain_graph=True)
+                scores.append(
+                    torch.stack(
+                        [
+                            (torch.autograd.grad(row, point, slope, retain_graph=True)[0] * x).sum(
+                                -1
+                            )
+                            for row, slope in zip(rows.unbind(1), slopes.unbind(1), strict=True)
+                        ],
+                        1,
+                    )
+                )
+            total = (value(1.0)[1] - value(0.0)[1]).detach()
+    finally:
+        hook.remove()
+    mean = torch.stack(scores).mean(0)
+    return Integral(mean, total, mean.sum(-1) - total)
 
 
 def of_sentences(task: DebianSections, model: Any, test: Any) -> dict[str, float]:
@@ -197,6 +270,15 @@ EXPLAIN = Finding(
         _removed("maximum of sentences", pool="max"),
     ),
     measures=measures,
+    shown=(
+        ERROR,
+        *map(error, METHODS),
+        *map(correlation, METHODS[:-1]),
+        GAP,
+        AGREES,
+        "by chance",
+        RANKS,
+    ),
     claims=(
         Claim(
             "Softmax attention finds what people link: its error is below that of the diagonal.",
@@ -224,6 +306,24 @@ EXPLAIN = Finding(
             (reaches(named(LINKS, "softmax"), 0.0, measure=saved(LEFT_OUT)),),
         ),
         Claim(
+            "So do integrated gradients: the error is below that of the weights.",
+            "Ding et al. 2019, arXiv 1906.10282, by means of gradients",
+            (reaches(named(LINKS, "softmax"), 0.0, measure=saved(INTEGRATED)),),
+        ),
+        Claim(
+            "Integrated gradients rank words more like what is lost without each than the weights do.",
+            "He et al. 2019, arXiv 1909.00326, of the importance of words in translation",
+            (reaches(named(LINKS, "softmax"), 0.0, measure=gained(INTEGRATED)),),
+        ),
+        Claim(
+            "Rollout and flow, too, rank words more like what is lost without each than the weights do.",
+            "Abnar & Zuidema 2020, arXiv 2005.00928, of encoders",
+            (
+                reaches(named(LINKS, "softmax"), 0.0, measure=gained(ROLLOUT)),
+                reaches(named(LINKS, "softmax"), 0.0, measure=gained(FLOW)),
+            ),
+        ),
+        Claim(
             "The weights of sentences say which of them decide: a rank correlation above 0.5 with what is lost without each.",
             "Yang et al. 2016, NAACL, which shows weights as explanations",
             (reaches(named(REMOVED, ATTENTION), 0.5, measure=RANKS),),
@@ -233,19 +333,22 @@ EXPLAIN = Finding(
             "Jain & Wallace 2019, arXiv 1902.10186",
             (
                 stays_below(named(REMOVED, ATTENTION), 0.5, measure=RANKS),
-                stays_below(named(LINKS, "softmax"), 0.5, measure=correlation(WEIGHTS, LEFT_OUT)),
+                stays_below(named(LINKS, "softmax"), 0.5, measure=correlation(WEIGHTS)),
             ),
         ),
     ),
     method=(
         "Verses of the New Testament are translated from Greek by one block each way; the error is that of linking each English "
-        "word to the Greek word of the largest score. Scores are the attention weights; these times their gradient, of the true "
-        "word's log-probability; and what that loses without each Greek token. A network over sentences classifies package "
+        "word to the Greek word of the largest score. Scores are the attention weights; rollout and flow, which are their products "
+        "with the encoder's and the largest flow through both; these times their gradient, of the true word's log-probability; the "
+        f"integral of its gradient from zero embeddings of the Greek, in {STEPS} steps; and what it loses without all tokens of a Greek "
+        "word. A network over sentences classifies package "
         "descriptions; each sentence is taken out in turn, and what the answer's logit loses is set beside its weight, over "
         f"documents of three sentences and more. Errors by attribution and correlations are of {VERSES} verses, the metric of all."
     ),
     limits=(
         "One block and 600 batches: translation is poor, and links of function words are hard.",
         "What is lost without a word or sentence is itself one measure of importance, not the truth.",
+        "Rollout and flow see one block below the cross-attention, whose heads reach one token to either side.",
     ),
 )

@@ -12,6 +12,7 @@ from regard.lab.findings.intervals import interval
 from regard.lab.findings.results import Results
 
 COLOURS = ("#1f4e79", "#c0504d", "#4f8f3a", "#8064a2", "#d08020", "#2a8a8a", "#777777", "#a03070")
+PADDING = {"left": 30, "top": 10, "right": 10, "bottom": 10}  # pixels; left: a wider font's labels
 
 
 def svg(results: Results) -> str:
@@ -35,7 +36,7 @@ def svg(results: Results) -> str:
     if not rows:
         return ""
     chart = alt.vconcat(*rows).configure_view(stroke="#cccccc")
-    spec = chart.configure(background="white", padding=10).to_json(indent=None)
+    spec = chart.configure(background="white", padding=PADDING).to_json(indent=None)
     return vl_convert.vegalite_to_svg(spec) + "\n"
 
 

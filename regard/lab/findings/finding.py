@@ -48,7 +48,7 @@ from regard.lab.train import FitResult
 
 @dataclass(frozen=True)
 class Fitted:
-    """What an entry came to from one seed: the model has its best weights."""
+    """An entry trained from one seed: the model has its best weights."""
 
     run: Run
     model: nn.Module
@@ -136,7 +136,7 @@ def _bound(by: float, ratio: bool) -> float:
 
 @dataclass(frozen=True)
 class Claim:
-    """What was published, by whom, and what would be seen here if it held: all of `expected`.
+    """A published statement, its source, and the results that would agree with it: all of `expected`.
 
     when: what must hold for the claim to be judged at all, in the same terms. Without it the page says "cannot tell at
     this budget": that softmax attention beats a model that mixes nothing, for example, before mechanisms are compared.

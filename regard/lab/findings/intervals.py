@@ -18,7 +18,7 @@ Verdict = Literal["agrees", "disagrees", "cannot tell", "not run"]
 
 
 class Interval(NamedTuple):
-    """Where a mean over `seeds` seeds lies; without bounds where there is one seed alone."""
+    """Bounds of a mean over `seeds` seeds; none from one seed alone."""
 
     mean: float
     half: float  # infinite for one seed

@@ -63,7 +63,7 @@ def trivial_baselines(results: Results) -> dict[str, float]:
 
 
 def stored(finding: Finding, path: Path) -> Results:
-    """What a NAME.json holds. Raises StoredDataError where it is damaged, PathError where it cannot be read."""
+    """The results in a NAME.json. Raises StoredDataError where it is damaged, PathError where it cannot be read."""
     rows, baselines = _read(path)
     return Results(finding, rows, baselines)
 

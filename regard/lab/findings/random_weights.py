@@ -4,6 +4,7 @@ from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Finding, above, below, near
 from regard.lab.findings.small import (
+    STEPS,
     UNMIXED,
     brief,
     byte_model,
@@ -12,8 +13,6 @@ from regard.lab.findings.small import (
     unmixed,
 )
 from regard.lab.recipes import Run
-
-STEPS = 200
 
 
 def _entry(label: str, mixer: str, line: str, **options: Any) -> Entry:
@@ -91,7 +90,7 @@ RANDOM = Finding(
         f"{UNMIXED.capitalize()}: each token attends to itself alone."
     ),
     limits=(
-        early(STEPS),
+        early(),
         "64 bytes are few: BigBird's random blocks are for thousands of tokens, where no window reaches far.",
         "The published models have 60 million parameters and more, and see a thousand times the text.",
     ),

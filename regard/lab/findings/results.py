@@ -180,7 +180,7 @@ class Results:
         return f"{told} in the second half of training: as much once more, and the verdict would be another"
 
     def _gained_late(self, entry: str) -> float:
-        """What the validation metric gained between the look nearest to half of the steps and the last; mean over seeds."""
+        """Gain of the validation metric from the look nearest to half of the steps to the last; mean over seeds."""
         gains = []
         for row in self.rows[entry]:
             if len(row.curve) > 1:

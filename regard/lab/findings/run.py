@@ -26,7 +26,7 @@ from regard.lab.tasks import Splits
 
 @dataclass(kw_only=True)
 class Tally:
-    """What running a finding came to; `rows` are all of it, new and found."""
+    """The outcome of running a finding; `rows` are all its rows, new and found."""
 
     finding: str
     new: int = 0

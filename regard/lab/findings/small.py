@@ -39,7 +39,7 @@ STEPS = 1000  # of training on `bytes_of_python`
 
 
 def early(steps: int = STEPS) -> str:
-    """What findings on `bytes_of_python` cannot tell."""
+    """The limits of findings on `bytes_of_python`, as a page says them."""
     return (
         f"{steps:,} steps are the beginning of training: the models know which byte follows which and little of what came before, "
         "which is why claims of likeness wait for softmax attention to beat a model that mixes nothing by 0.1 bits. "
@@ -67,7 +67,7 @@ def byte_model(
 
 
 TIMED = "Times were taken while the machine did other work, in turns with softmax attention's: factors hold better than milliseconds."
-"""What `step_times` cannot tell."""
+"""The limits of `step_times`, as a page says them."""
 
 UNMIXED = "no mixing"
 """Label of the entry whose mixer leaves every token alone: what a mechanism must beat before it is compared with others."""

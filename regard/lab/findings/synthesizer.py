@@ -107,7 +107,7 @@ def _transferred(label: str) -> Entry:
 
 
 def _seen(part: str, by: float = 0.0) -> tuple[Expected, ...]:
-    """What softmax attention must gain over no mixing before anything is said of the others."""
+    """Softmax attention's gain over no mixing that every other claim waits for."""
     gains = above if part == TRANSFER else below
     return (gains(named(part, SOFTMAX), named(part, UNMIXED), by=by),)
 

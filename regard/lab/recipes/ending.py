@@ -1,4 +1,4 @@
-"""What a person sees at the end of a run: its curve as a picture, samples of what the model says, and how to load it."""
+"""The end of a run: its curve as a picture, samples of the model's answers, and the lines that load it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +55,7 @@ def draw(result: FitResult, path: Path) -> None:
 
 
 def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
-    """What the model says of test items: text that it goes on with, or the class that it gives. Empty for other tasks."""
+    """The model's answers to test items: a continued text, or a class. Empty for other tasks."""
     kind, count = run.task.kind, min(SHOWN, len(splits.test))
     text = kind == "language_model" and run.task.facts.get("vocab_size") == BYTE_VOCABULARY
     if not count or not (text or kind == "classify"):

@@ -39,7 +39,7 @@ class Classify(Task):
         return F.cross_entropy(self.answer(model, batch).float(), batch["labels"])
 
     def meter(self) -> "Metric":
-        """What `metric` names, as torchmetrics has it."""
+        """The torchmetrics class that `metric` names."""
         from torchmetrics.classification import MulticlassAccuracy
 
         return MulticlassAccuracy(num_classes=self.num_classes, average="micro")

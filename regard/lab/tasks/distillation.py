@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.records import Examples
+from regard.lab.data.records import Data, Examples
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
 
 HELD = 16
@@ -54,9 +54,15 @@ class Distillation(Task):
         return Splits(*(Examples.windows(part, part) for part in parts))
 
     def held_out(self) -> list[Batch]:
-        """The test windows, four at a time."""
-        test = self.load().test
-        items = [test[i] for i in range(len(test))]
+        """The test windows, four at a time: they compare both models."""
+        return self._fours(self.load().test)
+
+    def choosing(self) -> list[Batch]:
+        """The validation windows, four at a time: they choose weights."""
+        return self._fours(self.load().valid)
+
+    def _fours(self, data: Data) -> list[Batch]:
+        items = [data[i] for i in range(len(data))]
         return [self.collate(items[i : i + 4]) for i in range(0, len(items), 4)]
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:

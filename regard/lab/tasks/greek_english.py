@@ -48,7 +48,7 @@ class GreekEnglish(TextPairs):
     metric: str = "alignment_error_rate"  # type: ignore[misc]
     source_len: int = 64
     target_len: int = 64
-    layer: int = -1
+    layer: int = -1  # of the decoder, whose weights are the alignment; negative: from the last
     reads: Literal["predicted", "read"] = "read"
 
     def __post_init__(self) -> None:
@@ -146,17 +146,23 @@ class GreekEnglish(TextPairs):
 
         scores: of any attribution to source tokens; row t belongs to target token t, as in `Transformer.cross_attention`.
         """
+        from_source = _is_of(batch["source_word"], batch["links"].shape[1])
+        return self.by_target_words(scores @ from_source, batch)
+
+    def by_target_words(
+        self, scores: Float[Tensor, "B T V"], batch: Batch
+    ) -> Float[Tensor, "B V W"]:
+        """`by_words` of scores that are of whole source words already."""
         target_word = batch["target_word"]
         if self.reads == "read":  # the input at t is the label of t - 1
             target_word = torch.cat(
                 [torch.full_like(target_word[:, :1], NO_WORD), target_word[:, :-1]], 1
             )
         V, W = batch["links"].shape[1:]
-        from_source = _is_of(batch["source_word"], V)
         to_target = _is_of(target_word, W)
         share = to_target / to_target.sum(1, keepdim=True).clamp(min=1)
-        words = torch.einsum("bts,bsv,btw->bvw", scores, from_source, share)
-        return words.masked_fill(~from_source.any(1)[:, :, None], -torch.inf)
+        there = _is_of(batch["source_word"], V).any(1)
+        return (scores.mT @ share).masked_fill(~there[:, :, None], -torch.inf)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The rate of the diagonal: words at the same relative position of their verses are linked."""

@@ -156,7 +156,7 @@ class Pathfinder(Drawn, Classify):
     vocab_size = 257
     num_classes = 2
 
-    size: int = 32
+    size: int = 32  # pixels of a side
     contour_length: int = 6
     valid_size: int = 1000
     test_size: int = 2000
@@ -260,7 +260,7 @@ class LRAPathfinder(Classify):
     num_classes = 2
 
     path: Path | None = None
-    size: int = 32
+    size: int = 32  # pixels of a side
 
     def __post_init__(self) -> None:
         check_sizes(self.name, size=self.size)

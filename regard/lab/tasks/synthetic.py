@@ -77,9 +77,9 @@ class ListOps(Drawn, Classify):
 
     min_length: int = 50  # exclusive, as in the published generator
     max_length: int = 200  # exclusive
-    max_depth: int = 6
-    max_args: int = 10
-    operator_probability: float = 0.25
+    max_depth: int = 6  # nested operators
+    max_args: int = 10  # arguments of an operator
+    operator_probability: float = 0.25  # of an operator in place of a digit
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,9 +132,9 @@ class Recall(Drawn, NextToken):
     baseline = "first value of the row"
     vocab_size: int = 128  # type: ignore[misc]  # an option here, a constant of the other tasks
 
-    length: int = 64
-    num_pairs: int = 8
-    spread: float = 0.01
+    length: int = 64  # tokens of a row
+    num_pairs: int = 8  # keys with a value each
+    spread: float = 0.01  # small: keys come back soon; 1: anywhere
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,9 +179,9 @@ class CopyAcross(Drawn, NextToken):
     better = "higher"
     baseline = "most frequent symbol"
 
-    copied: int = 8
-    gap: int = 16
-    symbols: int = 8
+    copied: int = 8  # symbols to repeat
+    gap: int = 16  # tokens before the repetition
+    symbols: int = 8  # different ones
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -28,12 +28,12 @@ class Figures:
     TableRows whose label is missing (NaN) are left out.
     """
 
-    auc: float
+    auc: float  # area under the ROC curve, 0 to 1
     gauc: float | None  # None where rows belong to nobody
     log_loss: float  # nats
     calibration_error: float  # expected, over 15 bins of equal width
     predicted_over_true: float  # mean probability over share of positives: 1 is calibrated
-    rows: int
+    rows: int  # with a label
 
 
 def figures(

@@ -171,8 +171,8 @@ class PlantedHistories(Drawn, TableTask):
     labels = ("liked",)
 
     history: int = 8
-    num_items: int = 64
-    num_kinds: int = 16
+    num_items: int = 64  # different ones
+    num_kinds: int = 16  # an item's kind is its number modulo this one
     valid_size: int = 2000
     test_size: int = 4000
 
@@ -349,7 +349,7 @@ class CorrelatedTasks(Drawn):
 
     rho: float = 0.5
     dim: int = 100
-    num_sines: int = 4
+    num_sines: int = 4  # terms of the curve that makes labels of products
     valid_size: int = 2000
     test_size: int = 4000
 

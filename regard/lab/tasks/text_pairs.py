@@ -53,7 +53,7 @@ def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
 
 
 class BitCount:
-    """What the target that was given costs a model: bits for each of its bytes, whatever the vocabulary.
+    """Bits per byte of the given target under a model, whatever the vocabulary.
 
         score = -sum over target tokens of log2 p(token | source, tokens before) / sum over targets of (bytes + 1)
 
@@ -167,11 +167,11 @@ class TextPairs(Task):
         return split_pairs(unique(self.pairs()))
 
     def origin(self) -> dict[str, str]:
-        """What the data depends on, beside the options: for the notes."""
+        """Other things than the options that the data depend on, for the notes."""
         return {}
 
     def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
-        """What needs no model, as whole sets of answers to the sources: the best of them is the baseline."""
+        """Sets of answers that need no model, one answer per source; the best set is the baseline."""
         return [list(sources)]
 
     @property

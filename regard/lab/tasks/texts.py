@@ -261,8 +261,8 @@ class DebianSections(Classify):
     num_classes = 27
     vocab_size: int = 10000  # type: ignore[misc]  # an option here, a constant of the other tasks
 
-    max_sentences: int = 10
-    max_words: int = 40
+    max_sentences: int = 10  # of a document
+    max_words: int = 40  # of a sentence
     num_sources: int | None = None
 
     def __post_init__(self) -> None:

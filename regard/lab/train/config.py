@@ -43,14 +43,14 @@ class TrainConfig:
     warmup: float = 0.05  # share of the steps in which the rate rises
     schedule: Schedule = "cosine"  # after the warm-up; "noam" falls with the root of the step
     weight_decay: float = 0.1  # of matrices only
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[float, float] = (0.9, 0.95)  # of AdamW's two running means, for each step
     clip: float | None = 1.0  # largest gradient norm
     eval_every: int = 100  # steps; the last step is always evaluated
     patience: int | None = None  # evaluations without a new best after which the run stops
     checkpoint_every: int = 500  # steps; a new best and the last step are always kept
     average: int | None = None  # newest checkpoints whose mean is the result, in place of the best
     disagreement: Kind | None = None  # of the heads: a term of the loss (regard.lab.train.terms)
-    disagreement_weight: float = 1.0
+    disagreement_weight: float = 1.0  # of that term
     commitment: float | None = None  # weight of routing's commitment loss; 1e-4 in the paper
     batch_l2: float | None = None  # weight of DIN's mini-batch-aware L2
     keep: int = 2  # newest checkpoints that stay, beside the best

@@ -54,18 +54,18 @@ class FitResult:
     metric: str
     better: Literal["higher", "lower"]
     value: float  # of the test split, at the best validation checkpoint
-    valid_value: float
-    best_step: int
-    steps: int
+    valid_value: float  # of the validation split, at the same checkpoint
+    best_step: int  # optimiser steps before that checkpoint
+    steps: int  # of the optimiser, in all
     stopped_early: bool
     tokens: int  # seen in training, padding left out
     seconds: float  # training alone, without evaluation and checkpoints
     data_sha256: str
     curve: list[tuple[int, float]]  # (step, validation metric)
     notes: dict[str, str]  # what the data depend on besides the options, such as a version
-    losses: list[tuple[int, float]] = field(
-        default_factory=list
-    )  # (step, mean training loss in nats since the entry before)
+    losses: list[tuple[int, float]] = (  # (step, mean training loss in nats since the entry before)
+        field(default_factory=list)
+    )
 
     @property
     def tokens_per_second(self) -> float:

@@ -73,7 +73,7 @@ class Terms:
                 handle.remove()
 
     def of(self, calls: list[Call], batch: Batch) -> Tensor | float:
-        """What is added to the loss of this batch. Raises UnsupportedError where a gradient cannot pass."""
+        """The term added to this batch's loss, in units of the loss. Raises UnsupportedError where a gradient cannot pass."""
         config = self.config
         total: Tensor | float = 0.0
         for call in calls:

@@ -6,10 +6,23 @@ import numpy as np
 import pytest
 import torch
 
-from regard.explore import gradient_times_attention
+from regard.explore import (
+    flow,
+    gradient_times_attention,
+    integrated_gradients,
+    layers,
+    rollout,
+)
 from regard.lab.findings import FINDINGS
 from regard.lab.findings.coordinates import SIZE, PlaceReaderConfig, WhitePixel
-from regard.lab.findings.explain import AGREES, RANKS, agreement, attributions
+from regard.lab.findings.explain import (
+    AGREES,
+    LEFT_OUT,
+    RANKS,
+    STEPS,
+    agreement,
+    attributions,
+)
 from regard.lab.findings.mad import _DRAWN, SIGN, Manipulation
 from regard.lab.findings.memory import TUNED
 from regard.lab.recipes import Run
@@ -143,16 +156,20 @@ def test_the_white_pixel(quadrant):
         )
 
 
-def test_one_backward_gives_the_gradients_of_all_target_words():
-    """In the finding's model no target token reads another after the cross-attention."""
+def linked_model():
+    """The finding's model of untrained weights, and a batch of counted words."""
     task = Linked(reads="predicted")
-    splits = task.load()
-    batch = batch_of(task, splits.test, 4)
+    batch = batch_of(task, task.load().test, 4)
     torch.manual_seed(0)
     (entry,) = [e for e in FINDINGS["explain"].entries if e.label == "softmax"]
     config = replace(entry.run().model, vocab_size=task.vocab_size, max_len=task.max_len)
-    model = config.build()
-    found = attributions(task, model, batch)
+    return task, config.build(), batch
+
+
+def test_one_backward_gives_the_gradients_of_all_target_words():
+    """In the finding's model no target token reads another after the cross-attention."""
+    task, model, batch = linked_model()
+    found, _ = attributions(task, model, batch)
     T = batch["target"].shape[1]
     products = []
     for t in range(T):
@@ -173,14 +190,70 @@ def test_one_backward_gives_the_gradients_of_all_target_words():
     assert expected[there].abs().max() > 1e-3
 
 
+def test_integrated_gradients_of_all_target_words_are_those_of_each():
+    task, model, batch = linked_model()
+    masks = {name: batch[name] for name in ("valid", "target_valid")}
+    _, integral = attributions(task, model, batch)
+    for t in (0, batch["target"].shape[1] - 1):
+        at = batch["labels"][:, t].clamp(min=0)[:, None]
+        expected = integrated_gradients(
+            model,
+            batch["source"],
+            batch["target"],
+            answer=lambda out, _, t=t, at=at: out[:, t].log_softmax(-1).gather(1, at),
+            steps=STEPS,
+            **masks,
+        )
+        torch.testing.assert_close(integral.scores[:, t], expected.scores, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(integral.gap[:, t], expected.gap, rtol=1e-3, atol=1e-5)
+    assert integral.scores.abs().max() > 1e-3
+
+
+def test_rollout_and_flow_are_those_of_one_graph():
+    """Source and target as the tokens of one stack: the encoder's weights among source tokens, then the cross-attention."""
+    task, model, batch = linked_model()
+    masks = {name: batch[name] for name in ("valid", "target_valid")}
+    encoder, _, cross = layers(model, batch["source"], batch["target"], **masks)
+    B, _, T, S = cross.found.values.shape
+    first, second = torch.zeros(2, B, 1, S + T, S + T)
+    first[:, :, :S, :S] = encoder.found.values.mean(1, keepdim=True)
+    second[:, :, S:, :S] = cross.found.values.mean(1, keepdim=True)
+    found, _ = attributions(task, model, batch)
+    rolled = rollout([first, second])[:, S:, :S]
+    flows = [flow([first, second], query=S + t)[:, :S] for t in range(T)]
+    for name, scores in (("rollout", rolled), ("flow", torch.stack(flows, 1))):
+        expected = task.by_words(scores, batch)
+        there = expected > -torch.inf
+        torch.testing.assert_close(found[name][there], expected[there])
+
+
+def test_all_tokens_of_a_word_are_left_out_together():
+    task, model, batch = linked_model()
+    found, _ = attributions(task, model, batch)
+    (row, word), *_ = [
+        (row, word)
+        for row, words in enumerate(batch["source_word"].tolist())
+        for word in words
+        if word >= 0 and words.count(word) > 1
+    ]
+    valid = batch["valid"].clone()
+    valid[row, batch["source_word"][row] == word] = False
+
+    def log_probability(shown):
+        out = task.answer(model, {**batch, "valid": shown}).log_softmax(-1)
+        return out[row].gather(1, batch["labels"][row].clamp(min=0)[:, None])[:, 0]
+
+    with torch.no_grad():
+        lost = log_probability(batch["valid"]) - log_probability(valid)
+    target = batch["target_word"][row]
+    expected = torch.stack([lost[target == w].mean() for w in range(int(target.max()) + 1)])
+    torch.testing.assert_close(found[LEFT_OUT][row, word, : len(expected)], expected)
+
+
 def test_a_source_word_that_is_not_read_loses_nothing_when_left_out():
-    task = Linked(reads="predicted")
-    batch = batch_of(task, task.load().test, 4)
-    torch.manual_seed(0)
-    (entry,) = [e for e in FINDINGS["explain"].entries if e.label == "softmax"]
-    model = replace(entry.run().model, vocab_size=task.vocab_size, max_len=task.max_len).build()
-    lost = attributions(task, model, batch)["a word left out"]
+    task, model, batch = linked_model()
+    lost = attributions(task, model, batch)[0][LEFT_OUT]
     assert lost[lost > -torch.inf].abs().max() > 1e-4
     torch.nn.init.zeros_(model.decoder.cross_mixers[0].heads.out.weight)
-    lost = attributions(task, model, batch)["a word left out"]
+    lost = attributions(task, model, batch)[0][LEFT_OUT]
     assert lost[lost > -torch.inf].abs().max() < 1e-6

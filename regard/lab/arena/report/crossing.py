@@ -1,4 +1,4 @@
-"""Where a mechanism overtakes softmax: from which length on its ratio stays below 1."""
+"""The length, in tokens, from which a mechanism's ratio to softmax stays below 1."""
 
 import math
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def crossing(
     points: Sequence[tuple[int, float]],
     quartiles: tuple[Sequence[tuple[int, float]], Sequence[tuple[int, float]]] | None = None,
 ) -> Crossing | None:
-    """Where (length, ratio) falls below 1 for good, interpolated on log-log; `quartiles` of the ratio give its bounds.
+    """The length from which (length, ratio) stays below 1, interpolated on log-log; `quartiles` of the ratio give its bounds.
 
     >>> str(crossing([(256, 2.0), (1024, 0.5)]))
     'about 510'

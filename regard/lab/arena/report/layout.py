@@ -1,4 +1,4 @@
-"""Where labels go, in pixels: beside their bubble or line, and out of each other's way."""
+"""Places of labels, in pixels: beside their bubble or line, and out of each other's way."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

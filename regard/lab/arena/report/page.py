@@ -84,7 +84,7 @@ def _by_growth(summary: LedgerSummary) -> dict[str, list[str | None]]:
 
 
 def _rules() -> dict[str, Any]:
-    """What the script shares with Python: the fields of a row and their types, and the constants of a choice."""
+    """Rules that the script shares with Python: fields of a row with their types, and the constants of a choice."""
     return {
         "format": stored.FORMAT,
         "kinds": list(stored.KINDS),

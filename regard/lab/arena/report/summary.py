@@ -193,7 +193,7 @@ class LedgerSummary:
 
     @property
     def missing(self) -> list[str]:
-        """What a choice would need and the ledger has not."""
+        """Results that a choice would need and the ledger lacks, as sentences."""
         if not self.rows:
             return ["The ledger is empty. Fill it with: regard arena quick"]
         found = []

@@ -73,7 +73,7 @@ def joined(names: list[str] | tuple[str, ...], last: str = "and") -> str:
 
 
 def decision(found: Decision, summary: LedgerSummary) -> str:
-    """What to take, what it gains and what it costs, in a sentence."""
+    """The recommendation in a sentence: mechanism, gain and cost."""
     name, best = metric(found.quality.metric), found.best
     if summary.is_baseline(found.choice):
         speed = "nothing as good was measurably faster"

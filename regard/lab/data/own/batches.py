@@ -54,7 +54,7 @@ def read_batch(path: Path) -> dict[Any, Any]:
 
 
 class _Array:
-    """What a pickled array says of itself: version, shape, type, order, bytes."""
+    """A pickled array's state: version, shape, type, order, bytes."""
 
     def __setstate__(self, state: tuple) -> None:
         self.state = state

@@ -1,4 +1,4 @@
-"""Where real data comes from: `archive(name)` opens a source, `regard data get NAME` fetches it."""
+"""Sources of real data: `archive(name)` opens one, `regard data get NAME` fetches it."""
 
 from regard.lab.data.archives import Archive
 from regard.lab.data.sources.cache import cache_folder, missing, open_source
