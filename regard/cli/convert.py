@@ -11,10 +11,10 @@ from regard.cli.printing import print_json, print_table
 from regard.core import MissingDataError, OptionError
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from torch import Tensor
 
     from regard.hf.stack import Stack
-    from regard.lab.tasks.distillation import Distillation
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
@@ -24,8 +24,9 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json
 class Convert:
     """Put another mechanism into a trained model of Transformers, and let the model teach it.
 
-    The projections are re-used. Teaching first lets each new mixer learn what the old one gave, then the whole stack; a
-    killed command goes on where it was. `regard.hf.load(out)` reads the result.
+    The projections are re-used. Teaching first lets each new mixer learn what the old one gave, then the whole stack; each
+    part is kept only if it lowers the stack's error on windows that were not taught on. A killed command goes on where it
+    was. `regard.hf.load(out)` reads the result.
     """
 
     folder: Positional[Path]
@@ -65,7 +66,7 @@ class Convert:
         if self.out.resolve() == self.folder.resolve():
             raise OptionError(f"convert: --out ({self.out}) is the folder of the model itself")
         check_writable(self.out, folder=True)
-        ids = None if self.text is None else _tokens(self.folder, self.text)
+        ids = None if self.text is None else _tokens(self.folder, self.text, self.length)
         teacher, options = load(self.folder), dict(map(option, self.options))
         layers = self.layers or None
         student = convert(
@@ -91,10 +92,24 @@ class Convert:
             print_json(found)
         else:
             print_table({"what": key, "value": value} for key, value in found.items())
+            if ids is not None:
+                print(self._told(found))
         return 0
 
+    def _told(self, found: dict[str, Any]) -> str:
+        """Quality before and after teaching, in one line."""
+        from regard.lab.tasks.distillation import HELD
+
+        told = f"{self.mixer}: error {found['error untaught']:.3g} before teaching, {found['error']:.3g} after"
+        if "perplexity" in found:
+            told += (
+                f"; perplexity {found['perplexity untaught']:.4g} before, {found['perplexity']:.4g} after, "
+                f"{found['perplexity of the model']:.4g} of the model"
+            )
+        return f"{told}. Error 0 is the model itself; measured on {HELD} windows that were not taught on."
+
     def _taught(self, student: "Stack", teacher: "Stack", ids: "Tensor") -> dict[str, Any]:
-        """Teach in two runs, each with checkpoints of its own; what both models give on held-out windows."""
+        """Teach in two runs, each with checkpoints of its own; errors and perplexities on held-out windows."""
         from torch import nn
 
         from regard.hf.convert import layer_error, stack_error
@@ -104,7 +119,11 @@ class Convert:
         whole = Distillation(teacher=teacher, ids=ids, length=self.length, error=stack_error)
         each = Distillation(teacher=teacher, ids=ids, length=self.length, error=layer_error)
         splits = whole.load()
-        found: dict[str, Any] = {"error untaught": _error(whole, student)}
+        spoken = teacher.causal and teacher.head is not None
+        found: dict[str, Any] = {"error untaught": whole.score(student, whole.held_out())}
+        if spoken:
+            found["perplexity untaught"] = whole.perplexity(student)
+        kept = []
         phases: tuple[tuple[str, Distillation, int, float, nn.Module], ...] = (
             ("layers", each, self.steps, self.lr, nn.ModuleList(student.mixers)),
             ("whole", whole, self.whole_steps, self.lr / 10, student),
@@ -126,16 +145,23 @@ class Convert:
                 log_dir=None,
             )
             folder, origin = self.out / "teaching" / phase, {"convert": self._origin()}
+            before = {name: value.clone() for name, value in student.state_dict().items()}
+            error = whole.score(student, whole.choosing())
             fit(student, task, config, folder, splits=splits, progress=not self.json, origin=origin)
+            if whole.score(student, whole.choosing()) < error:
+                kept.append(phase)
+            else:
+                student.load_state_dict(before)
         student.requires_grad_().eval()
-        found["error"] = _error(whole, student)
-        if teacher.causal and teacher.head is not None:
-            found["perplexity of the model"] = whole.perplexity(teacher)
+        found["teaching kept"] = " and ".join(kept) or "nothing: it lowered no error"
+        found["error"] = whole.score(student, whole.held_out())
+        if spoken:
             found["perplexity"] = whole.perplexity(student)
+            found["perplexity of the model"] = whole.perplexity(teacher)
         return found
 
     def _origin(self) -> dict[str, Any]:
-        """What a teaching that is gone on with must share."""
+        """Facts that must be equal for a teaching to be resumed."""
         return {
             "model": str(self.folder.resolve()),
             "mixer": self.mixer,
@@ -145,12 +171,8 @@ class Convert:
         }
 
 
-def _error(task: "Distillation", student: "Stack") -> float:
-    return task.score(student, task.held_out())
-
-
-def _tokens(folder: Path, text: Path) -> "Tensor":
-    """The text in the model's own tokens."""
+def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
+    """The text in the model's own tokens; each window of this length has the special tokens that the model knows around a text."""
     import torch
 
     words = text.read_text(errors="replace")
@@ -168,4 +190,21 @@ def _tokens(folder: Path, text: Path) -> "Tensor":
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return torch.tensor(tokenizer.encode(words, add_special_tokens=False).ids)
+    ids = tokenizer.encode(words, add_special_tokens=False).ids
+    before, after = _special(tokenizer)
+    inside = length - len(before) - len(after)
+    if inside < 1:
+        raise OptionError(
+            f"convert: windows of length {length} have no room beside {len(before) + len(after)} special tokens"
+        )
+    windows = (ids[i : i + inside] for i in range(0, len(ids) - inside + 1, inside))
+    return torch.tensor([id for window in windows for id in (*before, *window, *after)])
+
+
+def _special(tokenizer: "Tokenizer") -> tuple[list[int], list[int]]:
+    """Tokens that the tokenizer puts before a text and after it, such as [CLS] and [SEP]."""
+    word = tokenizer.encode("a", add_special_tokens=False).ids
+    whole = tokenizer.encode("a").ids
+    extra = len(whole) - len(word)
+    first = next(i for i in range(extra + 1) if whole[i : i + len(word)] == word)
+    return whole[:first], whole[first + len(word) :]

@@ -81,7 +81,7 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
 
 
 class TokenMask(Tensor):
-    """What `token_mask` hands through a model to the attention function: shaped as [B 1 T S], made of a `regard.Mask`.
+    """A `regard.Mask` shaped as [B 1 T S], which `token_mask` passes through a model to the attention function.
 
     Its elements are not those of the mask, so that nothing of size T S is stored. A model that reads or changes them
     would lose the mask: that raises UnsupportedError.
@@ -276,7 +276,7 @@ def _mixed(
 
 
 def _as_context(mixer: Mixer, mask: Mask, T: int) -> bool:
-    """Whether stored keys may be a context: the causal order then counts from the last valid key, the last query."""
+    """True if stored keys may be a context: the causal order then counts from the last valid key, the last query."""
     return bool(mixer.capabilities.cross) and (mask.valid is None or T == 1)
 
 
@@ -292,7 +292,7 @@ def _biased(config: AttentionConfig, call: Call, bias: Tensor, dropout: float) -
 
 
 def _is_cross(module: nn.Module) -> bool:
-    """Whether keys are those of other tokens. Transformers does not say; its modules are of three kinds."""
+    """True if keys are those of other tokens. Transformers does not say; its modules are of three kinds."""
     if getattr(module, "is_cross_attention", False) or "Cross" in type(module).__name__:
         return True
     return getattr(module, "is_decoder", False) and not getattr(module, "is_causal", False)

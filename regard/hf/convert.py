@@ -6,11 +6,12 @@
     for loss in teach(student, teacher, batches, optimizer, whole=True): ...      then the outputs of the stack
 
 `teach` is an iterator of losses, one for each step: it can be stopped and gone on with, and what a checkpoint needs is
-the student's and the optimiser's state dicts.
+the student's and the optimiser's state dicts. With `held_out` batches it leaves the best weights that it saw.
 """
 
 import copy
-from collections.abc import Collection, Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -81,28 +82,73 @@ def teach(
     optimizer: torch.optim.Optimizer,
     *,
     whole: bool = False,
+    held_out: Sequence[Batch] = (),
+    every: int = 8,
 ) -> Iterator[float]:
     """One step for each batch; yields its loss, the squared error over the teacher's mean square at valid tokens.
 
     By default each mixer learns what the teacher's gives for the teacher's own input, all layers at once; `whole`
     compares the outputs of the stacks.
+
+    held_out: batches that are not among those taught on. The error of the stack is measured on them before the first
+    step, at times between and after the last, and the student ends with the weights of the least error, however the
+    iterator ends: teaching then never leaves it worse on them than it was. Without them the last weights stay.
+    every: steps from one measurement to the next.
     """
-    for tokens, valid in batches:
-        if whole:
-            loss = stack_error(student, teacher, tokens, valid)
-        else:
-            loss = layer_error(student, teacher, tokens, valid)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        after_step(student)
-        yield float(loss.detach())
+    best, number = _Best(student, teacher, held_out) if held_out else None, 0
+    try:
+        for number, (tokens, valid) in enumerate(batches, 1):
+            if whole:
+                loss = stack_error(student, teacher, tokens, valid)
+            else:
+                loss = layer_error(student, teacher, tokens, valid)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            after_step(student)
+            if best is not None and number % every == 0:
+                best.compare()
+            yield float(loss.detach())
+        if best is not None and number % every:
+            best.compare()
+    finally:
+        if best is not None:
+            student.load_state_dict(best.weights)
+
+
+class _Best:
+    """The student's weights with the least error on held-out batches."""
+
+    def __init__(self, student: Stack, teacher: Stack, held_out: Sequence[Batch]):
+        self.student, self.held_out = student, held_out
+        with torch.no_grad():
+            self.wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
+        self.error = math.inf
+        self.weights = self._copied()
+        self.compare()
+
+    @torch.no_grad()
+    def compare(self) -> None:
+        """Keep the weights of now if their mean error is the least so far; one that is not finite never is."""
+        training = self.student.training
+        self.student.eval()
+        errors = [
+            _error(self.student(tokens, valid=valid), want, valid).item()
+            for (tokens, valid), want in zip(self.held_out, self.wanted, strict=True)
+        ]
+        self.student.train(training)
+        error = sum(errors) / len(errors)
+        if error < self.error:
+            self.error, self.weights = error, self._copied()
+
+    def _copied(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.student.state_dict().items()}
 
 
 def stack_error(
     student: Stack, teacher: Stack, tokens: Tensor, valid: Tensor | None
 ) -> Float[Tensor, ""]:
-    """What the stacks give: squared error over the teacher's mean square, at valid tokens."""
+    """Squared error of the stack's output over the teacher's mean square, at valid tokens."""
     with torch.no_grad():
         want = teacher(tokens, valid=valid)
     return _error(student(tokens, valid=valid), want, valid)

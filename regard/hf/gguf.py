@@ -66,13 +66,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def tokenizer(path: Path) -> Any:
     """The byte-level BPE tokenizer in the file, of the package `tokenizers`."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     _, reader = _reader(path)
     words = _value(reader, "tokenizer.ggml.tokens")
     merges = [tuple(merge.split(" ")) for merge in _value(reader, "tokenizer.ggml.merges")]
     made = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, merges))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
     return made
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint becomes: a stack of mixers, `model(tokens, valid=valid)`, whose mixers can be read, observed and exchanged."""
+"""A checkpoint as a stack of mixers, `model(tokens, valid=valid)`, whose mixers can be read, observed and exchanged."""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,11 +1,13 @@
 """`regard convert`, as a person types it."""
 
 import json
+import re
 
 import pytest
 import torch
 
 from regard.cli import main
+from regard.cli.convert import _tokens
 from tests.hf.small import transformers
 from tests.hf.test_load import BERT, GPT2
 
@@ -84,6 +86,45 @@ def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
         torch.testing.assert_close(theirs[name], tensor, msg=name)
 
 
+def test_teaching_that_loses_is_not_kept(folders, capsys):
+    """A rate of 50 ruins the weights: the model that is written is the untaught one."""
+    assert ran(capsys, "convert gpt2 local --options window_size=1 --out untaught")[0] == 0
+    line = f"convert gpt2 local --options window_size=1 --out taught {TAUGHT} --lr 50"
+    code, out, _ = ran(capsys, line.replace("--json", ""))
+    assert code == 0 and re.search(r"teaching kept +nothing: it lowered no error", out)
+    assert re.search(
+        r"^local: error (\S+) before teaching, \1 after; perplexity (\S+) before, \2 after, \S+ of the model\.",
+        out,
+        re.M,
+    )
+    ours, untaught = (regard.hf.load(name).state_dict() for name in ("taught", "untaught"))
+    assert all(torch.equal(ours[name], value) for name, value in untaught.items())
+
+
+def test_windows_have_the_special_tokens_of_a_text(folders):
+    """[CLS] and [SEP] stand around each window, as around each text that the encoder was trained on."""
+    tokenizer = json.loads((folders / "bert" / "tokenizer.json").read_text())
+    ids = tokenizer["model"]["vocab"]
+    ends = [{"SpecialToken": {"id": name, "type_id": 0}} for name in ("[CLS]", "[SEP]")]
+    single = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
+    known = {
+        name: {"id": name, "ids": [len(ids) + i], "tokens": [name]}
+        for i, name in enumerate(("[CLS]", "[SEP]"))
+    }
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": single,
+        "special_tokens": known,
+    }
+    (folders / "bert" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    plain = _tokens(folders / "gpt2", folders / "novel.txt", 12)
+    windows = _tokens(folders / "bert", folders / "novel.txt", 12).view(-1, 12)
+    assert (windows[:, 0] == len(ids)).all() and (windows[:, -1] == len(ids) + 1).all()
+    inside = windows[:, 1:-1].flatten()[: len(plain)]
+    assert len(inside) > 500 and inside.tolist() == plain[: len(inside)].tolist()
+
+
 WRONG = {
     "convert nowhere linear": "there is no nowhere",
     "convert . linear": "has no config.json",
@@ -95,6 +136,7 @@ WRONG = {
     "convert gpt2 linformer --max-len 32": "linformer does not support causal",
     "convert bert linear --text nowhere.txt": "nowhere.txt",
     "convert bert linear --text novel.txt --length 500": "windows of length 500 need 16500",
+    "convert bert linear --text novel.txt --length 0": "windows of length 0 have no room",
     "convert bert linear --text novel.txt --length 12 --steps -1": "steps must be a whole number",
     "convert bert linear --text novel.txt --length 12 --batch-size 999": "batch_size is 999",
     "convert plain linear --text novel.txt": "plain has no tokenizer.json, with which --text would be read",

@@ -1,10 +1,14 @@
 """Other mechanisms in loaded models."""
 
+import copy
+from itertools import islice
+
 import pytest
 import torch
 
 from regard import OptionError, StoredDataError, UnsupportedError
 from regard.hf import convert, load, save, teach
+from regard.hf.convert import stack_error
 from regard.mixers.linear import Linear
 from tests.hf.small import transformers
 from tests.hf.test_load import T5, theirs, tokens
@@ -27,6 +31,16 @@ def load_t5():
 def loaded(name: str):
     original = theirs(name)
     return load(original.state_dict(), original.config.to_dict())
+
+
+def attentive(name: str):
+    """A model starts with weights so small that its attention hardly matters; these are larger."""
+    model = loaded(name).float()
+    with torch.no_grad():
+        for mixer in model.mixers:
+            for part in (mixer.heads.query, mixer.heads.key, mixer.heads.value, mixer.heads.out):
+                part.weight.mul_(15)
+    return model
 
 
 @pytest.mark.parametrize("mixer", WIDE)
@@ -62,11 +76,7 @@ def test_tables_of_positions_are_tiled(name, offset):
 @pytest.mark.parametrize("mixer", LOSSY)
 def test_teaching_brings_the_student_nearer(mixer, whole):
     torch.manual_seed(0)
-    teacher, (ids, valid) = loaded("bert").float(), tokens()
-    with torch.no_grad():
-        for old in teacher.mixers:  # started so small that attention hardly matters
-            for part in (old.heads.query, old.heads.key, old.heads.value, old.heads.out):
-                part.weight.mul_(15)
+    teacher, (ids, valid) = attentive("bert"), tokens()
     options = {"window_size": 1} if mixer == "local" else {}
     student = convert(teacher, mixer, max_len=64, **options).train()
     learned = student if whole else torch.nn.ModuleList(student.mixers)
@@ -90,6 +100,26 @@ def test_teaching_goes_on_where_it_stopped():
             losses += teach(again, teacher, [batch] * 3, resumed)
         found.append(losses)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("stop", [None, 5], ids=["to_the_end", "stopped"])
+def test_teaching_ends_with_the_weights_that_were_best_on_held_out_batches(stop):
+    """At a rate that ruins the student, those from before the first step; at a right one, others."""
+    teacher, batch = attentive("bert"), tokens()
+    for rate, ruined in ((50.0, True), (1e-3, False)):
+        student = convert(teacher, "local", window_size=1).train()
+        first, before = stack_error(student, teacher, *batch), copy.deepcopy(student)
+        optimizer = torch.optim.Adam(student.parameters(), lr=rate)
+        lessons = teach(
+            student, teacher, [batch] * 12, optimizer, whole=True, held_out=[batch], every=4
+        )
+        assert len(list(islice(lessons, stop))) == (stop or 12)
+        lessons.close()
+        last = stack_error(student, teacher, *batch)
+        if ruined:
+            for name, value in before.state_dict().items():
+                assert torch.equal(student.state_dict()[name], value), name
+        assert student.training and (last == first if ruined else last < first)
 
 
 def test_what_cannot_be_converted_is_refused():

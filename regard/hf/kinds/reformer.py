@@ -24,7 +24,7 @@ HIDDEN, ONESELF = -1e9, -1e5
 
 
 class ChunkMixer(Mixer):
-    """What hashed and local layers share: sorted tokens in chunks, each of which sees its own and those around it."""
+    """Base of hashed and local layers: sorted tokens in chunks, each of which sees its own and those around it."""
 
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"
@@ -274,7 +274,7 @@ def _hashes(request: LoadRequest) -> dict[str, Any]:
 
 
 def _num_buckets(c: Any) -> int | tuple[int, int]:
-    """What Transformers sets at the first call, of the longest input: a power of two, two buckets for each chunk."""
+    """The number that Transformers sets at the first call, for the longest input: a power of two, two buckets for each chunk."""
     chunks = c["max_position_embeddings"] // c["lsh_attn_chunk_length"]
     power = (2 * chunks).bit_length() - 1
     if 2**power > 2 * max(int(chunks**0.5), c["lsh_attn_chunk_length"]):

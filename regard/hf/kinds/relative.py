@@ -22,7 +22,7 @@ from regard.mixers.transformer_xl import TransformerXL
 from regard.models.block import Block
 
 Memory = tuple[Float[Tensor, "B M D"], ...]
-"""What entered each layer before, newest token last."""
+"""Earlier inputs of each layer, newest token last."""
 
 
 class XLNetStack(Stack):
