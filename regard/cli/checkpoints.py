@@ -39,15 +39,38 @@ class Loaded:
         size = _image_size(config)
         if given.file is not None and size is not None and _is_image(given.file):
             return _pixels(given.file, size, config)
-        ids, words = self._tokens(given, given.tokens, given.text, given.file)
+        self._check_given(given, size)
         if getattr(config, "name", None) == "han":
             return _document(given.tokens)
+        ids, words = self._tokens(given, given.tokens, given.text, given.file)
         args: tuple[Any, ...] = (ids,)
         others = None
         if _takes_target(self.model):
             target, others = self._tokens(given, given.target_tokens, given.target, None)
             args = (ids, target)
         return Inputs(args, words=words, others=others, labels=["the input"])
+
+    def _check_given(self, given: Explore, image: tuple[int, int] | None) -> None:
+        """Raises OptionError for what this model cannot read."""
+        kinds = getattr(getattr(self.model, "config", None), "kinds", ())
+        if "table" in kinds:
+            raise OptionError(
+                f"explore: {given.checkpoint} is a run on a table and keeps no schema. "
+                "Fit and save a regard.lab.tables.TableClassifier."
+            )
+        if image is not None and given.tokens is None:
+            raise OptionError(
+                f"explore: {given.checkpoint} reads pictures of {image[0]} x {image[1]}. Give --file picture.png, or --tokens."
+            )
+        if (
+            "translate" in kinds
+            and self.tokenizer is None
+            and (given.tokens is None or given.target_tokens is None)
+        ):
+            raise OptionError(
+                f"explore: {given.checkpoint} is a run on pairs of texts and keeps no vocabulary. "
+                "Give --tokens and --target-tokens."
+            )
 
     def _tokens(
         self, given: Explore, ids: str | None, text: str | None, file: Path | None
@@ -56,13 +79,13 @@ class Loaded:
             found = _ids(ids)[: given.max_tokens]
             words = [str(n) for n in found]
             if self.tokenizer is not None:
-                words = [self.tokenizer.id_to_token(n) or str(n) for n in found]
+                words = words_of(self.tokenizer, found)
             return torch.tensor([found]), [words]
         text = text if file is None else file.read_text(encoding="utf-8", errors="replace")
         text = TEXT if text is None else text
         if self.tokenizer is not None:
-            encoded = self.tokenizer.encode(text)
-            found, words = encoded.ids[: given.max_tokens], encoded.tokens[: given.max_tokens]
+            found = self.tokenizer.encode(text).ids[: given.max_tokens]
+            words = words_of(self.tokenizer, found)
         else:
             size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
             if size < BYTES:
@@ -75,6 +98,20 @@ class Loaded:
         if not found:
             raise OptionError("explore: the text is empty. Give --text, --file or --tokens.")
         return torch.tensor([found]), [words]
+
+
+def words_of(tokenizer: Any, ids: list[int]) -> list[str]:
+    """Each token as a reader knows it: byte-level ones as text, where they are whole letters; the others by their name."""
+    from tokenizers.decoders import ByteLevel
+
+    names = [tokenizer.id_to_token(n) or str(n) for n in ids]
+    if not isinstance(tokenizer.decoder, ByteLevel):
+        return names
+    texts = [tokenizer.decode([n], skip_special_tokens=False) for n in ids]
+    return [
+        text if text and "\ufffd" not in text else name
+        for text, name in zip(texts, names, strict=True)
+    ]
 
 
 def _ids(text: str) -> list[int]:
@@ -122,7 +159,7 @@ def _pixels(path: Path, size: tuple[int, int], config: Any) -> Inputs:
     shades = torch.from_numpy(np.array(resized)).long()
     if colour:
         shades = shades.permute(2, 0, 1)
-    tokens = (shades.flatten() * config.vocab_size // 256)[None]
+    tokens = (1 + shades.flatten() * (config.vocab_size - 1) // 256)[None]  # as tasks have them
     words = [[str(int(n)) for n in tokens[0]]]
     return Inputs((tokens,), words=words, labels=[path.name], image=size)
 
@@ -226,7 +263,7 @@ class Likeness:
 
     def __call__(self, hidden: Tensor, valid: Tensor | None) -> Tensor:
         shown = hidden.new_ones(hidden.shape[:2]) if valid is None else valid.to(hidden)
-        mean = (hidden * shown[..., None]).sum(1) / shown.sum(1, keepdim=True)
+        mean = (hidden * shown[..., None]).sum(1) / shown.sum(1, keepdim=True).clamp(min=1)
         if self.first is None:
             self.first = torch.nn.functional.normalize(mean[:1].detach(), dim=-1)
         return mean @ self.first.T

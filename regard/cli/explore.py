@@ -21,7 +21,7 @@ PAGE = Path("runs/explore/page.html")
 
 @dataclass(frozen=True)
 class Explore:
-    """What a model attends to, head by head: one page that opens from disk and loads nothing.
+    """Shows what a model attends to, head by head: one page that opens from disk and loads nothing.
 
     CHECKPOINT is a folder of `regard train`, one that TableClassifier.save wrote, one in the format of Hugging Face, or a .gguf file.
     """

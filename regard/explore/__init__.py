@@ -1,4 +1,4 @@
-"""What a model attends to: one readout for every mechanism, attributions, and how far they agree.
+"""Shows what a model attends to: one readout for every mechanism, attributions, and how far they agree.
 
     readout(mixer, x)      layers(model, tokens)             weights [B H T S], or the influence of each token on each
     head_statistics(w)     head_divergence(w)                entropy, distance, usual places; how alike heads are

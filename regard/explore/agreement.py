@@ -1,4 +1,4 @@
-"""Whether explanations agree, as numbers: rank correlations, overlap of the largest, and gold word alignments."""
+"""Agreement of explanations, as numbers: rank correlations, overlap of the largest, and gold word alignments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ from regard.core.shapes import check_positive
 
 
 class Agreement(NamedTuple):
-    """first, second: names. overlap: the share of the k largest of one that are among those of the other."""
+    """first, second: names. kendall, spearman: rank correlations, -1 to 1.
+
+    overlap: the share of the k largest of one that are among those of the other, 0 to 1.
+    """
 
     first: str
     second: str

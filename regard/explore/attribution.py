@@ -67,7 +67,8 @@ def flow(
 ) -> Float[Tensor, "B T"]:
     """Maximum flow from each input token to the last layer's `query`, edges having the capacities of `rollout`'s A_l.
 
-    T maximum flows through L T^2 edges for each row: for short inputs.
+    residual: share of a layer's output that passes it by, 0 to 1. T maximum flows through L T^2 edges for each row: for
+    short inputs.
     Raises OptionError for a query that there is not, and what `rollout` raises.
     """
     import networkx  # comes with torch, and is slow to import
@@ -158,6 +159,7 @@ def integrated_gradients(
 ) -> Gradients:
     """Integrated gradients of the tokens' embeddings by the midpoint rule, each token's channels summed.
 
+    label: the logit that is explained; None: the largest.
     baseline: a token id whose embedding is x' everywhere (padding, a mask); zeros by default. Raise `steps` until the gap
     is small. Raises UnsupportedError where the model looks tokens up in no nn.Embedding.
     """
@@ -176,7 +178,7 @@ def integrated_gradients(
         total = torch.zeros_like(x)
 
         def value(point: Tensor) -> Tensor:
-            with _replaced(table, point):
+            with replaced(table, point):
                 logits = answer(model(tokens, *args, **kwargs), valid)
             return logits.gather(1, chosen)[:, 0]
 
@@ -199,6 +201,7 @@ def gradient_times_attention(
     """A * dF/dA for each call of a mixer, in their order; of a layer's tokens, sum over layers, heads and queries.
 
     dF/dA_ts = <dF/d mixed_t, value_s>, so that it needs no kernel that forms A. Columns of external tokens are left out.
+    F: the logit of `label` (None: the largest).
     Raises UnsupportedError, with the mechanism's name, where there are no weights, or mixed is not weights @ values.
     """
     with _evaluating(model), torch.enable_grad():
@@ -233,7 +236,7 @@ def leave_one_out(
 ) -> Float[Tensor, "B T"]:
     """F(x) - F(x without token t), where the token is as if absent (`valid` of the model); zero for padding.
 
-    chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T].
+    F: the logit of `label` (None: the largest). chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T].
     """
     B, T = tokens.shape[:2]
     given = kwargs.pop("valid", None)
@@ -307,7 +310,7 @@ def _embedding(model: nn.Module, tokens: Tensor, args: tuple, kwargs: dict) -> n
 
 
 @contextmanager
-def _replaced(table: nn.Embedding, point: Tensor) -> Iterator[None]:
+def replaced(table: nn.Embedding, point: Tensor) -> Iterator[None]:
     """The first look-up of as many ids gives `point` instead."""
     left = [point]
 
@@ -322,7 +325,7 @@ def _replaced(table: nn.Embedding, point: Tensor) -> Iterator[None]:
 
 
 class _Kept(NamedTuple):
-    """What a layer mixed, in the graph: what enters `owner.out`, and the gate that it was multiplied by."""
+    """A layer's mixed values, in the graph: the input of `owner.out`, and the gate that it was multiplied by."""
 
     owner: nn.Module
     mixed: Tensor

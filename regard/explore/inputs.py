@@ -1,4 +1,4 @@
-"""What a page is made of: inputs with their words, and groups of weights with names for their rows and columns."""
+"""The parts of a page: inputs with their words, and groups of weights with names for their rows and columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,7 +97,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is to show for one row of the batch."""
+    """The parts of a page for one row of the batch."""
 
     label: str
     groups: list[Group]

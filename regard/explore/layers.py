@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """A call of a mixer and what it attends with; path is the mixer's name in the model."""
+    """A call of a mixer and what it attends with. path: the mixer's name in the model. time: number of the call, from 0."""
 
     path: str
     time: int

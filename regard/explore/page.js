@@ -11,6 +11,7 @@ const example = () => data.examples[state.example];
 const clamp = (value, count) => Math.max(0, Math.min(value, count - 1));
 const groupOf = (side) => side.groups[clamp(state.group, side.groups.length)];
 const figures = (value) => (value === null || value === undefined ? "–" : Number(value.toPrecision(3)).toString());
+const word = (text) => make("bdi", {}, text); // letters from right to left leave what is around them in its order
 const nameOf = (side) => (data.models.length > 1 ? data.models[side] : "");
 
 // What one side shows for the state: its own layers and heads may be fewer.
@@ -173,7 +174,7 @@ function tip(event, view) {
   const [row, col] = cell(event, view);
   const { group } = view.shown;
   $("tip").hidden = false;
-  $("tip").replaceChildren(make("span", {}, `${group.rows[row]} → ${group.cols[col]}: ${figures(view.weights.at(row, col))}`));
+  $("tip").replaceChildren(word(group.rows[row]), " → ", word(group.cols[col]), `: ${figures(view.weights.at(row, col))}`);
   $("tip").style.left = `${Math.min(event.clientX + 14, innerWidth - 220)}px`;
   $("tip").style.top = `${event.clientY + 14}px`;
 }
@@ -236,7 +237,7 @@ function drawQuery() {
 function drawStrongest(view, row, query) {
   const { group } = view.shown;
   const best = [...row].sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight)).slice(0, STRONGEST).filter(({ weight }) => weight !== 0);
-  const head = make("tr", {}, make("th", {}, `from ${group.rows[query]} (${query + 1}) to`), make("th", { class: "number" }, "place"), make("th", { class: "number" }, "weight"));
+  const head = make("tr", {}, make("th", {}, "from ", word(group.rows[query]), ` (${query + 1}) to`), make("th", { class: "number" }, "place"), make("th", { class: "number" }, "weight"));
   view.table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...best.map(({ key, weight }) => make("tr", {},
     make("td", {}, group.cols[key]), make("td", { class: "number" }, key < group.prefix ? "–" : key - group.prefix + 1), make("td", { class: "number" }, figures(weight))))));
 }
@@ -262,7 +263,7 @@ function drawLines(view, query) {
       svg.append(drawn("line", { x1: 150, x2: 270, y1: y(i) - 4, y2: y(j) - 4, opacity, class: weight < 0 ? "negative" : null }));
     });
   });
-  const cutShort = (word) => (word.length > 18 ? `${word.slice(0, 17)}…` : word);
+  const cutShort = (text) => ([...text].length > 18 ? `${[...text].slice(0, 17).join("")}…` : text);
   rows.forEach((row, i) => svg.append(drawn("text", { x: 144, y: y(i), "text-anchor": "end", class: row === query ? "query" : "dim" }, cutShort(group.rows[row]))));
   cols.forEach((col, j) => svg.append(drawn("text", { x: 276, y: y(j) }, cutShort(group.cols[col]))));
   view.lines.replaceChildren(svg);

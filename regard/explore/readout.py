@@ -1,4 +1,4 @@
-"""What a mechanism attends with, by one function for all of them.
+"""A mechanism's weights or influence, by one function for all of them.
 
     readout(mixer, x)              weights [B H T S] of the real code where it has some, else the influence
     influence(function, x)         |dy_t / dx_s|, the Frobenius norms of the Jacobian's blocks, [B T S]
@@ -68,7 +68,7 @@ def readout(
 
 
 def kind_of(weights: Float[Tensor, "B H T S"]) -> Kind:
-    """What kind of weights these are, by their values."""
+    """The kind of weights, by their values."""
     if (weights < 0).any():
         return "signed"
     total = weights.double().sum(-1)

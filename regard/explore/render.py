@@ -267,9 +267,14 @@ def _attributions(
     reasons: list[list[str]] = []
     for name, method in methods.items():
         try:
-            scores[name] = method().detach().cpu().double()
+            found = method().detach().cpu().double()
         except (RegardError, TypeError) as error:
             reasons.append([name, str(error)])
+        else:
+            if found.isfinite().all():
+                scores[name] = found
+            else:
+                reasons.append([name, "some of its scores are NaN or infinite"])
     return {
         "words": group.rows,
         "methods": [

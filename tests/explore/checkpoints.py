@@ -1,27 +1,163 @@
-"""Folders as `regard train` leaves them, without training."""
+"""Checkpoints as users have them, each trained for some steps: folders of `regard train`, and of `TableClassifier.save`."""
 
-import json
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import torch
+import numpy as np
 
-from regard.lab.train import checkpoint
-from regard.models import ModelConfig
+from regard.lab.data.debian import Document
+from regard.lab.data.pairs import Pair
+from regard.lab.data.synthetic import generate_planted_histories
+from regard.lab.recipes import Run, train
+from regard.lab.tables import TableClassifier
+from regard.lab.tasks import DebianSections, Digits, Task, TextPairs
+from regard.lab.tasks.language_models import OwnText
+from regard.lab.tasks.texts import LabelledTexts
+from regard.lab.train import TrainConfig
+from regard.models import (
+    AutoIntConfig,
+    ClassifierConfig,
+    DINConfig,
+    HANConfig,
+    LanguageModelConfig,
+    MMoEConfig,
+    ModelConfig,
+    PatchClassifierConfig,
+    TransformerConfig,
+    pixel_classifier,
+)
 
-STEP = 3
+BRIEF = TrainConfig(
+    steps=20, batch_size=8, lr=3e-3, eval_every=10, checkpoint_every=10, keep=1, log_dir=None
+)
+SMALL: dict[str, Any] = {"dim": 24, "num_heads": 3, "num_layers": 2}
+ANIMALS, VERBS = ("cat", "dog", "hen", "cow"), ("sat", "ran", "ate", "fell")
 
 
-def saved(config: ModelConfig, folder: Path) -> Path:
-    """A run's folder with a checkpoint of this model, at its first weights."""
-    torch.manual_seed(0)
-    model = config.build()
-    described = json.loads(json.dumps({"name": config.name} | asdict(config), default=str))
-    state = {
-        "run": {"model": described, "task": "made up"},
-        "progress": {"step": STEP, "best_step": STEP},
-    }
-    where = checkpoint.path_of(folder / "checkpoints", STEP)
-    where.parent.mkdir(parents=True)
-    checkpoint.save(where, checkpoint.Checkpoint(model.state_dict(), {}, state))
+def of_texts(folder: Path, mixer: str) -> Path:
+    """Which of two kinds of animals a text is about, by its bytes."""
+    texts = [
+        f"{n} <{animal}> {verb},{ANIMALS.index(animal) % 2}"
+        for n in range(4)
+        for animal in ANIMALS
+        for verb in VERBS
+    ]
+    path = folder.with_suffix(".csv")
+    path.write_text("\n".join(["text,label", *texts]))
+    task = LabelledTexts(path=path, length=16)
+    model = ClassifierConfig(**task.facts, num_classes=2, max_len=64, mixer=mixer, **SMALL)
+    return run(folder, task, model)
+
+
+def of_bytes(folder: Path) -> Path:
+    """A language model of 200 bytes that looks at its neighbours."""
+    path = folder.with_suffix(".txt")
+    path.write_text(" ".join(f"{n} {ANIMALS[n % 4]} {VERBS[n % 3]}" for n in range(1000)))
+    task = OwnText(path=path, length=100, valid_size=4, test_size=4)
+    model = LanguageModelConfig(vocab_size=task.vocab_size, max_len=200, mixer="local", **SMALL)
+    return run(folder, task, model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translated(TextPairs):
+    """Animals in German."""
+
+    name = "translated"
+    vocab_size: int = 280
+    source_len: int = 24
+    target_len: int = 24
+
+    def pairs(self) -> list[Pair]:
+        german = dict(zip(ANIMALS, ("Katze", "Hund", "Henne", "Kuh"), strict=True))
+        rows = [(n, a, b) for n in range(20) for a in ANIMALS for b in ANIMALS]
+        return [
+            Pair(f"{n} {a} {b}", f"{n} {german[a]} {german[b]}", f"{n}{a}{b}") for n, a, b in rows
+        ]
+
+
+def of_pairs(folder: Path) -> Path:
+    task = Translated(valid_size=4, test_size=4)
+    return run(folder, task, TransformerConfig(vocab_size=280, max_len=24, **SMALL))
+
+
+def of_documents(folder: Path) -> Path:
+    documents = [
+        Document(
+            f"p{n}",
+            f"s{n}",
+            ("games", "net")[n % 2],
+            ("A rogue like game.", f"It is played in room x{n // 8}, by y{n % 8}."),
+        )
+        for n in range(64)
+    ]
+    task = DebianSections(vocab_size=40)
+    model = HANConfig(**task.facts, dim=8, hidden_dim=6, attention_dim=5)
+    return run(folder, task, model, splits=task.of(documents))
+
+
+def of_pixels(folder: Path) -> Path:
+    task = Digits()
+    model = pixel_classifier(8, 8, 10, **SMALL | {"num_layers": 1})
+    return run(folder, task, replace(model, vocab_size=task.vocab_size))
+
+
+def of_patches(folder: Path) -> Path:
+    task = Digits()
+    model = PatchClassifierConfig(**task.facts, image_size=(8, 8), patch_size=4, **SMALL)
+    return run(folder, task, model)
+
+
+def run(folder: Path, task: Task, model: ModelConfig, **splits: Any) -> Path:
+    train(Run(task=task, model=model, train=BRIEF), folder, progress=False, **splits)
     return folder
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def of_histories(folder: Path) -> Path:
+    drawn = generate_planted_histories(120, length=4, num_items=9, num_kinds=3)
+    table = {"items": drawn.candidate, "history": [list(row) for row in drawn.history]}
+    return table_model(
+        folder, DINConfig(history=("history",), dim=3), table, drawn.liked, {"history": "items"}
+    )
+
+
+def of_fields(folder: Path) -> Path:
+    return table_model(folder, AutoIntConfig(dim=4, num_heads=2, num_layers=2), *_people())
+
+
+def of_two_labels(folder: Path) -> Path:
+    table, kind = _people()
+    labels = {"click": kind, "buy": np.roll(kind, 1)}
+    return table_model(folder, MMoEConfig(num_experts=3), table, labels)
+
+
+def _people() -> tuple[dict[str, Any], Any]:
+    rng = np.random.default_rng(0)
+    user, age = rng.integers(0, 6, 80), rng.normal(40, 9, 80).round()
+    return {"user": user, "age": age, "shop": user % 3}, (age > 40).astype(float)
+
+
+def table_model(folder: Path, model: ModelConfig, table: Any, labels: Any, of: Any = None) -> Path:
+    TableClassifier(model, train=BRIEF, of=of).fit(table, labels).save(folder)
+    return folder
+
+
+KINDS = {
+    "bytes": of_bytes, "pairs": of_pairs, "documents": of_documents, "pixels": of_pixels,
+    "patches": of_patches, "din": of_histories, "autoint": of_fields, "mmoe": of_two_labels,
+}  # fmt: skip
+"""And the name of a mixer: a classifier of texts with it."""
+
+
+def trained(folder: Path, what: str) -> Path:
+    """The checkpoint of this kind or mixer, written there unless it is there already."""
+    where = folder / what
+    if not where.exists():
+        if what in KINDS:
+            KINDS[what](where)
+        else:
+            of_texts(where, what)
+    return where
