@@ -7,9 +7,14 @@ is written at the next release.
 import importlib
 import inspect
 import json
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
+
+from regard.core import Mixer
+from regard.core.units import UNITS
 
 SNAPSHOT = Path(__file__).parent.parent / "tests/public_names.json"
 MODULES = (
@@ -42,18 +47,20 @@ class Name(NamedTuple):
     @property
     def parameters(self) -> list[str] | None:
         """Parameters of a function or class with their defaults, without annotations; None of other values."""
-        if not callable(self.value):
-            return None
-        try:
-            found = inspect.signature(self.value).parameters.values()
-        except (TypeError, ValueError):
-            return None
-        return [str(_plain(p.replace(annotation=p.empty))) for p in found]
+        found = _parameters(self.value)
+        return found and [str(_plain(p.replace(annotation=p.empty))) for p in found]
 
     @property
     def signature(self) -> str:
         found = self.parameters
         return "" if found is None else f"({', '.join(found)})"
+
+
+def _parameters(value: Any) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(value).parameters.values()) if callable(value) else None
+    except (TypeError, ValueError):  # of C, or of classes of errors
+        return None
 
 
 def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -77,6 +84,52 @@ def public() -> Iterator[Name]:
                 yield Name(module, name, value)
     for cls in importlib.import_module("regard.mixers").MIXERS:
         yield Name(cls.__module__, cls.__name__, cls)
+
+
+def numbers(value: Any) -> list[str]:
+    """Parameters of a function or class that are numbers, or may be."""
+    if not (inspect.isclass(value) or inspect.isfunction(value)):
+        return []
+    kinds = {p.name: str(p.annotation) for p in _parameters(value) or ()}
+    is_number = re.compile(r"\b(int|float)\b").search
+    return [name for name, kind in kinds.items() if is_number(kind) and "Tensor" not in kind]
+
+
+def shapes(value: Any) -> dict[str, str]:
+    """Name of an argument that is a tensor, and "returns", -> its shape."""
+    kinds = {p.name: p.annotation for p in _parameters(value) or ()}
+    if inspect.isfunction(value):
+        kinds["returns"] = value.__annotations__.get("return")
+    ways = {name: (kind, *get_args(kind)) for name, kind in kinds.items()}
+    return {
+        name: f"[{one.dim_str}]"
+        for name, several in ways.items()
+        for one in several
+        if hasattr(one, "dim_str")
+    }
+
+
+def undescribed(value: Any) -> list[str]:
+    """Numbers whose meaning neither UNITS nor a docstring or a comment of the function, class or base says."""
+    if not numbers(value):
+        return []
+    owners = [o for o in getattr(value, "__mro__", [value]) if o.__module__.startswith("regard")]
+    docs = "\n".join(_own_doc(owner) for owner in owners)
+    sources = "\n".join(map(inspect.getsource, owners))
+    return [
+        name
+        for name in numbers(value)
+        if name not in UNITS
+        and not re.search(rf"\b{name}\b", docs)
+        and not re.search(rf"^ *{name}: .*(# |= \($)", sources, re.M)  # or below it, in brackets
+    ]
+
+
+def _own_doc(owner: Any) -> str:
+    """A mixer's docstring repeats its signature: its file's is taken. That of a dataclass without one is nothing else."""
+    is_mixer = inspect.isclass(owner) and issubclass(owner, Mixer)
+    told = (sys.modules[owner.__module__] if is_mixer else owner).__doc__ or ""
+    return "" if told.startswith(f"{owner.__name__}(") else told
 
 
 def snapshot() -> dict[str, list[str] | None]:

@@ -23,7 +23,8 @@ html_static_path = ["_static"]
 html_css_files = ["regard.css"]
 html_js_files = ["saved.js"]
 html_show_sourcelink = False
-html_sidebars = {"*": []}  # pages of the first level have nothing beside them
+ALONE = ("*", "findings/*", "speed/*", "reference/names")  # pages with no others beside them
+html_sidebars = {page: [] for page in ALONE}
 html_theme_options = {
     "header_links_before_dropdown": 4,
     "show_toc_level": 2,

@@ -7,6 +7,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import regard
 from regard.cli.describe import about
+from regard.core.units import UNITS
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference"
@@ -159,7 +161,7 @@ def mechanism(cls: type[regard.Mixer]) -> str:
         "",
         "## Options",
         "",
-        *_table(("option", "default"), _options(told)),
+        *_table(("option", "default", "meaning"), _options(told)),
         "",
         "## What it can do",
         "",
@@ -230,11 +232,11 @@ def _call(cls: type[regard.Mixer]) -> str:
     return ", ".join(f"{name}={SIZES[name]}" for name in taken)
 
 
-def _options(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for option in told["options"]:
         needed = "needed" if option["required"] else f"`{option['default']!r}`"
         stack = " (a model gives it)" if option["given_by_the_stack"] else ""
-        yield f"`{option['name']}`", needed + stack
+        yield f"`{option['name']}`", needed + stack, option["meaning"]
 
 
 def _state(cls: type[regard.Mixer]) -> list[str]:
@@ -293,6 +295,12 @@ def names() -> str:
         told = inspect.getdoc(name.value)
         if told and (inspect.isclass(name.value) or inspect.isroutine(name.value)):
             lines += ["```text", told, "```", ""]
+        unsaid = [p for p in api.numbers(name.value) if not re.search(rf"\b{p}\b", told or "")]
+        meant = {p: f"`{shape}`" for p, shape in api.shapes(name.value).items()}
+        meant |= {p: UNITS[p] for p in unsaid if p in UNITS}
+        if meant:
+            rows = ((f"`{argument}`", meaning) for argument, meaning in meant.items())
+            lines += [*_table(("argument", "shape or meaning"), rows), ""]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Thirty mistakes that people make: each is answered in one line that names it and says what to do instead."""
+"""Mistakes that people make: each is answered in one line that names it and says what to do instead."""
 
 import pytest
 import torch
@@ -18,6 +18,13 @@ def linear(x=X, **mask):
 
 def linformer(length):
     return build("linformer", dim=8, num_heads=2, max_len=4)(torch.zeros(1, length, 8))
+
+
+class Undeclared(regard.Mixer):
+    name = "undeclared"
+
+    def mix(self, x, context, mask):
+        return x
 
 
 IN_PYTHON = {
@@ -75,6 +82,16 @@ IN_PYTHON = {
         "got one of linear",
     ),
     "a name of the package": (lambda: regard.MIXER, "Did you mean 'MIXERS'?"),
+    "a class without capabilities": (
+        lambda: build(Undeclared, dim=8),
+        "Undeclared has no capabilities: declare it in the class",
+    ),
+    "a module in the place of its class": (
+        lambda: regard.models.LanguageModelConfig(
+            vocab_size=9, mixer=build("linear", dim=8, num_heads=2)
+        ),
+        "mixer (a Linear) must be a name",
+    ),
     "an old torch": (
         lambda: require_torch("2.5.1+cu121", OLDEST_TORCH),
         "here is 2.5.1+cu121: pip install 'torch>=2.10'",
@@ -86,6 +103,19 @@ ON_THE_COMMAND_LINE = {
     "an option of a mechanism": (
         "bench --mixers fnet --options widow=3",
         "none of fnet has an option 'widow'",
+    ),
+    "commas between names": ("bench --mixers fnet,linear", "separated by spaces: fnet linear"),
+    "a file in the place of a class": ("laws mine", "is written mine:Class"),
+    "a class after a dot": ("laws mine.Mine", "is written mine:Class"),
+    "the ending of a file": ("laws mine.py:Mine", "Write mine:Mine"),
+    "a text that is not there": (
+        "arena --task own_text --task-options path=nowhere.txt",
+        "nowhere.txt",
+    ),
+    "an empty text": ("arena --task own_text --task-options path=mine.py", "the 0 bytes"),
+    "a folder in the place of a text": (
+        "arena --task own_text --task-options path=.",
+        ". is a folder",
     ),
     "an option without a value": ("train digits --model.mixer-options widow", "NAME=VALUE"),
     "a path that is not there": (
@@ -118,6 +148,7 @@ def test_a_mistake_on_the_command_line_is_answered_in_one_line(
     mistake, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
     line, fix = ON_THE_COMMAND_LINE[mistake]
     assert main(line.split()) == 2
     out, err = capsys.readouterr()

@@ -100,9 +100,33 @@ def test_an_error_that_is_not_named_is_seen():
     assert unnamed(api.Name("here", "told", told)) == {"told": ["ShapeError"]}
 
 
+def test_numbers_have_a_meaning():
+    found = {f"{n.module}.{n.name}": api.undescribed(n.value) for n in DESCRIBED}
+    assert {name: numbers for name, numbers in found.items() if numbers} == {}
+
+
+def test_a_number_without_a_meaning_is_seen():
+    def wait(delay: float, dim: int, tries: int | None = None, name: str = ""):
+        """tries: calls at most."""
+
+    wait.__module__ = "regard"
+    assert api.numbers(wait) == ["delay", "dim", "tries"]
+    assert api.undescribed(wait) == ["delay"]
+
+
+def test_the_site_shows_shapes():
+    assert api.shapes(regard.functional.softmax_attention) == {
+        "q": "[B H T K]",
+        "k": "[B G S K]",
+        "v": "[B G S V]",
+        "returns": "[B H T V]",
+    }
+
+
 def test_help_on_a_mixer_shows_equation_and_options():
     for cls in regard.MIXERS:
         told = inspect.getdoc(cls)
         assert "arXiv" in told and "Cost" in told, cls.name
         assert all(f"{p}" in told for p in inspect.signature(cls).parameters), cls.name
     assert "y_i = phi(q_i) S_i" in regard.MIXERS["linear"].__doc__
+    assert "window_size: tokens seen on each side" in regard.MIXERS["local"].__doc__

@@ -25,7 +25,7 @@ from regard.functional.sparse.patterns import (
 VALUES: dict[str, Callable[..., Any]] = {
     cls.__name__: cls for cls in (All, Block, Eager, First, Span, Strided, Summary, Union, Window)
 }
-"""What an option's value may be made of, beside literals."""
+"""Names that an option's value may use, beside literals."""
 
 
 def parse(command: Callable[..., int], prog: str, args: list[str]) -> int:

@@ -167,7 +167,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Doctor:
-    """What this machine has: versions, threads, devices, settings, and what is missing."""
+    """This machine: versions, threads, devices, settings, and what is missing."""
 
     json: Json = False
 
@@ -262,7 +262,7 @@ def _path_sentence(error: OSError) -> str:
 
 
 def _close_stdout() -> None:
-    """What could not be written is dropped, so that the end of the process does not try again."""
+    """Drops unwritten output, so that the end of the process does not try again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

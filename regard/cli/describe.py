@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 from regard.core import Capabilities, No, UnknownNameError
 from regard.core.packages import lacking_extra
+from regard.core.units import UNITS
 
 SOURCES = {
     "mixers": ("regard.mixers", "MIXERS"),
@@ -83,7 +84,7 @@ def abilities(capabilities: Capabilities) -> dict[str, str]:
 
 
 def options(entry: Any) -> list[dict[str, Any]]:
-    """Name, default and, where there is none, `required` of what can be set."""
+    """Name, meaning, default and, where there is none, `required` of what can be set."""
     entry = _configuration(entry)
     if is_dataclass(entry):
         settable = [
@@ -101,6 +102,7 @@ def options(entry: Any) -> list[dict[str, Any]]:
             "default": None if default is missing else _plain(default),
             "required": default is missing,
             "given_by_the_stack": name in FACTS,
+            "meaning": UNITS.get(name, ""),
         }
         for name, default in settable
     ]

@@ -90,7 +90,7 @@ def _machine() -> list[dict[str, str]]:
 
 
 def _implementations() -> list[dict[str, str]]:
-    """What `impl="auto"` takes here, family by family."""
+    """The implementation that `impl="auto"` takes here, family by family."""
     import torch
 
     from regard.functional.shared.implementation import IMPLEMENTATIONS

@@ -35,7 +35,11 @@ class Laws:
             print_json(rows)
         else:
             print_table(rows, title=self.name)
-            print(", ".join(f"{outcomes.count(o)} {o}" for o in OUTCOMES if o in outcomes))
+            counts = {o: outcomes.count(o) for o in OUTCOMES if o in outcomes}
+            verdicts = (
+                f"{n} {o if n == 1 else o.replace('does', 'do')}" for o, n in counts.items()
+            )
+            print(", ".join(verdicts))
         return int("failed" in outcomes)
 
 

@@ -39,9 +39,12 @@ def entry(kind: str, name: str) -> Any:
     Mixers, pools, models and tasks are classes; a suite is a Suite; a recipe is a function that returns a Run. Raises
     UnknownNameError, OptionError.
     """
-    if ":" not in name:
-        return catalog(kind)[name]
-    return own(name, (kind,))[1]
+    if ":" in name:
+        return own(name, (kind,))[1]
+    found = catalog(kind)
+    if name not in found and (hint := _meant(name)):
+        raise OptionError(f"unknown {kind.removesuffix('s')} {name!r}. {hint}")
+    return found[name]
 
 
 def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:
@@ -76,10 +79,21 @@ def _imported(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in (module, module.partition(".")[0]):
             raise
-        raise OptionError(f"{name}: there is no module {module!r} here") from None
+        hint = f". Write {module[:-3]}:{attribute}" if module.endswith(".py") else ""
+        raise OptionError(f"{name}: there is no module {module!r} here{hint}") from None
     if not hasattr(found, attribute):
         raise UnknownNameError(f"name in {module}", attribute, _public(vars(found)))
     return getattr(found, attribute)
+
+
+def _meant(name: str) -> str:
+    """The right spelling of several names, or of a class in the current folder; empty where `name` is neither."""
+    if "," in name:
+        return f"Names are separated by spaces: {name.replace(',', ' ')}"
+    module = name.partition(".")[0]
+    if Path(f"{module}.py").exists():
+        return f"A class of your own is written {module}:Class"
+    return ""
 
 
 def _public(names: Mapping[str, Any]) -> list[str]:

@@ -53,7 +53,8 @@ def _option_row(option: Mapping[str, Any]) -> dict[str, Any]:
     by_stack = (
         {"given by": "the stack"} if option.get("given_by_the_stack") else {"given by": "you"}
     )
-    return {"option": option["name"], "default": default} | by_stack
+    meaning = {"meaning": option["meaning"]} if "meaning" in option else {}
+    return {"option": option["name"], "default": default} | by_stack | meaning
 
 
 _APART = {"name", "kind", "text", "options", "capabilities", "cost"}
