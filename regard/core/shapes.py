@@ -39,13 +39,6 @@ def check_batch_size(size: int) -> None:
         raise OptionError(f"batch_size ({size!r}) must be at most {LARGEST}")
 
 
-def check_rate(**rates: float) -> None:
-    """`check_rate(dropout=1)` -> "dropout (1) must be at least 0 and below 1"."""
-    for name, rate in rates.items():
-        if not is_number(rate) or not 0 <= rate < 1:
-            raise OptionError(f"{name} ({rate!r}) must be at least 0 and below 1")
-
-
 def check_finite(**numbers: float) -> None:
     """`check_finite(scale=nan)` -> "scale (nan) must be a finite number"."""
     for name, number in numbers.items():
@@ -58,14 +51,6 @@ def check_flag(**flags: bool) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise OptionError(f"{name} ({flag!r}) must be True or False")
-
-
-def check_widths(**widths: tuple[int, ...]) -> None:
-    """`check_widths(hidden_dims=5)` -> "hidden_dims (5) must be a tuple of positive integers"."""
-    for name, dims in widths.items():
-        if not isinstance(dims, tuple):
-            raise OptionError(f"{name} ({dims!r}) must be a tuple of positive integers")
-        check_positive(**{f"{name}[{i}]": dim for i, dim in enumerate(dims)})
 
 
 def check_mapping(name: str, options: object) -> Mapping[str, Any]:

@@ -111,13 +111,6 @@ def arc_cosine_features(
     return F.relu(x @ w.transpose(-1, -2)) / w.shape[-2] ** 0.5
 
 
-def positive_exponents(
-    x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
-) -> Float[Tensor, "*b T M"]:
-    """w x - |x|^2 / 2, so that E exp(.) exp(.) = exp(x y) for w ~ N(0, I) (arXiv 2009.14794)."""
-    return x @ w.transpose(-1, -2) - x.square().sum(-1, keepdim=True) / 2
-
-
 def gaussian_rows(
     num_features: int,
     dim: int,

@@ -90,11 +90,6 @@ def gauc(
     return float(np.average(won[known] / pairs[known], weights=size[known]))
 
 
-def relative_improvement(value: float, base: float) -> float:
-    """RelaImpr of one AUC over another."""
-    return (value - 0.5) / (base - 0.5) - 1
-
-
 def linear_scores(
     train: TableRows, test: TableRows, names: Sequence[str], labels: Float[Tensor, "n K"]
 ) -> Float[NDArray, "m K"]:

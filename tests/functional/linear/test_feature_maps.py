@@ -10,12 +10,12 @@ from regard.functional import (
     linear_attention,
     softmax_attention,
 )
+from regard.functional.linear.favor import _exponential, _levels, _projected
 from regard.functional.linear.feature_maps import (
     FEATURE_MAPS,
     arc_cosine_features,
     fourier_features,
     gaussian_rows,
-    positive_exponents,
 )
 
 K, M, DRAWS = 8, 8, 4000
@@ -37,12 +37,17 @@ def projections(orthogonal, seed=0):
     return torch.stack(rows)
 
 
-def positive(x, w):
-    return positive_exponents(x, w).exp() / w.shape[-2] ** 0.5
+def exponential(features):
+    def phi(x, w):
+        x = K**0.25 * x[None, None]  # whose inner products are divided by K^(1/2)
+        wx = _projected(x, w, features)
+        half = _levels(x, wx)[0]
+        return _exponential(wx, half, half)[0] / wx.shape[-1] ** 0.5
+
+    return phi
 
 
-def hyperbolic(x, w):
-    return torch.cat([positive(x, w), positive(x, -w)], dim=-1) / 2**0.5
+positive, hyperbolic = exponential("positive"), exponential("hyperbolic")
 
 
 def estimates(phi, w):

@@ -16,7 +16,6 @@ from regard.lab.tasks.table import (
     TableTask,
     figures,
     gauc,
-    relative_improvement,
     table_splits,
 )
 from regard.lab.train import TrainConfig
@@ -134,7 +133,6 @@ def test_figures_follow_their_definitions():
     y, users = torch.tensor([1, 0, 0, 0, 1, 0]), torch.tensor([2, 2, 2, 2, 7, 7])
     wanted = 4 * by_pairs(tied[:4].tolist(), y[:4]) + 2 * by_pairs(tied[4:].tolist(), y[4:])
     assert gauc(tied, y, users) == pytest.approx(float(wanted) / 6)
-    assert relative_improvement(0.7, 0.6) == pytest.approx(1.0)
 
 
 def test_the_score_is_the_mean_auc_and_figures_say_more():

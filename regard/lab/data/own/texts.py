@@ -50,10 +50,6 @@ def _review_folder(path: Path) -> Texts:
 HUGGING_FACE = "a folder written by Dataset.save_to_disk or DatasetDict.save_to_disk"
 
 
-def read_hugging_face(path: Path) -> Parts:
-    return read_columns(path)
-
-
 def read_columns(path: Path, *, text: str = "text", label: str = "label") -> Parts:
     """Labelled texts saved to disk by the `datasets` library of Hugging Face (`save_to_disk`), which must be installed.
 
