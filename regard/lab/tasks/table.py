@@ -23,7 +23,6 @@ class Figures:
     """Figures of predicted probabilities: AUC, AUC by user, log-loss, calibration.
 
         GAUC = sum_u n_u AUC_u / sum_u n_u    over users u with both answers (Zhou et al. 2018, arXiv 1706.06978, section 6.3)
-        RelaImpr = (AUC - 1/2) / (AUC of the base - 1/2) - 1
 
     TableRows whose label is missing (NaN) are left out.
     """
