@@ -143,6 +143,7 @@ MEMORY = Finding(
             (above(named(TUNED, BOTH), named(TUNED, REDRAWN)),),
         ),
     ),
+    seeds=tuple(range(6)),
     method=(
         "Bits a byte of Python's own source, 160 bytes read in segments of 32. Then two blocks of width 48 that read Python's source, "
         "64 bytes at a time, in 1,000 batches of 16, and after that 128 bytes of 240 batches of e-mails."
