@@ -73,6 +73,17 @@ class KnowsTheLength(Softmax):
         return super().mix(x, context, mask) * (1 + 1e-6 * x.shape[1])
 
 
+class GatesBesideItsHeads(Softmax):
+    """Does not say so in `beside_heads`."""
+
+    def __init__(self, dim, **options):
+        super().__init__(dim, **options)
+        self.gate = nn.Linear(dim, dim)
+
+    def mix(self, x, context, mask):
+        return self.gate(x) * super().mix(x, context, mask)
+
+
 class CountsPadding(Outsider):
     capabilities = replace(Outsider.capabilities, causal=No("it means all"), bidirectional=True)
 
@@ -408,6 +419,7 @@ BROKEN = [
     ("randomness", Counts),
     ("threads", KeepsWhatItSaw),
     ("transfer", KeepsATensor),
+    ("transfer", GatesBesideItsHeads),
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
     ("complexity", ClaimsLinear),

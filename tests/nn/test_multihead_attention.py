@@ -9,53 +9,15 @@ import torch.nn.functional as F
 from torch import nn
 
 import regard
-from regard import Mask, OptionError, ShapeError, UnsupportedError
+from regard import OptionError, ShapeError, UnsupportedError
 from regard.nn import MultiheadAttention
-from regard.nn.given_heads import with_given_heads
-from tests.laws.catalogue import FACTS, VARIANTS, factory
+from tests.laws.catalogue import FACTS
 
 B, T, S, D, H = 2, 7, 9, 24, 3
 
 
 def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.randn(*shape, D, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-@pytest.mark.parametrize(
-    "name, variant, options", VARIANTS, ids=[f"{n}-{v}" for n, v, _ in VARIANTS]
-)
-def test_given_heads_mix_as_their_own(name, variant, options):
-    torch.manual_seed(0)
-    mixer = factory(name, options)().double().eval()
-    try:
-        given = with_given_heads(mixer)
-    except UnsupportedError as error:
-        assert name in str(error) and "given queries, keys and values: it" in str(error)
-        assert mixer.beside_heads or getattr(getattr(mixer, "heads", None), "key", None) is None
-        return
-    x, can = tokens(B, 13), mixer.capabilities
-    valid = torch.arange(13) < torch.tensor([[13], [9]])
-    mask = Mask(causal=not can.bidirectional, valid=valid if can.padding else None)
-    heads = mixer.heads
-    packed = given.heads.pack(heads.query(x), heads.key(x), heads.value(x))
-    want = mixer(x, mask=mask)
-    got = heads.out(given(packed, mask=mask))
-    if can.padding:
-        got = got * valid[..., None]
-    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
-    if can.cross:
-        context = tokens(B, S, seed=1)
-        packed = given.heads.pack(None, heads.key(context), heads.value(context))
-        mask = Mask(causal=not can.bidirectional)
-        got = given(given.heads.pack(heads.query(x)), context=packed, mask=mask)
-        torch.testing.assert_close(heads.out(got), mixer(x, context=context, mask=mask))
-    if can.streaming == "exact":
-        x = given.heads.pack(heads.query(x), heads.key(x), heads.value(x))
-        state, parts = given.initial_state(B), []
-        for part in x.split((5, 1, 7), dim=1):
-            y, state = given.extend(part, state)
-            parts.append(y)
-        torch.testing.assert_close(torch.cat(parts, 1), given(x, mask=Mask(causal=True)))
 
 
 def test_there_are_reasons_for_what_is_refused():

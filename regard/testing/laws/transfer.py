@@ -1,12 +1,20 @@
-"""State dict round trip, deepcopy, pickle and device move keep the function."""
+"""State dict round trip, deepcopy, pickle, device move, and queries, keys and values made elsewhere keep the function."""
 
 import copy
 import io
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from regard.core import Mask
-from regard.testing.subject import B, Subject, T, require
+from regard.core import Mask, Mixer, UnsupportedError
+from regard.nn import Heads
+from regard.nn.given_heads import GivenHeads, with_given_heads
+from regard.testing.subject import B, Subject, T, require, require_close
+from regard.testing.verdicts import LawError
+
+BOUND = 1e-10  # float64, relative
+GIVEN = "q, k and v given (a part that reads tokens past `heads` is named in `beside_heads`)"
 
 
 def law(subject: Subject) -> None:
@@ -20,6 +28,7 @@ def law(subject: Subject) -> None:
     clone = copy.deepcopy(mixer)
     require(torch.equal(clone(x, mask=mask), y), "a deep copy is another function")
     require(clone.options == mixer.options, "a deep copy loses the options")
+    _given_heads(subject, mixer)
     stored = io.BytesIO()
     torch.save(mixer, stored)
     stored.seek(0)
@@ -34,3 +43,46 @@ def law(subject: Subject) -> None:
     )
     if elsewhere == "cuda":
         require((got.cpu() - y).abs().max() < 1e-10, "on cuda: another function")
+
+
+@torch.no_grad()
+def _given_heads(subject: Subject, mixer: Mixer) -> None:
+    """Over q, k and v that somebody else projected, as in `regard.nn.MultiheadAttention`: the same function, or refused."""
+    try:
+        given = with_given_heads(mixer)
+    except UnsupportedError:
+        return
+    heads, can = mixer.heads, subject.can
+    assert isinstance(heads, Heads) and isinstance(given.heads, GivenHeads)
+    assert (key := heads.key) is not None
+
+    def same(mask: Mask, context: Tensor | None = None) -> None:
+        if context is None:
+            packed, theirs = pack(heads.query(x), key(x), heads.value(x)), None
+        else:
+            packed, theirs = (
+                pack(heads.query(x)),
+                pack(None, key(context), heads.value(context)),
+            )
+        try:
+            y = heads.out(given(packed, context=theirs, mask=mask))
+        except Exception as error:
+            raise LawError(f"{GIVEN}: {type(error).__name__}: {error}") from error
+        y = y if mask.valid is None else y * mask.valid[..., None]
+        require_close(y, mixer(x, context=context, mask=mask), BOUND, GIVEN)
+
+    pack, x, plain = given.heads.pack, subject.tokens(B, T), Mask(causal=not can.bidirectional)
+    for causal in subject.causalities():
+        same(Mask(causal=causal))
+    if can.padding:
+        same(replace(plain, valid=torch.arange(T) < torch.tensor([[T]] * (B - 1) + [[T - 4]])))
+    if can.cross:
+        same(plain, subject.tokens(B, T - 2, seed=1))
+    if can.streaming == "exact":
+        packed = pack(heads.query(x), key(x), heads.value(x))
+        state, parts = given.initial_state(B), []
+        for part in packed.split((5, 1, T - 6), dim=1):
+            y, state = given.extend(part, state)
+            parts.append(y)
+        expected = given(packed, mask=Mask(causal=True))
+        require_close(torch.cat(parts, dim=1), expected, BOUND, f"{GIVEN}: extend")
