@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.hf import convert, gguf, load, teach
-from regard.hf.convert import Batch, stack_error
+from regard.hf.convert import Batch, rates, stack_error
 from regard.hf.stack import Stack
 from regard.lab.arena.provenance import commit, provenance
 from regard.lab.data.files import locked
@@ -62,8 +62,6 @@ DECODER: dict[str, dict[str, Any]] = {
 LENGTHS = (512, 1024, 2048, 4096)  # tokens
 PAIRS = 5  # calls of each model at each length
 STEPS = (16, 24)  # layer by layer, and of the whole stack
-NEAR, FAR = (1e-4, 5e-5), (5e-4, 2e-4)  # rates of both; far: an error above HALF before teaching
-HALF = 0.5
 TAUGHT_LENGTHS, STEP_TOKENS = (64, 128, 512), 1024  # tokens of a window, and of a step
 DECODER_STEPS, DECODER_TOKENS = (8, 16), 256
 HELD, LONGEST = 64, 128  # paragraphs, tokens of one
@@ -164,9 +162,9 @@ def taught(
     """Teach layer by layer, then the whole stack, each with a warm-up and a cosine. Steps, rates, seconds, losses of both ends."""
     with torch.no_grad():
         error = stack_error(student.eval(), teacher, *held_out[0]).item()
-    rates, losses = FAR if error > HALF else NEAR, []
+    both, losses = rates(error), []
     started = time.perf_counter()
-    for count, rate, whole in zip(steps, rates, (False, True), strict=True):
+    for count, rate, whole in zip(steps, both, (False, True), strict=True):
         learned = student if whole else nn.ModuleList(student.mixers)
         optimizer = torch.optim.Adam(learned.parameters(), lr=rate)
         share = partial(warmup_cosine, warmup=count // 10, steps=count)
@@ -181,7 +179,7 @@ def taught(
     student.eval()
     ends = [losses[0], losses[steps[0] - 1]], [losses[steps[0]], losses[-1]]
     seconds = time.perf_counter() - started
-    return {"steps": steps, "rates": rates, "teaching seconds": seconds, "losses": ends}
+    return {"steps": steps, "rates": both, "teaching seconds": seconds, "losses": ends}
 
 
 # ---------------------------------------------------------------------- encoder

@@ -128,7 +128,8 @@ class Saved(SphinxDirective):
             said = "Not timed beside fused softmax attention."
             return [nodes.paragraph("", said)]
         data = json.dumps(rows).replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
-        text = f"<div class='saved' data-mixer='{self.arguments[0]}' data-rows='{data}'></div>"
+        lang = "zh" if self.env.docname.endswith(".zh") else "en"
+        text = f"<div class='saved' lang='{lang}' data-mixer='{self.arguments[0]}' data-rows='{data}'></div>"
         return [nodes.raw("", text, format="html")]
 
 

@@ -179,7 +179,7 @@ def test_an_interruption_while_torch_is_imported_is_one_line():
 @pytest.mark.parametrize("seed", ["-1", str(2**32)])
 def test_seeds_out_of_range_are_refused(capsys, tmp_path, field, seed):
     code = main([*TRAIN.split(), "--folder", str(tmp_path), field, seed])
-    err = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    err = capsys.readouterr().err
     assert code == 2 and f"seed ({seed}) must be an integer of at least 0 and below 2**32" in err
     assert not list(tmp_path.iterdir())
 

@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 import torch
 
+import regard
+
 ROOT = Path(__file__).parent.parent
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
 sys.path.insert(0, str(DOCS))
@@ -41,6 +43,20 @@ def test_both_tutorials_have_the_same_code_and_pictures():
 
     english, chinese = ((DOCS / name).read_text() for name in ("tutorial.md", "tutorial.zh.md"))
     assert kept(english) == kept(chinese) and len(kept(english)) > 40
+
+
+def test_every_word_of_the_figures_has_its_chinese():
+    script = (DOCS / "_static/saved.js").read_text()
+    chinese = re.search(r"CHINESE = \{.*?\n\}", script, re.S)[0]
+    words = {
+        word
+        for cls in regard.MIXERS
+        for row in pages.timings(cls.name)
+        for word in row["what"].split(", ")
+    }
+    assert len(words) == 6 and all(f'"{word}": ' in chinese for word in words)
+    said = set(re.findall(r'said\(\w+, "(.*?)"\)', script)) | {"pass", "ms", "times as fast"}
+    assert len(said) == 6 and all(f'"{word}": ' in chinese for word in said)
 
 
 def test_a_page_shows_every_length_that_was_measured_and_what_was_trained():

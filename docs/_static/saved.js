@@ -2,6 +2,17 @@
 // that were measured.
 "use strict";
 
+const CHINESE = {
+  "pass": "计算", "ms": "毫秒", "softmax ms": "softmax 毫秒", "times as fast": "快几倍",
+  "forward": "前向", "train": "训练", "core": "仅内核", "layer": "整层", "causal": "因果", "tokens": "个 token",
+  "one token after so many": "在这么多 token 之后再算一个", "Not measured at this length.": "这一长度没有测量。",
+  "length at which it is shown:": "显示的长度：",
+};
+
+function said(box, text) {
+  return box.closest("[lang]").lang === "zh" ? text.split(", ").map((words) => CHINESE[words] ?? words).join("，") : text;
+}
+
 function cell(row, text, className) {
   const made = row.insertCell();
   made.textContent = text;
@@ -17,20 +28,20 @@ function draw(box, rows, length) {
   const here = rows.filter((row) => row.length === length);
   box.replaceChildren();
   if (!here.length) {
-    box.textContent = "Not measured at this length.";
+    box.textContent = said(box, "Not measured at this length.");
     return;
   }
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
   for (const title of ["pass", "ms", "softmax ms", "times as fast", "MiB", "softmax MiB"]) {
     const th = document.createElement("th");
-    th.textContent = title;
+    th.textContent = said(box, title);
     head.append(th);
   }
   const body = table.createTBody();
   for (const row of here) {
     const line = body.insertRow();
-    cell(line, row.what);
+    cell(line, said(box, row.what));
     cell(line, figure(row.ms));
     cell(line, figure(row.softmax_ms));
     const gain = row.ms === null ? null : row.softmax_ms / row.ms;
@@ -49,14 +60,14 @@ document.addEventListener("DOMContentLoaded", () => {
   const show = (index) => {
     for (const { slider, label, box, rows } of all) {
       slider.value = index;
-      label.textContent = `${lengths[index].toLocaleString("en")} tokens`;
+      label.textContent = `${lengths[index].toLocaleString("en")} ${said(box, "tokens")}`;
       draw(box, rows, lengths[index]);
     }
   };
   for (const [n, holder] of holders.entries()) {
     const slider = document.createElement("input");
     Object.assign(slider, { type: "range", min: 0, max: lengths.length - 1, step: 1, value: 1 });
-    slider.setAttribute("aria-label", `length at which ${holder.dataset.mixer} is shown`);
+    slider.setAttribute("aria-label", `${said(holder, "length at which it is shown:")} ${holder.dataset.mixer}`);
     const label = document.createElement("output");
     const box = document.createElement("div");
     box.className = "figures";

@@ -1,8 +1,12 @@
 """Command-line arguments for typed configurations, beyond what tyro knows: mixers by name, options as NAME=VALUE."""
 
 import ast
-from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_origin
+import io
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
+from typing import Any, TypeVar, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -26,15 +30,49 @@ VALUES: dict[str, Callable[..., Any]] = {
     cls.__name__: cls for cls in (All, Block, Eager, First, Span, Strided, Summary, Union, Window)
 }
 """Names that an option's value may use, beside literals."""
+PLAIN = {
+    "^Error parsing ": "",
+    "Could not find valid parse for arguments:": "cannot read",
+    r"no type matching .* could be instantiated from (\[.*?\])\..*?(?=\. A)": r"cannot read \1",
+    "Argument helptext:": "Write",
+    r"\[(\w+) \[\1 \.\.\.\]\]": r"\1 \1 ... (separated by spaces)",
+    r" \((required|default: )\)": "",
+}
+"""What tyro says -> what is said here."""
+Result = TypeVar("Result")
 
 
-def parse(command: Callable[..., int], prog: str, args: list[str]) -> int:
-    """Call `command` with its parameters, and the fields of the configurations among them, read from `args`."""
+def parse(command: Callable[..., Result], prog: str, args: Sequence[str]) -> Result:
+    """Call `command` with its parameters, and the fields of the configurations among them, read from `args`.
+
+    Raises OptionError, in one line, for arguments that do not fit.
+    """
     registry = ConstructorRegistry()
     registry.primitive_rule(_name_rule)
     registry.primitive_rule(_options_rule)
-    with registry:
-        return tyro.cli(command, prog=prog, args=args, config=(tyro.conf.AvoidSubcommands,))
+    printed = io.StringIO()
+    try:
+        with registry, redirect_stderr(printed):
+            return tyro.cli(command, prog=prog, args=args, config=(tyro.conf.AvoidSubcommands,))
+    except SystemExit as stop:
+        if stop.code != 2:
+            raise
+        before, _, frame = printed.getvalue().rpartition("╭")
+        printed = io.StringIO(before)
+        raise OptionError(f"{_unframed(frame)} `{prog} --help` lists what it takes.") from None
+    finally:
+        sys.stderr.write(printed.getvalue())
+
+
+def _unframed(frame: str) -> str:
+    """What tyro says in a frame, in one line, without the title and the last part, which names the help."""
+    rows = [row.strip(" │╰╯") for row in re.sub(r"\x1b\[[\d;]*m", "", frame).splitlines()[1:]]
+    parts = re.split(r" ?[─-]{9,} ?", " ".join(" ".join(rows).split()))
+    parts = [part if part.endswith((".", "?")) else f"{part}." for part in parts if part]
+    line = " ".join(part for part in parts if "full help" not in part)
+    for pattern, plain in PLAIN.items():
+        line = re.sub(pattern, plain, line)
+    return line
 
 
 def _name_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:

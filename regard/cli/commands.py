@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.arena import Arena
+from regard.cli.arguments import parse
 from regard.cli.bench import LEDGER, PAGE, Bench
 from regard.cli.convert import Convert
 from regard.cli.data import DataCommands
@@ -77,6 +77,7 @@ class Train:
     """
 
     recipe: Positional[str]
+    """a name of `regard ls recipes`, or module:function of your own"""
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ class Merge:
     def run(self) -> int:
         from regard.lab.arena.ledger import Ledger
 
+        if not self.others:
+            raise OptionError(f"merge: name the ledgers whose rows {self.into} takes, after it")
         for path in self.others:
             if not path.exists():
                 raise OptionError(f"there is no ledger at {path}")
@@ -232,11 +235,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(args: list[str]) -> int:
-    if args and not args[0].startswith("-") and args[0] not in CLASSES:
-        raise UnknownNameError("command", args[0], CLASSES)
-    if len(args) > 1 and args[0] == "train" and not args[1].startswith("-"):
-        return _train(args[1], args[2:])
-    return tyro.extras.subcommand_cli_from_dict(CLASSES, prog="regard", args=args).run()
+    name, *rest = args
+    if name not in CLASSES:
+        raise UnknownNameError("command", name, CLASSES)
+    if name == "train" and rest and not rest[0].startswith("-"):
+        return _train(*rest)
+    return parse(CLASSES[name], f"regard {name}", rest).run()
 
 
 def failed(error: OSError) -> int:
@@ -271,8 +275,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(words in str(error) for words in known)
 
 
-def _train(name: str, args: list[str]) -> int:
-    from regard.cli.arguments import parse
+def _train(name: str, *args: str) -> int:
     from regard.cli.names import entry
     from regard.lab import recipes
     from regard.lab.data.files import check_writable
@@ -283,29 +286,27 @@ def _train(name: str, args: list[str]) -> int:
         raise OptionError(f"{name} returned {type(recipe).__name__}: a recipe returns a Run")
     home = Path("runs/train") / name.replace(":", ".")
 
-    def train(
+    def given(
         run: Annotated[recipes.Run, arg(name="")] = recipe,
         folder: Path = home,
         wait: Annotated[
             FlagCreatePairsOff[bool], arg(help="wait for a process that trains in the folder")
         ] = False,
         json: Json = False,
-    ) -> int:
-        check_writable(folder, folder=True)
-        splits = run.task.load()
-        model, result = recipes.train(run, folder, splits=splits, wait=wait, progress=not json)
-        series = {"curve": result.curve, "losses": result.losses}
-        found = {field: value for field, value in asdict(result).items() if field not in series}
-        if json:
-            print_json(found | series | {"folder": str(folder)})
-        else:
-            print_table(
-                [
-                    {"what": key, "value": value}
-                    for key, value in (found | {"folder": folder}).items()
-                ]
-            )
-            print(*ending(run, folder, model, result, splits), sep="\n")
-        return 0
+    ) -> tuple[recipes.Run, Path, bool, bool]:
+        return run, folder, wait, json
 
-    return parse(train, f"regard train {name}", args)
+    run, folder, wait, json = parse(given, f"regard train {name}", args)
+    check_writable(folder, folder=True)
+    splits = run.task.load()
+    model, result = recipes.train(run, folder, splits=splits, wait=wait, progress=not json)
+    series = {"curve": result.curve, "losses": result.losses}
+    found = {field: value for field, value in asdict(result).items() if field not in series}
+    if json:
+        print_json(found | series | {"folder": str(folder)})
+    else:
+        print_table(
+            {"what": key, "value": value} for key, value in (found | {"folder": folder}).items()
+        )
+        print(*ending(run, folder, model, result, splits), sep="\n")
+    return 0

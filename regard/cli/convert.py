@@ -51,8 +51,8 @@ class Convert:
     """tokens of a window of the text"""
     batch_size: int = 8
     """windows of a step"""
-    lr: float = 1e-3
-    """of the layers; a tenth of it for the whole stack"""
+    lr: float | None = None
+    """of the layers; a tenth of it for the whole stack. By default 5e-4 and 2e-4, or 1e-4 and 5e-5 where the error before teaching is at most 0.5"""
     seed: int = 0
     json: Json = False
 
@@ -112,7 +112,7 @@ class Convert:
         """Teach in two runs, each with checkpoints of its own; errors and perplexities on held-out windows."""
         from torch import nn
 
-        from regard.hf.convert import layer_error, stack_error
+        from regard.hf.convert import layer_error, rates, stack_error
         from regard.lab.tasks.distillation import Distillation
         from regard.lab.train import TrainConfig, fit
 
@@ -124,9 +124,13 @@ class Convert:
         if spoken:
             found["perplexity untaught"] = whole.perplexity(student)
         kept = []
+        if self.lr is None:
+            each_lr, whole_lr = rates(whole.score(student, whole.choosing()))
+        else:
+            each_lr, whole_lr = self.lr, self.lr / 10
         phases: tuple[tuple[str, Distillation, int, float, nn.Module], ...] = (
-            ("layers", each, self.steps, self.lr, nn.ModuleList(student.mixers)),
-            ("whole", whole, self.whole_steps, self.lr / 10, student),
+            ("layers", each, self.steps, each_lr, nn.ModuleList(student.mixers)),
+            ("whole", whole, self.whole_steps, whole_lr, student),
         )
         for phase, task, steps, lr, learned in phases:
             if steps == 0:

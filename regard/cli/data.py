@@ -97,6 +97,7 @@ class DataShow:
     """Everything about one source; where it is on this machine, its content is counted."""
 
     name: Positional[str]
+    """of a source or a format that `regard data ls` lists"""
     path: Path | None = None
     """of your own copy, for the formats that `regard data ls` lists: it is read, and counted by split"""
     json: Json = False

@@ -27,6 +27,7 @@ class Explore:
     """
 
     checkpoint: Positional[Path]
+    """a folder, or a .gguf file"""
     text: str | None = None
     """what the model reads"""
     target: str | None = None

@@ -23,6 +23,7 @@ class Laws:
     """Run the laws on a mixer, `regard laws linear`, or on your own mixer or pool, `regard laws my_module:MyMixer`."""
 
     name: Positional[str]
+    """of a mixer, or module:Class of your own"""
     law: tuple[str, ...] = ()
     """names of laws; all of them by default"""
     json: Json = False

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import traceback
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -76,14 +77,31 @@ def _imported(name: str) -> Any:
         sys.path.insert(0, "")
     try:
         found = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name not in (module, module.partition(".")[0]):
-            raise
-        hint = f". Write {module[:-3]}:{attribute}" if module.endswith(".py") else ""
+    except Exception as error:
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent not in (module, module.partition(".")[0]):
+            raise OptionError(f"{name}: {_told(error)}") from error
+        path = Path(module).with_suffix(".py")
+        there = path.exists() and not path.is_absolute()
+        hint = f". Write {'.'.join(path.with_suffix('').parts)}:{attribute}" if there else ""
         raise OptionError(f"{name}: there is no module {module!r} here{hint}") from None
     if not hasattr(found, attribute):
         raise UnknownNameError(f"name in {module}", attribute, _public(vars(found)))
     return getattr(found, attribute)
+
+
+def _told(error: Exception) -> str:
+    """An error while a module was imported: what, and the innermost place in the folder of that module."""
+    frames = traceback.extract_tb(error.__traceback__)[2:]  # after ours and import_module's
+    places = [(f.filename, f.lineno) for f in frames if not f.filename.startswith("<frozen")]
+    home = {Path(path).parent for path, _ in places[:1]}
+    places = [place for place in places if Path(place[0]).parent in home]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno))
+    said = str(getattr(error, "msg", error)).partition("\n")[0]
+    if not places:
+        return f"{said}. A class of your own is written module:Class"
+    return f"{type(error).__name__} in {places[-1][0]}, line {places[-1][1]}: {said}"
 
 
 def _meant(name: str) -> str:

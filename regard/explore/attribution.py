@@ -125,7 +125,7 @@ def _stochastic(
 
 
 def last_logits(output: Tensor, valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B C"]:
-    """Logits as they are, or those of the last valid token. Raises ShapeError for any other output."""
+    """Logits [B C] as they are, or of [B T C] those of the last valid token. Raises ShapeError for any other output."""
     if not isinstance(output, Tensor) or output.dim() not in (2, 3):
         got = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ShapeError(

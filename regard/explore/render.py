@@ -217,7 +217,10 @@ def _attributions(
         or group is None
     ):
         return None
-    if tokens.shape[1] > MOST_ATTRIBUTED or tokens.shape[1] != len(group.rows):
+    if tokens.shape[1] > MOST_ATTRIBUTED:
+        few = f"drawn for at most {MOST_ATTRIBUTED} tokens, here are {tokens.shape[1]}; the functions of regard.explore take more"
+        return {"words": [], "methods": [], "reasons": [["all five", few]], "agreement": []}
+    if tokens.shape[1] != len(group.rows):
         return None
     args = tuple(z[row : row + 1] if isinstance(z, Tensor) else z for z in inputs.args[1:])
     kwargs: dict[str, Any] = {

@@ -145,6 +145,11 @@ class _Best:
         return {name: value.detach().clone() for name, value in self.student.state_dict().items()}
 
 
+def rates(error: float) -> tuple[float, float]:
+    """Learning rates, of each layer alone and of the whole stack, by the stack's error before teaching."""
+    return (5e-4, 2e-4) if error > 0.5 else (1e-4, 5e-5)
+
+
 def stack_error(
     student: Stack, teacher: Stack, tokens: Tensor, valid: Tensor | None
 ) -> Float[Tensor, ""]:

@@ -58,7 +58,7 @@ def load(
     """A checkpoint as a stack of mixers: a folder with config.json and safetensors, a state dict and its config,
     a .gguf file of a Llama, or CTranslate2's model.bin of a Whisper.
 
-    config: `model.config.to_dict()`. pairing: which channels rotary positions turn together; Transformers' files are
+    source: tensors of a state dict have the shapes of Transformers' model. config: `model.config.to_dict()`. pairing: which channels rotary positions turn together; Transformers' files are
     "half", those of GGUF and of Llama's first release "adjacent". `left` of the result are tensors that were not read.
     Also reads what `save` wrote. Raises UnsupportedError for a kind of model, or a setting of one, that is not read,
     StoredDataError for files that are missing or damaged, and OptionError for arguments that do not go together.

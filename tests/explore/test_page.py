@@ -500,6 +500,14 @@ def test_scores_that_are_not_finite_are_a_reason():
     assert "NaN or infinite" in reasons["leave one out"]
 
 
+def test_a_long_input_says_why_it_has_no_attributions(monkeypatch):
+    monkeypatch.setattr("regard.explore.render.MOST_ATTRIBUTED", 5)
+    text = page(classifier(), IDS[:, :6]).html
+    data = json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
+    ((_, reason),) = data["examples"][0]["sides"][0]["attribution"]["reasons"]
+    assert "at most 5 tokens, here are 6" in reason
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_models_of_half_precision_have_all_five_methods(dtype):
     model = classifier().to(dtype)

@@ -86,6 +86,15 @@ def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
         torch.testing.assert_close(theirs[name], tensor, msg=name)
 
 
+@pytest.mark.parametrize(("error", "rates"), [(0.4, [1e-4, 5e-5]), (0.6, [5e-4, 2e-4])])
+def test_a_near_model_is_taught_at_a_low_rate(folders, capsys, monkeypatch, error, rates):
+    seen = []
+    monkeypatch.setattr("regard.lab.train.fit", lambda *given, **_: seen.append(given[2].lr))
+    monkeypatch.setattr("regard.lab.tasks.distillation.Distillation.score", lambda *_: error)
+    assert ran(capsys, f"convert gpt2 local --out new {TAUGHT}".replace("--lr 0.01 ", ""))[0] == 0
+    assert seen == rates
+
+
 def test_teaching_that_loses_is_not_kept(folders, capsys):
     """A rate of 50 ruins the weights: the model that is written is the untaught one."""
     assert ran(capsys, "convert gpt2 local --options window_size=1 --out untaught")[0] == 0
