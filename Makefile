@@ -1,4 +1,5 @@
 # make arena   time every mechanism, train six, draw the page (ten minutes on two cores, an answer in the first)
+# make install  .venv with all that the other commands need, which they make too
 # make test    the laws and the tests
 # make quick   the tests and laws that the changes since main can reach
 # make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)
@@ -17,11 +18,13 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: arena data quick test hf-before package oldest newest site notebooks faults check static format format-check lint types docs docs-check
+.PHONY: arena install data quick test hf-before package oldest newest site notebooks faults check static format format-check lint types docs docs-check
 
 arena: $(READY)
 	$(BIN)/regard arena quick
 	$(BIN)/regard report
+
+install: $(READY)
 
 data: $(READY)
 	$(BIN)/regard data get --all-open --up-to 20 --if-reachable

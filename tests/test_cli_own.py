@@ -72,6 +72,10 @@ def sums() -> Run:
 
 def nothing():
     return 3
+
+
+def zeros(params, options, x, **request):
+    return 0 * x, None
 '''
 
 
@@ -109,6 +113,14 @@ def test_show(capsys, name, kind):
 def test_laws_of_a_pool(capsys):
     found = {row["law"]: row["verdict"] for row in loaded(capsys, "laws mine:Lake")}
     assert found["padding"] == found["batch"] == "passed"
+
+
+def test_laws_beside_a_slow_reference(capsys):
+    asked = "laws mine:Mine --law reference"
+    assert loaded(capsys, asked)[0]["verdict"] == "cannot judge"
+    code, out, _ = ran(capsys, f"{asked} --oracle mine:zeros --json")
+    assert code == 1 and "output" in json.loads(out)[0]["why"]
+    assert "--oracle mine:SUITE must be a function" in ran(capsys, f"{asked} --oracle mine:SUITE")[2]
 
 
 def test_bench(capsys):

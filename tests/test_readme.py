@@ -95,8 +95,11 @@ def test_the_class_of_the_guide_alone_is_judged_and_enters_the_arena(tmp_path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
     (tmp_path / "average.py").write_text(block(ADDING, "class"))
-    assert "regard laws average:Average " in ADDING
-    assert main(["laws", "average:Average", "--law", "causality"]) == 0
+    (tmp_path / "oracle.py").write_text(block(ADDING, "oracle"))
+    asked = "laws average:Average --oracle oracle:average"
+    assert f"regard {asked} " in ADDING
+    assert main([*asked.split(), "--law", "causality", "reference"]) == 0
+    assert "2 passed" in capsys.readouterr().out
     (line,) = re.findall(r"^regard (arena .*average:Average)", ADDING, re.M)
     small = "--task listops --task-options min_length=5 max_length=20 train_size=32 valid_size=4 test_size=4 --tokens 100 --dim 8 --lengths 8"
     assert main([*line.split(), *small.split()]) == 0

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from regard.cli.names import entry, own
+from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
+from regard.core import OptionError
 
 if TYPE_CHECKING:
     from regard.pools import Pool
@@ -26,11 +27,13 @@ class Laws:
     """of a mixer, or module:Class of your own"""
     law: tuple[str, ...] = ()
     """names of laws; all of them by default"""
+    oracle: str | None = None
+    """module:function, the slow reference that your own mixer must equal; a mixer of the library has its own"""
     json: Json = False
 
     def run(self) -> int:
         """1 if a law is broken."""
-        rows = judged(self.name, self.law)
+        rows = judged(self.name, self.law, self.oracle)
         outcomes = [row["verdict"] for row in rows]
         if self.json:
             print_json(rows)
@@ -44,7 +47,7 @@ class Laws:
         return int("failed" in outcomes)
 
 
-def judged(name: str, laws: Sequence[str]) -> list[dict[str, Any]]:
+def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[dict[str, Any]]:
     """One row for each law: the law, its verdict over all variants, seconds, and what breaks it or why it cannot judge."""
     from rich.console import Console
 
@@ -53,6 +56,9 @@ def judged(name: str, laws: Sequence[str]) -> list[dict[str, Any]]:
 
     kinds = ("mixers", "pools")
     kind, cls = own(name, kinds) if ":" in name else ("mixers", entry("mixers", name))
+    slow = None if oracle is None else imported(oracle)
+    if oracle is not None and (kind == "pools" or not callable(slow)):
+        raise OptionError(f"--oracle {oracle} must be a function, and the reference of a mixer")
     if kind == "pools":
         return _judged_pool(cls, laws)
     variants: dict[str, Mapping[str, Any]] = {"default": {}, **cls.variants}
@@ -62,7 +68,7 @@ def judged(name: str, laws: Sequence[str]) -> list[dict[str, Any]]:
     with Console(stderr=True).status("laws") as status:
         for variant, options in variants.items():
             factory = lambda options=options: build(cls, **FACTS | dict(options))  # noqa: E731
-            for verdict in judge_mixer(factory, laws or "all"):
+            for verdict in judge_mixer(factory, laws or "all", oracle=slow):
                 found.setdefault(verdict.law, {})[variant] = verdict
                 status.update(f"laws  {variant}: {verdict.law} of {len(laws or LAWS)} laws")
     return [_row(law, by_variant) for law, by_variant in found.items()]

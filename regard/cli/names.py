@@ -50,7 +50,7 @@ def entry(kind: str, name: str) -> Any:
 
 def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:
     """Kind and entry of `module:Class`. Raises OptionError where it is of none of these kinds."""
-    found = _imported(name)
+    found = imported(name)
     kind = next((kind for kind in kinds if _fits(kind, found)), None)
     if kind is None:
         module, _, attribute = name.partition(":")
@@ -71,7 +71,8 @@ def task(name: str, given: Mapping[str, Any]) -> Any:
     return cls(**dict(given) | {key: Path(str(value)) for key, value in paths.items()})
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
+    """What `module:name` names, where the module may lie in the current folder. Raises OptionError, UnknownNameError."""
     module, _, attribute = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")

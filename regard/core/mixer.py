@@ -61,6 +61,8 @@ class Observation(NamedTuple):
     heads: Float[Tensor, "B H T V"] | None = None
 
 
+NAMED = 5
+"""Mixers that an error names as those that can."""
 UPDATES = 10
 """Updates of a mixer's parameters without `after_step` of which it does not warn."""
 
@@ -487,10 +489,11 @@ def _noted(own: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _instead(what: str) -> str:
-    """Names of the library's mixers that can, for the end of an error message."""
-    ours = [cls for cls in _mechanisms(Mixer) if cls.__module__.startswith("regard.")]
-    able = [cls.name for cls in ours if getattr(cls.capabilities, what)]
-    return f" Mixers that do: {', '.join(able)}." if able else ""
+    """A few of the library's mixers that can, for the end of an error message."""
+    ours = [cls for cls in _mechanisms(Mixer) if cls.__module__.startswith("regard.mixers.")]
+    able = sorted(cls.name for cls in ours if getattr(cls.capabilities, what))
+    more = f" and {len(able) - NAMED} more" if len(able) > NAMED else ""
+    return f" Mixers that do: {', '.join(able[:NAMED])}{more}." if able else ""
 
 
 def _mechanisms(base: type) -> Iterator[type[Mixer]]:

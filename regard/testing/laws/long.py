@@ -35,7 +35,8 @@ def law(subject: Subject) -> None:
     other = subject.make(blocks=OTHER, max_len=LENGTH) if subject.takes_blocks else None
     if other is None and subject.oracle is None:
         subject.cannot_judge(
-            "other blocks: the class cuts no work by `impl`, and no oracle is given"
+            "other blocks: the class cuts no work by `impl`, and no oracle is given; if it cuts the sequence itself, give it a variant with "
+            'small chunks: variants = {"small_chunks": {"chunk_size": 4}}'
         )
     for causal in subject.causalities()[-1:] if subject.variant else subject.causalities():
         label = "causal" if causal else "plain"

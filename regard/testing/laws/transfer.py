@@ -54,7 +54,8 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
         return
     heads, can = mixer.heads, subject.can
     assert isinstance(heads, Heads) and isinstance(given.heads, GivenHeads)
-    assert (key := heads.key) is not None
+    key = heads.key
+    assert key is not None
 
     def same(mask: Mask, context: Tensor | None = None) -> None:
         if context is None:
