@@ -44,7 +44,7 @@ class Arena:
     tokens: int | None = None
     """of training, for each model"""
     hours: float | None = None
-    """nothing new is begun after so many; the same command goes on later"""
+    """nothing new is begun after so many, and what is running ends first; the same command goes on later"""
     on: Literal["here", "ray"] = "here"
     """ray: training as tasks of the cluster of RAY_ADDRESS, or of one started here; timings stay here"""
     ledger: Path = LEDGER
