@@ -35,7 +35,8 @@ def squared_relu_attention(
 
     bias(rows) -> [b H t S] for these queries, so that no bias is stored for all.
     """
-    tile = cut("gated", impl, q).tile
+    longest = max(q.shape[2], k.shape[2])  # tiles of queries, and in the backward of keys
+    tile = cut("gated", impl, q).queries(q.shape[0] * q.shape[1] * longest * q.element_size())
     if bias is not None or mask.shift is not None:
         return _by_autograd(q, k, v, mask, bias, tile, divide=divisor is None) / (divisor or 1)
     dtype = autocast_dtype(q) or q.dtype

@@ -52,9 +52,11 @@ def biased_attention(
         )
         return torch.where(some, y, y.new_zeros(()))
 
-    tile = cut("softmax", impl, q).tile
-    if window is not None:  # a tile of fewer queries sees fewer keys
-        tile = min(tile, max(window, tile // 2))
+    how = cut("softmax", impl, q)
+    if window is None:
+        tile = how.queries(q.shape[0] * q.shape[1] * S * q.element_size())
+    else:  # a tile of fewer queries sees fewer keys
+        tile = min(how.tile, max(window, how.tile // 2))
     return by_tiles(attend, T, tile, q, k, v, random=dropout > 0)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.blocks import by_tiles
 from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.numerics import wide_type
 
 
 def left(i: Tensor, j: Tensor, n: Tensor) -> Tensor:
@@ -75,4 +76,7 @@ def fixed_attention(
         weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
         return weights.to(v.dtype) @ v
 
-    return by_tiles(attend, query.shape[1], cut("softmax", impl, v).tile, v, keep=True)
+    examples = query.shape[0] if mask.valid is None and mask.pairwise is None else v.shape[0]
+    size = examples * v.shape[1] * v.shape[2] * wide_type(v).itemsize
+    tile = cut("softmax", impl, v).queries(size)
+    return by_tiles(attend, query.shape[1], tile, v, keep=True)

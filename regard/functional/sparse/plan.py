@@ -134,7 +134,7 @@ def _prefix_batches(allowed: "Allowance") -> Iterator[TileBatch]:
     prefix, facts = allowed.prefix, allowed.facts
     if prefix is None:
         return
-    for rows in _rows(range(facts.T), _many(facts)):
+    for rows in _rows(range(facts.T), _long(facts, prefix.size)):
         tile = Tile(rows, range(prefix.size), 0, prefix=True)
         yield TileBatch(
             tile, _everything if prefix.present is None else partial(allowed.mask_of, tile)
@@ -200,10 +200,11 @@ def _span_rows(group: Pattern, facts: _Facts) -> list[range]:
     spans = [term.span for term in group.terms if term.span is not None]
     T, tile = facts.T, facts.cut.tile
     borders = sorted({0, T, *(min(b, T) for span in spans for b in (span.start, span.stop))})
+    long = _long(facts, sum(len(span) for span in spans))
     return [
         rows
         for a, b in pairwise(borders)
-        for rows in _rows(range(a, b), tile if any(a in s for s in spans) else _many(facts))
+        for rows in _rows(range(a, b), tile if any(a in s for s in spans) else long)
     ]
 
 
@@ -212,12 +213,20 @@ def _many(facts: _Facts) -> int:
     return 8 * facts.cut.tile
 
 
+def _long(facts: _Facts, keys: int) -> int:
+    """Rows of a tile that all see these few keys: on a device, so many that their scores fit into the room."""
+    return max(_many(facts), facts.cut.queries(4 * facts.H * keys))
+
+
 def _small(group: Pattern, facts: _Facts) -> int:
     """Rows of a tile of a batch: so few that little of it is masked, so many that a matrix product is efficient."""
     period = Union(group.terms).period
     if period is None or period > _many(facts):
         return facts.cut.tile
-    return period * -(-facts.rows // period)
+    rows = facts.rows
+    if group.reach is None and not facts.cut.tiled:  # whole columns, as far as their scores fit
+        rows = facts.cut.queries(4 * -(-facts.T // group.terms[0].step))
+    return period * -(-rows // period)
 
 
 def _large(group: Pattern, tile: int) -> int:

@@ -98,7 +98,8 @@ class _TileAttention(torch.autograd.Function):
         for heads, batch in batches:
             mask, first = batch.mask(q.dtype), batch.tile.part == 0
             keys, values = (prefix_k, prefix_v) if batch.tile.prefix else (k, v)
-            fit = max(1, room // (len(batch.tile.rows) * v.shape[3]))
+            width = v.shape[3] if cut.tiled else max(v.shape[3], num_keys(batch.tile.cols))
+            fit = max(1, room // (len(batch.tile.rows) * width))
             together = fit if _heads_adjoin(q) else max(1, fit // batch.repeats)
             for some in _views(batch, heads, q, fit, together):
                 part, lse = attend(
@@ -135,7 +136,7 @@ class _TileAttention(torch.autograd.Function):
             dkeys, dvalues = (prefix_dk, prefix_dv) if tile.prefix else (dk, dv)
             fit = max(1, room // (len(tile.rows) * num_keys(tile.cols)))
             # Equal tiles of one head are equally far apart in memory: its products need no copies.
-            for some in _views(batch, heads, q, fit, together=1):
+            for some in _views(batch, heads, q, fit, together=1 if ctx.cut.tiled else fit):
                 dq_part, dk_part, dv_part = attend_backward(
                     some.rows(dy),
                     some.rows(q),

@@ -30,7 +30,9 @@ def spatial_mixing(
             w[:, rows, cols] * allowed, z[:, cols], None if bias is None else bias[:, rows]
         )
 
-    return by_tiles(mix, T, cut("spatial", impl, z).tile, w, z, keep=True)
+    examples = w.shape[0] if mask.only_causal else z.shape[0]
+    tile = cut("spatial", impl, z).queries(examples * S * w.element_size())
+    return by_tiles(mix, T, tile, w, z, keep=True)
 
 
 def _sums(w: Tensor, z: Tensor, bias: Float[Tensor, "b t"] | None) -> Float[Tensor, "B t F"]:

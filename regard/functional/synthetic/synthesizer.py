@@ -118,23 +118,28 @@ def _first(z: Shaped[Tensor, "b H N *F"], n: int) -> Shaped[Tensor, "b H n *F"]:
 def _by_autograd(
     logits: Logits, v: Float[Tensor, "B H S V"], T: int, mask: Mask, how: Cut
 ) -> Float[Tensor, "B H T V"]:
-    S = v.shape[2]
+    S, tile = v.shape[2], _tile(v, how)
 
     def attend(rows: slice, v: Tensor) -> Float[Tensor, "B H t V"]:
         seen = visible_keys(mask, T, S, rows)
         allowed = mask.dense(T, S, device=v.device, rows=rows, cols=seen)
         return masked_softmax(logits(rows, seen.stop), allowed).to(v.dtype) @ v[:, :, seen]
 
-    return by_tiles(attend, T, how.tile, v)
+    return by_tiles(attend, T, tile, v)
+
+
+def _tile(v: Float[Tensor, "B H S V"], how: Cut) -> int:
+    """Queries of a tile: on a device, so many that weights for all examples and heads fit into the room."""
+    return how.queries(math.prod(v.shape[:3]) * wide_type(v).itemsize)
 
 
 Piece = tuple[slice, slice]  # examples, heads
 
 
-def _pieces(v: Float[Tensor, "B H S V"], how: Cut) -> Iterator[Piece]:
+def _pieces(v: Float[Tensor, "B H S V"], how: Cut, tile: int) -> Iterator[Piece]:
     """Heads of one example, or all heads of some examples, whose tiles of weights fit into the room."""
     B, H, S = v.shape[:3]
-    size = how.tile * max(1, S) * wide_type(v).itemsize
+    size = tile * max(1, S) * wide_type(v).itemsize
     heads = max(how.threads, how.room // size)
     for h in tiles(H, min(H, heads)):
         for b in tiles(B, max(1, heads // H)):
@@ -151,9 +156,10 @@ class _Attention(torch.autograd.Function):
     def forward(ctx, v, T: int, mask: Mask, how: Cut, logits: SynthesizedLogits, *tensors):
         B, H, S, V = v.shape
         y = v.new_empty(B, T, H, V).transpose(1, 2)  # the layout that the layer after it reads
-        for piece in _pieces(v, how):
+        tile = _tile(v, how)
+        for piece in _pieces(v, how, tile):
             values, mine = v[piece].contiguous(), [_of(z, piece) for z in tensors]
-            for rows in tiles(T, how.tile):
+            for rows in tiles(T, tile):
                 cols = visible_keys(mask, T, S, rows)
                 parts = zip(mine, logits.parts(rows, cols.stop), strict=True)
                 found = logits.tile(cols.stop, *(z[:, :, *part] for z, part in parts))
@@ -169,15 +175,15 @@ class _Attention(torch.autograd.Function):
         """With w the weights: dv = w^T dy, dL = w (dy v^T - delta), delta_i = sum_j w_ij (dy v^T)_ij."""
         v, *tensors = ctx.saved_tensors
         mask, how, logits, T, S = ctx.mask, ctx.how, ctx.logits, ctx.T, v.shape[2]
-        moving = any(ctx.needs_input_grad[5:])
+        moving, tile = any(ctx.needs_input_grad[5:]), _tile(v, how)
         dv = torch.zeros_like(v, dtype=wide_type(v))
         gradients = [torch.zeros_like(z, dtype=wide_type(z)) if moving else z for z in tensors]
-        for piece in _pieces(v, how):
+        for piece in _pieces(v, how, tile):
             values, mine = v[piece].contiguous(), [_of(z, piece) for z in tensors]
             mine_d = [_of(z, piece) for z in gradients]
             columns = values.flatten(0, 1).mT  # gradients of them, stored so, cost half the time
             dvalues = columns.new_zeros(columns.shape, dtype=dv.dtype)
-            for rows in tiles(T, how.tile):
+            for rows in tiles(T, tile):
                 cols = visible_keys(mask, T, S, rows)
                 places = logits.parts(rows, cols.stop)
                 parts = [z[:, :, *part] for z, part in zip(mine, places, strict=True)]

@@ -11,7 +11,7 @@ from regard import Eager, Mask, OptionError, ShapeError, UnknownNameError, Unsup
 from regard.core.mask import OPEN
 from regard.functional import pattern_attention
 from regard.functional.shared.implementation import cut
-from regard.functional.sparse import flex, tiles
+from regard.functional.sparse import attention, flex, tiles
 from regard.functional.sparse.attention import weights as pattern_weights
 from regard.functional.sparse.patterns import (
     All,
@@ -124,6 +124,23 @@ def test_batches_of_any_size_and_layout_equal_the_dense_softmax(pattern, heads_s
         dy = torch.randn_like(y)
         found, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("room", [64, 1 << 27])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_the_tiles_of_a_device(pattern, room, causal):
+    q, k, v = leaves = [
+        torch.randn(B, H, 13, K, dtype=torch.float64, requires_grad=True) for _ in "qkv"
+    ]
+    how = cut("pattern", TINY, q)._replace(tiled=False, readable=False, room=room)
+    mask = Mask(causal=causal)
+    y = attention._by_plan(q, k, v, pattern, mask, None, None, None, how)
+    dense = pattern_weights(q, k, pattern=pattern, mask=mask) @ v
+    torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
+    dy = torch.randn_like(y)
+    found, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("causal", [False, True])
