@@ -109,9 +109,9 @@ def counted(call: Callable[[], object]) -> dict[str, Any]:
     return {"launches": counts.launches, "waits": dict(counts.waits)}
 
 
-def built(name: str, max_len: int) -> regard.Mixer:
+def built(name: str, max_len: int, **options: Any) -> regard.Mixer:
     with torch.device("meta"):
-        return regard.build(name, dim=DIM, num_heads=2, max_len=max_len).eval()
+        return regard.build(name, dim=DIM, num_heads=2, max_len=max_len, **options).eval()
 
 
 def long_counts(name: str) -> dict[str, dict]:
@@ -166,6 +166,10 @@ def counts(name: str) -> dict[str, dict]:
                         states.append(mixer.extend(x[:, :1], states[-1], donate=donate)[1])
 
                     count(what, step)
+            for kind in sorted(can.positions & {"rotary", "alibi", "t5"}):
+                other = on_device(built(name, T + 8, position=kind))
+                with torch.no_grad():
+                    count(kind, lambda other=other: other.extend(x, other.initial_state(2)))
             shapes = {tuple(z.shape for z in pytree.tree_leaves(state)) for state in states}
             found["decode"]["static"] = len(shapes) == 1
     return found

@@ -1,6 +1,7 @@
 """Scores from the distance between two tokens: ALiBi's slopes, T5's buckets, Transformer-XL's sinusoids."""
 
 import math
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
+from regard.functional.shared.implementation import constants
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -24,8 +26,13 @@ def alibi_bias(
     distance: Int[Tensor, "b T S"], num_heads: int, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "b H T S"]:
     """-slope_h |distance|: the paper's for keys before the query, and its mirror image for keys after."""
-    slopes = torch.tensor(alibi_slopes(num_heads), dtype=dtype, device=distance.device)
-    return -slopes[:, None, None] * distance.abs()[:, None].to(dtype)
+    wide, low = torch.promote_types(dtype, torch.float32), 2 ** int(math.log2(num_heads))
+    powers = partial(torch.logspace, base=2, dtype=wide, device=distance.device)
+    slopes = powers(-8 / low, -8, low)  # alibi_slopes, made where they are used
+    if num_heads > low:
+        more = num_heads - low
+        slopes = torch.cat([slopes, powers(-4 / low, -4 * (2 * more - 1) / low, more)])
+    return -slopes.to(dtype)[:, None, None] * distance.abs()[:, None].to(dtype)
 
 
 def t5_bucket(
@@ -43,7 +50,7 @@ def t5_bucket(
     """
     borders = t5_borders(num_buckets, max_distance, bidirectional)
     away = distance.abs() if bidirectional else distance.clamp(min=0)
-    edges = torch.tensor(borders, dtype=away.dtype, device=away.device)
+    edges = constants(borders, away)
     bucket = torch.bucketize(away, edges, right=True)
     return bucket + (distance < 0) * (num_buckets // 2) if bidirectional else bucket
 

@@ -8,7 +8,7 @@
 This is the only module that looks at device, compiler and caches. A kernel calls `choose` or `cut` and reads a `Cut`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -237,6 +237,13 @@ def readable(z: Tensor) -> bool:
 def concrete(z: Tensor) -> bool:
     """True if z has values, which may be read after a device sync."""
     return z.device.type != "meta" and not _values_are_unknown()
+
+
+def constants(values: Sequence[float], like: Tensor) -> Tensor:
+    """These numbers, in the type and on the device of `like`; without a copy from the host, which no CUDA graph holds."""
+    if like.device.type == "cpu":
+        return like.new_tensor(values)
+    return torch.stack([like.new_full((), value) for value in values])
 
 
 def compiling() -> bool:
