@@ -26,7 +26,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -40,6 +41,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 import regard
+from regard.lab.arena.provenance import commit, source_sha256
 from regard.testing import LAWS, judge_mixer, own_oracle
 
 Part = Literal["laws", "speed", "train"]
@@ -92,7 +94,7 @@ def main(
         minutes: after which the command ends, with what it has
         device: of the tensors; "cpu" with --small is a dry run
         only: names of mechanisms; all by default
-        workers: processes that check laws side by side; 1 is this process
+        workers: processes that check laws side by side, and one at a time that measures speed; 1: all in this process
         small: tiny sizes
     """
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -105,13 +107,16 @@ def main(
             _train(plan, out, rows, until)
             continue
         todo = [(job, key) for job, key in PARTS[name](plan) if key not in rows.done]
-        if name == "laws" and workers > 1:
-            _side_by_side(plan, todo, rows, until, workers)
+        if workers > 1:
+            _side_by_side(plan, todo, rows, until, workers if name == "laws" else 1)
             continue
         for job, key in todo:
             if time.monotonic() > until:
                 break
-            rows.add(key, _guarded(job, plan, key))
+            found = _guarded(job, plan, key)
+            rows.add(key, found)
+            if found.get("lost"):
+                return 1
     return 0
 
 
@@ -126,14 +131,15 @@ class Rows:
             else plan.device,
             "torch": torch.__version__,
             "python": sys.version.split()[0],
+            "commit": commit(),
+            "source": source_sha256()[:12],
             "small": plan.small,
         }
         if path.exists():
-            whole = [
-                line for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"
-            ]
-            path.write_text("".join(whole))  # a line that was cut off is measured again
-            self.done = {tuple(json.loads(line)["key"]) for line in whole}
+            written = path.read_bytes()
+            whole = written[: written.rfind(b"\n") + 1]
+            os.truncate(path, len(whole))  # a line that was cut off is measured again
+            self.done = {tuple(json.loads(line)["key"]) for line in whole.splitlines()}
 
     def add(self, key: Key, found: dict[str, Any]) -> None:
         with self.path.open("a") as file:
@@ -153,26 +159,51 @@ def _guarded(job: Job, plan: Plan, key: Key) -> dict[str, Any]:
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"[:600]}
     if plan.device.startswith("cuda"):
-        torch.cuda.empty_cache()
+        try:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        except RuntimeError:  # after an illegal access every later call fails
+            found["lost"] = True
     return found | {"seconds": round(time.perf_counter() - began, 3)}
 
 
 def _side_by_side(
     plan: Plan, todo: list[tuple[Job, Key]], rows: Rows, until: float, workers: int
 ) -> None:
+    """Where a process dies or loses the device, the rest is done by one process; a key that ends that one too is an error."""
+    while todo and time.monotonic() < until:
+        died = _in_processes(plan, todo, rows, until, workers)
+        todo = [(job, key) for job, key in todo if key not in rows.done]
+        if died and workers == 1:
+            rows.add(todo.pop(0)[1], {"error": "its process died, or lost the device"})
+        workers = 1 if died else workers
+
+
+def _in_processes(
+    plan: Plan, todo: list[tuple[Job, Key]], rows: Rows, until: float, workers: int
+) -> bool:
+    """True if a process died, or lost its device."""
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
-        workers, mp_context=spawn, initializer=torch.set_num_threads, initargs=(1,)
+        workers,
+        mp_context=spawn,
+        initializer=torch.set_num_threads,
+        initargs=(max(1, torch.get_num_threads() // workers),),
     )
     waiting = {pool.submit(_guarded, job, plan, key): key for job, key in todo}
-    while waiting and time.monotonic() < until:
+    children, died = list(pool._processes.values()), False
+    while waiting and not died and time.monotonic() < until:
         ready, _ = wait(waiting, timeout=until - time.monotonic(), return_when=FIRST_COMPLETED)
         for future in ready:
-            rows.add(waiting.pop(future), future.result())
-    children = list(pool._processes.values())
+            key, error = waiting.pop(future), future.exception()
+            lost = error is not None or "lost" in future.result()
+            died = died or lost
+            if not lost:
+                rows.add(key, future.result())
     pool.shutdown(wait=False, cancel_futures=True)
     for child in children:
         child.terminate()
+    return died
 
 
 def _laws(plan: Plan) -> Iterator[tuple[Job, Key]]:
@@ -361,9 +392,14 @@ def _graph(plan: Plan, key: Key) -> dict[str, Any]:
         "step": lambda: mixer.extend(new, again(), donate=True),
         "projections": projections(mixer, new, state, steps=1),
     }
+    refused = {}
     if plan.device.startswith("cuda"):
-        calls |= {f"{name} as a graph": _replayed(call) for name, call in calls.items()}
-    return {"ms": _medians(plan, calls)}
+        for name, call in list(calls.items()):
+            try:
+                calls[f"{name} as a graph"] = _replayed(call)
+            except RuntimeError as error:
+                refused[name] = str(error)[:300]
+    return {"ms": _medians(plan, calls), "refused": refused}
 
 
 def _replayed(call: Callable[[], Any]) -> Callable[[], None]:
@@ -516,23 +552,28 @@ def _peak(plan: Plan, call: Callable[[], Any]) -> int | None:
 
 
 def _train(plan: Plan, out: Path, rows: Rows, until: float) -> None:
-    """A suite for each length; the arena's ledger keeps what is done, a checkpoint what is half done."""
+    """A suite for each length, one mechanism at a time; the arena's ledger keeps what is done, a checkpoint what is half done."""
+    for suite in _suites(plan):
+        for name in suite.mixers:
+            key = ("suite", suite.name, name)
+            if key in rows.done or time.monotonic() > until:
+                continue
+            one = replace(suite, mixers=(name,))
+            found = _guarded(partial(_trained, suite=one, out=out, until=until), plan, key)
+            if not found.pop("left", 0):
+                rows.add(key, found)
+
+
+def _trained(plan: Plan, key: Key, *, suite: Any, out: Path, until: float) -> dict[str, Any]:
+    """left: trials that were not begun, for want of time."""
     from regard.lab.arena.ledger import Ledger
     from regard.lab.arena.run import run_suite
 
-    for suite in _suites(plan):
-        key = ("suite", suite.name)
-        if key in rows.done or time.monotonic() > until:
-            continue
-
-        def job(plan: Plan, key: Key, suite: Any = suite) -> dict[str, Any]:
-            with Ledger(out / "ledger.sqlite") as ledger:
-                outcome = run_suite(suite, ledger, out / "runs", progress=False)
-            return {
-                "results": [json.loads(json.dumps(asdict(r), default=str)) for r in outcome.results]
-            }
-
-        rows.add(key, _guarded(job, plan, key))
+    hours = max(1.0, until - time.monotonic()) / 3600
+    with Ledger(out / "ledger.sqlite") as ledger:
+        outcome = run_suite(suite, ledger, out / "runs", progress=False, hours=hours)
+    results = [json.loads(json.dumps(asdict(row), default=str)) for row in outcome.results]
+    return {"left": outcome.left, "results": results}
 
 
 def _suites(plan: Plan) -> Iterator[Any]:

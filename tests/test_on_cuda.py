@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,23 @@ def test_laws_and_speed_are_measured_and_a_second_call_goes_on(tmp_path):
     assert {row["key"][0] for row in before} == {"machine", "mixer", "graph", "core", "peers"}
     assert all(row["origin"]["small"] and row["ms"] for row in before)
     assert after[:-1] == before[:-1] and after[-1]["key"] == before[-1]["key"]
+
+
+def ends(plan, key: tuple[str, ...]) -> dict:
+    if key == ("2",):
+        os._exit(1)
+    return {"ms": float(key[0])}
+
+
+def test_a_row_whose_process_dies_is_an_error_and_the_others_are_measured(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(COMMAND.parent)
+    on_cuda = importlib.import_module("on_cuda")
+    plan = on_cuda.Plan("cpu", small=True, only=())
+    written = on_cuda.Rows(tmp_path / "rows.jsonl", plan)
+    todo = [(ends, (str(n),)) for n in range(5)]
+    on_cuda._side_by_side(plan, todo, written, time.monotonic() + 600, workers=2)
+    found = {row["key"][0]: row.get("ms", "error") for row in rows(tmp_path / "rows.jsonl")}
+    assert found == {"0": 0, "1": 1, "2": "error", "3": 3, "4": 4}
 
 
 @pytest.fixture
