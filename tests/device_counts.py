@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -26,6 +27,9 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 import regard
 from regard import Mask
 from regard.functional.shared import recompute
+from regard.functional.softmax import dense
+from regard.functional.sparse import attention
+from regard.mixers._patterned import PatternMixer
 
 DEVICE, T, DIM = "counted", 40, 32
 LONG = (2048, 4096)
@@ -134,6 +138,21 @@ def long_counts(name: str) -> dict[str, dict]:
     return found
 
 
+def around_one_kernel(name: str, x: Tensor, **options: Any) -> dict[str, Any]:
+    """A causal forward pass in which attention is one launch, as FlexAttention and fused softmax are on CUDA."""
+    mixer = on_device(built(name, T + 8, **options))
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Tensor:
+        return v.clone()
+
+    with (
+        patch.object(attention, "flex_pattern_attention", kernel),
+        patch.object(dense, "fused", kernel),
+        torch.no_grad(),
+    ):
+        return counted(lambda: mixer(x, mask=Mask(causal=True)))
+
+
 def counts(name: str) -> dict[str, dict]:
     mixer, found = built(name, T + 8), {}
 
@@ -155,6 +174,10 @@ def counts(name: str) -> dict[str, dict]:
             with torch.no_grad():
                 count(label, lambda mask=mask: mixer(x, mask=mask))
         count("backward", lambda: mixer(x, mask=mask).sum().backward())
+        if issubclass(type(mixer), PatternMixer):
+            found["flex"] = around_one_kernel(name, x, impl="flex")
+        elif name == "softmax":
+            found["fused"] = around_one_kernel(name, x)
         if can.streaming:
             with torch.no_grad():
                 with Counts():

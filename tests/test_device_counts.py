@@ -50,6 +50,13 @@ def test_a_forward_pass_is_a_bounded_number_of_kernels(counted):
     assert not many
 
 
+def test_patterns_launch_no_more_around_flex_attention_than_softmax_around_its_kernel(counted):
+    """Forward: one launch is the attention, the others are projections. FlexAttention's backward cannot run without CUDA."""
+    flex = {name: row["flex"]["launches"] for name, row in counted.items() if "flex" in row}
+    assert {"local", "strided", "global", "head_mix", "longformer", "bigbird"} <= flex.keys()
+    assert all(n <= counted["softmax"]["fused"]["launches"] for n in flex.values()), flex
+
+
 def test_longer_sequences_launch_no_more_kernels(counted):
     """No loop over blocks; Sinkhorn launches a few less where its blocks end with the sequence."""
     flat = {name: row for name, row in counted.items() if name not in GROWS}
