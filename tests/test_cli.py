@@ -87,7 +87,7 @@ WRONG = {
     "ls --jsn": "--json",
     "bench --mixers softmx": "unknown mixer 'softmx'. Did you mean 'softmax'?",
     "bench --lenghts 3": "--lengths",
-    "bench --lengths 0": "length (0) must be a positive integer",
+    "bench --lengths 0": "lengths ((0,)) must be a tuple of positive integers",
     "bench --lengths many": "--lengths",
     "bench --passes forwrd": "'forward'",
     "bench --dtypes float31": "float32",

@@ -120,7 +120,9 @@ def test_laws_beside_a_slow_reference(capsys):
     assert loaded(capsys, asked)[0]["verdict"] == "cannot judge"
     code, out, _ = ran(capsys, f"{asked} --oracle mine:zeros --json")
     assert code == 1 and "output" in json.loads(out)[0]["why"]
-    assert "--oracle mine:SUITE must be a function" in ran(capsys, f"{asked} --oracle mine:SUITE")[2]
+    assert (
+        "--oracle mine:SUITE must be a function" in ran(capsys, f"{asked} --oracle mine:SUITE")[2]
+    )
 
 
 def test_bench(capsys):

@@ -81,6 +81,18 @@ IN_PYTHON = {
         ),
         "got one of linear",
     ),
+    "a module in the place of a name": (
+        lambda: build(build("linear", dim=8, num_heads=2), dim=8),
+        "a Linear is not a mixer: pass a name",
+    ),
+    "a tensor in the place of its size": (
+        lambda: build("linear", dim=8, num_heads=2).initial_state(X),
+        "batch_size (a tensor [2, 5, 8]",
+    ),
+    "one map in the place of a list": (
+        lambda: regard.explore.rollout(X.softmax(-1)),
+        "must be [B H T T]",
+    ),
     "a name of the package": (lambda: regard.MIXER, "Did you mean 'MIXERS'?"),
     "a class without capabilities": (
         lambda: build(Undeclared, dim=8),
@@ -137,6 +149,25 @@ ON_THE_COMMAND_LINE = {
     "an option forgotten": ("recommend", "--length INT tokens"),
     "a name forgotten": ("train", "a name of `regard ls recipes`"),
     "a choice that is none": ("bench --causal maybe", "'either', 'yes', 'no'"),
+    "a negative rate": ("arena quick --rates -1", "rates ((-1.0,)) must be"),
+    "a negative seed": ("arena quick --seeds -1", "seeds ((-1,)) must be"),
+    "no seconds": ("bench --seconds 0", "seconds (0.0) must be greater than 0"),
+    "a length that is none": ("recommend --length 99999999999", "of at most 2147483647"),
+    "a rate of nothing": ("convert bert linear --lr 0", "lr (0.0) must be greater than 0"),
+    "steps back": ("convert bert linear --steps -1", "steps (-1) must be an integer of at least 0"),
+    "a function with arguments": ("train theirs:needy", "is not a function without arguments"),
+    "more rows than there are": (
+        "train own_table --task.path few.csv --task.target bought",
+        "Choose a smaller batch_size",
+    ),
+    "a column's name": (
+        "train own_table --task.path few.csv --task.target bougt",
+        "Did you mean 'bought'?",
+    ),
+    "a table without a head": (
+        "train own_table --task.path headless.csv --task.target bought",
+        "Known: 1, 2",
+    ),
     "nothing to merge": ("merge a.sqlite", "name the ledgers"),
     "no GPU": ("bench --mixers fnet --devices cuda:7", "`regard doctor` lists what can"),
 }
@@ -160,6 +191,9 @@ def test_a_mistake_on_the_command_line_is_answered_in_one_line(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").touch()
+    (tmp_path / "theirs.py").write_text("def needy(x): pass\n")
+    (tmp_path / "few.csv").write_text("age,bought\n" + "30,0\n40,1\n" * 5)
+    (tmp_path / "headless.csv").write_text("1,2\n3,4\n")
     (tmp_path / "broken.py").write_text("import torch\nclass Mine(:\n")
     line, fix = ON_THE_COMMAND_LINE[mistake]
     assert main(line.split()) == 2

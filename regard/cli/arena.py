@@ -11,6 +11,7 @@ from regard.cli.bench import LEDGER, PAGE
 from regard.cli.names import entry, own, task
 from regard.cli.printing import print_json
 from regard.core import OptionError, UnknownNameError
+from regard.core.options import Above0, CheckedOptions, Seed
 
 if TYPE_CHECKING:
     from regard.lab.arena.suite import Contest, Suite
@@ -20,7 +21,7 @@ Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a tab
 
 
 @dataclass(frozen=True)
-class Arena:
+class Arena(metaclass=CheckedOptions):
     """Train and time all mechanisms of a suite, or what a finding compares; what the ledger has already is not run again.
 
     Started several times at once on one ledger, the processes share the work. Mixers, tasks and suites of your own are
@@ -38,12 +39,12 @@ class Arena:
     """tokens at which speed is measured"""
     dim: int | None = None
     """width of the models that are trained and of the layers that are timed"""
-    seeds: tuple[int, ...] = ()
-    rates: tuple[float, ...] = ()
+    seeds: tuple[Seed, ...] = ()
+    rates: tuple[Above0, ...] = ()
     """learning rates, each tried from the first seed; the best on validation serves the other seeds"""
     tokens: int | None = None
     """of training, for each model"""
-    hours: float | None = None
+    hours: Above0 | None = None
     """nothing new is begun after so many, and what is running ends first; the same command goes on later"""
     on: Literal["here", "ray"] = "here"
     """ray: training as tasks of the cluster of RAY_ADDRESS, or of one started here; timings stay here"""

@@ -11,6 +11,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
+from regard.core.options import Above0, CheckedOptions
 from regard.core.visible import visible
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ CAUSAL = {"either": None, "yes": True, "no": False}
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(metaclass=CheckedOptions):
     """Time mixers beside fused softmax attention of the same causality, in one interleaved run for each setting."""
 
     mixers: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class Bench:
     num_heads: int = 4
     dtypes: tuple[str, ...] = ("float32",)
     devices: tuple[str, ...] = ("cpu",)
-    seconds: float = 4.0
+    seconds: Above0 = 4.0
     """for each pass at each length, all mixers together"""
     unchecked: Flag = False
     """time without checking the laws; the output says so"""

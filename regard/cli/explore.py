@@ -8,6 +8,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.printing import print_json
 from regard.core import OptionError
+from regard.core.options import CheckedOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +21,7 @@ PAGE = Path("runs/explore/page.html")
 
 
 @dataclass(frozen=True)
-class Explore:
+class Explore(metaclass=CheckedOptions):
     """Shows what a model attends to, head by head: one page that opens from disk and loads nothing.
 
     CHECKPOINT is a folder of `regard train`, one that TableClassifier.save wrote, one in the format of Hugging Face, or a .gguf file.
@@ -77,8 +78,6 @@ class Explore:
         given = [name for name in ("text", "file", "tokens") if getattr(self, name) is not None]
         if len(given) > 1:
             raise OptionError(f"explore: give one of --text, --file and --tokens, not {given}")
-        if self.max_tokens < 1 or self.window < 1:
-            raise OptionError("explore: --max-tokens and --window must be at least 1")
 
     def _other(self, loaded: "Loaded") -> "tuple[nn.Module, Answer]":
         """The second model, and which of its outputs is explained."""

@@ -30,7 +30,7 @@ WANTED = {
     "tasks": "a subclass of regard.lab.tasks.Task",
     "suites": "a regard.lab.arena.suite.Suite",
     "findings": "a regard.lab.findings.Finding",
-    "recipes": "a function that returns a regard.lab.recipes.Run",
+    "recipes": "a function without arguments that returns a regard.lab.recipes.Run",
 }
 
 
@@ -122,7 +122,7 @@ def _public(names: Mapping[str, Any]) -> list[str]:
 def _fits(kind: str, found: Any) -> bool:
     module, name = BASES[kind]
     if kind == "recipes" and inspect.isfunction(found):
-        return True
+        return not inspect.signature(found).parameters
     base = getattr(import_module(module), name)
     if kind in ("suites", "findings", "recipes"):
         return isinstance(found, base)

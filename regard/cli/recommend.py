@@ -11,6 +11,7 @@ from regard.cli.bench import LEDGER
 from regard.cli.names import entry
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
+from regard.core.options import CheckedOptions
 
 if TYPE_CHECKING:
     from regard.lab.arena.recommend import Candidate, Estimate
@@ -22,7 +23,7 @@ UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20, "Gi": 2*
 
 
 @dataclass(frozen=True)
-class Recommend:
+class Recommend(metaclass=CheckedOptions):
     """Which mechanism for your length: what each can do, then what your ledger holds of time, memory and quality."""
 
     length: int

@@ -1,7 +1,10 @@
 """Errors for requests that cannot be served: who, what, why, and what instead."""
 
+import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+from torch import Tensor
 
 
 class RegardError(ValueError):
@@ -26,7 +29,7 @@ class UnknownNameError(RegardError):
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
         hint = suggestion(name, known, otherwise=f"Known: {', '.join(known)}.")
-        super().__init__(f"unknown {kind} {name!r}. {hint}")
+        super().__init__(f"unknown {kind} {shown(name)}. {hint}")
 
 
 class StoredDataError(RegardError):
@@ -45,3 +48,21 @@ def suggestion(name: object, known: Iterable[str], *, otherwise: str) -> str:
     """`Did you mean 'linear'?`, or `otherwise` where no known name is near."""
     near = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"Did you mean {near[0]!r}?" if near else otherwise
+
+
+def shown(value: object) -> str:
+    """A short repr in one line: of a tensor its shape and type, of a module its class."""
+    if isinstance(value, Tensor):
+        if value.is_nested:
+            return "a nested tensor"
+        return f"a tensor {list(value.shape)} of {value.dtype}"
+    try:
+        text = _SHORT.repr(value)
+    except Exception:  # a value whose own repr is broken
+        text = "\n"
+    return text if "\n" not in text else f"a {type(value).__name__}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlevel = 3

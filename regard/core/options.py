@@ -8,7 +8,6 @@ argument says which values it takes, and ranges are part of it:
 """
 
 import inspect
-import reprlib
 from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from torch import Tensor
-
-from regard.core.errors import OptionError, UnknownNameError, suggestion
+from regard.core.errors import OptionError, UnknownNameError, shown, suggestion
 from regard.core.memory import within_memory
 from regard.core.shapes import LARGEST
 
@@ -199,24 +196,6 @@ def spelled(kind: Any) -> str:
         return "a function"
     word = str(getattr(kind, "__name__", kind))
     return f"{'an' if word[0] in 'AEIOU' else 'a'} {word}"
-
-
-def shown(value: object) -> str:
-    """A short repr in one line: of a tensor its shape and type, of a module its class."""
-    if isinstance(value, Tensor):
-        if value.is_nested:
-            return "a nested tensor"
-        return f"a tensor {list(value.shape)} of {value.dtype}"
-    try:
-        text = _SHORT.repr(value)
-    except Exception:  # a value whose own repr is broken
-        text = "\n"
-    return text if "\n" not in text else f"a {type(value).__name__}"
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
-_SHORT.maxlevel = 3
 
 
 def _number(kind: type, value: object) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError
+from regard.core.errors import OptionError, ShapeError, shown
 
 LARGEST = 2**31 - 1
 """No size may exceed it."""
@@ -28,29 +28,29 @@ def check_positive(**sizes: int) -> None:
     """`check_positive(window_size=0)` -> "window_size (0) must be a positive integer"."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise OptionError(f"{name} ({size!r}) must be a positive integer")
+            raise OptionError(f"{name} ({shown(size)}) must be a positive integer")
 
 
 def check_batch_size(size: int) -> None:
     """`check_batch_size(-1)` -> "batch_size (-1) must be an integer of at least 0": an empty batch is one."""
     if type(size) is not int or size < 0:
-        raise OptionError(f"batch_size ({size!r}) must be an integer of at least 0")
+        raise OptionError(f"batch_size ({shown(size)}) must be an integer of at least 0")
     if size > LARGEST:
-        raise OptionError(f"batch_size ({size!r}) must be at most {LARGEST}")
+        raise OptionError(f"batch_size ({shown(size)}) must be at most {LARGEST}")
 
 
 def check_finite(**numbers: float) -> None:
     """`check_finite(scale=nan)` -> "scale (nan) must be a finite number"."""
     for name, number in numbers.items():
         if not is_number(number) or not math.isfinite(number):
-            raise OptionError(f"{name} ({number!r}) must be a finite number")
+            raise OptionError(f"{name} ({shown(number)}) must be a finite number")
 
 
 def check_flag(**flags: bool) -> None:
     """`check_flag(norm_first="x")` -> "norm_first ('x') must be True or False"."""
     for name, flag in flags.items():
         if not isinstance(flag, bool):
-            raise OptionError(f"{name} ({flag!r}) must be True or False")
+            raise OptionError(f"{name} ({shown(flag)}) must be True or False")
 
 
 def check_mapping(name: str, options: object) -> Mapping[str, Any]:
@@ -59,7 +59,9 @@ def check_mapping(name: str, options: object) -> Mapping[str, Any]:
         raise OptionError(f"{name} must be a mapping of option names, got {type(options).__name__}")
     for option in options:
         if not isinstance(option, str):
-            raise OptionError(f"{name} must be a mapping of option names, got the key {option!r}")
+            raise OptionError(
+                f"{name} must be a mapping of option names, got the key {shown(option)}"
+            )
     return options
 
 

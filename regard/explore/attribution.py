@@ -99,7 +99,7 @@ def _stochastic(
         raise OptionError(f"{who}: heads must be one of {', '.join(REDUCE)}, got {heads!r}")
     if not 0 <= residual < 1:
         raise OptionError(f"{who}: residual ({residual}) must be at least 0 and below 1")
-    if not maps:
+    if len(maps) == 0:
         raise OptionError(f"{who}: maps must hold one layer or more")
     mixed = []
     for depth, weights in enumerate(maps):

@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 from regard.core import Mixer, OptionError
+from regard.core.errors import shown
 from regard.functional.shared.implementation import Impl, check_impl
 
 
@@ -37,10 +38,10 @@ def build(
 
 
 def resolve(mixer: str | type[Mixer]) -> type[Mixer]:
-    if isinstance(mixer, type):
-        if not issubclass(mixer, Mixer):
+    if not isinstance(mixer, str):
+        if not isinstance(mixer, type) or not issubclass(mixer, Mixer):
             raise OptionError(
-                f"{mixer.__name__} is not a mixer: subclass regard.Mixer, or pass a name"
+                f"{getattr(mixer, '__name__', shown(mixer))} is not a mixer: pass a name, or a subclass of regard.Mixer"
             )
         return mixer
     from regard.mixers import MIXERS

@@ -454,7 +454,7 @@ def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
         (["run", "--compare", "softmx"], "--compare softmx is no folder"),
         (["nowhere.gguf"], "is no folder of `regard train`"),  # and not: its reader is missing
         (["run", "--compare", "text.gguf"], "GGUF file"),
-        (["run", "--max-tokens", "0"], "must be at least 1"),
+        (["run", "--max-tokens", "0"], "must be a positive integer"),
         (["run", "--tokens", "999"], "outside the vocabulary"),
         (["translator", "--text", "a cat"], "keeps no vocabulary"),
         (["translator", "--tokens", "3 4"], "keeps no vocabulary"),

@@ -163,7 +163,7 @@ class _Trainer:
         size, bucket = len(data), self.config.bucket
         if batch_size > size:
             raise OptionError(
-                f"batch_size is {batch_size}, and {self.task.name} has {size} training items"
+                f"batch_size is {batch_size}, and {self.task.name} has {size} training items. Choose a smaller batch_size."
             )
         if batch_size % processes:
             raise OptionError(
