@@ -209,6 +209,12 @@ class MapWithoutMask(Softmax):
         return super()._observe(x, context, replace(mask, causal=False))
 
 
+class HeadsBeforeTheirNorm(Softmax):
+    def _observe(self, x, context, mask):
+        seen = super()._observe(x, context, mask)
+        return seen._replace(heads=2 * seen.heads)
+
+
 class MixesTheBatch(Softmax):
     def mix(self, x, context, mask):
         return super().mix(x - 1e-6 * x.mean(0, keepdim=True), context, mask)
@@ -411,6 +417,7 @@ BROKEN = [
     ("streaming", RemembersAnothersPast),
     ("streaming", ChangesItsState),
     ("map", MapWithoutMask),
+    ("map", HeadsBeforeTheirNorm),
     ("batch", MixesTheBatch),
     ("empty", NotANumber),
     ("empty_batch", CountsAbsentRows),

@@ -114,22 +114,6 @@ def test_no_more_is_stored_than_the_weights_that_exist():
     assert used <= 3 * weights.numel() * 4
 
 
-@pytest.mark.parametrize("name", regard.MIXERS.names())
-def test_heads_are_the_same_without_weights(name):
-    torch.manual_seed(0)
-    mixer = regard.build(name, dim=24, num_heads=3, max_len=16).double().eval()
-    x = torch.randn(2, 9, 24).double()
-    mask = Mask(causal=not mixer.capabilities.bidirectional, valid=VALID)
-    without = mixer.observe(x, mask=mask, weights=False)
-    whole = mixer.observe(x, mask=mask)
-    assert without.weights is None
-    for field in ("v", "heads"):
-        ours, wanted = getattr(without, field), getattr(whole, field)
-        assert (ours is None) == (wanted is None)
-        if ours is not None:
-            torch.testing.assert_close(ours, wanted)
-
-
 @pytest.mark.parametrize("name", ["linear", "performer", "efficient", "local"])
 @pytest.mark.parametrize("kind", ["subspace", "output"])
 def test_the_term_costs_no_square_of_the_length(kind, name):

@@ -1,4 +1,8 @@
-"""The attention map holds the weights really used: the oracle's, through which the oracle computes its output."""
+"""The attention map holds the weights really used: the oracle's, through which the oracle computes its output.
+
+Values and head outputs are observed alike with and without the weights."""
+
+from dataclasses import replace
 
 import torch
 
@@ -15,6 +19,7 @@ def law(subject: Subject) -> None:
     half, mask = subject.make(torch.bfloat16), Mask(causal=not subject.can.bidirectional)
     rounded = half.attention_map(subject.tokens(B, T, dtype=torch.bfloat16), mask=mask)
     require(torch.isfinite(rounded).all(), "bfloat16: the map is not finite")
+    _without_weights(subject)
     for request in subject.requests():
         x = subject.tokens(B, T)
         weights = mixer.attention_map(x, context=request.context, mask=request.mask)
@@ -38,3 +43,20 @@ def law(subject: Subject) -> None:
                 _, expected = subject.consult(mixer, request, x)
             require(expected is not None, "a map is declared and the oracle has none")
             require_close(weights, expected, 1e-10, f"{request.label}: map")
+
+
+@torch.no_grad()
+def _without_weights(subject: Subject) -> None:
+    """Heads that `_observe` makes from the weights are those that `merge` was given in a pass without them."""
+    mixer, mask = subject.make(), Mask(causal=not subject.can.bidirectional)
+    if subject.can.padding:
+        mask = replace(mask, valid=torch.arange(T) < torch.tensor([[T]] * (B - 1) + [[T - 4]]))
+    x = subject.tokens(B, T)
+    whole, without = (mixer.observe(x, mask=mask, weights=kept) for kept in (True, False))
+    require(without.weights is None, "observe(weights=False) gives weights")
+    for name in ("v", "heads"):
+        one, other = getattr(without, name), getattr(whole, name)
+        what = f"observe: {name} without the weights"
+        require((one is None) == (other is None), f"{what} is given, or with them, and not both")
+        if one is not None:
+            require_close(one, other, 1e-10, what)
