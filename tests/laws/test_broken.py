@@ -463,6 +463,8 @@ WORDS = {
     LendsItsStore: "two branches",
     MisplacesUnreadTokens: "no value read: differs",
     GrowsUnread: "changed shapes",
+    HeadsBeforeTheirNorm: "heads without the weights",
+    GatesBesideItsHeads: "`beside_heads`",
     SilentAfter64: "outputs of tokens 64 to 127 are zero",
     WrongSumAtABorder: "extend",
     WrongSumWithoutBlocks: "67 tokens",
