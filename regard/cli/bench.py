@@ -128,7 +128,9 @@ class Bench(metaclass=CheckedOptions):
         for origin in dict.fromkeys(map(_origin, timed)):
             print(visible(origin))
         checked = "not checked (--unchecked)" if self.unchecked else "checked on this source"
-        print(f"laws: {checked}. share: counted operations over time, of the matrix-product rate.")
+        print(
+            f"laws: {checked}. ratio: to softmax attention of the same causality. share: counted operations over time, of the matrix-product rate."
+        )
 
 
 def _line(row: "Timed") -> dict[str, Any]:
