@@ -60,8 +60,8 @@ class FieldEmbedding(nn.Module):
             for field in self.fields:
                 if not isinstance(field, Numeric) and _vocabulary(field) == vocabulary:
                     occurs = occurs.index_fill(0, batch[field.name].flatten(), True)
-            ids = occurs.index_fill(0, occurs.new_tensor([MISSING], dtype=torch.long), False)
-            ids = ids.nonzero()[:, 0]
+            occurs[MISSING] = False
+            ids = occurs.nonzero()[:, 0]
             n = counts[vocabulary].to(weight.device)[ids].clamp(min=1)
             total = total + (weight[ids].square().sum(1) / n).sum() / 2
         return total
