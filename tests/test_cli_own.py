@@ -173,7 +173,7 @@ def test_the_arena_ends_in_time_and_goes_on(capsys):
     assert (early["new"], early["left"]) == (0, 6)  # two laws, two timings, two trainings
     assert loaded(capsys, "arena mine:SUITE --hours 1")["left"] == 0
     code, _, err = ran(capsys, "arena mine:SUITE --hours 0")
-    assert code == 2 and "hours (0.0) must be positive" in err
+    assert code == 2 and "hours (0.0) must be greater than 0" in err
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,8 @@ WRONG = {
     "convert gpt2 linformer --max-len 32": "linformer does not support causal",
     "convert bert linear --text nowhere.txt": "nowhere.txt",
     "convert bert linear --text novel.txt --length 500": "windows of length 500 need 16500",
-    "convert bert linear --text novel.txt --length 0": "windows of length 0 have no room",
-    "convert bert linear --text novel.txt --length 12 --steps -1": "steps must be a whole number",
+    "convert bert linear --text novel.txt --length 0": "length (0) must be a positive integer",
+    "convert bert linear --text novel.txt --length 12 --steps -1": "steps (-1) must be an integer of at least 0",
     "convert bert linear --text novel.txt --length 12 --batch-size 999": "batch_size is 999",
     "convert plain linear --text novel.txt": "plain has no tokenizer.json, with which --text would be read",
 }

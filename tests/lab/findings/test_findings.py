@@ -335,8 +335,8 @@ def test_mistakes_get_one_line(tmp_path, capsys, monkeypatch):
     for words, said in [
         (["arena", "norm"], "unknown suite 'norm'. Did you mean 'norms'?"),
         (["arena", "norms", "--dim", "8", *ledger], "--dim is of a suite"),
-        (["arena", "norms", "--hours", "-1", *ledger], "hours (-1.0) must be positive"),
-        (["arena", "norms", "--tokens", "0", *ledger], "tokens (0) must be at least 1"),
+        (["arena", "norms", "--hours", "-1", *ledger], "hours (-1.0) must be greater than 0"),
+        (["arena", "norms", "--tokens", "0", *ledger], "tokens (0) must be a positive integer"),
         (["report", "--finding", "norms", *ledger], "has nothing of norms yet"),
         (["report", "--finding", "quick", *ledger], "unknown finding 'quick'"),
     ]:
