@@ -31,7 +31,7 @@ VALUES: dict[str, Callable[..., Any]] = {
 }
 """Names that an option's value may use, beside literals."""
 PLAIN = {
-    r"^Error parsing (?:(\w+): (?=\1: ))?": "",
+    r"^Error parsing (?:[A-Z]\w+: )*": "",
     "Could not find valid parse for arguments:": "cannot read",
     r"no type matching .* could be instantiated from (\[.*?\])\..*?(?=\. A)": r"cannot read \1",
     "Argument helptext:": "Write",
