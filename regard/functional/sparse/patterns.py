@@ -294,8 +294,9 @@ class Scattered(Pattern):
 
     @property
     def _identity(self) -> tuple:
-        """Which tensor the table is, and how often it was written."""
-        written = 0 if self.table.is_inference() else self.table._version
+        """Which tensor the table is, and how often it was written, where that is counted."""
+        uncounted = torch.compiler.is_compiling() or self.table.is_inference()
+        written = 0 if uncounted else self.table._version
         return self.size, id(self.table), written
 
     @property
