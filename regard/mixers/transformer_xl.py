@@ -208,6 +208,15 @@ class TransformerXL(Mixer):
             weights = permute(weights, back, dim=3)
         return Observation(q, k, v, weights, heads)
 
+    def _observe_heads(self, x, context, mask):
+        seen = super()._observe_heads(x, context, mask)
+        back = None if context is None else _last_aligned(context, mask)[2]
+        if back is None:
+            return seen
+        keys = {"k": seen.k, "v": seen.v}
+        moved = {name: permute(z, back, dim=2) for name, z in keys.items() if z is not None}
+        return seen._replace(**moved)
+
 
 class SegmentTerm(nn.Module):
     def __init__(self, num_heads: int, head_dim: int):

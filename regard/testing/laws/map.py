@@ -1,14 +1,14 @@
 """The attention map holds the weights really used: the oracle's, through which the oracle computes its output.
 
-Values and head outputs are observed alike with and without the weights."""
-
-from dataclasses import replace
+Values and head outputs are observed alike with and without the weights.
+"""
 
 import torch
+from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Mixer
 from regard.testing.laws.reference import ONE_SIDE
-from regard.testing.subject import B, Subject, T, require, require_close
+from regard.testing.subject import B, Request, Subject, T, require, require_close
 
 
 def law(subject: Subject) -> None:
@@ -19,10 +19,10 @@ def law(subject: Subject) -> None:
     half, mask = subject.make(torch.bfloat16), Mask(causal=not subject.can.bidirectional)
     rounded = half.attention_map(subject.tokens(B, T, dtype=torch.bfloat16), mask=mask)
     require(torch.isfinite(rounded).all(), "bfloat16: the map is not finite")
-    _without_weights(subject)
     for request in subject.requests():
         x = subject.tokens(B, T)
         weights = mixer.attention_map(x, context=request.context, mask=request.mask)
+        _without_weights(mixer, request, x)
         keys = T if request.context is None else request.context.shape[1]
         fits = (
             weights.dim() == 4
@@ -46,17 +46,16 @@ def law(subject: Subject) -> None:
 
 
 @torch.no_grad()
-def _without_weights(subject: Subject) -> None:
+def _without_weights(mixer: Mixer, request: Request, x: Tensor) -> None:
     """Heads that `_observe` makes from the weights are those that `merge` was given in a pass without them."""
-    mixer, mask = subject.make(), Mask(causal=not subject.can.bidirectional)
-    if subject.can.padding:
-        mask = replace(mask, valid=torch.arange(T) < torch.tensor([[T]] * (B - 1) + [[T - 4]]))
-    x = subject.tokens(B, T)
-    whole, without = (mixer.observe(x, mask=mask, weights=kept) for kept in (True, False))
+    whole, without = (
+        mixer.observe(x, context=request.context, mask=request.mask, weights=kept)
+        for kept in (True, False)
+    )
     require(without.weights is None, "observe(weights=False) gives weights")
     for name in ("v", "heads"):
         one, other = getattr(without, name), getattr(whole, name)
-        what = f"observe: {name} without the weights"
+        what = f"{request.label}: observe: {name} without the weights"
         require((one is None) == (other is None), f"{what} is given, or with them, and not both")
         if one is not None:
             require_close(one, other, 1e-10, what)

@@ -2,10 +2,8 @@
 
 import copy
 import io
-from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from regard.core import Mask, Mixer, UnsupportedError
 from regard.nn import Heads
@@ -52,35 +50,22 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
         given = with_given_heads(mixer)
     except UnsupportedError:
         return
-    heads, can = mixer.heads, subject.can
+    heads, x = mixer.heads, subject.tokens(B, T)
     assert isinstance(heads, Heads) and isinstance(given.heads, GivenHeads)
-    key = heads.key
+    key, pack = heads.key, given.heads.pack
     assert key is not None
-
-    def same(mask: Mask, context: Tensor | None = None) -> None:
-        if context is None:
-            packed, theirs = pack(heads.query(x), key(x), heads.value(x)), None
-        else:
-            packed, theirs = (
-                pack(heads.query(x)),
-                pack(None, key(context), heads.value(context)),
-            )
+    packed = pack(heads.query(x), key(x), heads.value(x))
+    for request in subject.requests():
+        mask, own, q, context = request.mask, request.context, packed, None
+        if own is not None:
+            q, context = pack(heads.query(x)), pack(None, key(own), heads.value(own))
         try:
-            y = heads.out(given(packed, context=theirs, mask=mask))
+            mixed = given(q, context=context, mask=mask)
         except Exception as error:
             raise LawError(f"{GIVEN}: {type(error).__name__}: {error}") from error
-        y = y if mask.valid is None else y * mask.valid[..., None]
-        require_close(y, mixer(x, context=context, mask=mask), BOUND, GIVEN)
-
-    pack, x, plain = given.heads.pack, subject.tokens(B, T), Mask(causal=not can.bidirectional)
-    for causal in subject.causalities():
-        same(Mask(causal=causal))
-    if can.padding:
-        same(replace(plain, valid=torch.arange(T) < torch.tensor([[T]] * (B - 1) + [[T - 4]])))
-    if can.cross:
-        same(plain, subject.tokens(B, T - 2, seed=1))
-    if can.streaming == "exact":
-        packed = pack(heads.query(x), key(x), heads.value(x))
+        y = heads.out(mixed) * (mixed != 0).any(-1, keepdim=True)  # zero where nothing is seen
+        require_close(y, request(mixer, x), BOUND, f"{GIVEN}: {request.label}")
+    if subject.can.streaming == "exact":
         state, parts = given.initial_state(B), []
         for part in packed.split((5, 1, T - 6), dim=1):
             y, state = given.extend(part, state)
