@@ -1,7 +1,6 @@
 """Scores from the distance between two tokens: ALiBi's slopes, T5's buckets, Transformer-XL's sinusoids."""
 
 import math
-from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -26,13 +25,8 @@ def alibi_bias(
     distance: Int[Tensor, "b T S"], num_heads: int, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "b H T S"]:
     """-slope_h |distance|: the paper's for keys before the query, and its mirror image for keys after."""
-    wide, low = torch.promote_types(dtype, torch.float32), 2 ** int(math.log2(num_heads))
-    powers = partial(torch.logspace, base=2, dtype=wide, device=distance.device)
-    slopes = powers(-8 / low, -8, low)  # alibi_slopes, made where they are used
-    if num_heads > low:
-        more = num_heads - low
-        slopes = torch.cat([slopes, powers(-4 / low, -4 * (2 * more - 1) / low, more)])
-    return -slopes.to(dtype)[:, None, None] * distance.abs()[:, None].to(dtype)
+    away = distance.abs()[:, None].to(dtype)
+    return -constants(alibi_slopes(num_heads), away)[:, None, None] * away
 
 
 def t5_bucket(
