@@ -138,12 +138,8 @@ class GMLP(Mixer):
             q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
             new_token = torch.cat([new_token, k[:, 0], v[:, 0]], dim=-1)
         token = put(state.token, new_token[:, None], at, donate)
-        seen, mask, width, query = (
-            token[:, :, : at.seen],
-            at.mask,
-            z1.shape[-1],
-            at.query.clamp_min(0),
-        )
+        seen, mask, width = token[:, :, : at.seen], at.mask, z1.shape[-1]
+        query = at.query.clamp_min(0)
         w = self._weights(query, at.key.clamp(max=len(self.bias) - 1))
         gate = spatial_mixing(
             w, seen[:, 0, :, :width], bias=self.bias[query], mask=mask, impl=self.impl

@@ -106,7 +106,7 @@ def _extend(
     first = 0 if sinks else n - reach  # no query sees what comes before
     mask = OPEN
     if not _sees_all(pattern, state.length, N, valid):
-        mask = _seen(pattern, new, position[:, first:])
+        mask = Mask(pairwise=_seen(pattern, new, position[:, first:]))
     y = _attend(q, k[:, :, first : n + N], v[:, :, first : n + N], mask, prefix)
     if grows:
         return y, State(k, v, position, length)
@@ -135,15 +135,19 @@ def _extend_all(
     """The step of a pattern without bound."""
     at = columns(state.length, valid, q.shape[2], state.k, donate)
     k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
-    found = k[:, :, : at.seen], v[:, :, : at.seen], _seen(pattern, at.query, at.key)
-    if q.shape[2] == 1 and how.readable and found[2].pairwise is not None:
-        found = _seen_by_one(k, v, found[2].pairwise[:, :, 0])
+    seen = _seen(pattern, at.query, at.key)
+    if q.shape[2] == 1 and how.readable:
+        found = _seen_by_one(k, v, seen[:, :, 0])
+    else:
+        found = k[:, :, : at.seen], v[:, :, : at.seen], Mask(pairwise=seen)
     return _attend(q, *found, prefix), State(k, v, state.position, at.length)
 
 
-def _seen(pattern: Pattern, query: Int[Tensor, "B N"], key: Int[Tensor, "B S"]) -> Mask:
+def _seen(
+    pattern: Pattern, query: Int[Tensor, "B N"], key: Int[Tensor, "B S"]
+) -> Bool[Tensor, "b h N S"]:
     i, j = query[:, None, :, None], key[:, None, None]
-    return Mask(pairwise=pattern.contains(i, j) & (j >= 0) & (j <= i))
+    return pattern.contains(i, j) & (j >= 0) & (j <= i)
 
 
 def _attend(
