@@ -19,13 +19,13 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.functional.gated.mixed_chunk import (
     LinNorm,
-    between_chunks,
+    Share,
     between_chunks_weights,
     extend,
     initial_state,
+    mixed_chunks,
     same_chunk,
     shares,
-    within_chunks,
 )
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.positions.rotary import rotate
@@ -103,21 +103,21 @@ class MixedChunk(Mixer):
             self.delay = chunk_size
 
     def mix(self, x, context, mask):
-        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
-        options = {"chunk_size": self.chunk_size, "mask": mask}
-        if self.parts == "local":
-            return self.heads.merge(within_chunks(self._attend, q, k, v, **options))
-        mixed = between_chunks(q, k, v, share=self.shares[mask.causal], **options)
-        if self.parts == "both":
-            mixed.add_(within_chunks(self._attend, q, k, v, **options))
-        return self.heads.merge(mixed)
+        q, k, v = self.heads.split(x)
+        options = {"chunk_size": self.chunk_size, "mask": mask, "impl": self.impl}
+        attend, share = self._sums(mask.causal)
+        return self.heads.merge(mixed_chunks(attend, _turned, q, k, v, share=share, **options))
+
+    def _sums(self, causal: bool) -> tuple[Callable[..., Tensor] | None, Share | None]:
+        """How tokens of one chunk meet, and the factor of the sum over chunks; None for a part that is left out."""
+        attend = None if self.parts == "global" else self._attend
+        return attend, None if self.parts == "local" else self.shares[causal]
 
     def _parts(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.heads.split(x)
-        q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
-        return q / math.sqrt(q.shape[-1]), k, v
+        return *_turned(q, k, position), v
 
     def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
         form = LOCAL_FORMS[self.local_fn]
@@ -130,8 +130,7 @@ class MixedChunk(Mixer):
 
     def _extend(self, x, state, valid, donate):
         q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
-        attend = None if self.parts == "global" else self._attend
-        share = None if self.parts == "local" else self.shares[True]
+        attend, share = self._sums(causal=True)
         pairs = (q, q), (k, k)
         mixed, state = extend(attend, state, *pairs, v, valid=valid, share=share, donate=donate)
         return self.heads.merge(mixed), state
@@ -151,3 +150,11 @@ class MixedChunk(Mixer):
             )
         total = sum(weights[1:], weights[0])
         return Observation(q, k, v, total, total @ v)
+
+
+def _turned(q: Tensor, k: Tensor, position: Int[Tensor, "b T"] | int) -> tuple[Tensor, Tensor]:
+    """q / sqrt(K) and k, turned by their positions, or by those from a first one on."""
+    if isinstance(position, int):
+        position = torch.arange(position, position + q.shape[2], device=q.device)[None]
+    q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
+    return q / math.sqrt(q.shape[-1]), k

@@ -7,7 +7,7 @@ query's own. `attend` is any attention kernel, called with the chunks as example
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from regard.core.compaction import compaction, permute
 from regard.core.errors import OptionError
 from regard.core.mask import OPEN, Mask
 from regard.functional.shared.cache import is_ours, same_in_all
+from regard.functional.shared.implementation import Impl, cut
 from regard.functional.shared.numerics import wide_type
 
 Attend = Callable[
@@ -110,24 +111,65 @@ def between_chunks(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
+    M: Float[Tensor, "B H K V"] | None,
+    *,
+    chunk_size: int,
+    share: Share,
+    start: int,
+) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H K V"]]:
+    """a q_i M of tokens from `start` on, in causal order; M: the sum before them, and, returned, after them."""
+    T = v.shape[2]
+    q, k, v = (_padded(a, chunk_size).unflatten(2, (-1, chunk_size)) for a in (q, k, v))
+    sums = (k.mT @ v).cumsum(2, dtype=wide_type(v))
+    M = torch.zeros_like(sums[:, :, 0]) if M is None else M
+    sums = torch.cat([M[:, :, None], sums + M[:, :, None]], dim=2)
+    first = start + torch.arange(q.shape[2], device=v.device) * chunk_size
+    y = q @ (sums[:, :, :-1] * share(first, sums.dtype)[:, None, None]).to(v.dtype)
+    return y.flatten(2, 3)[:, :, :T], sums[:, :, -1]
+
+
+def mixed_chunks(
+    attend: Attend | None,
+    turn: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
     *,
     chunk_size: int,
     mask: Mask,
-    share: Share,
+    share: Share | None,
+    impl: Impl,
 ) -> Float[Tensor, "B H T V"]:
-    """a q_i M: all tokens, or, where causal, those of the chunks before."""
-    T = v.shape[2]
-    if mask.valid is not None:
-        k = k * mask.valid[:, None, :, None]
-    if not mask.causal:
-        a = share(token_count(mask, T, v.device), q.dtype)
-        return (q * a[:, None, :, None]) @ (k.transpose(-1, -2) @ v)
-    q, k, v = (_padded(a, chunk_size).unflatten(2, (-1, chunk_size)) for a in (q, k, v))
-    M = (k.mT @ v)[:, :, :-1].cumsum(2, dtype=wide_type(v)).to(v.dtype)
-    M = F.pad(M, (0, 0, 0, 0, 1, 0))  # nothing comes before the first chunk
-    before = torch.arange(M.shape[2], device=v.device) * chunk_size
-    y = (q * share(before, q.dtype)[:, None, None]) @ M
-    return y.flatten(2, 3)[:, :, :T]
+    """Both sums, some chunks at a time: what lies between them never has the length of all tokens.
+
+    turn: gives q and k, from this token on, their positions. attend, share: None as in `extend`.
+    """
+    T, M, near, far = v.shape[2], None, [], []
+    how = cut("mixed_chunk", impl, q)
+    held = how.room // (q[:, :, 0].numel() * q.element_size()) if how.tiled and q.numel() else T
+    size = max(1, held // chunk_size) * chunk_size
+    pieces = [z.split(size, dim=2) for z in (q, k, v)]
+    for start, q, k, v in zip(range(0, max(T, 1), size), *pieces, strict=True):
+        valid = None if mask.valid is None else mask.valid[:, start : start + size]
+        q, k = turn(q, k, start)
+        if attend is not None:
+            here = replace(mask, valid=valid)
+            near.append(within_chunks(attend, q, k, v, chunk_size=chunk_size, mask=here))
+        if share is None:
+            continue
+        k = k if valid is None else k * valid[:, None, :, None]
+        if mask.causal:
+            q, M = between_chunks(q, k, v, M, chunk_size=chunk_size, share=share, start=start)
+        else:
+            product = (k.mT @ v).to(wide_type(v))
+            M = product if M is None else M + product
+        far.append(q)
+    if M is not None and share is not None and not mask.causal:
+        M = M * share(token_count(mask, T, v.device), M.dtype)[:, None, :, None]
+        far = [q @ M.to(v.dtype) for q in far]
+    both = [b.add_(a) for a, b in zip(near, far, strict=False)] or near or far
+    tokens_first = torch.cat([y.transpose(1, 2) for y in both], dim=1)  # as heads are merged
+    return tokens_first.transpose(1, 2)
 
 
 def between_chunks_weights(
@@ -272,4 +314,5 @@ def _extend_piece(attend, state: State, q, k, v, valid, share) -> tuple[Tensor, 
 
 
 def _padded(a: Float[Tensor, "B H T K"], chunk_size: int) -> Float[Tensor, "B H T2 K"]:
-    return F.pad(a, (0, 0, 0, -a.shape[2] % chunk_size))
+    missing = -a.shape[2] % chunk_size
+    return F.pad(a, (0, 0, 0, missing)) if missing else a  # a padding of nothing is a copy
