@@ -17,6 +17,8 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
+# Many processes import torch: compiled once, that takes half of the time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: arena install data quick test hf-before package oldest newest site notebooks faults check static format format-check lint types docs docs-check
 

@@ -93,7 +93,7 @@ def test_the_five_steps_followed_to_the_letter_make_a_mechanism(tmp_path):
 def test_the_class_of_the_guide_alone_is_judged_and_enters_the_arena(tmp_path, monkeypatch, capsys):
     """What someone types who has no clone: one file in the current folder, and the two commands of the page."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
+    monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
     (tmp_path / "average.py").write_text(block(ADDING, "class"))
     (tmp_path / "oracle.py").write_text(block(ADDING, "oracle"))
     asked = "laws average:Average --oracle oracle:average"
@@ -117,16 +117,9 @@ def test_links_lead_somewhere(page):
             assert path.exists(), target
 
 
-def test_generated_tables_are_fresh():
-    done = subprocess.run(
-        [sys.executable, DOCS / "tables.py", "--check"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout
-
-
-def test_a_stale_table_is_noticed():
+def test_generated_tables_are_fresh_and_one_that_is_stale_is_noticed():
     done = subprocess.run([sys.executable, "-c", STALE], capture_output=True, text=True, cwd=DOCS)
-    assert done.returncode == 1 and "stale: mechanisms.md" in done.stdout, done.stderr
+    assert (done.returncode, done.stdout) == (1, "stale: mechanisms.md\n"), done.stderr
 
 
 STALE = """
