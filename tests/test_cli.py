@@ -163,7 +163,7 @@ def test_bench_times_and_says_what_cannot_run(capsys):
 def test_bench_times_no_mixer_that_breaks_a_law(capsys, tmp_path, monkeypatch):
     asked = []
 
-    def check(factory):
+    def check(factory, **_):
         asked.append(factory().name)
         if factory().name == "linear":
             raise LawError("causality: linear: token 3 moves output 1")

@@ -83,7 +83,7 @@ def zeros(params, options, x, **request):
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
-    monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
+    monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
     (tmp_path / "mine.py").write_text(MINE)
     yield
     sys.modules.pop("mine", None)

@@ -135,12 +135,12 @@ QUICK = Suite(
     contests=(
         Contest(
             task=ListOps(min_length=6, max_length=40, train_size=6000),
-            train=brief(tokens=60_000, batch_size=32, eval_every=50),
+            train=brief(tokens=180_000, batch_size=32, eval_every=50),
         ),
-        Contest(task=Digits(), train=brief(tokens=200_000, batch_size=32, eval_every=50)),
+        Contest(task=Digits(), train=brief(tokens=600_000, batch_size=32, eval_every=50)),
         Contest(
             task=StdlibBytes(length=128),
-            train=brief(tokens=150_000, batch_size=16, eval_every=50),
+            train=brief(tokens=450_000, batch_size=16, eval_every=50),
         ),
     ),
     seeds=(0, 1, 2),

@@ -26,7 +26,7 @@ def cluster():
 
 
 def test_trials_are_the_same_rows_as_without(tmp_path, monkeypatch):
-    monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
+    monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
     suite = replace(TINY, mixers=("softmax", "linear"), contests=(LISTOPS,), race=None)
     found = []
     for on in (True, False):

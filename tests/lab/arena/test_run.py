@@ -55,7 +55,7 @@ def ledger(tmp_path):
 @pytest.fixture
 def lawful(monkeypatch):
     """Every mixer keeps every law, at once."""
-    monkeypatch.setattr(laws, "check_mixer", lambda factory: ["all"])
+    monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
 
 
 def of(cls, rows):
@@ -156,7 +156,7 @@ def test_each_mechanism_tries_every_rate_and_the_best_on_validation_serves_the_o
 def test_a_rough_timing_comes_first_and_counts_no_longer_where_a_law_is_broken(
     ledger, tmp_path, monkeypatch
 ):
-    def check(factory):
+    def check(factory, **_):
         if factory().name == "linear":
             raise LawError("causality: linear: token 3 moves output 1")
 
@@ -213,7 +213,7 @@ def test_whatever_determines_a_result_is_in_its_key(ledger, tmp_path, lawful):
 
 
 def test_a_mixer_that_breaks_a_law_is_not_measured(ledger, tmp_path, monkeypatch):
-    def check(factory):
+    def check(factory, **_):
         if factory().name == "linear":
             raise LawError("causality: linear: token 3 moves output 1")
 
@@ -231,10 +231,25 @@ def test_a_mixer_that_breaks_a_law_is_not_measured(ledger, tmp_path, monkeypatch
     assert verdict.failed_law == "causality"
 
 
+def test_only_the_librarys_own_mixers_are_judged_in_the_shorter_form(ledger, tmp_path, monkeypatch):
+    class Mine(MIXERS["linear"]):
+        name = "mine"
+
+    shorter = {}
+
+    def check(factory, *, variant):
+        shorter[factory().name] = variant
+
+    monkeypatch.setattr(laws, "check_mixer", check)
+    suite = replace(TINY, mixers=("linear", Mine), contests=(LISTOPS,), race=None)
+    run_suite(suite, ledger, tmp_path, progress=False)
+    assert shorter == {"linear": True, "mine": False}
+
+
 def test_laws_are_run_anew_when_the_source_changes(ledger, tmp_path, monkeypatch):
     verdicts = []
 
-    def check(factory):
+    def check(factory, **_):
         verdicts.append(factory().name)
         if laws.source_sha256() == "broken":
             raise LawError("padding: softmax: no")
@@ -278,7 +293,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from tests.lab.arena.test_run import TINY, LISTOPS, replace, laws, run_suite, Ledger
-laws.check_mixer = lambda factory: ["all"]
+laws.check_mixer = lambda factory, **_: ["all"]
 laws.source_sha256 = lambda: "the same"
 with Ledger(sys.argv[1]) as ledger:
     run_suite(replace(TINY, contests=(LISTOPS,), seeds=tuple(range(50)), race=None), ledger, Path(sys.argv[2]))
@@ -327,7 +342,7 @@ SHARED = replace(
 def _join(path, folder, done, die_after):
     """One worker of several; killed in the middle of its trial number `die_after`."""
     torch.set_num_threads(1)
-    laws.check_mixer = lambda factory: ["all"]
+    laws.check_mixer = lambda factory, **_: ["all"]
     laws.source_sha256 = lambda: "the same"
     real, begun = trial.train, []
 
