@@ -104,11 +104,10 @@ def on_device(mixer: regard.Mixer) -> regard.Mixer:
     return mixer
 
 
-def counted(call: Callable[[], object], *, planned: bool = False) -> dict[str, Any]:
-    """The call is made twice, and the second one counted: plans of a pattern are made once, unless an earlier call has `planned`."""
-    if not planned:
-        with Counts():
-            call()
+def counted(call: Callable[[], object]) -> dict[str, Any]:
+    """The call is made twice, and the second one counted: plans of a pattern are made once."""
+    with Counts():
+        call()
     with Counts() as counts:
         call()
     return {"launches": counts.launches, "waits": dict(counts.waits)}
@@ -135,8 +134,7 @@ def long_counts(name: str) -> dict[str, dict]:
             call = partial(mixer, x, mask=mask)
             with torch.no_grad():
                 found[f"forward {length}"] = counted(call)
-            backward = lambda call=call: call().sum().backward()  # noqa: E731
-            found[f"backward {length}"] = counted(backward, planned=True)
+            found[f"backward {length}"] = counted(lambda call=call: call().sum().backward())
     return found
 
 

@@ -146,7 +146,8 @@ def mixed_chunks(
     """
     T, M, near, far = v.shape[2], None, [], []
     how = cut("mixed_chunk", impl, q)
-    held = how.room // (q[:, :, 0].numel() * q.element_size()) if how.tiled and q.numel() else T
+    token = 2 * q[:, :, 0].numel() * q.element_size()  # bytes of q and k, turned
+    held = how.room // token if how.tiled and token else T
     size = max(1, held // chunk_size) * chunk_size
     pieces = [z.split(size, dim=2) for z in (q, k, v)]
     for start, q, k, v in zip(range(0, max(T, 1), size), *pieces, strict=True):
