@@ -31,3 +31,8 @@ def test_options_that_are_sizes_leave_the_graph_as_it_is():
     }
     assert ("local", "narrow") in left_out and ("linformer", "narrow") not in left_out
     assert not any(variant == "default" for _, variant in left_out)
+
+
+def test_the_shorter_form_takes_more_draws_where_one_is_not_enough():
+    """Routing's clusters of one draw leave out keys that meet in another, which the law asks for."""
+    assert check_mixer(factory("routing", {}), "sensitivity", variant=True) == ["sensitivity"]

@@ -1,6 +1,7 @@
 """A pair that takes part is felt: where the weight is not zero the output depends on the key, and no key is deaf."""
 
 from dataclasses import replace
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -42,11 +43,12 @@ def law(subject: Subject) -> None:
             )
             takes_part &= exists.cumsum(0) <= exists.sum() - mixer.delay
         globally = _met_globally(mixer, request, reaches.expand_as(heard))
-        for seed in MORE_SEEDS:
+        left = [(mixer, draws[1:])] if subject.variant else []
+        afresh = ((subject.make(seed=seed), subject.tokens(1, T, seed=seed)) for seed in MORE_SEEDS)
+        for other, more in chain(left, afresh):
             if heard.any(0)[takes_part].all() and heard[globally].all():
                 break
-            x = subject.tokens(1, T, seed=seed)
-            heard |= influence(subject.make(seed=seed), request, x)[0]
+            heard |= influence(other, request, more).any(0)
         require(
             heard[globally].all(),
             f"{request.label}: an output ignores a global token, or a global token ignores a key",
