@@ -82,7 +82,7 @@ def check_mixer(
     implementation but eager, laws are run with "tiny" blocks, and "long" with those of `impl`; "own": all with those.
     variant: of a class whose defaults are checked whole: outputs are compared for every request, and what options hardly change is asked
     once. Gradients of the plainest and the richest mask, one mask of `compiled` and no export, one draw of `sensitivity` where it is enough, one order of
-    `long` and `second_derivative`, NaN of the poisons, lengths of `complexity` a quarter as long.
+    `long` and `second_derivative`, NaN of the poisons, `complexity` in small blocks at an eighth of the lengths.
 
     Returns the names of the laws that were run, with their verdicts: `.of("cannot judge")` gives what could not be
     judged, and why. Raises LawError, whose text starts with the law's name.

@@ -23,6 +23,7 @@ RANGES = (
 )  # the second where a cost does not yet show its growth in the first
 OF_A_VARIANT = (512, 2048)  # in blocks as small, taken before these
 SMALL = Eager(tile=32, chunk=16, room=1 << 15)  # so that these lengths are many blocks too
+POSITIONS = 1024  # the fewest features of a layer that maps positions: it has max_len of them
 DEAR = 1.6  # growth of time from which values are not computed; the meta device is slow at many small steps
 MARGIN = 0.1  # of the log-log slope
 EXACT = 0.02  # of the cost between, where a sum of terms is declared
@@ -117,8 +118,7 @@ def _projections(mixer: Mixer) -> Iterator[list[int]]:
     hooks = [
         layer.register_forward_hook(note)
         for layer in mixer.modules()
-        if isinstance(layer, nn.Linear)
-        and max(layer.in_features, layer.out_features) < OF_A_VARIANT[0]
+        if isinstance(layer, nn.Linear) and max(layer.in_features, layer.out_features) < POSITIONS
     ]
     try:
         yield spent
