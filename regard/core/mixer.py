@@ -318,7 +318,7 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     ) -> Observation:
         """Queries, keys, values, weights and head outputs of one forward, as far as they exist.
 
-        weights=False leaves the weights out: where the mixer never forms them, nothing of size [T S] is made.
+        weights=False gives values and head outputs alone: where the mixer never forms weights, nothing of size [T S] is made.
         """
         check_flag(weights=weights)
         self._check_request(x, context, mask)
@@ -393,13 +393,14 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         return Observation()
 
     def _observe_heads(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
-        """`_observe` without weights: what passes through `self.heads`, where they have `watched`."""
+        """Values and head outputs of `_observe`: what passes through `self.heads`, where they have `watched`."""
         watched = getattr(getattr(self, "heads", None), "watched", None)
         if watched is None:
-            return self._observe(x, context, mask)._replace(weights=None)
+            whole = self._observe(x, context, mask)
+            return Observation(v=whole.v, heads=whole.heads)
         with watched() as seen:
             self.mix(x, context, mask)
-        return Observation(**seen)
+        return Observation(v=seen.get("v"), heads=seen.get("heads"))
 
     def _plan(self, x: Tensor, context: Tensor | None, mask: Mask) -> dict[str, Tensor] | None:
         return None

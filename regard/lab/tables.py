@@ -108,7 +108,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Columns) -> Float[NDArray, "n K"]:
         p = self.decision_function(X)
-        p = 1 / (1 + np.exp(-p))
+        p = torch.sigmoid(torch.from_numpy(p)).numpy()
         return np.stack([1 - p, p], 1) if p.ndim == 1 else p
 
     def predict(self, X: Columns) -> NDArray[np.integer]:

@@ -28,11 +28,11 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.clustered.cache import empty, extend
 from regard.functional.clustered.lsh import angular_hash, lsh_order
-from regard.functional.clustered.normalise import unit_norm
 from regard.functional.clustered.order import Order
 from regard.functional.clustered.sorted_chunks import attend, weights
 from regard.functional.shared.cache import advance
 from regard.functional.shared.implementation import Impl, check_impl
+from regard.functional.shared.numerics import unit_norm
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 from regard.nn.seeded import normal

@@ -40,9 +40,10 @@ from regard.core.options import Seed, Share
 from regard.core.shapes import check_positive
 from regard.functional.clustered.cache import empty, extend
 from regard.functional.clustered.kmeans import Assigned, Counts, assign, attend, nearest, weights
-from regard.functional.clustered.normalise import standardised, unit_norm
+from regard.functional.clustered.normalise import standardised
 from regard.functional.shared.cache import advance
 from regard.functional.shared.implementation import Impl, check_impl, transformed
+from regard.functional.shared.numerics import unit_norm
 from regard.nn.centroids import Centroids
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads

@@ -16,16 +16,15 @@ sums over heads, |sum_i v_i|^2, at the cost of H numbers for each one of the inp
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core import Observation, OptionError, ShapeError, UnsupportedError
+from regard.functional.shared.numerics import unit_norm
 
 Kind = Literal["subspace", "position", "output"]
 Cosine = Literal["token", "matrix"]
 Reduction = Literal["mean", "sum"]
-EPS = 1e-12
 
 _FIELDS = {"subspace": "v", "position": "weights", "output": "heads"}
 
@@ -61,9 +60,9 @@ def disagreement(
         )
     heads = torch.where(exists[:, None, :, None], heads, heads.new_zeros(()))
     if cosine == "matrix":
-        unit, counted = F.normalize(heads.flatten(2), dim=-1, eps=EPS), exists.any(1).sum()
+        unit, counted = unit_norm(heads.flatten(2)), exists.any(1).sum()
     else:
-        unit = heads.abs() if kind == "position" else F.normalize(heads, dim=-1, eps=EPS)
+        unit = heads.abs() if kind == "position" else unit_norm(heads)
         counted = exists.sum() if reduction == "mean" else exists.any(1).sum()
     return -unit.sum(1).square().sum() / (H**2 * counted.clamp_min(1))
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.shapes import check_divisible, check_positive
+from regard.functional.shared.numerics import unit_norm
 
 
 class _Watch(local):
@@ -61,7 +62,7 @@ class Heads(nn.Module):
     def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S K"]:
         """Keys [B G S K]; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
-            return self._see("k", torch.nn.functional.normalize(self.queries(x), dim=-1))
+            return self._see("k", unit_norm(self.queries(x)))
         return self._see("k", _apart(self.key(x), self.num_kv_heads))
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:

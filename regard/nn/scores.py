@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.core import Catalog, OptionError, ShapeError
 from regard.core.options import Above0, CheckedOptions
 from regard.core.shapes import check_place, first_parameter, is_dense
+from regard.functional.shared.numerics import unit_norm
 from regard.functional.softmax.scored import additive_score, dot_product
 from regard.nn.dice import Dice
 
@@ -197,10 +198,10 @@ class Cosine(Score):
         self.raw = nn.Parameter(torch.full(self.heads, raw))
 
     def queries(self, q):
-        return F.softplus(self.raw)[..., None, None] * F.normalize(q, dim=-1, eps=EPS)
+        return F.softplus(self.raw)[..., None, None] * unit_norm(q, EPS)
 
     def keys(self, k, position=None):
-        return F.normalize(k, dim=-1, eps=EPS)
+        return unit_norm(k, EPS)
 
 
 Interaction = Literal["outer", "elementwise", "din_code", "none"]

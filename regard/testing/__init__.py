@@ -22,6 +22,7 @@ from regard.testing.laws import (
     long,
     low_precision,
     map,
+    observed,
     padding,
     poison,
     randomness,
@@ -33,6 +34,7 @@ from regard.testing.laws import (
     threads,
     transfer,
     transforms,
+    types,
 )
 from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
 from regard.testing.scores import SCORE_LAWS, check_score
@@ -43,6 +45,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "refusals": refusals.law,
     "reference": reference.law,
     "low_precision": low_precision.law,
+    "types": types.law,
     "second_derivative": second_derivative.law,
     "transforms": transforms.law,
     "limit": limit.law,
@@ -53,6 +56,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "isolation": isolation.law,
     "streaming": streaming.law,
     "map": map.law,
+    "observed": observed.law,
     "batch": batch.law,
     "empty": empty.law,
     "empty_batch": empty_batch.law,

@@ -77,6 +77,22 @@ def test_each_model_fits_predicts_and_comes_back_the_same(config, tmp_path):
         TableClassifier.load(tmp_path / "model")
 
 
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_a_finite_number_has_a_probability(config):
+    model = make(config).fit(TABLE, CLICKED)
+    rows = {name: list(column[:4]) for name, column in OTHER.items()}
+    rows["price"] = [1e20, 1e38, 1e300, -1e300]
+    p = model.predict_proba(rows)
+    assert ((p >= 0) & (p <= 1)).all()
+
+
+def test_a_column_whose_deviation_overflows_is_refused():
+    prices = TABLE["price"].copy()
+    prices[3] = 1e300
+    with pytest.raises(OptionError, match="'price' holds numbers of up to 1e\\+300"):
+        make(CONFIGS[0]).fit({**TABLE, "price": prices}, CLICKED)
+
+
 def test_din_finds_the_item_in_the_history_where_a_linear_model_cannot():
     linear = make(CONFIGS[0]).fit(TABLE, CLICKED)
     din = make(

@@ -215,6 +215,25 @@ class HeadsBeforeTheirNorm(Softmax):
         return seen._replace(heads=2 * seen.heads)
 
 
+class ValuesWithoutHeads(Softmax):
+    def _observe(self, x, context, mask):
+        return super()._observe(x, context, mask)._replace(heads=None)
+
+
+class AnswersInDouble(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask).double()
+
+
+class DividesByANorm(Softmax):
+    """A half-precision norm of an absent token, which is zero."""
+
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) + 0 * (
+            x * x.norm(dim=-1, keepdim=True).clamp_min(1e-6).reciprocal()
+        )
+
+
 class MixesTheBatch(Softmax):
     def mix(self, x, context, mask):
         return super().mix(x - 1e-6 * x.mean(0, keepdim=True), context, mask)
@@ -417,7 +436,10 @@ BROKEN = [
     ("streaming", RemembersAnothersPast),
     ("streaming", ChangesItsState),
     ("map", MapWithoutMask),
-    ("map", HeadsBeforeTheirNorm),
+    ("observed", HeadsBeforeTheirNorm),
+    ("observed", ValuesWithoutHeads),
+    ("types", AnswersInDouble),
+    ("types", DividesByANorm),
     ("batch", MixesTheBatch),
     ("empty", NotANumber),
     ("empty_batch", CountsAbsentRows),
@@ -464,6 +486,9 @@ WORDS = {
     MisplacesUnreadTokens: "no value read: differs",
     GrowsUnread: "changed shapes",
     HeadsBeforeTheirNorm: "heads without the weights",
+    ValuesWithoutHeads: "values alone",
+    AnswersInDouble: "output is torch.float64, the input torch.float16",
+    DividesByANorm: "not finite in torch.float16",
     GatesBesideItsHeads: "`beside_heads`",
     SilentAfter64: "outputs of tokens 64 to 127 are zero",
     WrongSumAtABorder: "extend",

@@ -35,7 +35,7 @@ from regard.functional.linear.feature_maps import (
 )
 from regard.functional.shared.cache import is_ours
 from regard.functional.shared.implementation import Cut, Impl, choose, readable
-from regard.functional.shared.numerics import exp
+from regard.functional.shared.numerics import exp, least
 from regard.functional.shared.recompute import twice_differentiable
 
 EPS = 1e-6
@@ -43,7 +43,7 @@ EPS = 1e-6
 
 def positive(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
     """For features that are never negative: eps is added."""
-    return total + EPS
+    return total + least(total, EPS)
 
 
 def linear_attention(
@@ -137,6 +137,8 @@ def feature_attention(
         return (sums / denominator(total))[:, :, -T:]
 
     cut_up = chosen.name == "eager" and chunks.in_chunks(k, features.width, chosen)
+    if features.decays and q.dtype == torch.float16:  # factors of e^RANGE are beyond its numbers
+        cut_up = False
     if not (cut_up and (beside or not mask.causal) and q.numel() and v.numel()):
         return plain(q, k, v, extra, *weights)
     how = ScanRequest(features, denominator, mask, kept, chosen)

@@ -15,6 +15,7 @@ from regard.functional.linear.attention import EPS, feature_attention
 from regard.functional.linear.chunked import Features, HandWritten, KeyFeatures
 from regard.functional.linear.feature_maps import arc_cosine_features, fourier_features
 from regard.functional.shared.implementation import Impl
+from regard.functional.shared.numerics import least, unit_norm, wide_type
 
 Kernel = Literal["fourier", "arc_cosine"]
 UNIT_EPS = 1e-6  # the least length by which a token is divided
@@ -62,7 +63,7 @@ def unit_features(
     sigma: a factor of the channels of w, which few tokens carry more cheaply.
     """
     phi = fourier_features if features == "fourier" else arc_cosine_features
-    unit = F.normalize(x, dim=-1, eps=UNIT_EPS)
+    unit = unit_norm(x, UNIT_EPS)
     return phi(unit if sigma is None else unit * sigma[:, None], w)
 
 
@@ -70,9 +71,10 @@ def unit_fourier_by_hand(
     x: Float[Tensor, "b H T K"], w: Float[Tensor, "H M K"], scale: float = 1.0
 ):
     """Fourier features of x / |x|, times scale sqrt(M), and what makes dx and dw of their gradient."""
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    shrink = norm.clamp_min(UNIT_EPS).reciprocal_()
-    unit = x * shrink
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide_type(x))
+    eps = least(x, UNIT_EPS)
+    shrink = norm.clamp_min(eps).reciprocal_()
+    unit = (x * shrink).to(x.dtype)
     wx, M = unit @ w.mT, w.shape[-2]
     phi = wx.new_empty(*wx.shape[:-1], 2 * M)
     torch.sin(wx, out=phi[..., :M])
@@ -85,7 +87,7 @@ def unit_fourier_by_hand(
         dwx.addcmul_(dphi[..., M:], phi[..., :M], value=-1)
         dw = (dwx.mT @ unit).sum_to_size(w.shape) if w.requires_grad else None
         dunit = dwx @ w
-        along = (dunit * unit).sum(-1, keepdim=True).mul_(norm >= UNIT_EPS)
+        along = (dunit * unit).sum(-1, keepdim=True).mul_(norm >= eps)
         return dunit.addcmul_(unit, along, value=-1).mul_(shrink), dw
 
     return phi, back
@@ -111,4 +113,5 @@ def gated(
 
 def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
     """n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
-    return torch.where(total < 0, total.clamp(max=-EPS), total.clamp(min=EPS))
+    eps = least(total, EPS)
+    return torch.where(total < 0, total.clamp(max=-eps), total.clamp(min=eps))

@@ -7,6 +7,7 @@ A table is a dict of columns of equal length, or a pandas DataFrame. Vocabularie
 numbers are scaled, come from the training rows alone. None and NaN are missing.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from contextlib import suppress
@@ -32,6 +33,9 @@ from regard.core.fields import (
 )
 from regard.core.shapes import check_mapping, check_positive
 from regard.lab.data.records import Ragged, TableRows
+
+FARTHEST = 1e6
+"""Deviations from the mean beyond which a number counts as this one, so that its square is finite in float32."""
 
 Columns = Mapping[str, Any]
 
@@ -148,7 +152,8 @@ class Schema:
     def _encoded(self, field: Field, column: list) -> NDArray[Any] | Ragged:
         if isinstance(field, Numeric):
             mean, deviation = self.scales[field.name]
-            return ((_numbers(field.name, column) - mean) / deviation).astype(np.float32)
+            scaled = (_numbers(field.name, column) - mean) / deviation
+            return scaled.clip(-FARTHEST, FARTHEST).astype(np.float32)
         if isinstance(field, Categorical):
             ids = self.ids[field.name]
             if _all_known(column):
@@ -306,7 +311,14 @@ def _scale(name: str, column: list) -> tuple[float, float]:
     numbers = numbers[~np.isnan(numbers)]
     if not len(numbers):
         return 0.0, 1.0
-    return float(numbers.mean()), float(numbers.std()) or 1.0
+    with np.errstate(over="ignore"):
+        mean, deviation = float(numbers.mean()), float(numbers.std())
+    if not math.isfinite(mean + deviation):
+        raise OptionError(
+            f"column {name!r} holds numbers of up to {np.abs(numbers).max():.0e}: their deviation is beyond what a number "
+            "holds. Scale the column, or leave such rows out"
+        )
+    return mean, deviation or 1.0
 
 
 def _all_known(cells: list) -> bool:

@@ -1,12 +1,8 @@
-"""The attention map holds the weights really used: the oracle's, through which the oracle computes its output.
-
-Values and head outputs are observed alike with and without the weights.
-"""
+"""The attention map holds the weights really used: the oracle's, through which the oracle computes its output."""
 
 import torch
-from torch import Tensor
 
-from regard.core import Mask, Mixer
+from regard.core import Mask
 from regard.testing.laws.reference import ONE_SIDE
 from regard.testing.subject import B, Request, Subject, T, require, require_close
 
@@ -22,7 +18,6 @@ def law(subject: Subject) -> None:
     for request in subject.requests():
         x = subject.tokens(B, T)
         weights = mixer.attention_map(x, context=request.context, mask=request.mask)
-        _without_weights(mixer, request, x)
         keys = T if request.context is None else request.context.shape[1]
         fits = (
             weights.dim() == 4
@@ -44,18 +39,3 @@ def law(subject: Subject) -> None:
             require(expected is not None, "a map is declared and the oracle has none")
             require_close(weights, expected, 1e-10, f"{request.label}: map")
 
-
-@torch.no_grad()
-def _without_weights(mixer: Mixer, request: Request, x: Tensor) -> None:
-    """Heads that `_observe` makes from the weights are those that `merge` was given in a pass without them."""
-    whole, without = (
-        mixer.observe(x, context=request.context, mask=request.mask, weights=kept)
-        for kept in (True, False)
-    )
-    require(without.weights is None, "observe(weights=False) gives weights")
-    for name in ("v", "heads"):
-        one, other = getattr(without, name), getattr(whole, name)
-        what = f"{request.label}: observe: {name} without the weights"
-        require((one is None) == (other is None), f"{what} is given, or with them, and not both")
-        if one is not None:
-            require_close(one, other, 1e-10, what)
