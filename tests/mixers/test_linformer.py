@@ -65,7 +65,7 @@ def test_one_matrix_serves_all_layers():
 
 
 def layerwise():
-    shared = LengthProjection(64, 5)
+    shared = LengthProjection(1200, 5)
     return regard.build(
         "linformer", dim=24, num_heads=3, max_len=64, sharing="layerwise", projection=shared
     )
