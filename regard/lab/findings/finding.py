@@ -140,12 +140,14 @@ class Claim:
 
     when: what must hold for the claim to be judged at all, in the same terms. Without it the page says "cannot tell at
     this budget": that softmax attention beats a model that mixes nothing, for example, before mechanisms are compared.
+    withdrawn: why the comparison is unfair, with the number that shows it. It replaces the verdict wherever that is shown.
     """
 
     text: str
     source: str
     expected: tuple[Expected, ...]
     when: tuple[Expected, ...] = ()
+    withdrawn: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from regard.lab.arena.report.summary import student
 from regard.lab.findings.finding import Expected
 
-Verdict = Literal["agrees", "disagrees", "cannot tell", "not run"]
+Verdict = Literal["agrees", "disagrees", "withdrawn", "cannot tell", "not run"]
 
 
 class Interval(NamedTuple):

@@ -23,6 +23,7 @@ FORMAT = 1
 HEADINGS: dict[Verdict, str] = {
     "agrees": "Agrees with what was published",
     "disagrees": "Disagrees",
+    "withdrawn": "Withdrawn",
     "cannot tell": "Cannot be told here",
     "not run": "Not run yet",
 }
@@ -106,9 +107,10 @@ _ABOUT = (
     "Published claims, each put to the test by one command, `regard arena NAME`. A verdict follows from the intervals "
     "of the page, and is written by nobody: *agrees* where the interval lies wholly within what the claim says, "
     "*disagrees* where it lies wholly outside, *cannot tell* otherwise, and *not run* where what it compares was not. "
-    "What was not seen is not refuted while the models still learn: a verdict of absence is withheld, with its reason, "
-    "where a condition of the claim was not reached, where neither model beats the task's trivial baseline, or where "
-    "it would be another if each model gained once more what it gained in the second half of its training."
+    "A verdict is withheld, with its reason, where a condition of the claim was not reached or no model compared beats the task's "
+    "trivial baseline. What was not seen is not refuted while the models still learn: a verdict of absence is withheld, too, where "
+    "it would be another if each model gained once more what it gained in the second half of its training. One thing is written by "
+    "hand: *withdrawn*, where the comparison was found to be unfair, with the number that shows it."
 )
 
 
@@ -172,14 +174,17 @@ _WHAT = (
 def _claim_lines(one: Judged, results: Results) -> list[str]:
     lines = [f"- **{one.claim.text}** ({one.claim.source})"]
     for part in one.parts:
-        expected, found, word = part.expected, part.interval, part.verdict
+        expected, found = part.expected, part.interval
+        told = f"{part.verdict}{_why(part)}"
+        if one.claim.withdrawn and part.reason is None:
+            told = "withdrawn"
         measure = expected.measure or _metric(results, expected.of).replace("_", " ")
         joint = " by " if expected.ratio else " less "
         names = joint.join(f"`{name}`" for name in (expected.of, expected.beside) if name)
         needs = _needs(expected)
-        lines.append(
-            f"  - {names}, {measure}: {_interval(found, expected.ratio)}; {needs}: {word}{_why(part)}"
-        )
+        lines.append(f"  - {names}, {measure}: {_interval(found, expected.ratio)}; {needs}: {told}")
+    if one.claim.withdrawn:
+        lines.append(f"  - *withdrawn: {one.claim.withdrawn}*")
     return lines
 
 

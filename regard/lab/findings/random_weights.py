@@ -4,6 +4,7 @@ from typing import Any
 
 from regard.lab.findings.finding import Claim, Entry, Finding, above, below, near
 from regard.lab.findings.small import (
+    SINUSOIDS,
     STEPS,
     UNMIXED,
     brief,
@@ -91,6 +92,7 @@ RANDOM = Finding(
     ),
     limits=(
         early(),
+        SINUSOIDS,
         "64 bytes are few: BigBird's random blocks are for thousands of tokens, where no window reaches far.",
         "The published models have 60 million parameters and more, and see a thousand times the text.",
     ),

@@ -1,10 +1,10 @@
 """A finding's rows, by entry, measure and seed, and the verdicts that follow from them.
 
-A verdict that says something is absent, a claimed difference or a level, is withheld ("cannot tell") where more training
-may yet bring it. That is so in three cases, each with its reason on the page:
+A verdict is withheld ("cannot tell") in three cases, each with its reason on the page; the third is of verdicts that say
+something is absent, a claimed difference or a level, which more training may yet bring:
 
     a condition of the claim (`Claim.when`) was not reached
-    neither of the entries compared is better than the task's trivial baseline
+    no model compared is better than its task's trivial baseline, whatever was measured of it
     with what each entry gained in the second half of its training, once more, the verdict would be another
 """
 
@@ -47,6 +47,8 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
+        if self.claim.withdrawn:
+            return "withdrawn"
         return together([part.verdict for part in self.parts])
 
 
@@ -113,10 +115,9 @@ class Results:
         if missing is not None:
             names = " and ".join(f"`{name}`" for name in (missing.of, missing.beside) if name)
             return Part(expected, found, "not run", f"its condition is of {names}")
-        reason = unmet
-        if self._absent(expected, word):
-            reason = reason or self._unlearned(expected)
-            reason = reason or self._unsettled(expected, found, word)
+        reason = unmet or self._unlearned(expected)
+        if reason is None and self._absent(expected, word):
+            reason = self._unsettled(expected, found, word)
         return Part(expected, found, "cannot tell" if reason else word, reason)
 
     def _difference(self, expected: Expected) -> Interval | None:
@@ -149,8 +150,9 @@ class Results:
         return self._of_task(expected) and math.isfinite(worse)
 
     def _unlearned(self, expected: Expected) -> str | None:
-        names = [name for name in (expected.of, expected.beside) if name]
-        if not all(name in self.baselines for name in names) or any(map(self._learned, names)):
+        both = (expected.of, expected.beside)
+        names = [name for name in both if name and name in self.baselines]
+        if not names or any(map(self._learned, names)):
             return None
         who = " and ".join(f"`{name}`" for name in names)
         verb = "are" if len(names) > 1 else "is"

@@ -47,6 +47,21 @@ def early(steps: int = STEPS) -> str:
     )
 
 
+def unequal(*told: str) -> str:
+    """Reason to withdraw a claim on `bytes_of_python`; each of `told` gives an entry's difference from `positions`' rotary softmax."""
+    return (
+        "unequal positions: softmax attention has only sinusoids here. The suite `positions` trained it with rotary positions on the "
+        f"same data, at the same rate and from the same seeds: {'; '.join(told)}"
+    )
+
+
+SINUSOIDS = (
+    "Softmax attention has only sinusoids here, and is 0.337 bits better with rotary positions (the suite `positions`). Claims that "
+    "this would decide otherwise are withdrawn; random tables, which are behind here, would be farther behind."
+)
+"""The limits of pages that compare softmax attention with mechanisms whose weights depend on the place, as a page says them."""
+
+
 def byte_model(
     mixer: str = "softmax",
     *,
