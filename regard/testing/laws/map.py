@@ -4,7 +4,7 @@ import torch
 
 from regard.core import Mask
 from regard.testing.laws.reference import ONE_SIDE
-from regard.testing.subject import B, Request, Subject, T, require, require_close
+from regard.testing.subject import B, Subject, T, require, require_close
 
 
 def law(subject: Subject) -> None:
