@@ -72,12 +72,14 @@ def performer(request: LoadRequest) -> Stack:
         request.require(name, False)
     request.require("local_attn_heads", 0)
     layer = "performer.net.layers.0."
-    shapes = {"token_emb.weight": "num_tokens dim", "pos_emb.emb.weight": "max_seq_len"}
-    shapes |= {
+    shapes = {
+        "token_emb.weight": "num_tokens dim",
+        "pos_emb.emb": "max_seq_len",
+        "pos_emb.emb.weight": "max_seq_len",
         f"{layer}0.fn.to_q.weight": "heads*dim_head",
+        f"{layer}0.fn.fast_attention.projection_matrix": "nb_features",
         f"{layer}1.fn.fn.w1.weight": "dim*ff_mult",
     }
-    shapes[f"{layer}0.fn.fast_attention.projection_matrix"] = "nb_features"
     request.agree("", shapes)
     causal, rotary = c.get("causal", False), c.get("rotary_position_emb", True)
     general = c.get("generalized_attention", False)
