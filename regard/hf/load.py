@@ -20,6 +20,7 @@ from regard.core import OptionError, StoredDataError, UnsupportedError
 from regard.functional.positions.rotary import Pairing
 from regard.hf import ctranslate2, gguf
 from regard.hf.convert import convert
+from regard.hf.fields import Fields
 from regard.hf.kinds import bert, decoders, published, reformer, relative, t5, whisper
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
@@ -59,7 +60,8 @@ def load(
     a .gguf file of a Llama, or CTranslate2's model.bin of a Whisper.
 
     source: tensors of a state dict have the shapes of Transformers' model. config: `model.config.to_dict()`. pairing: which channels rotary positions turn together; Transformers' files are
-    "half", those of GGUF and of Llama's first release "adjacent". `left` of the result are tensors that were not read.
+    "half", those of GGUF and of Llama's first release "adjacent". `left` of the result are tensors that were not read,
+    and fields of the config, as "config.NAME", that nobody has read and that may have an effect.
     Also reads what `save` wrote. Raises UnsupportedError for a kind of model, or a setting of one, that is not read,
     StoredDataError for files that are missing or damaged, and OptionError for arguments that do not go together.
     """
@@ -94,15 +96,17 @@ def load(
         raise OptionError(
             f"load: {kind} has no rotary positions, so pairing={pairing!r} means nothing"
         )
-    weights = Weights(source)
+    weights, fields = Weights(source), Fields(config)
+    request = LoadRequest(weights, fields, pairing)
+    request.require("per_layer_config", None)
     try:
-        made = KINDS[kind](LoadRequest(weights, config, pairing))
+        made = KINDS[kind](request)
     except KeyError as error:
         raise StoredDataError(f"load: the config of this {kind} has no {error}") from None
-    made.left = tuple(sorted(weights.left))
+    made.left = (*sorted(weights.left), *(f"config.{name}" for name in sorted(fields.left)))
     if isinstance(made, Stack):
         made.origin = {
-            "config": dict(config),
+            "config": fields.data,
             "pairing": pairing,
             "tensors": {
                 name: [str(z.dtype).removeprefix("torch."), list(z.shape)]

@@ -1,14 +1,17 @@
 """Tensors of a checkpoint by name, and the parts that are made of them."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mixer, StoredDataError, UnsupportedError
 from regard.functional.positions.rotary import Pairing
+from regard.hf.fields import Fields
 from regard.mixers.build import build
 from regard.models.block import Block
 from regard.nn.feed_forward import FeedForward
@@ -36,6 +39,13 @@ class Weights:
             if any(name.startswith(prefix) for name in self.tensors):
                 return prefix
         return ""
+
+    def repeats(self, name: str, tensor: Tensor) -> bool:
+        """True if this name holds the same values, which are then read, or if there is none."""
+        same = name not in self or torch.equal(self.tensors[name].to(tensor), tensor)
+        if same:
+            self.left.discard(name)
+        return same
 
     def linear(self, name: str, *, transposed: bool = False) -> nn.Linear:
         weight = self[f"{name}.weight"]
@@ -66,7 +76,7 @@ def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None)
 
 class LoadRequest(NamedTuple):
     weights: Weights
-    config: Mapping[str, Any]
+    config: Fields
     pairing: Pairing
 
     def require(self, name: str, *values: object) -> None:
@@ -77,6 +87,39 @@ class LoadRequest(NamedTuple):
                 f"load does not support {self.config['model_type']} with {name}={found!r}: it reads "
                 f"{' or '.join(map(repr, values))}"
             )
+
+    def agree(self, at: str, shapes: Mapping[str, str]) -> None:
+        """Raise StoredDataError unless tensors (name below `at` -> a field, or a product of some, for each dimension) fit."""
+        for name, fields in shapes.items():
+            shape = list(self.weights.tensors[at + name].shape) if at + name in self.weights else []
+            for size, product in zip(shape, fields.split(), strict=False):
+                values: dict[str, Any] = {
+                    field: self.config.get(field) for field in product.split("*")
+                }
+                if None not in values.values() and math.prod(values.values()) != size:
+                    said = " and ".join(f"{field}={value}" for field, value in values.items())
+                    raise StoredDataError(
+                        f"load: the config of this {self.config['model_type']} has {said}, and its tensor "
+                        f"{at + name!r} the shape {shape}"
+                    )
+
+    def activation(self, field: str) -> str:
+        self.require(field, *ACTIVATIONS)
+        return self.config[field]
+
+    def head(
+        self, name: str, word: nn.Embedding, bias: Tensor | None = None, *, tied: bool
+    ) -> nn.Linear:
+        """The matrix to logits: a tied one is the table of tokens, unless the checkpoint holds another.
+
+        So does Transformers' from_pretrained, which then corrects the config as is done here.
+        """
+        tied = tied and self.weights.repeats(f"{name}.weight", word.weight)
+        self.config["tie_word_embeddings"] = tied
+        head = linear(word.weight if tied else self.weights[f"{name}.weight"], bias)
+        if tied:
+            head.weight = word.weight
+        return head
 
 
 def tanh_gelu(x: Tensor) -> Tensor:
@@ -92,16 +135,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def activation_of(name: str) -> Callable[[Tensor], Tensor]:
-    if name not in ACTIVATIONS:
-        raise UnsupportedError(f"load does not support {name!r}: it reads {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
-
-
 def make_feed_forward(
     activation: str, value: nn.Linear, out: nn.Linear, gate: nn.Linear | None = None
 ) -> FeedForward:
-    made = FeedForward(1, 1, activation=activation_of(activation), gated=gate is not None)
+    made = FeedForward(1, 1, activation=ACTIVATIONS[activation], gated=gate is not None)
     made.value, made.out, made.gate = value, out, gate
     return made
 
@@ -139,7 +176,7 @@ def make_block(
 class Activation(nn.Module):
     def __init__(self, name: str):
         super().__init__()
-        self.function = activation_of(name)
+        self.function = ACTIVATIONS[name]
 
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
         return self.function(x)

@@ -34,7 +34,7 @@ CHECKPOINTS = {
     "roberta": ("RobertaForMaskedLM", BERT),
     "longformer": ("LongformerModel", {**BERT, "attention_window": [4, 6]}),
     "big_bird": ("BigBirdForMaskedLM", {**BERT, "attention_type": "original_full"}),
-    "fnet": ("FNetModel", BERT),
+    "fnet": ("FNetModel", {k: v for k, v in BERT.items() if "attention" not in k}),
     "xlnet": ("XLNetModel", XLNET),
     "gpt2": ("GPT2LMHeadModel", GPT2),
     "llama": ("LlamaForCausalLM", LLAMA),

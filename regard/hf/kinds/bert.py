@@ -4,17 +4,23 @@ from typing import Any
 
 from torch import nn
 
-from regard.core import Mixer
+from regard.core import Mixer, UnsupportedError
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import (
     Activation,
     LoadRequest,
-    linear,
     make_block,
     make_feed_forward,
     make_mixer,
 )
 from regard.mixers.fnet import FNet
+
+SHAPES = {
+    "embeddings.word_embeddings.weight": "vocab_size hidden_size",
+    "embeddings.position_embeddings.weight": "max_position_embeddings",
+    "embeddings.token_type_embeddings.weight": "type_vocab_size",
+    "encoder.layer.0.intermediate.dense.weight": "intermediate_size",
+}
 
 
 def bert(request: LoadRequest) -> Stack:
@@ -23,9 +29,13 @@ def bert(request: LoadRequest) -> Stack:
     kind, eps = c["model_type"], c["layer_norm_eps"]
     request.require("is_decoder", False)
     request.require("position_embedding_type", "absolute")
+    request.require("add_cross_attention", False)
+    request.require("use_tpu_fourier_optimizations", False)
+    at = w.prefix(f"{'bert' if kind == 'big_bird' else kind}.")
+    request.agree(at, SHAPES)
     if kind == "big_bird":
         request.require("attention_type", "block_sparse", "original_full")
-    at = w.prefix(f"{'bert' if kind == 'big_bird' else kind}.")
+        request.require("use_bias", f"{at}encoder.layer.0.attention.self.query.bias" in w)
     norm = w.layer_norm(f"{at}embeddings.LayerNorm", eps)
     projected = f"{at}embeddings.projection"
     embedding = TokenEmbedding(
@@ -33,6 +43,7 @@ def bert(request: LoadRequest) -> Stack:
         place=w.embedding(f"{at}embeddings.position_embeddings"),
         kind=w.embedding(f"{at}embeddings.token_type_embeddings"),
         after=nn.Sequential(norm, w.linear(projected)) if f"{projected}.weight" in w else norm,
+        scale=c["hidden_size"] ** 0.5 if c.get("rescale_embeddings", False) else 1.0,
         offset=c["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0,
     )
     blocks = []
@@ -45,7 +56,7 @@ def bert(request: LoadRequest) -> Stack:
             mixer = _bert_mixer(request, f"{layer}.attention", i)
             mixer_norm = w.layer_norm(f"{layer}.attention.output.LayerNorm", eps)
         feed_forward = make_feed_forward(
-            c["hidden_act"],
+            request.activation("hidden_act"),
             w.linear(f"{layer}.intermediate.dense"),
             w.linear(f"{layer}.output.dense"),
         )
@@ -62,7 +73,13 @@ def _bert_mixer(request: LoadRequest, name: str, i: int) -> Mixer:
     kind = "softmax"
     if c["model_type"] == "longformer":
         kind, window = "longformer", c["attention_window"]
-        options["window_size"] = (window if isinstance(window, int) else window[i]) // 2
+        each = [window] * c["num_hidden_layers"] if isinstance(window, int) else window
+        if len(each) != c["num_hidden_layers"] or any(width < 2 or width % 2 for width in each):
+            raise UnsupportedError(
+                f"load does not support longformer with attention_window={window} and "
+                f"num_hidden_layers={c['num_hidden_layers']}: it reads an even number, or one for each layer"
+            )
+        options["window_size"] = each[i] // 2
     elif c.get("attention_type", "original_full") == "block_sparse":
         kind = "bigbird"
         options["max_len"] = c["max_position_embeddings"]
@@ -85,23 +102,18 @@ def _bert_head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Module | N
     """The head of masked language models, whose last matrix may be the embedding."""
     w, c = request.weights, request.config
     if "cls.predictions.transform.dense.weight" in w:
-        dense, norm, last = (
-            f"cls.predictions.{name}"
-            for name in ("transform.dense", "transform.LayerNorm", "decoder")
-        )
-        bias, activation = "cls.predictions.bias", c["hidden_act"]
+        at, activation = "cls.predictions.", request.activation("hidden_act")
+        dense, norm = f"{at}transform.dense", f"{at}transform.LayerNorm"
     elif "lm_head.dense.weight" in w:
-        dense, norm, last = "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"
-        bias, activation = "lm_head.bias", "gelu"
+        at, activation = "lm_head.", "gelu"
+        dense, norm = f"{at}dense", f"{at}layer_norm"
     else:
         return None
-    logits = linear(embedding.word.weight, w[bias])
-    if f"{last}.weight" in w:
-        w.left -= {f"{last}.weight", f"{last}.bias"}
-    if c.get("tie_word_embeddings", True):
-        logits.weight = embedding.word.weight
-    elif f"{last}.weight" in w:
-        logits = linear(w[f"{last}.weight"], w[bias])
+    # two names of one bias; where they differ, Transformers adds the decoder's
+    bias = w[f"{at}decoder.bias" if f"{at}decoder.bias" in w else f"{at}bias"]
+    w.repeats(f"{at}bias", bias)
+    tied = c.get("tie_word_embeddings", True)
+    logits = request.head(f"{at}decoder", embedding.word, bias, tied=tied)
     return nn.Sequential(
         w.linear(dense), Activation(activation), w.layer_norm(norm, c["layer_norm_eps"]), logits
     )

@@ -14,6 +14,8 @@ def gpt2(request: LoadRequest) -> Stack:
     request.require("scale_attn_by_inverse_layer_idx", False)
     request.require("add_cross_attention", False)
     at, eps, dim = w.prefix("transformer."), c["layer_norm_epsilon"], c["n_embd"]
+    shapes = {"wte.weight": "vocab_size n_embd", "wpe.weight": "n_positions", "h.0.mlp.c_fc.weight": "n_embd n_inner"}  # fmt: skip
+    request.agree(at, shapes)
     embedding = TokenEmbedding(w.embedding(f"{at}wte"), place=w.embedding(f"{at}wpe"))
     blocks = []
     for i in range(c["n_layer"]):
@@ -23,7 +25,7 @@ def gpt2(request: LoadRequest) -> Stack:
         query, key, value = (linear(weight, bias) for weight, bias in parts)
         out = w.linear(f"{layer}.attn.c_proj", transposed=True)
         feed_forward = make_feed_forward(
-            c["activation_function"],
+            request.activation("activation_function"),
             w.linear(f"{layer}.mlp.c_fc", transposed=True),
             w.linear(f"{layer}.mlp.c_proj", transposed=True),
         )
@@ -40,18 +42,40 @@ def gpt2(request: LoadRequest) -> Stack:
     return Stack(embedding, blocks, norm=norm, head=_head(request, embedding), causal=True)
 
 
+SHAPES = {
+    "embed_tokens.weight": "vocab_size hidden_size",
+    "layers.0.self_attn.q_proj.weight": "num_attention_heads*head_dim",
+    "layers.0.self_attn.k_proj.weight": "num_key_value_heads*head_dim",
+    "layers.0.mlp.up_proj.weight": "intermediate_size",
+}
+
+
 def llama(request: LoadRequest) -> Stack:
     """Llama and its kin: RMSNorm, rotary positions, grouped-query heads, gated feed-forward."""
     w, c = request.weights, request.config
     rope = c.get("rope_parameters") or {}
-    if rope.get("rope_type", "default") != "default" or c.get("rope_scaling"):
+    if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
         raise UnsupportedError(
-            f"load does not support scaled rotary positions: {rope or c['rope_scaling']}"
+            f"load does not support scaled rotary positions: rope_parameters={rope}"
         )
-    if c.get("sliding_window") and c.get("use_sliding_window", True):
-        raise UnsupportedError(f"load does not support sliding_window={c['sliding_window']}")
+    request.require("rope_scaling", None)
+    window = c.get("sliding_window")
+    if c.get("use_sliding_window", True) and window is not None:
+        raise UnsupportedError(
+            f"load does not support sliding_window={window} where use_sliding_window is not False"
+        )
+    full = ["full_attention"] * c["num_hidden_layers"]
+    if list(c.get("layer_types") or full) != full:
+        raise UnsupportedError(
+            f"load does not support layer_types={c['layer_types']} with num_hidden_layers={len(full)}: it reads "
+            "full_attention, once for each layer"
+        )
     base = rope.get("rope_theta", c.get("rope_theta", 10000.0))
     at, eps = w.prefix("model."), c["rms_norm_eps"]
+    request.agree(at, SHAPES)
+    if c["model_type"] == "llama":
+        request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
+        request.require("mlp_bias", f"{at}layers.0.mlp.up_proj.bias" in w)
     embedding = TokenEmbedding(w.embedding(f"{at}embed_tokens"))
     blocks = []
     for i in range(c["num_hidden_layers"]):
@@ -71,7 +95,7 @@ def llama(request: LoadRequest) -> Stack:
             make_block(
                 mixer,
                 w.rms_norm(f"{layer}.input_layernorm", eps),
-                make_feed_forward(c["hidden_act"], up, down, gate),
+                make_feed_forward(request.activation("hidden_act"), up, down, gate),
                 w.rms_norm(f"{layer}.post_attention_layernorm", eps),
                 norm_first=True,
             )
@@ -86,7 +110,4 @@ def _head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Linear | None:
     tied = c.get("tie_word_embeddings", c["model_type"] == "gpt2")
     if not tied and "lm_head.weight" not in w:
         return None
-    head = linear(w["lm_head.weight"] if "lm_head.weight" in w else embedding.word.weight)
-    if tied:
-        head.weight = embedding.word.weight
-    return head
+    return request.head("lm_head", embedding.word, tied=tied)

@@ -21,6 +21,10 @@ def linformer(request: LoadRequest) -> Stack:
     w, c = request.weights, request.config
     for name in ("reversible", "one_kv_head"):
         request.require(name, False)
+    layer = "linformer.net.layers.0."
+    shapes = {"token_emb.weight": "num_tokens dim", "pos_emb.weight": "seq_len"}
+    shapes |= {f"{layer}0.fn.to_q.weight": "heads*dim_head", f"{layer}0.fn.proj_k": "seq_len k"}
+    request.agree("", shapes)
     max_len, shared = c["seq_len"], c.get("share_kv", False)
     blocks = []
     for i in range(c["depth"]):
@@ -67,6 +71,16 @@ def performer(request: LoadRequest) -> Stack:
     for name in SETTINGS:
         request.require(name, False)
     request.require("local_attn_heads", 0)
+    layer = "performer.net.layers.0."
+    shapes = {
+        "token_emb.weight": "num_tokens dim",
+        "pos_emb.emb": "max_seq_len",
+        "pos_emb.emb.weight": "max_seq_len",
+        f"{layer}0.fn.to_q.weight": "heads*dim_head",
+        f"{layer}0.fn.fast_attention.projection_matrix": "nb_features",
+        f"{layer}1.fn.fn.w1.weight": "dim*ff_mult",
+    }
+    request.agree("", shapes)
     causal, rotary = c.get("causal", False), c.get("rotary_position_emb", True)
     general = c.get("generalized_attention", False)
     blocks = []

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mixer, No, Observation
+from regard.core import Capabilities, Mixer, No, Observation, StoredDataError
 from regard.hf.stack import AxialTable, ReversibleStack, Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward
 from regard.nn.heads import Heads
@@ -199,11 +199,24 @@ def _of_rows(
     return z.gather(2, index).unflatten(2, rows.shape[2:])
 
 
+SHAPES = {
+    "embeddings.word_embeddings.weight": "vocab_size hidden_size",
+    "embeddings.position_embeddings.embedding.weight": "max_position_embeddings",
+    "encoder.layers.0.attention.self_attention.value.weight": "num_attention_heads*attention_head_size",
+    "encoder.layers.0.feed_forward.dense.dense.weight": "feed_forward_size",
+}
+
+
 def reformer(request: LoadRequest) -> Stack:
     """Hashes are drawn once, from `hash_seed` or from 0, where Transformers draws them anew at every call without a seed."""
     w, c = request.weights, request.config
     at, eps, dim = w.prefix("reformer."), c["layer_norm_eps"], c["hidden_size"]
     kinds = c["attn_layers"]
+    if c.get("num_hidden_layers", len(kinds)) != len(kinds):
+        raise StoredDataError(
+            f"load: num_hidden_layers={c['num_hidden_layers']} contradicts attn_layers={kinds}"
+        )
+    request.agree(at, SHAPES)
     sizes = {"lsh": c["lsh_attn_chunk_length"], "local": c["local_attn_chunk_length"]}
     used = [sizes[kind] for kind in sorted(set(kinds))]
     blocks = []
@@ -216,6 +229,8 @@ def reformer(request: LoadRequest) -> Stack:
         heads.key = None if kind == "lsh" else w.linear(f"{attention}.key")
         heads.value = w.linear(f"{attention}.value")
         heads.out = w.linear(f"{layer}.attention.output.dense")
+        if c["is_decoder"]:
+            request.require(f"{kind}_num_chunks_after", 0)
         chunks = Chunks(
             sizes[kind],
             c[f"{kind}_num_chunks_before"],
@@ -234,7 +249,7 @@ def reformer(request: LoadRequest) -> Stack:
         else:
             mixer = LocalChunks(dim, heads, **rest)
         feed_forward = make_feed_forward(
-            c["hidden_act"],
+            request.activation("hidden_act"),
             w.linear(f"{layer}.feed_forward.dense.dense"),
             w.linear(f"{layer}.feed_forward.output.dense"),
         )
@@ -260,6 +275,9 @@ def _places(request: LoadRequest, at: str) -> nn.Embedding | AxialTable:
     if not c["axial_pos_embds"]:
         return w.embedding(f"{name}.embedding")
     first, second = (w[f"{name}.weights.{n}"] for n in range(2))
+    for field, a, b in (("axial_pos_shape", 0, 1), ("axial_pos_embds_dim", 2, 2)):
+        found = first.shape[a], second.shape[b]
+        request.require(field, list(found), found)
     return AxialTable(first.flatten(0, -2), second.flatten(0, -2))
 
 

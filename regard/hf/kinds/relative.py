@@ -12,7 +12,6 @@ from regard.core import Mask, ShapeError, UnsupportedError
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import (
     LoadRequest,
-    Weights,
     linear,
     make_block,
     make_feed_forward,
@@ -153,11 +152,19 @@ def _behind(M: int, sees: Bool[Tensor, "B T T"]) -> Mask:
     return Mask(pairwise=F.pad(sees, (M, 0), value=True)[:, None])
 
 
+XLNET_SHAPES = {
+    "word_embedding.weight": "vocab_size d_model",
+    "layer.0.rel_attn.q": "d_model n_head d_head",
+    "layer.0.ff.layer_1.weight": "d_inner",
+}
+
+
 def xlnet(request: LoadRequest) -> Stack:
     """Both streams, with memory and segments; fine-tuning uses the content stream alone."""
     w, c = request.weights, request.config
     request.require("attn_type", "bi")
     request.require("bi_data", False)
+    request.agree(w.prefix("transformer."), XLNET_SHAPES)
     at, dim, eps = w.prefix("transformer."), c["d_model"], c["layer_norm_eps"]
     blocks = []
     for i in range(c["n_layer"]):
@@ -174,7 +181,9 @@ def xlnet(request: LoadRequest) -> Stack:
         s = w[f"{layer}.rel_attn.seg_embed"], w[f"{layer}.rel_attn.r_s_bias"]
         mixer.segment.load_state_dict({"s": s[0], "b": s[1]})
         feed_forward = make_feed_forward(
-            c["ff_activation"], w.linear(f"{layer}.ff.layer_1"), w.linear(f"{layer}.ff.layer_2")
+            request.activation("ff_activation"),
+            w.linear(f"{layer}.ff.layer_1"),
+            w.linear(f"{layer}.ff.layer_2"),
         )
         norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("rel_attn", "ff")]
         blocks.append(
@@ -185,21 +194,19 @@ def xlnet(request: LoadRequest) -> Stack:
     return XLNetStack(
         TokenEmbedding(word),
         blocks,
-        head=_tied(w, "lm_loss", word),
+        head=_head(request, "lm_loss", word),
         query=query,
         mem_len=c.get("mem_len"),
         reuse_len=c.get("reuse_len"),
     )
 
 
-def _tied(w: Weights, name: str, word: nn.Embedding) -> nn.Linear | None:
-    """The head of this name on the table of tokens, if there is one."""
-    if f"{name}.bias" not in w:
+def _head(request: LoadRequest, name: str, word: nn.Embedding) -> nn.Linear | None:
+    """The head of this name, if there is one."""
+    if f"{name}.bias" not in request.weights:
         return None
-    w.left.discard(f"{name}.weight")
-    head = linear(word.weight, w[f"{name}.bias"])
-    head.weight = word.weight
-    return head
+    tied = request.config.get("tie_word_embeddings", True)
+    return request.head(name, word, request.weights[f"{name}.bias"], tied=tied)
 
 
 class RecurrentStack(Stack):
@@ -235,7 +242,10 @@ def transfo_xl(request: LoadRequest) -> Stack:
     request.require("pre_lnorm", False)
     request.require("div_val", 1)
     request.require("d_embed", c["d_model"])
+    request.require("d_head", c["d_model"] // c["n_head"])
     at, dim, eps = w.prefix("transformer."), c["d_model"], c.get("layer_norm_epsilon", 1e-5)
+    shapes = {"word_emb.emb_layers.0.weight": "vocab_size d_model", "layers.0.pos_ff.CoreNet.0.weight": "d_inner"}  # fmt: skip
+    request.agree(at, shapes)
     blocks = []
     for i in range(c["n_layer"]):
         layer = f"{at}layers.{i}"
@@ -260,5 +270,5 @@ def transfo_xl(request: LoadRequest) -> Stack:
         norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("dec_attn", "pos_ff")]
         blocks.append(make_block(mixer, norms[0], feed_forward, norms[1], norm_first=False))
     word = w.embedding(f"{at}word_emb.emb_layers.0")
-    head = None if "crit.cluster_weight" in w else _tied(w, "crit.out_layers.0", word)
+    head = None if "crit.cluster_weight" in w else _head(request, "crit.out_layers.0", word)
     return RecurrentStack(TokenEmbedding(word, scale=dim**0.5), blocks, head=head, causal=True)

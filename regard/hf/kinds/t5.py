@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from torch import nn
 
-from regard.core import Mixer
+from regard.core import Mixer, UnsupportedError
 from regard.hf.stack import EncoderDecoder, Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward, make_mixer
+from regard.hf.weights import LoadRequest, make_block, make_feed_forward, make_mixer
 from regard.models.decoder import DecoderBlock
 from regard.positions.relative import T5
 
@@ -15,8 +15,9 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
     """Pre-norm with RMSNorm; one table of distances for all layers of a side; scores are not scaled."""
     w, c = request.weights, request.config
     eps = c["layer_norm_epsilon"]
-    embedding = TokenEmbedding(w.embedding("shared"))
-    w.left -= {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
+    request.require("is_decoder", False)
+    request.agree("", SHAPES)
+    shared = w.embedding("shared")
     table = _t5_table(request, "encoder")
     blocks = []
     for i in range(c["num_layers"]):
@@ -24,9 +25,14 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
         mixer, norm = _t5_mixer(request, f"{layer}.0", "SelfAttention", table)
         feed_forward, last = _t5_feed_forward(request, f"{layer}.1")
         blocks.append(make_block(mixer, norm, feed_forward, last, norm_first=True))
-    encoder = Stack(embedding, blocks, norm=w.rms_norm("encoder.final_layer_norm", eps))
+    encoder = Stack(
+        _t5_tokens(request, "encoder", shared),
+        blocks,
+        norm=w.rms_norm("encoder.final_layer_norm", eps),
+    )
     if "decoder.final_layer_norm.weight" not in w:
         return encoder
+    request.require("is_encoder_decoder", True)
     table = _t5_table(request, "decoder")
     decoder = []
     for i in range(c.get("num_decoder_layers") or c["num_layers"]):
@@ -39,17 +45,31 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
         block.feed_forward_norm = cast(Any, last)
         decoder.append(block)
     last_norm = w.rms_norm("decoder.final_layer_norm", eps)
-    tied = c.get("tie_word_embeddings", True)
-    head = linear(
-        embedding.word.weight if tied or "lm_head.weight" not in w else w["lm_head.weight"]
-    )
-    if tied:
-        head.weight = embedding.word.weight
-        w.left.discard("lm_head.weight")
-    scaled = c.get("scale_decoder_outputs", tied)
+    scaled = c.get("scale_decoder_outputs", c.get("tie_word_embeddings", True))
+    head = request.head("lm_head", shared, tied=True)  # "untied" says that outputs are not scaled
     return EncoderDecoder(
-        encoder, embedding, decoder, last_norm, head, c["d_model"] ** -0.5 if scaled else 1.0
+        encoder,
+        _t5_tokens(request, "decoder", shared),
+        decoder,
+        last_norm,
+        head,
+        c["d_model"] ** -0.5 if scaled else 1.0,
     )
+
+
+SHAPES = {
+    "shared.weight": "vocab_size d_model",
+    "encoder.block.0.layer.0.SelfAttention.q.weight": "num_heads*d_kv",
+    "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": "relative_attention_num_buckets num_heads",
+    "encoder.block.0.layer.1.DenseReluDense.wo.weight": "d_model d_ff",
+}
+
+
+def _t5_tokens(request: LoadRequest, side: str, shared: nn.Embedding) -> TokenEmbedding:
+    """The shared table, unless the checkpoint has another for this side."""
+    w, name = request.weights, f"{side}.embed_tokens"
+    same = w.repeats(f"{name}.weight", shared.weight)
+    return TokenEmbedding(shared if same else w.embedding(name))
 
 
 def _t5_table(request: LoadRequest, side: str) -> T5:
@@ -79,12 +99,17 @@ def _t5_mixer(
 
 def _t5_feed_forward(request: LoadRequest, layer: str) -> tuple[nn.Module, nn.Module]:
     w, c = request.weights, request.config
-    name, activation = f"{layer}.DenseReluDense", c["feed_forward_proj"].rpartition("-")[2]
-    out = w.linear(f"{name}.wo")
-    if f"{name}.wi.weight" in w:
+    name, proj = f"{layer}.DenseReluDense", c["feed_forward_proj"]
+    out, gated = w.linear(f"{name}.wo"), f"{name}.wi.weight" not in w
+    request.require("is_gated_act", gated)
+    if proj.startswith("gated") != gated:
+        raise UnsupportedError(f"load does not support feed_forward_proj={proj!r} of these tensors")
+    given = "gelu_new" if proj == "gated-gelu" else proj.rpartition("-")[2]
+    c.setdefault("dense_act_fn", given)
+    activation = request.activation("dense_act_fn")
+    if not gated:
         made = make_feed_forward(activation, w.linear(f"{name}.wi"), out)
     else:
-        activation = "gelu_new" if activation == "gelu" else activation
         made = make_feed_forward(
             activation, w.linear(f"{name}.wi_1"), out, w.linear(f"{name}.wi_0")
         )

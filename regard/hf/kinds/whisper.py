@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.core import ShapeError
 from regard.hf.stack import EncoderDecoder, Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward, make_mixer
+from regard.hf.weights import LoadRequest, make_block, make_feed_forward, make_mixer
 from regard.models.decoder import DecoderBlock
 
 EPS = 1e-5
@@ -53,6 +53,8 @@ def whisper(request: LoadRequest) -> EncoderDecoder:
     request.require("scale_embedding", False)
     at = w.prefix("model.encoder.")
     at = "model." if at else ""
+    request.agree(at, SHAPES)
+    request.require("num_hidden_layers", c["encoder_layers"])  # another name of it, in old files
     convolutions = [
         _convolution(request, f"{at}encoder.conv{n}", stride) for n, stride in ((1, 1), (2, 2))
     ]
@@ -86,15 +88,18 @@ def whisper(request: LoadRequest) -> EncoderDecoder:
         )
         decoder.append(block)
     last = w.layer_norm(f"{at}decoder.layer_norm", EPS)
-    if c.get("tie_word_embeddings", True) or "proj_out.weight" not in w:
-        head = linear(embedding.word.weight)
-        head.weight = embedding.word.weight
-        w.left.discard("proj_out.weight")
-    else:
-        head = linear(w["proj_out.weight"])
+    head = request.head("proj_out", embedding.word, tied=c.get("tie_word_embeddings", True))
     return EncoderDecoder(encoder, embedding, decoder, last, head)
 
 
+SHAPES = {
+    "encoder.conv1.weight": "d_model num_mel_bins",
+    "encoder.embed_positions.weight": "max_source_positions",
+    "encoder.layers.0.fc1.weight": "encoder_ffn_dim",
+    "decoder.embed_tokens.weight": "vocab_size d_model",
+    "decoder.embed_positions.weight": "max_target_positions",
+    "decoder.layers.0.fc1.weight": "decoder_ffn_dim",
+}
 NORMS = ("self_attn_layer_norm", "final_layer_norm")
 
 
@@ -116,4 +121,4 @@ def _mixer(request: LoadRequest, name: str, num_heads: int) -> Any:
 def _feed_forward(request: LoadRequest, layer: str) -> nn.Module:
     w = request.weights
     first, second = w.linear(f"{layer}.fc1"), w.linear(f"{layer}.fc2")
-    return make_feed_forward(request.config["activation_function"], first, second)
+    return make_feed_forward(request.activation("activation_function"), first, second)

@@ -1,0 +1,259 @@
+"""Every field of a config and every tensor of a checkpoint is read, refused by name, or named in `left`.
+
+The oracle is Transformers: a field is changed in the config of both, weights held; a tensor is changed for both. All
+weights are random and nothing is tied that may be untied, so that whatever is dropped shows.
+"""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from tests.hf.small import transformers
+from tests.hf.test_kinds import REFORMER, WHISPER
+from tests.hf.test_load import BERT, CHECKPOINTS, GPT2, LLAMA, OUR_GLOBALS, T5, XLNET, tokens
+
+import regard.hf  # isort: skip
+from regard import OptionError, StoredDataError, UnsupportedError
+from regard.hf.fields import WITHOUT_EFFECT
+
+FAR = {**T5, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}
+BIG_BIRD = {**BERT, "attention_type": "original_full"}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertForMaskedLM", BERT),
+    "roberta": ("RobertaForMaskedLM", BERT),
+    "longformer": ("LongformerForMaskedLM", {**BERT, "attention_window": [4, 6]}),
+    "big_bird": ("BigBirdForMaskedLM", BIG_BIRD),
+    "fnet": ("FNetForMaskedLM", CHECKPOINTS["fnet"][1]),
+    "xlnet": ("XLNetLMHeadModel", {**XLNET, "mem_len": 9, "reuse_len": 8, "clamp_len": 5}),
+    "gpt2": ("GPT2LMHeadModel", {**GPT2, "n_inner": 40}),
+    "llama": ("LlamaForCausalLM", {**LLAMA, "attention_bias": True, "mlp_bias": True}),
+    "mistral": ("MistralForCausalLM", {**LLAMA, "sliding_window": None}),
+    "qwen2": ("Qwen2ForCausalLM", {**LLAMA, "head_dim": 6}),
+    "t5": ("T5ForConditionalGeneration", {**FAR, "num_decoder_layers": 1}),
+    "t5 gated": ("T5ForConditionalGeneration", {**FAR, "feed_forward_proj": "gated-gelu"}),
+    "t5 encoder": ("T5EncoderModel", FAR),
+    "whisper": ("WhisperForConditionalGeneration", {**WHISPER, "encoder_layers": 1, "decoder_layers": 1}),
+    "reformer": ("ReformerModel", REFORMER),
+    "reformer local": ("ReformerModel", {**REFORMER, "attn_layers": ["local"], "axial_pos_embds": False}),
+}  # fmt: skip
+HEADS = {"reformer head": ("ReformerModelWithLMHead", REFORMER)}  # insists on one direction
+OTHERS: dict[str, list[Any]] = {
+    "hidden_act": ["relu", "silu", "gelu_pytorch_tanh", "tanh"],
+    "activation_function": ["relu", "tanh"],
+    "ff_activation": ["relu", "tanh"],
+    "dense_act_fn": ["silu", "tanh"],
+    "feed_forward_proj": ["silu", "gated-silu"],
+    "attention_type": ["other"],  # blocks: test_bigbirds_blocks_given_the_same_random_ones
+    "attention_window": [4, [4, 4], [5, 6], [6]],
+    "attn_layers": [["lsh", "local", "lsh"], ["local", "lsh"]],
+    "attn_type": ["uni"],
+    "axial_pos_shape": [[8, 4]],
+    "axial_pos_embds_dim": [[6, 6]],
+    "chunk_size_feed_forward": [1],  # Transformers insists that it divides the length
+    "chunk_size_lm_head": [1],
+    "clamp_len": [-1, 2],
+    "dtype": ["float16"],
+    "hash_seed": [4],
+    "layer_types": [["sliding_attention", "full_attention"]],
+    "local_attn_chunk_length": [8, 2],
+    "lsh_attn_chunk_length": [8, 2],
+    "max_window_layers": [0],
+    "mem_len": [3, 0, None],
+    "model_type": ["bort"],
+    "n_inner": [48],
+    "num_buckets": [2, 8, [2, 2]],
+    "pad_token_id": [1, 2],
+    "per_layer_config": [{0: {"num_attention_heads": 2}}],
+    "position_embedding_type": ["relative_key"],
+    "problem_type": ["regression"],
+    "reuse_len": [3, None],
+    "rope_parameters": [
+        {"rope_type": "default", "rope_theta": 50.0},
+        {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0},
+        {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5},
+    ],
+    "rope_scaling": [{"rope_type": "linear", "factor": 2.0}],
+    "rope_theta": [50.0],
+    "return_dict": [],  # of a config, it breaks Transformers
+    "sliding_window": [4, 0],
+    "suppress_tokens": [[3]],
+    "begin_suppress_tokens": [[3]],
+    "summary_activation": ["relu"],
+    "summary_type": ["first"],
+}
+"""Other values of fields; those of numbers and booleans are made."""
+OF_ALL = ("dtype", "model_type", "per_layer_config", "rope_scaling")
+
+
+def others(name: str, value: Any) -> list[Any]:
+    if name in OTHERS:
+        return OTHERS[name]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int) or value is None:
+        return [(value or 0) + 1, (value or 1) * 2]
+    if isinstance(value, float):
+        return [value + 0.4]
+    if isinstance(value, str):
+        return [value + "x"]
+    if isinstance(value, dict):
+        return [{}]
+    raise AssertionError(f"write other values of {name}, which is {value!r}")
+
+
+def made(kind: str, **changes: Any):
+    cls, config = (KINDS | HEADS)[kind]
+    torch.manual_seed(0)
+    original = getattr(transformers, cls)
+    original = original(original.config_class(**{**config, **changes})).to(dtype_of(kind)).eval()
+    with torch.no_grad():
+        for parameter in original.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return original
+
+
+def dtype_of(kind: str) -> torch.dtype:
+    return torch.float32 if kind == "xlnet" else torch.float64  # its query stream knows no other
+
+
+def again(original, kind: str, state: dict[str, torch.Tensor], config: dict[str, Any]):
+    """Transformers' model of this state and config, tied as from_pretrained ties."""
+    cls = type(original)
+    given = cls.config_class.from_dict(config)
+    model, info = cls.from_pretrained(
+        None, config=given, state_dict=state, dtype=dtype_of(kind), output_loading_info=True
+    )
+    if info["missing_keys"]:
+        raise RuntimeError(f"missing: {info['missing_keys']}")
+    return model.eval()
+
+
+@torch.no_grad()
+def theirs_of(model, kind: str) -> torch.Tensor:
+    ids, types = tokens()[0], (torch.arange(11) > 4).long().expand(2, -1)
+    if kind == "xlnet":
+        mems = model(ids.flip(1), use_mems=True, return_dict=True).mems
+        given = {"token_type_ids": types, "mems": mems, "use_mems": True}
+        sees = torch.arange(11)[None] < torch.arange(11)[:, None]
+        queries = {"perm_mask": (~sees).float().expand(2, -1, -1), "target_mapping": torch.eye(11).expand(2, -1, -1)}  # fmt: skip
+        return torch.cat(
+            [
+                model(ids, **given, return_dict=True).logits,
+                model(ids, **given, **queries, return_dict=True).logits,
+            ]
+        )
+    if kind == "whisper":
+        return model(_heard(), decoder_input_ids=ids[:, :9], return_dict=True).logits
+    if kind in ("t5", "t5 gated"):
+        return model(ids, decoder_input_ids=ids[:, :7].flip(1), return_dict=True).logits
+    given = {"token_type_ids": types} if kind in TYPED else {}
+    if kind == "longformer":
+        given["global_attention_mask"] = OUR_GLOBALS.long()
+    return model(ids, **given, return_dict=True)[0]
+
+
+@torch.no_grad()
+def ours_of(model, kind: str) -> torch.Tensor:
+    ids, types = tokens()[0], (torch.arange(11) > 4).long().expand(2, -1)
+    if kind == "xlnet":
+        memory = model.extend(ids.flip(1))[1]
+        sees = torch.arange(11)[None] < torch.arange(11)[:, None]
+        content = model.extend(ids, memory, types=types)[0]
+        return model.head(torch.cat([content, model.predict(ids, sees.expand(2, -1, -1), memory, types=types)[0]]))  # fmt: skip
+    if kind == "whisper":
+        return model.logits(model(_heard(), ids[:, :9]))
+    if kind in ("t5", "t5 gated"):
+        return model.logits(model(ids, ids[:, :7].flip(1)))
+    given = {"types": types} if kind in TYPED else {}
+    if kind == "longformer":
+        given["global_tokens"] = OUR_GLOBALS
+    hidden = model(ids, **given)
+    return hidden if model.head is None else model.head(hidden)
+
+
+TYPED = ("bert", "longformer", "big_bird", "fnet")
+
+
+def _heard() -> torch.Tensor:
+    draw = torch.Generator().manual_seed(3)
+    return torch.randn(2, 5, 16, dtype=torch.float64, generator=draw)
+
+
+def alike(found: torch.Tensor, want: torch.Tensor) -> bool:
+    if found.shape != want.shape:
+        return False
+    return bool((found - want).abs().max() <= 1e-5 * want.abs().max().clamp(min=1))
+
+
+def outcome(original, kind: str, state, config) -> torch.Tensor | Exception:
+    """What Transformers gives for this state and config, or why nothing."""
+    try:
+        return theirs_of(again(original, kind, state, config), kind)
+    except (RuntimeError, ValueError, TypeError, AssertionError, KeyError, StrictDataclassError) as error:  # fmt: skip
+        return error
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_read_refused_or_named(kind):
+    original = made(kind)
+    state, config = original.state_dict(), original.config.to_dict()
+    if kind == "t5 gated":  # Transformers derives these, and older files lack them
+        del config["dense_act_fn"], config["is_gated_act"], config["scale_decoder_outputs"]
+    if kind == "mistral":  # as older files say it
+        config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    if kind == "qwen2":
+        config["sliding_window"] = 4  # without use_sliding_window, as its published files
+    base = theirs_of(original, kind)
+    ours = regard.hf.load(state, config)
+    assert alike(ours_of(ours, kind), base)
+    assert not [name for name in ours.left if name.startswith("config.")]
+    names = {*config, *OF_ALL, *(field.name for field in dataclasses.fields(original.config))}
+    faults = []
+    for name in sorted(names):
+        told = False
+        for value in others(name, config.get(name)):
+            changed, case = {**config, name: value}, f"{kind} with {name}={value!r}"
+            try:
+                ours = regard.hf.load(state, changed)
+            except (UnsupportedError, StoredDataError, OptionError) as error:
+                told = True
+                names = (name, "the checkpoint has no tensor", f"by num_heads ({value})")
+                if not any(word in str(error) for word in names):
+                    faults.append(f"{case} is refused without its name: {error}")
+                continue
+            if f"config.{name}" in ours.left:
+                told = True
+                continue
+            want = outcome(original, kind, state, changed)
+            if isinstance(want, Exception) or not alike(ours_of(ours, kind), want):
+                faults.append(f"{case}: {want if isinstance(want, Exception) else 'differs'}")
+                continue
+            told |= not alike(want, base)
+        if not told and name not in WITHOUT_EFFECT:
+            faults.append(f"{kind}: {name} has no effect, and the list does not say so")
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("kind", KINDS | HEADS)
+def test_every_tensor_is_read_or_named(kind, tied):
+    original = made(kind, tie_word_embeddings=tied)
+    state, config = original.state_dict(), original.config.to_dict()
+    base = theirs_of(original, kind)
+    ours = regard.hf.load(state, config)
+    assert alike(ours_of(ours, kind), base)
+    left, faults = set(ours.left), []
+    for name, tensor in state.items():
+        changed = {**state, name: tensor + 0.3 * torch.randn_like(tensor)}
+        want = outcome(original, kind, changed, config)
+        ours = regard.hf.load(changed, config)
+        if isinstance(want, Exception):
+            faults.append(f"{name}: {want}")
+        elif not alike(ours_of(ours, kind), want) and name not in ours.left:
+            faults.append(f"{name} is read as something else")
+        elif name in left and not alike(want, base):
+            faults.append(f"{name} is left and has an effect")
+    assert not faults, "\n".join(faults)
