@@ -280,6 +280,7 @@ def _train(name: str, *args: str) -> int:
     from regard.lab import recipes
     from regard.lab.data.files import check_writable
     from regard.lab.recipes.ending import ending
+    from regard.lab.train.launched import is_main, said_once
 
     recipe = entry("recipes", name)()
     if not isinstance(recipe, recipes.Run):
@@ -299,7 +300,13 @@ def _train(name: str, *args: str) -> int:
     run, folder, wait, json = parse(given, f"regard train {name}", args)
     check_writable(folder, folder=True)
     splits = run.task.load()
-    model, result = recipes.train(run, folder, splits=splits, wait=wait, progress=not json)
+    try:
+        model, result = recipes.train(run, folder, splits=splits, wait=wait, progress=not json)
+    except RegardError as error:
+        said_once(error, _refused)
+        return 2
+    if not is_main():
+        return 0
     series = {"curve": result.curve, "losses": result.losses}
     found = {field: value for field, value in asdict(result).items() if field not in series}
     if json:

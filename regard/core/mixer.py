@@ -345,7 +345,8 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     def after_step(self) -> None:
         """Called once after each optimiser step (centroids, feature redraw). Does nothing by default.
 
-        `regard.nn.after_step(model)` calls it for a whole model.
+        `regard.nn.after_step(model, group)` calls it for a whole model, and first adds up what processes counted; alone,
+        it communicates nothing.
         """
 
     @property

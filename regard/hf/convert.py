@@ -24,7 +24,7 @@ from regard.hf.weights import linear
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block
 from regard.nn.after_step import after_step
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, split_heads
 from regard.positions.base import Position
 from regard.positions.relative import Rotary
 
@@ -245,7 +245,7 @@ class TurnedHeads(Heads):
         place = torch.arange(
             z.shape[1], device=z.device
         )  # rows are compact: valid tokens come first
-        return self.position.rotate(z.unflatten(2, (num_heads, -1)).transpose(1, 2), place)
+        return self.position.rotate(split_heads(z, num_heads, self.head_dim), place)
 
 
 def _repeated(layer: nn.Linear, num_groups: int, repeats: int) -> nn.Linear:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor, distributed as dist, nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -191,7 +191,8 @@ def register_models() -> None:
 
 
 class AfterStep(TrainerCallback):
-    """Calls `after_step` of every mixer once after each optimiser step of a Trainer."""
+    """Calls `after_step` of every mixer once after each optimiser step of a Trainer, which splits data over all processes."""
 
     def on_optimizer_step(self, args, state, control, model=None, **unused):
-        after_step(model)
+        split = dist.is_available() and getattr(args, "parallelism_config", None) is None
+        after_step(model, dist.group.WORLD if split else None)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -29,6 +28,7 @@ from regard.functional.softmax.fixed import (
     fixed_attention,
     fixed_weights,
 )
+from regard.nn.heads import split_heads
 from regard.nn.values import Values
 
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
@@ -107,7 +107,8 @@ class FixedPatterns(Mixer):
     def _learned(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
         if self.query is None or self.key is None:
             return None, None
-        q, k = (rearrange(z, _SPLIT, h=self.num_learned) for z in (self.query(x), self.key(x)))
+        sizes = self.num_learned, self.values.head_dim
+        q, k = (split_heads(z, *sizes) for z in (self.query(x), self.key(x)))
         return q, k
 
     def _mixed(self, q, k, v, mask: Mask, query: Tensor, key: Tensor, n: Tensor) -> Tensor:
@@ -151,9 +152,6 @@ class FixedPatterns(Mixer):
             parts.append(softmax_weights(q, k, mask=learned_mask))
         weights = torch.cat(parts, dim=1)
         return Observation(v=v, weights=weights, heads=weights @ v)
-
-
-_SPLIT = "b t (h k) -> b h t k"
 
 
 def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:

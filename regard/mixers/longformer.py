@@ -23,6 +23,7 @@ from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.functional.sparse.attention import global_places, replace_rows
 from regard.functional.sparse.patterns import PerHead, Window
 from regard.mixers._patterned import PatternMixer
+from regard.nn.heads import split_heads
 
 
 class Longformer(PatternMixer):
@@ -100,7 +101,7 @@ class Longformer(PatternMixer):
 
     def _global(self, x):
         return [
-            linear(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            split_heads(linear(x), self.num_heads, self.heads.head_dim)
             for linear in self.global_heads.values()
         ]
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -31,6 +30,7 @@ from regard.functional.synthetic.synthesizer import (
     synthesizer_weights,
     to_columns,
 )
+from regard.nn.heads import split_heads
 from regard.nn.logits import (
     DenseLogits,
     FactorizedDenseLogits,
@@ -54,7 +54,7 @@ class PairLogits(nn.Module):
 
     def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.query = nn.Linear(dim, dim, bias=False)
         self.key = nn.Linear(dim, dim, bias=False)
         nn.init.xavier_uniform_(self.query.weight)
@@ -63,7 +63,7 @@ class PairLogits(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
         """Logits of these tokens for the keys."""
-        q = self.score.queries(rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads))
+        q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
         if self.score.product:
             return Product(q, keys)
         return lambda rows, S: self.score.pairs(q[:, :, rows], keys[:, :, :S])
@@ -71,7 +71,7 @@ class PairLogits(nn.Module):
     def keys(
         self, x: Float[Tensor, "B S D"], position: Tensor | None = None
     ) -> Float[Tensor, "B H S A"]:
-        k = rearrange(self.key(x), "b s (h k) -> b h s k", h=self.num_heads)
+        k = split_heads(self.key(x), self.num_heads, self.head_dim)
         return self.score.keys(k, position)
 
 

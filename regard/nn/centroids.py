@@ -4,7 +4,7 @@
 
 counts are smoothed, (c + e) / (n + N e) n with e = 1e-5 and n their total; they begin at 1 with sums = centroids, and a
 step without tokens changes nothing. What a forward saw is counted when its gradient passes, so that it is counted once
-however often activations are recomputed, and never in evaluation. Processes add their counts up.
+however often activations are recomputed, and never in evaluation. `regard.nn.after_step` adds up the counts of processes.
 """
 
 from collections.abc import Callable
@@ -58,12 +58,15 @@ class Centroids(nn.Module):
         self.staged = staged[0], staged[1]
         return self
 
+    def add_up(self, group: "dist.ProcessGroup") -> None:
+        """The next update is with what all processes of the group counted; all of them call this, before `update`."""
+        for staged in self.staged:
+            dist.all_reduce(staged, group=group)
+
     @torch.no_grad()
     def update(self) -> None:
+        """Moves the centroids to what was counted since the last update. Communicates nothing."""
         sums, counts = self.staged
-        if dist.is_available() and dist.is_initialized():
-            dist.all_reduce(sums)
-            dist.all_reduce(counts)
         any_token = counts.sum() > 0
         keep = 1 - (1 - self.decay) * any_token.to(counts.dtype)
         self.sums.mul_(keep).add_(sums * (1 - keep))

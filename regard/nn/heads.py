@@ -7,6 +7,7 @@ from threading import local
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.core.errors import ShapeError
 from regard.core.shapes import check_divisible, check_positive
 from regard.functional.shared.numerics import unit_norm
 
@@ -56,16 +57,16 @@ class Heads(nn.Module):
                     nn.init.zeros_(linear.bias)
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
-        return self._see("q", _apart(self.query(x), self.num_heads))
+        return self._see("q", split_heads(self.query(x), self.num_heads, self.head_dim))
 
     def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S K"]:
         """Keys [B G S K]; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return self._see("k", unit_norm(self.queries(x)))
-        return self._see("k", _apart(self.key(x), self.num_kv_heads))
+        return self._see("k", split_heads(self.key(x), self.num_kv_heads, self.head_dim))
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        return self._see("v", _apart(self.value(x), self.num_kv_heads))
+        return self._see("v", split_heads(self.value(x), self.num_kv_heads, self.head_dim))
 
     def split(
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None = None
@@ -94,8 +95,17 @@ class Heads(nn.Module):
         return z
 
 
-def _apart(z: Float[Tensor, "B T D"], num_heads: int) -> Float[Tensor, "B H T K"]:
-    B, T, _ = z.shape
+def split_heads(
+    z: Float[Tensor, "B T D"], num_heads: int, head_dim: int
+) -> Float[Tensor, "B H T K"]:
+    """ShapeError where a projection was replaced by one of another width, as tensor parallel does."""
+    B, T, D = z.shape
+    if num_heads * head_dim != D:
+        raise ShapeError(
+            f"Heads cannot make {num_heads} heads of {head_dim} of a projection of width {D}: a process of tensor parallel "
+            f"has a part of the heads, which no mixer counts. Leave out the projections of mixers, or give them width "
+            f"{num_heads * head_dim}."
+        )
     if T == 1:  # one operation in a decoding step
-        return z.view(B, num_heads, 1, z.shape[2] // num_heads)
-    return z.view(B, T, num_heads, z.shape[2] // num_heads).transpose(1, 2)
+        return z.view(B, num_heads, 1, head_dim)
+    return z.view(B, T, num_heads, head_dim).transpose(1, 2)

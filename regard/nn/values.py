@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.shapes import check_divisible, check_positive
+from regard.nn.heads import split_heads
 
 
 class Values(nn.Module):
@@ -21,7 +22,7 @@ class Values(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:
-        return rearrange(self.value(x), "b s (h v) -> b h s v", h=self.num_heads)
+        return split_heads(self.value(x), self.num_heads, self.head_dim)
 
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
         return self.out(rearrange(mixed, "b h t v -> b t (h v)"))

@@ -2,11 +2,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from regard import Mask, UnsupportedError, build
+from regard import Mask, OptionError, UnsupportedError, build
 from regard.functional.clustered.kmeans import nearest
 from regard.functional.clustered.normalise import standardised
+from regard.nn import after_step
 from regard.nn.centroids import EPS
 
 
@@ -170,26 +173,53 @@ def test_centroids_move_in_sixteen_bits_too(dtype):
     assert (mixer.centroids.value - before).abs().max() > 0.01
 
 
-def _half_of_a_batch(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+X = torch.randn(4, 11, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def _moved(x, step, wrap=lambda mixer: mixer):
     mixer = routing(seed=0)
-    x = torch.randn(4, 11, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    mixer(x[2 * rank : 2 * rank + 2]).sum().backward()
-    mixer.after_step()
-    torch.save(mixer.centroids.value, f"{folder}/{rank}.pt")
+    model = wrap(mixer)
+    model(x).sum().backward()
+    step(model)
+    return mixer.centroids.value
+
+
+def _several(rank, folder, world):
+    """Writes where centroids move to: by halves over all, one half in each of two pairs, all the data in every process."""
+    torch.set_num_threads(1)
+    init = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": world}
+    dist.init_process_group("gloo", **init)
+    half = X[2:] if rank % 2 else X[:2]  # of the mesh's columns; its rows hold the same data
+    mesh = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("same", "split"))
+    alone, _ = dist.new_subgroups(group_size=1)
+    found = {
+        "subgroup": _moved(half, lambda model: after_step(model, mesh["split"].get_group())),
+        "wrapped": _moved(
+            half,
+            after_step,
+            lambda mixer: DistributedDataParallel(mixer, process_group=mesh["split"].get_group()),
+        ),
+        "alone": _moved(X, lambda model: after_step(model, alone)),
+    }
+    if rank == 1:  # no other process waits, and none is waited for
+        found["one mixer"] = _moved(X, lambda mixer: mixer.after_step())
+        with pytest.raises(
+            OptionError, match=r"which of 4 processes hold different data.*Pass group="
+        ):
+            _moved(X, after_step)
+        with pytest.raises(OptionError, match="that this process is part of, got int"):
+            _moved(X, lambda model: after_step(model, dist.GroupMember.NON_GROUP_MEMBER))
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 
-def test_two_processes_with_half_the_batch_move_centroids_as_one(tmp_path):
-    torch.multiprocessing.spawn(_half_of_a_batch, (str(tmp_path),), nprocs=2)
-    mixer = routing(seed=0)
-    x = torch.randn(4, 11, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    mixer(x).sum().backward()
-    mixer.after_step()
-    for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        torch.testing.assert_close(found, mixer.centroids.value, rtol=0, atol=1e-12)
+def test_processes_add_up_what_they_counted_over_the_group_that_splits_the_data(tmp_path):
+    torch.multiprocessing.spawn(_several, (str(tmp_path), 4), nprocs=4)
+    whole = _moved(X, after_step)
+    for rank in range(4):
+        for how, found in torch.load(tmp_path / f"{rank}.pt", weights_only=True).items():
+            torch.testing.assert_close(found, whole, rtol=0, atol=1e-12, msg=f"{rank}: {how}")
 
 
 def test_a_second_pass_through_a_forward_counts_no_token_again():

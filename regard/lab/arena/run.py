@@ -40,6 +40,7 @@ from regard.lab.arena.results import (
 from regard.lab.arena.suite import ROUGH, Contest, Race, Suite
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits
+from regard.lab.train.launched import processes
 from regard.models import StackConfig
 
 REDRAW = 15.0  # seconds
@@ -78,6 +79,11 @@ def run_suite(
     folder cannot be written.
     """
     check_writable(Path(run_dir), folder=True)
+    if processes() > 1:
+        raise OptionError(
+            f"arena cannot run as {processes()} processes of a launcher: each of its trials trains in one process. Start it "
+            "several times on one ledger, without the launcher: they share the work."
+        )
     if hours is not None and not hours > 0:
         raise OptionError(f"hours ({hours}) must be positive")
     with _display(progress, suite) as display:

@@ -16,6 +16,7 @@ from regard.lab.data.checks import check_seed
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.train import FitResult, TrainConfig, checkpoint, fit
+from regard.lab.train.launched import is_main
 from regard.lab.train.memory import check_memory
 from regard.lab.train.transfer import take_weights
 from regard.models import ModelConfig
@@ -104,7 +105,7 @@ def train(
     if run.start_from is not None:
         taken = take_weights(built, run.start_from)
         origin["start_from"] = taken.sha256
-        if progress:
+        if progress and is_main():
             print(f"from {run.start_from}: {taken}", file=sys.stderr)
     result = fit(
         built,

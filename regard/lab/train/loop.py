@@ -4,15 +4,16 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
 from rich.progress import Progress
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, RegardError, StoredDataError
 from regard.lab.data.owners import owned
@@ -31,6 +33,7 @@ from regard.lab.train import checkpoint, randomness
 from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_for_tokens
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import Bar, Log, bar_of, log_to
+from regard.lab.train.launched import by_main, processes
 from regard.lab.train.optimizer import make_optimizer, make_schedule
 from regard.lab.train.terms import Terms
 from regard.nn import after_step
@@ -107,12 +110,15 @@ def fit(
     running rich Progress to draw in. `origin` holds JSON values that describe how the model was made, such as its seed:
     a folder whose run had others is refused. Where another process trains in the folder, `wait` waits for it to end.
 
-    With several processes each trains on its share of every batch (the shares' mean losses have equal weight), and
-    each evaluates everything.
+    Under a launcher (`torchrun`, `accelerate launch`; gloo on a CPU) each process trains on its share of every batch, and
+    each evaluates everything; the first alone writes and prints. The loss that is kept is the one that is minimised: the
+    mean of the shares' losses, of equal weight. Shares have equally many items, so that a mean over items is that of the
+    whole batch; a mean over tokens is not where shares hold unlike numbers of them, and statistics of a batch (batch norm,
+    Dice) are of a share. An error of a checkpoint or of a loss is raised in every process.
 
-    Raises OptionError (the folder holds a different run, or another process trains in it; the batch does not fit), StoredDataError (a checkpoint
-    is truncated or altered), PathError (the folder cannot be written, or the disk is full), DivergedError (a loss that is
-    not finite). Committed checkpoints stay.
+    Raises OptionError (the folder holds a different run, or another process trains in it; the batch does not fit; a launcher
+    whose processes cannot reach each other), StoredDataError (a checkpoint is truncated or altered), PathError (the folder
+    cannot be written, or the disk is full), DivergedError (a loss that is not finite). Committed checkpoints stay.
     """
     with _accelerated(model, config.precision) as accelerator, _alone(run_dir, accelerator, wait):
         log_dir = _inside(Path(run_dir), config.log_dir)
@@ -157,6 +163,7 @@ class _Trainer:
                 f"average is {config.average}, and {self.steps} steps make {saves} checkpoints. Lower checkpoint_every"
             )
         self.state = TrainState()
+        self.group = dist.group.WORLD if accelerator.num_processes > 1 else None  # of the shares
 
     def _batches(self, data: Data) -> Batches:
         batch_size, processes = self.config.batch_size, self.accelerator.num_processes
@@ -211,21 +218,22 @@ class _Trainer:
                 loss = self.task.loss(self.model, batch)
             loss = loss + self.terms.of(calls, batch)
             self.accelerator.backward(loss)
+            self._check_used()
             norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))
             losses.append(loss.detach())
             self.optimizer.step()
             self.schedule.step()
             self.optimizer.zero_grad()
-            after_step(self.model)
-        mean = self._finite(
-            first, torch.stack(losses), torch.stack([_whole(norm) for norm in norms])
-        )
+            after_step(self.model, self.group)
+        found = self.accelerator.reduce(torch.stack(losses).float(), "mean").cpu()  # over processes
+        found_norms = torch.stack([_whole(norm) for norm in norms]).float().cpu()
+        by_main(self.accelerator, lambda: self._check_finite(first, found, found_norms))
         self.state.tokens += int(
             self.accelerator.reduce(torch.tensor(tokens, device=self.accelerator.device), "sum")
         )
         self.state.seconds += time.perf_counter() - began
         self.state.step = until
-        return mean
+        return found.mean().item()
 
     def _loaded(self) -> Iterator[Batch]:
         """This process's share of the batches that are still to be trained on."""
@@ -233,8 +241,17 @@ class _Trainer:
         shares = Shares(self.batches, self.state.step, self.steps, rank, processes)
         return loaded(self.splits.train, self.task.collate, shares, self.config.workers)
 
-    def _finite(self, first: int, losses: Tensor, norms: Tensor) -> float:
-        losses, norms = losses.float().cpu(), norms.float().cpu()
+    def _check_used(self) -> None:
+        if not isinstance(self.model, DistributedDataParallel):
+            return
+        for name, parameter in self.model.module.named_parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                raise OptionError(
+                    f"fit cannot train {name} in {self.accelerator.num_processes} processes: the loss does not depend on it, "
+                    "and all wait for its gradient. Freeze it (requires_grad=False), or start one process."
+                )
+
+    def _check_finite(self, first: int, losses: Tensor, norms: Tensor) -> None:
         for step, (loss, norm) in enumerate(
             zip(losses.tolist(), norms.tolist(), strict=True), first + 1
         ):
@@ -246,7 +263,13 @@ class _Trainer:
                 raise DivergedError(
                     f"{self.task.name}: the gradient norm of step {step} is {norm}. {self._instead()}"
                 )
-        return losses.mean().item()
+
+    def _check_score(self, value: float) -> None:
+        if not math.isfinite(value):
+            raise DivergedError(
+                f"{self.task.name}: the validation {self.task.metric} after step {self.state.step} is {value}. "
+                f"{self._instead()}"
+            )
 
     def _instead(self) -> str:
         return f"Try a lower rate than lr={self.config.lr}, or a longer warm-up; checkpoints before it are intact."
@@ -264,11 +287,7 @@ class _Trainer:
         """Scores the validation split. True for a new best."""
         state = self.state
         value = self._score(self.splits.valid)
-        if not math.isfinite(value):
-            raise DivergedError(
-                f"{self.task.name}: the validation {self.task.metric} after step {state.step} is {value}. "
-                f"{self._instead()}"
-            )
+        by_main(self.accelerator, lambda: self._check_score(value))
         state.curve.append((state.step, value))
         if self._is_best(value):
             state.best_step, state.best_value, state.stale = state.step, value, 0
@@ -323,9 +342,7 @@ class _Trainer:
 
     def start(self, resume: bool) -> None:
         """Goes on from the newest checkpoint, if there is one."""
-        if self.accelerator.is_main_process:
-            checkpoint.clean(self.root)
-        self.accelerator.wait_for_everyone()
+        by_main(self.accelerator, lambda: checkpoint.clean(self.root))
         found = checkpoint.committed(self.root)
         if not found:
             return
@@ -348,9 +365,7 @@ class _Trainer:
         model = _weights(self.model, _WHOLE)
         optimizer = get_optimizer_state_dict(self.model, self.optimizer.optimizer, options=_WHOLE)
         random = gather_object([randomness.capture()])
-        if self.accelerator.is_main_process:
-            self._write(model, optimizer, random)
-        self.accelerator.wait_for_everyone()
+        by_main(self.accelerator, lambda: self._write(model, optimizer, random))
 
     def _write(self, model: dict[str, Tensor], optimizer: dict[str, Any], random: list) -> None:
         state = self.state
@@ -453,11 +468,9 @@ def _inside(run_dir: Path, log_dir: str | None) -> Path | None:
 
 @contextmanager
 def _alone(run_dir: str | Path, accelerator: Accelerator, wait: bool) -> Iterator[None]:
-    """Refuses a folder in which another run is under way, or waits. The first process of a run speaks for all."""
-    if not accelerator.is_main_process:
-        yield
-        return
-    with owned(Path(run_dir, "run"), wait=wait):
+    """Refuses a folder in which another run is under way, or waits. The first process of a run owns it for all."""
+    with ExitStack() as held:
+        by_main(accelerator, lambda: held.enter_context(owned(Path(run_dir, "run"), wait=wait)))
         yield
 
 
@@ -466,7 +479,15 @@ def _accelerated(model: nn.Module, precision: str) -> Iterator[Accelerator]:
     """Accelerate keeps one precision for the whole process, and wraps the model's forward: both are undone."""
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
         AcceleratorState._reset_state()
-    accelerator = Accelerator(mixed_precision=precision)
+    count = processes()
+    new = not PartialState._shared_state
+    on_cpu = new and count > 1 and not torch.accelerator.is_available()
+    accelerator = Accelerator(mixed_precision=precision, cpu=on_cpu)
+    if accelerator.num_processes != count:
+        raise OptionError(
+            f"fit cannot train in {count} processes: Accelerate knows of {accelerator.num_processes}, and each process would "
+            "train alone, in one folder. Set ACCELERATE_USE_CPU=true for processes on a CPU, or start one process."
+        )
     try:
         yield accelerator
     finally:
