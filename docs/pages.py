@@ -307,7 +307,7 @@ def names() -> str:
 
 def index() -> str:
     """The list of the mechanisms' pages."""
-    entries = [cls.name for cls in regard.MIXERS]
+    entries = regard.MIXERS.names()
     head = ["# Mechanisms, one by one", "", "```{toctree}", ":maxdepth: 1", ""]
     return "\n".join([*head, *entries, "```", ""])
 
@@ -315,7 +315,7 @@ def index() -> str:
 def write() -> None:
     """Writes what has changed, so that Sphinx reads only that anew."""
     FOLDER.mkdir(exist_ok=True)
-    made = {cls.name: mechanism(cls) for cls in regard.MIXERS}
+    made = {name: mechanism(cls) for name, cls in regard.MIXERS.items()}
     made |= {"index": index(), "names": names()}
     for name, text in made.items():
         path = FOLDER / f"{name}.md"

@@ -65,12 +65,12 @@ def kinds() -> list[str]:
 
 def overview(kind: str) -> list[dict[str, Any]]:
     """One row for each entry of a catalogue."""
-    return [_row(kind, entry) for entry in catalog(kind)]
+    return [_row(kind, entry) for entry in catalog(kind).values()]
 
 
 def details(name: str) -> list[dict[str, Any]]:
     """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
-    entries = [(kind, entry) for kind in kinds() for entry in catalog(kind)]
+    entries = [(kind, entry) for kind in kinds() for entry in catalog(kind).values()]
     found = [(kind, entry) for kind, entry in entries if entry.name == name]
     if not found:
         raise UnknownNameError("name", name, dict.fromkeys(entry.name for _, entry in entries))

@@ -22,7 +22,7 @@ def make(name, **options):
 
 
 def streams():
-    return [cls.name for cls in regard.MIXERS if cls.capabilities.streaming]
+    return [cls.name for cls in regard.MIXERS.values() if cls.capabilities.streaming]
 
 
 @pytest.mark.parametrize("name", streams())
