@@ -354,12 +354,14 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         return type(self).after_step is not Mixer.after_step
 
     def _notice_update(self) -> None:
-        """Count updates of the parameters since the last `after_step`, and warn of many without one."""
+        """Count updates of the parameters since the last `after_step`, and warn of many without one, once for each model."""
         weight = first_parameter(self)
         if weight is None or weight.is_inference() or weight._version == self._updates[0]:
             return
         self._updates = (weight._version, self._updates[1] + 1)
         if self._updates[1] == UPDATES + 1:
+            for mixer in _around(self):
+                mixer._updates = (mixer._updates[0], UPDATES + 1)
             warnings.warn(
                 f"{self.name} was trained for {UPDATES} updates without after_step(), where it changes what it attends "
                 "with. Call regard.nn.after_step(model) after each optimiser step, or "
@@ -487,6 +489,18 @@ def _noted(own: Callable[[Any], None]) -> Callable[[Any], None]:
         own(self)
 
     return after_step
+
+
+def _around(mixer: Mixer) -> list[Mixer]:
+    """The mixers of the model that this one is in: the outermost module whose method led to this call."""
+    found, frame = [mixer], sys._getframe().f_back
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, nn.Module):
+            mixers = [module for module in caller.modules() if isinstance(module, Mixer)]
+            found = mixers if mixer in mixers else found
+        frame = frame.f_back
+    return found
 
 
 def _instead(what: str) -> str:
