@@ -22,6 +22,7 @@ from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.memory import within_memory
 from regard.core.options import CheckedOptions
+from regard.core.outline import prints_shapes
 from regard.core.ownership import (
     Identity,
     check_state,
@@ -51,6 +52,7 @@ class State(Protocol):
     def _replace(self, **fields: Tensor) -> "State": ...
 
 
+@prints_shapes
 class Observation(NamedTuple):
     """The tensors that one forward used, as far as the mechanism has them."""
 
@@ -196,6 +198,8 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     ) -> Any:
         with within_memory(self.name):
             state = self._state_of(batch_size, max_len, context, valid)
+        if not torch.compiler.is_compiling():
+            prints_shapes(type(state))
         mark(state, self._identity)
         note_most(state.length, 0)
         return state
