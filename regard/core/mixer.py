@@ -21,7 +21,7 @@ from regard.core.empty_batch import no_rows, one_row, one_row_mask, one_row_stat
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.memory import within_memory
-from regard.core.options import CheckedOptions
+from regard.core.options import Recorded
 from regard.core.outline import prints_shapes
 from regard.core.ownership import (
     Identity,
@@ -69,7 +69,7 @@ UPDATES = 10
 """Updates of a mixer's parameters without `after_step` of which it does not warn."""
 
 
-class Mixer(nn.Module, metaclass=CheckedOptions):
+class Mixer(Recorded):
     """Base of every mechanism. A mechanism writes `mix` and, where declared, `_initial_state`, `_extend`, `_observe`.
 
     What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid
@@ -96,16 +96,12 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     beside_heads: str | None = None
     """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
-    options: Mapping[str, Any]  # the constructor's arguments, defaults included
     _updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
     _identity: Identity  # name and options that the states carry
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        mixer = super().__new__(cls)
-        if args or kwargs:  # absent when a copy or a pickle is being restored
-            bound = inspect.signature(cls.__init__).bind_partial(mixer, *args, **kwargs)
-            bound.apply_defaults()
-            object.__setattr__(mixer, "options", dict(list(bound.arguments.items())[1:]))
+        mixer = super().__new__(cls, *args, **kwargs)
+        if args or kwargs:
             object.__setattr__(mixer, "_identity", identity(cls.name, mixer.options))
         return mixer
 

@@ -12,8 +12,10 @@ from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from torch.nn import Module
 
 from regard.core.errors import OptionError, UnknownNameError, shown, suggestion
 from regard.core.memory import within_memory
@@ -67,6 +69,39 @@ class CheckedOptions(ABCMeta):
         check_call(who, inspect.signature(cls), cls.__init__, args, kwargs)
         with within_memory(who):
             return type.__call__(cls, *args, **kwargs)
+
+
+LONGEST = 80
+"""Characters of an option's value in print."""
+
+
+class Recorded(Module, metaclass=CheckedOptions):
+    """Base of modules that record their options, and print those that are not at their default."""
+
+    options: Mapping[str, Any] = MappingProxyType({})  # the constructor's, defaults included
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        made = super().__new__(cls)
+        if args or kwargs:  # absent when a copy or a pickle is being restored
+            bound = inspect.signature(cls).bind_partial(*args, **kwargs)
+            bound.apply_defaults()
+            object.__setattr__(made, "options", dict(bound.arguments))
+        return made
+
+    def extra_repr(self) -> str:
+        known = inspect.signature(type(self)).parameters
+        told = {name: _short(value) for name, value in self.options.items()}
+        return ", ".join(
+            f"{name}={text}" for name, text in told.items() if text != _short(known[name].default)
+        )
+
+
+def _short(value: object) -> str:
+    """A value in print: a function or a class by its name, a module by its class, and no long text."""
+    if isinstance(value, Module):
+        return f"{type(value).__name__}(...)"
+    text = str(getattr(value, "__name__", None) or shown(value))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def check_call(

@@ -5,15 +5,15 @@ from typing import ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
-from regard.core.options import CheckedOptions
+from regard.core.options import Recorded
 from regard.core.shapes import check_place, check_tokens, first_parameter
 
 
-class Pool(nn.Module, metaclass=CheckedOptions):
+class Pool(Recorded):
     """y_q = sum_s w_qs x_s. A mechanism writes `weigh`; one whose values are not x itself writes `pool` too.
 
     Tokens that are not `valid` are as if absent, so that an empty set gives exactly zero, with finite gradients.
