@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -41,6 +41,7 @@ from regard.core.shapes import (
     first_parameter,
 )
 from regard.core.units import UNITS
+from regard.core.wrong_call import check_arguments
 
 
 class State(Protocol):
@@ -153,6 +154,18 @@ class Mixer(Recorded):
             self._notice_update()
         request = self._compacted(x, context, mask)
         return request.restore_output(self.mix(request.x, request.context, request.mask))
+
+    if TYPE_CHECKING:
+        __call__ = forward
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """`forward`, with torch's hooks. Raises OptionError, UnknownNameError for arguments that it does not take."""
+            try:
+                return super().__call__(*args, **kwargs)
+            except TypeError:
+                check_arguments(self.name, Mixer.forward.__get__(self), args, kwargs)
+                raise
 
     @final
     def initial_state(

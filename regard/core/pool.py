@@ -1,7 +1,7 @@
 """Pool: the second, smaller interface. A set x [B S D] -> a summary y [B Q D] for each of Q queries, by weights."""
 
 from abc import abstractmethod
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float
@@ -46,6 +46,9 @@ class Pool(Recorded):
             return self.pool(x, query, None)
         y = self.pool(_clear(x, valid), query, valid)
         return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     @final
     def weights(

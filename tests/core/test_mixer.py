@@ -1,15 +1,21 @@
-"""What one sees of a mixer or a pool: the options that are not at their default, in print."""
+"""What one sees of a mixer or a pool: how it prints, how it is typed, and how a call with wrong arguments is refused."""
 
 import copy
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
+from mypy import api
 from torch import nn
 
 import regard
+from regard import Mask, OptionError, UnknownNameError
 from regard.core import Capabilities, Mixer, No
 from regard.pools import build_pool
+
+ROOT = Path(__file__).parents[2]
+X = torch.randn(2, 5, 24)
 
 
 def make(name, **options):
@@ -68,3 +74,83 @@ def test_pools_print_their_options_too():
     gate = build_pool("gate", 6, query_dim=3, num_experts=4, num_queries=2)
     assert gate.extra_repr() == "dim=6, query_dim=3, num_queries=2, num_experts=4"
     assert repr(build_pool("mean", 6)) == "Mean(dim=6)"
+
+
+TYPED = """
+import regard
+from regard import Mask
+from regard.pools import build_pool
+from torch import Tensor
+
+x = Tensor()
+mixer: regard.Mixer = regard.build("local", dim=8, num_heads=2)
+reveal_type(mixer(x))
+reveal_type(mixer(x, context=x, mask=Mask(causal=True)))
+reveal_type(build_pool("mean", 8)(x))
+mixer(x, maks=None)
+mixer(x, Mask())
+"""
+
+
+def test_a_type_checker_sees_a_tensor_and_refuses_wrong_arguments(tmp_path):
+    """With the settings and the cache of `make check`: without a cache it reads all of torch, which takes half a minute."""
+    path = tmp_path / "typed.py"
+    path.write_text(TYPED)
+    settings = ["--config-file", str(ROOT / "pyproject.toml")]
+    told, trouble, _ = api.run([*settings, "--cache-dir", str(ROOT / ".mypy_cache"), str(path)])
+    assert not trouble
+    assert told.count('note: Revealed type is "torch._tensor.Tensor"') == 3, told
+    assert 'typed.py:12: error: Unexpected keyword argument "maks"' in told
+    assert "typed.py:13: error: Too many positional arguments" in told
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda mixer: mixer(X, Mask(causal=True)),
+            OptionError,
+            "does not take Mask(causal=True) by position: only x comes without a name. Pass mask=.",
+        ),
+        (
+            lambda mixer: mixer(X, X, X),
+            OptionError,
+            "does not take a tensor [2, 5, 24] of torch.float32 by position: only x comes without a "
+            "name. Pass context=.",
+        ),
+        (
+            lambda mixer: mixer(X, causal=True),
+            OptionError,
+            "does not take causal: one value says who may take part. Pass mask=Mask(causal=...).",
+        ),
+        (
+            lambda mixer: mixer(X, is_causal=True),
+            OptionError,
+            "does not take is_causal: one value says who may take part. Pass mask=Mask(causal=True).",
+        ),
+        (
+            lambda mixer: mixer(X, attn_mask=None),
+            OptionError,
+            "Pass mask=Mask(pairwise=...) [B|1 H|",
+        ),
+        (lambda mixer: mixer(X, maks=Mask()), UnknownNameError, "'maks'. Did you mean 'mask'?"),
+        (
+            lambda mixer: mixer(mask=Mask()),
+            OptionError,
+            "'x'. Pass x, and context= and mask= by name.",
+        ),
+        (lambda mixer: mixer(X, x=X), OptionError, "'x'. Pass x, and context= and mask= by name."),
+    ],
+)
+def test_a_call_with_wrong_arguments_is_refused_with_what_to_write_instead(call, error, words):
+    with pytest.raises(error) as refused:
+        call(make("linear"))
+    assert "linear" in str(refused.value) and words in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+def test_a_type_error_from_within_is_passed_on_as_it_is():
+    mixer = make("linear")
+    mixer.register_forward_hook(lambda *_: 1 + "one")
+    with pytest.raises(TypeError, match="unsupported operand"):
+        mixer(X)
