@@ -162,7 +162,7 @@ def mechanism(cls: type[regard.Mixer]) -> str:
         "",
         "## Options",
         "",
-        *_table(("option", "default", "meaning"), _options(told)),
+        *_table(("option", "default", "values", "meaning"), _options(told)),
         "",
         "## What it can do",
         "",
@@ -233,11 +233,11 @@ def _call(cls: type[regard.Mixer]) -> str:
     return ", ".join(f"{name}={SIZES[name]}" for name in taken)
 
 
-def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for option in told["options"]:
         needed = "needed" if option["required"] else f"`{option['default']!r}`"
         stack = " (a model gives it)" if option["given_by_the_stack"] else ""
-        yield f"`{option['name']}`", needed + stack, option["meaning"]
+        yield f"`{option['name']}`", needed + stack, option["values"], option["meaning"]
 
 
 def _state(cls: type[regard.Mixer]) -> list[str]:

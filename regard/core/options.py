@@ -113,7 +113,7 @@ def check_call(
 ) -> None:
     """Every argument has a parameter, every parameter without a default an argument, and every value its type."""
     parameters = signature.parameters
-    named = {name for name, p in parameters.items() if p.kind not in _VARIADIC}
+    named = {name for name, p in parameters.items() if p.kind not in VARIADIC}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for name in kwargs:
             if name not in named:
@@ -135,7 +135,7 @@ def check_call(
             check_option(who, name, value, types[name])
 
 
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @cache
@@ -252,5 +252,6 @@ def _either(words: list[str]) -> str:
 def _plural(words: str) -> str:
     """`a positive integer` -> `positive integers`; of several alternatives, each as it is."""
     article, _, rest = words.partition(" ")
-    simple = article in ("a", "an") and " or " not in rest and " of " not in rest
-    return f"{rest}s" if simple else words
+    noun, inner = rest.partition(" (")[::2] if rest.endswith(")") else (rest, "")
+    simple = article in ("a", "an") and " or " not in noun and " of " not in noun
+    return f"{noun}s{inner and f' ({inner}'}" if simple else words
