@@ -82,7 +82,7 @@ def public() -> Iterator[Name]:
             if id(value) not in seen:
                 seen.add(id(value))
                 yield Name(module, name, value)
-    for cls in importlib.import_module("regard.mixers").MIXERS:
+    for cls in importlib.import_module("regard.mixers").MIXERS.values():
         yield Name(cls.__module__, cls.__name__, cls)
 
 

@@ -237,7 +237,7 @@ def page() -> str:
 
 def main(check: bool) -> int:
     made = {FOLDER / f"{drawing.name}.svg": svg(drawing) for drawing in DRAWINGS} | {PAGE: page()}
-    influence = {cls.name: effective(cls.name) for cls in regard.MIXERS}
+    influence = {name: effective(name) for name in regard.MIXERS}
     made[EFFECTIVE] = json.dumps(influence, indent=1) + "\n"
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
     stale += [path for path in FOLDER.glob("*") if path not in made]

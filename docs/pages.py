@@ -162,7 +162,7 @@ def mechanism(cls: type[regard.Mixer]) -> str:
         "",
         "## Options",
         "",
-        *_table(("option", "default", "meaning"), _options(told)),
+        *_table(("option", "default", "values", "meaning"), _options(told)),
         "",
         "## What it can do",
         "",
@@ -233,11 +233,11 @@ def _call(cls: type[regard.Mixer]) -> str:
     return ", ".join(f"{name}={SIZES[name]}" for name in taken)
 
 
-def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for option in told["options"]:
         needed = "needed" if option["required"] else f"`{option['default']!r}`"
         stack = " (a model gives it)" if option["given_by_the_stack"] else ""
-        yield f"`{option['name']}`", needed + stack, option["meaning"]
+        yield f"`{option['name']}`", needed + stack, option["values"], option["meaning"]
 
 
 def _state(cls: type[regard.Mixer]) -> list[str]:
@@ -307,7 +307,7 @@ def names() -> str:
 
 def index() -> str:
     """The list of the mechanisms' pages."""
-    entries = [cls.name for cls in regard.MIXERS]
+    entries = regard.MIXERS.names()
     head = ["# Mechanisms, one by one", "", "```{toctree}", ":maxdepth: 1", ""]
     return "\n".join([*head, *entries, "```", ""])
 
@@ -315,7 +315,7 @@ def index() -> str:
 def write() -> None:
     """Writes what has changed, so that Sphinx reads only that anew."""
     FOLDER.mkdir(exist_ok=True)
-    made = {cls.name: mechanism(cls) for cls in regard.MIXERS}
+    made = {name: mechanism(cls) for name, cls in regard.MIXERS.items()}
     made |= {"index": index(), "names": names()}
     for name, text in made.items():
         path = FOLDER / f"{name}.md"

@@ -29,7 +29,7 @@ def mechanisms() -> str:
         "|---" * (len(names) + 5) + "|",
     ]
     reasons = []
-    for cls in catalog("mixers"):
+    for cls in catalog("mixers").values():
         can = cls.capabilities
         why = {name: reason for name, reason in can.refusals().items() if name in ABILITIES}
         answers = [getattr(can, name) for name in ABILITIES]
@@ -49,7 +49,7 @@ def tasks() -> str:
         "| task | kind | data | licence | train, valid, test | metric | baseline | score of it | recipe | score | better by | core seconds |",
         "|---" * 12 + "|",
     ]
-    for task in catalog("tasks"):
+    for task in catalog("tasks").values():
         about = f"| `{task.name}` | {task.kind} | {_data(task)} | {_licences(task)} |"
         measured = {name: row for name, row in rows.items() if row["task"] == task.name}
         for name, row in measured.items():
@@ -80,7 +80,7 @@ def _licences(task: type[Task]) -> str:
 def sources() -> str:
     """One row for each source of real data."""
     lines = ["| source | what | licence | packages | MB | holds |", "|---|---|---|---|---|---|"]
-    for source in SOURCES:
+    for source in SOURCES.values():
         packages = ", ".join(f"{package.name} {package.version}" for package in source.packages)
         holds = ", ".join(f"{count:,} {what}" for what, count in source.counts.items())
         lines.append(
@@ -92,7 +92,7 @@ def sources() -> str:
 
 def own_copies() -> str:
     """One row for each format that is read from a user's own copy."""
-    rows = [f"| `{form.name}` | {form.about} | {form.layout} |" for form in OWN]
+    rows = [f"| `{form.name}` | {form.about} | {form.layout} |" for form in OWN.values()]
     return "\n".join(["| format | what | path |", "|---|---|---|", *rows])
 
 
@@ -125,7 +125,9 @@ def refreshed(text: str, name: str, table: str) -> str:
 
 def documents() -> dict[Path, str]:
     """Every document with a generated part, as it should be."""
-    made = {path: make() for path, make in PAGES.items()} | pages(DOCS / "findings", FINDINGS)
+    made = {path: make() for path, make in PAGES.items()} | pages(
+        DOCS / "findings", FINDINGS.values()
+    )
     made[DOCS / "findings" / "README.md"] += converted.index_line() + "\n"
     if converted.KEPT.exists():
         made[DOCS / "findings" / "conversion.md"] = converted.page()

@@ -1,5 +1,6 @@
 """The command line, in this process where that is possible."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import regard
 from regard.cli import COMMANDS, main
 from regard.cli.arguments import option
 from regard.cli.commands import CLASSES
+from regard.cli.describe import about, catalog
 from regard.cli.doctor import REQUIRED
 from regard.core import RegardError
 from regard.functional.sparse.patterns import Block, First, Window
@@ -70,6 +72,34 @@ def test_show_tells_each_mixer_whole(capsys, name):
     folded = " ".join(out.split())
     for text in (cls.paper, cls.capabilities.time, *cls.capabilities.refusals().values()):
         assert " ".join(text.split()) in folded
+
+
+@pytest.mark.parametrize("kind", ["mixers", "pools", "scores", "positions", "models"])
+def test_show_tells_meaning_and_allowed_values_of_every_option(kind):
+    for entry in filter(inspect.isclass, catalog(kind).values()):  # others have their options fixed
+        for told in about(kind, entry)["options"]:
+            assert told["meaning"] and told["values"], (entry.name, told)
+
+
+def test_show_prints_ranges_and_literals(capsys):
+    _, out, _ = ran(capsys, "show", "reformer")
+    row = next(line for line in out.splitlines() if line.startswith(" seed "))
+    assert "an integer of at least 0 or None" in row and "seed of the random numbers" in row
+    _, out, _ = ran(capsys, "show", "linformer")
+    assert "one of 'none', 'headwise', 'key_value', 'layerwise'" in out
+    assert "heads, H (a model gives it)" in out
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_names_stay_whole_in_80_columns_and_in_a_pipe(capsys, monkeypatch, terminal):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    for kind in ("mixers", "models", "tasks", "recipes"):
+        _, out, _ = ran(capsys, "ls", kind)
+        first = {line.split()[0] for line in out.splitlines() if line.strip()}
+        assert set(catalog(kind).names()) <= first
+    _, out, _ = ran(capsys, "show", "softmax")
+    assert "\n position_options " in out
 
 
 @pytest.mark.parametrize(

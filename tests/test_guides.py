@@ -50,7 +50,7 @@ def test_every_word_of_the_figures_has_its_chinese():
     chinese = re.search(r"CHINESE = \{.*?\n\}", script, re.S)[0]
     words = {
         word
-        for cls in regard.MIXERS
+        for cls in regard.MIXERS.values()
         for row in pages.timings(cls.name)
         for word in row["what"].split(", ")
     }

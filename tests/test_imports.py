@@ -287,7 +287,7 @@ def test_doctor_knows_what_the_package_needs():
 def test_oracles_are_found_by_name():
     from regard import reference
 
-    for cls in regard.MIXERS:
+    for cls in regard.MIXERS.values():
         oracle = getattr(reference, cls.name)
         assert oracle.__module__.removeprefix("regard.reference.").rstrip("_") == cls.name
         assert oracle.__name__.rstrip("_") == cls.name

@@ -124,7 +124,7 @@ def test_the_site_shows_shapes():
 
 
 def test_help_on_a_mixer_shows_equation_and_options():
-    for cls in regard.MIXERS:
+    for cls in regard.MIXERS.values():
         told = inspect.getdoc(cls)
         assert "arXiv" in told and "Cost" in told, cls.name
         assert all(f"{p}" in told for p in inspect.signature(cls).parameters), cls.name

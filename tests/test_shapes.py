@@ -25,7 +25,7 @@ import regard
 from regard import Mask
 
 ran = []
-for cls in regard.MIXERS:
+for cls in regard.MIXERS.values():
     for options in ({}, *cls.variants.values()):
         options = {"dim": 24, "num_heads": 3, "max_len": 64} | dict(options)
         mixer = regard.build(cls.name, **options)

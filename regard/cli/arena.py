@@ -134,7 +134,7 @@ class Arena(metaclass=CheckedOptions):
                 suite,
                 trained=(),
                 mixers=tuple(
-                    listed.get(cls.name, cls.name) if cls in tuple(MIXERS) else cls
+                    listed.get(cls.name, cls.name) if cls in MIXERS.values() else cls
                     for cls in classes
                 ),
             )

@@ -180,7 +180,7 @@ def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
     chosen = []
     for cls in classes:
         own = {name: value for name, value in options.items() if name in taken[cls.name]}
-        choice = Choice(mixer=cls.name if cls in tuple(MIXERS) else cls, options=own)
+        choice = Choice(mixer=cls.name if cls in MIXERS.values() else cls, options=own)
         choice.sketch()  # wrong values are found before anything is timed
         chosen.append(choice)
     return chosen

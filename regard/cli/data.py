@@ -29,8 +29,10 @@ class DataLs:
         from regard.lab.data.own import OWN
         from regard.lab.data.sources import LICENCES, SOURCES
 
-        rows = [_row(source) for source in SOURCES]
-        own = [{"name": form.name, "what": form.about, "path": form.layout} for form in OWN]
+        rows = [_row(source) for source in SOURCES.values()]
+        own = [
+            {"name": form.name, "what": form.about, "path": form.layout} for form in OWN.values()
+        ]
         if self.json:
             print_json({"sources": rows, "own": own})
             return 0
@@ -64,7 +66,7 @@ class DataGet(metaclass=CheckedOptions):
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
         limit = math.inf if self.up_to is None else self.up_to
-        small = [source for source in SOURCES if source.megabytes <= limit]
+        small = [source for source in SOURCES.values() if source.megabytes <= limit]
         wanted = [source for source in small if self.all_open and source.licence != "R"]
         wanted += [SOURCES[name] for name in self.names if SOURCES[name] not in wanted]
         for source in wanted:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, get_type_hints
 
 from regard.core import Capabilities, No, UnknownNameError
+from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
 from regard.core.units import UNITS
 
@@ -65,12 +66,12 @@ def kinds() -> list[str]:
 
 def overview(kind: str) -> list[dict[str, Any]]:
     """One row for each entry of a catalogue."""
-    return [_row(kind, entry) for entry in catalog(kind)]
+    return [_row(kind, entry) for entry in catalog(kind).values()]
 
 
 def details(name: str) -> list[dict[str, Any]]:
     """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
-    entries = [(kind, entry) for kind in kinds() for entry in catalog(kind)]
+    entries = [(kind, entry) for kind in kinds() for entry in catalog(kind).values()]
     found = [(kind, entry) for kind, entry in entries if entry.name == name]
     if not found:
         raise UnknownNameError("name", name, dict.fromkeys(entry.name for _, entry in entries))
@@ -84,8 +85,9 @@ def abilities(capabilities: Capabilities) -> dict[str, str]:
 
 
 def options(entry: Any) -> list[dict[str, Any]]:
-    """Name, meaning, default and, where there is none, `required` of what can be set."""
+    """Name, meaning, allowed values, default and, where there is none, `required` of what can be set."""
     entry = _configuration(entry)
+    types = annotations(entry.__init__)
     if is_dataclass(entry):
         settable = [
             (f.name, f.default_factory() if f.default_factory is not MISSING else f.default)
@@ -94,7 +96,8 @@ def options(entry: Any) -> list[dict[str, Any]]:
         ]
         missing: Any = MISSING
     else:
-        settable = [(p.name, p.default) for p in inspect.signature(entry).parameters.values()]
+        parameters = inspect.signature(entry).parameters.values()
+        settable = [(p.name, p.default) for p in parameters if p.kind not in VARIADIC]
         missing = inspect.Parameter.empty
     return [
         {
@@ -103,6 +106,7 @@ def options(entry: Any) -> list[dict[str, Any]]:
             "required": default is missing,
             "given_by_the_stack": name in FACTS,
             "meaning": UNITS.get(name, ""),
+            "values": spelled(types[name]) if name in types else "",
         }
         for name, default in settable
     ]

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from regard.core.visible import visible_lines
 
+LONGEST_NAME = 40  # characters of a first column that is kept whole in a narrow terminal
 WIDE = 240  # columns of a table that goes to a file or a pipe, where nothing needs to be folded
 
 
@@ -27,8 +28,9 @@ def print_table(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) 
     """One line for each row; the columns are the first row's keys."""
     rows = list(rows)
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in rows[0] if rows else ():
-        table.add_column(name.replace("_", " "), overflow="fold")
+    for place, name in enumerate(rows[0] if rows else ()):
+        is_name = place == 0 and all(len(_cell(row[name])) <= LONGEST_NAME for row in rows)
+        table.add_column(name.replace("_", " "), overflow="fold", no_wrap=is_name)
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
     console().print(table)
@@ -50,11 +52,11 @@ def print_details(about: Mapping[str, Any]) -> None:
 
 def _option_row(option: Mapping[str, Any]) -> dict[str, Any]:
     default = "(needed)" if option.get("required") else option["default"]
-    by_stack = (
-        {"given by": "the stack"} if option.get("given_by_the_stack") else {"given by": "you"}
-    )
-    meaning = {"meaning": option["meaning"]} if "meaning" in option else {}
-    return {"option": option["name"], "default": default} | by_stack | meaning
+    row = {"option": option["name"], "default": default}
+    if "meaning" not in option:
+        return row
+    stack = " (a model gives it)" * option["given_by_the_stack"]
+    return row | {"values": option["values"], "meaning": option["meaning"] + stack}
 
 
 _APART = {"name", "kind", "text", "options", "capabilities", "cost"}

@@ -1,7 +1,7 @@
-"""Explicit catalogues: a tuple of entries, looked up by name, with a suggestion when the name is wrong."""
+"""Explicit catalogues: a mapping of names to entries, with a suggestion when the name is wrong."""
 
-from collections.abc import Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from regard.core.errors import UnknownNameError
 
@@ -14,11 +14,12 @@ class Named(Protocol):
 Entry = TypeVar("Entry", bound=Named)
 
 
-class Catalog(Generic[Entry]):
-    """Entries (classes or objects with a `name`) in the order in which they are listed.
+class Catalog(Mapping[str, Entry]):
+    """Name -> entry (a class or an object with a `name`), in the order in which they are listed.
 
     >>> MIXERS["linear"]        # the entry
     >>> MIXERS["liner"]         # UnknownNameError: unknown mixer 'liner'. Did you mean 'linear'?
+    >>> list(MIXERS)            # the names, as `MIXERS.names()`; `MIXERS.values()` gives the entries
     """
 
     def __init__(self, kind: str, entries: Sequence[Entry]):
@@ -35,14 +36,14 @@ class Catalog(Generic[Entry]):
         except (KeyError, TypeError):
             raise UnknownNameError(self.kind, name, self._entries) from None
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries.values())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.names()
 
     def __repr__(self) -> str:
         return f"Catalog({self.kind}: {', '.join(self._entries)})"

@@ -23,8 +23,10 @@ class OptionError(RegardError):
     """An option has a value that cannot be used."""
 
 
-class UnknownNameError(RegardError):
-    """A name is not in its catalogue."""
+class UnknownNameError(RegardError, KeyError):
+    """A name is not in its catalogue; a KeyError too, because catalogues are mappings."""
+
+    __str__ = Exception.__str__  # a KeyError's would quote the text
 
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)

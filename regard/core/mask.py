@@ -9,7 +9,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.core.errors import OptionError, ShapeError
+from regard.core.errors import OptionError, ShapeError, shown
+from regard.core.outline import outline
 from regard.core.shapes import is_dense, layout
 
 _TENSORS = ("valid", "pairwise", "global_tokens", "shift")
@@ -38,7 +39,7 @@ class Mask:
     def __post_init__(self):
         if not isinstance(self.causal, bool):
             raise OptionError(
-                f"Mask: causal ({_shown(self.causal)}) must be True or False. Pairs that differ: pairwise="
+                f"Mask: causal ({shown(self.causal)}) must be True or False. Pairs that differ: pairwise="
             )
         if not isinstance(self.compact, bool):
             raise OptionError("Mask: compact is filled in by the mixer. Leave it out.")
@@ -49,6 +50,10 @@ class Mask:
                     f"Mask: {name} must be a {'boolean ' * (name != 'shift')}tensor (True = may take part), "
                     f"got {type(value).__name__}"
                 )
+
+    def __repr__(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return f"Mask({outline({k: v for k, v in values.items() if v is not None and v is not False})})"
 
     @property
     def only_causal(self) -> bool:
@@ -141,10 +146,6 @@ class Mask:
                 raise ShapeError(
                     f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}"
                 )
-
-
-def _shown(value: object) -> str:
-    return f"a {type(value).__name__}" if isinstance(value, Tensor) else repr(value)
 
 
 OPEN = Mask()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -21,7 +21,8 @@ from regard.core.empty_batch import no_rows, one_row, one_row_mask, one_row_stat
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.memory import within_memory
-from regard.core.options import CheckedOptions
+from regard.core.options import Recorded
+from regard.core.outline import prints_shapes
 from regard.core.ownership import (
     Identity,
     check_state,
@@ -40,6 +41,7 @@ from regard.core.shapes import (
     first_parameter,
 )
 from regard.core.units import UNITS
+from regard.core.wrong_call import check_arguments
 
 
 class State(Protocol):
@@ -51,6 +53,7 @@ class State(Protocol):
     def _replace(self, **fields: Tensor) -> "State": ...
 
 
+@prints_shapes
 class Observation(NamedTuple):
     """The tensors that one forward used, as far as the mechanism has them."""
 
@@ -67,7 +70,7 @@ UPDATES = 10
 """Updates of a mixer's parameters without `after_step` of which it does not warn."""
 
 
-class Mixer(nn.Module, metaclass=CheckedOptions):
+class Mixer(Recorded):
     """Base of every mechanism. A mechanism writes `mix` and, where declared, `_initial_state`, `_extend`, `_observe`.
 
     What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid
@@ -94,16 +97,12 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     beside_heads: str | None = None
     """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
-    options: Mapping[str, Any]  # the constructor's arguments, defaults included
     _updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
     _identity: Identity  # name and options that the states carry
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        mixer = super().__new__(cls)
-        if args or kwargs:  # absent when a copy or a pickle is being restored
-            bound = inspect.signature(cls.__init__).bind_partial(mixer, *args, **kwargs)
-            bound.apply_defaults()
-            object.__setattr__(mixer, "options", dict(list(bound.arguments.items())[1:]))
+        mixer = super().__new__(cls, *args, **kwargs)
+        if args or kwargs:
             object.__setattr__(mixer, "_identity", identity(cls.name, mixer.options))
         return mixer
 
@@ -156,6 +155,18 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         request = self._compacted(x, context, mask)
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
+    if TYPE_CHECKING:
+        __call__ = forward
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """`forward`, with torch's hooks. Raises OptionError, UnknownNameError for arguments that it does not take."""
+            try:
+                return super().__call__(*args, **kwargs)
+            except TypeError:
+                check_arguments(self.name, Mixer.forward.__get__(self), args, kwargs)
+                raise
+
     @final
     def initial_state(
         self,
@@ -196,6 +207,8 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
     ) -> Any:
         with within_memory(self.name):
             state = self._state_of(batch_size, max_len, context, valid)
+        if not torch.compiler.is_compiling():
+            prints_shapes(type(state))
         mark(state, self._identity)
         note_most(state.length, 0)
         return state
@@ -355,12 +368,14 @@ class Mixer(nn.Module, metaclass=CheckedOptions):
         return type(self).after_step is not Mixer.after_step
 
     def _notice_update(self) -> None:
-        """Count updates of the parameters since the last `after_step`, and warn of many without one."""
+        """Count updates of the parameters since the last `after_step`, and warn of many without one, once for each model."""
         weight = first_parameter(self)
         if weight is None or weight.is_inference() or weight._version == self._updates[0]:
             return
         self._updates = (weight._version, self._updates[1] + 1)
         if self._updates[1] == UPDATES + 1:
+            for mixer in _around(self):
+                mixer._updates = (mixer._updates[0], UPDATES + 1)
             warnings.warn(
                 f"{self.name} was trained for {UPDATES} updates without after_step(), where it changes what it attends "
                 "with. Call regard.nn.after_step(model) after each optimiser step, or "
@@ -488,6 +503,18 @@ def _noted(own: Callable[[Any], None]) -> Callable[[Any], None]:
         own(self)
 
     return after_step
+
+
+def _around(mixer: Mixer) -> list[Mixer]:
+    """The mixers of the model that this one is in: the outermost module whose method led to this call."""
+    found, frame = [mixer], sys._getframe().f_back
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, nn.Module):
+            mixers = [module for module in caller.modules() if isinstance(module, Mixer)]
+            found = mixers if mixer in mixers else found
+        frame = frame.f_back
+    return found
 
 
 def _instead(what: str) -> str:

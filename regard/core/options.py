@@ -12,8 +12,10 @@ from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from torch.nn import Module
 
 from regard.core.errors import OptionError, UnknownNameError, shown, suggestion
 from regard.core.memory import within_memory
@@ -69,6 +71,39 @@ class CheckedOptions(ABCMeta):
             return type.__call__(cls, *args, **kwargs)
 
 
+LONGEST = 80
+"""Characters of an option's value in print."""
+
+
+class Recorded(Module, metaclass=CheckedOptions):
+    """Base of modules that record their options, and print those that are not at their default."""
+
+    options: Mapping[str, Any] = MappingProxyType({})  # the constructor's, defaults included
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        made = super().__new__(cls)
+        if args or kwargs:  # absent when a copy or a pickle is being restored
+            bound = inspect.signature(cls).bind_partial(*args, **kwargs)
+            bound.apply_defaults()
+            object.__setattr__(made, "options", dict(bound.arguments))
+        return made
+
+    def extra_repr(self) -> str:
+        known = inspect.signature(type(self)).parameters
+        told = {name: _short(value) for name, value in self.options.items()}
+        return ", ".join(
+            f"{name}={text}" for name, text in told.items() if text != _short(known[name].default)
+        )
+
+
+def _short(value: object) -> str:
+    """A value in print: a function or a class by its name, a module by its class, and no long text."""
+    if isinstance(value, Module):
+        return f"{type(value).__name__}(...)"
+    text = str(getattr(value, "__name__", None) or shown(value))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
 def check_call(
     who: str,
     signature: inspect.Signature,
@@ -78,7 +113,7 @@ def check_call(
 ) -> None:
     """Every argument has a parameter, every parameter without a default an argument, and every value its type."""
     parameters = signature.parameters
-    named = {name for name, p in parameters.items() if p.kind not in _VARIADIC}
+    named = {name for name, p in parameters.items() if p.kind not in VARIADIC}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for name in kwargs:
             if name not in named:
@@ -100,7 +135,7 @@ def check_call(
             check_option(who, name, value, types[name])
 
 
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @cache
@@ -217,5 +252,6 @@ def _either(words: list[str]) -> str:
 def _plural(words: str) -> str:
     """`a positive integer` -> `positive integers`; of several alternatives, each as it is."""
     article, _, rest = words.partition(" ")
-    simple = article in ("a", "an") and " or " not in rest and " of " not in rest
-    return f"{rest}s" if simple else words
+    noun, inner = rest.partition(" (")[::2] if rest.endswith(")") else (rest, "")
+    simple = article in ("a", "an") and " or " not in noun and " of " not in noun
+    return f"{noun}s{inner and f' ({inner}'}" if simple else words

@@ -1,19 +1,19 @@
 """Pool: the second, smaller interface. A set x [B S D] -> a summary y [B Q D] for each of Q queries, by weights."""
 
 from abc import abstractmethod
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
-from regard.core.options import CheckedOptions
+from regard.core.options import Recorded
 from regard.core.shapes import check_place, check_tokens, first_parameter
 
 
-class Pool(nn.Module, metaclass=CheckedOptions):
+class Pool(Recorded):
     """y_q = sum_s w_qs x_s. A mechanism writes `weigh`; one whose values are not x itself writes `pool` too.
 
     Tokens that are not `valid` are as if absent, so that an empty set gives exactly zero, with finite gradients.
@@ -46,6 +46,9 @@ class Pool(nn.Module, metaclass=CheckedOptions):
             return self.pool(x, query, None)
         y = self.pool(_clear(x, valid), query, valid)
         return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     @final
     def weights(

@@ -66,7 +66,7 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
             f"register: config must be an AttentionConfig, got {config!r}: AttentionConfig('local', {{'window_size': 64}})"
         )
     chosen = {} if name is None or config is None else {name: config}
-    for entry in MIXERS if name is None else ():
+    for entry in MIXERS.values() if name is None else ():
         try:
             chosen[entry.name] = AttentionConfig(entry)
         except UnsupportedError:

@@ -178,7 +178,7 @@ def options_with_position(
     if config.position not in takes or "position" not in option_names(cls):
         raise UnsupportedError(
             f"{cls.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
-            f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS if p.kind == 'absolute')}."
+            f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS.values() if p.kind == 'absolute')}."
         )
     if "position" in options:
         raise OptionError(

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.core import Mask, Mixer, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.options import Depth
+from regard.core.outline import prints_shapes
 from regard.mixers.build import build
 from regard.models.blocks import feed_forward, options_with_position
 from regard.models.config import StackConfig, check_mixer
@@ -50,6 +51,7 @@ class EncoderDecoderConfig(StackConfig):
         check_mixer("cross_mixer", self.cross_mixer, self.cross_mixer_options)
 
 
+@prints_shapes
 class State(NamedTuple):
     blocks: tuple[tuple[Any, Any], ...]  # (self mixer's, cross mixer's) for each block
     length: Int[Tensor, "B"]

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core.outline import prints_shapes
 from regard.core.shapes import check_batch_size
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
@@ -16,6 +17,7 @@ from regard.nn import NORMS
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 
+@prints_shapes
 class State(NamedTuple):
     blocks: tuple[Any, ...]  # the state of each block's mixer
     length: Int[Tensor, "B"]

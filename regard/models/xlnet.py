@@ -28,6 +28,7 @@ from regard.core import Mask, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.memory import within_memory
 from regard.core.options import Count, Depth, Rate, shown
+from regard.core.outline import prints_shapes
 from regard.core.shapes import check_batch_size, check_divisible, check_positive, is_dense
 from regard.functional.softmax.dense import masked_softmax
 from regard.functional.softmax.relative import Segments, segment_bias
@@ -79,6 +80,7 @@ class XLNetConfig(TrunkConfig):
         return XLNet(self)
 
 
+@prints_shapes
 class State(NamedTuple):
     memory: tuple[Float[Tensor, "B M D"], ...]  # one for each layer, newest token last
     length: Int[Tensor, "B"]  # tokens so far; min(length, M) rows of a memory are tokens

@@ -330,7 +330,7 @@ def _method(subject: str, made: Any, name: str, given: Callable[[], dict[str, An
 
 
 def _mixers() -> Iterator[Case]:
-    for cls in MIXERS:
+    for cls in MIXERS.values():
         for options in ({}, *cls.variants.values()):
             yield _constructor("mixers", cls, {**FACTS, **options})
         mixer = cls(**_facts(cls)).eval()
@@ -360,7 +360,7 @@ def _streams(mixer: Mixer) -> Iterator[Case]:
     yield _method("states", mixer, "extend", lambda: given | {"state": mixer.initial_state(B)})
     yield _method("states", mixer, "extend", lambda: given | {"state": later()})
     yield _method("states", mixer, "initial_state", lambda: {"batch_size": B, "max_len": 7})
-    for cls in MIXERS:
+    for cls in MIXERS.values():
         if cls.capabilities.streaming and cls.name != mixer.name:
             stranger = cls(**_facts(cls))
             yield Case(
@@ -391,21 +391,21 @@ def _pools_scores_positions() -> Iterator[Case]:
         **{"max_len": 16, "num_heads": 2, "grid": (4, 4)},
     }
     x, valid = torch.randn(B, T, D), torch.ones(B, T, dtype=torch.bool)
-    for pool_class in POOLS:
+    for pool_class in POOLS.values():
         case = _constructor("pools", pool_class, given)
         yield case
         pool = pool_class(**case.given()).eval()
         query = None if pool.query_dim is None else torch.randn(B, 2, D)
         for name in ("forward", "weights"):
             yield _method("pools", pool, name, partial(dict, x=x, query=query, valid=valid))
-    for score_class in SCORES:
+    for score_class in SCORES.values():
         case = _constructor("scores", score_class, given)
         yield case
         q, k = torch.randn(B, 2, 3, D), torch.randn(B, 2, T, D)
         yield _method(
             "scores", score_class(**case.given()).eval(), "forward", partial(dict, q=q, k=k)
         )
-    for position_class in POSITIONS:
+    for position_class in POSITIONS.values():
         if "args" in inspect.signature(position_class.__init__).parameters:
             continue
         case = _constructor("positions", position_class, given)
@@ -418,7 +418,7 @@ def _pools_scores_positions() -> Iterator[Case]:
 
 
 def _models() -> Iterator[Case]:
-    for entry in MODELS:
+    for entry in MODELS.values():
         if not inspect.isclass(entry):
             continue
         config_class = get_type_hints(entry.__init__)["config"]

@@ -120,6 +120,12 @@ def test_copies_and_pickles_are_not_checked_again():
         (Callable[[int], int], [abs, int], [3, "abs"], "a function"),
         (type[ValueError], [OptionError], [int, 3, ValueError()], "a subclass of ValueError"),
         (torch.Tensor, [torch.ones(1)], [1.0], "a Tensor"),
+        (
+            tuple[tuple[int, Count], ...],
+            [(), ((1, 0),)],
+            [((0, 1),), (1, 2)],
+            "a tuple of tuples (a positive integer, an integer of at least 0)",
+        ),
     ],
 )
 def test_what_fits_an_annotation_and_how_it_is_spelled(kind, good, bad, words):

@@ -11,6 +11,7 @@ from torch import Tensor
 import regard
 from regard import Mask, OptionError, ShapeError
 from regard.core import Capabilities, Mixer, No
+from regard.models import LanguageModelConfig
 from regard.models.generation import reorder
 
 B, N, FACTS = 2, 3, {"dim": 24, "num_heads": 3, "max_len": 64}
@@ -22,7 +23,7 @@ def make(name, **options):
 
 
 def streams():
-    return [cls.name for cls in regard.MIXERS if cls.capabilities.streaming]
+    return [cls.name for cls in regard.MIXERS.values() if cls.capabilities.streaming]
 
 
 @pytest.mark.parametrize("name", streams())
@@ -189,3 +190,43 @@ def test_a_state_with_one_number_a_row_is_known_for_any_number_of_rows(rows):
     _, state = mixer.extend(x[:, :3], mixer.initial_state(rows))
     y, _ = mixer.extend(x[:, 3:], _Sum(*(field.clone() for field in state)))
     assert torch.allclose(y, x.sum(-1).cumsum(1)[:, 3:, None].expand(-1, -1, 4))
+
+
+@pytest.mark.parametrize("name", streams())
+def test_a_state_prints_its_shapes_and_no_numbers(name):
+    mixer = make(name)
+    for state in (mixer.initial_state(B), mixer.extend(X, mixer.initial_state(B, max_len=9))[1]):
+        fields = zip(state._fields, state, strict=True)
+        shapes = ", ".join(f"{k}=[{' '.join(map(str, z.shape))}]" for k, z in fields)
+        assert repr(state) == f"{type(state).__name__}({shapes})"
+
+
+def test_types_and_devices_print_where_they_are_not_the_usual_ones():
+    state = make("softmax").to("meta", torch.bfloat16).initial_state(B)
+    assert repr(state).endswith("length=[2] meta)") and "k=[2 3 0 8] bfloat16 meta" in repr(state)
+    assert repr(make("linear").observe(X)).startswith("Observation(q=[2 3 3 8], k=[2 3 3 8], v=[")
+
+
+def test_a_state_of_ones_own_and_one_of_a_model_print_their_shapes_too():
+    class Own(NamedTuple):
+        total: Tensor
+        length: Tensor
+
+    class Sum(type(make("linear"))):
+        name = "sum"
+
+        def _initial_state(self, batch_size, max_len, context, valid):
+            return Own(torch.zeros(batch_size, 2), torch.zeros(batch_size, dtype=torch.int64))
+
+    assert repr(Sum(24, num_heads=3).initial_state(B)) == "Own(total=[2 2], length=[2])"
+    config = LanguageModelConfig(vocab_size=9, dim=24, num_heads=3, num_layers=1, max_len=8)
+    state = config.build().initial_state(B)
+    assert repr(state) == f"State(blocks=({state.blocks[0]!r}), length=[2])"
+
+
+def test_a_mask_prints_what_differs_from_the_open_one():
+    valid = torch.ones(2, 13, dtype=torch.bool)
+    pairwise = torch.ones(1, 1, 13, 13, dtype=torch.bool, device="meta")
+    assert repr(Mask()) == "Mask()"
+    assert repr(Mask(causal=True, valid=valid)) == "Mask(causal=True, valid=[2 13])"
+    assert repr(Mask(pairwise=pairwise)) == "Mask(pairwise=[1 1 13 13] meta)"

@@ -189,7 +189,7 @@ LONG = 10_000
 LONG_OPTIONS = {"linformer": {"max_len": LONG}, "routing": {"max_len": LONG}}
 
 
-@pytest.mark.parametrize("mixer", [m.name for m in MIXERS if m.capabilities.cross is True])
+@pytest.mark.parametrize("mixer", [m.name for m in MIXERS.values() if m.capabilities.cross is True])
 def test_any_mixer_that_takes_a_context_reads_histories_of_10_000_items(mixer):
     item = Categorical("items", 50)
     options = {"mixer": mixer, "num_heads": 2, **LONG_OPTIONS.get(mixer, {})}

@@ -61,7 +61,9 @@ OTHERS = {
 
 def published():
     """Recipes, which build the models named above."""
-    return [entry.name for entry in MODELS if isinstance(entry, Published | PublishedImages)]
+    return [
+        entry.name for entry in MODELS.values() if isinstance(entry, Published | PublishedImages)
+    ]
 
 
 def call(name, model, count):

@@ -29,8 +29,8 @@ from regard.models import (
 )
 from tests.models.stacks import norm, stack_oracle
 
-STACKS = [entry for entry in MODELS if isinstance(entry, Published)]
-IMAGES = [entry for entry in MODELS if isinstance(entry, PublishedImages)]
+STACKS = [entry for entry in MODELS.values() if isinstance(entry, Published)]
+IMAGES = [entry for entry in MODELS.values() if isinstance(entry, PublishedImages)]
 PAIRS = [(entry, head) for entry in STACKS for head in entry.heads if head != "transformer"]
 T = 11
 

@@ -33,7 +33,7 @@ CROSS = [
 ]
 STREAMED = [
     m.name
-    for m in regard.MIXERS
+    for m in regard.MIXERS.values()
     if m.capabilities.causal
     and m.capabilities.streaming == "exact"
     and not m.capabilities.includes_ffn

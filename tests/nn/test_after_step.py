@@ -106,3 +106,35 @@ def test_training_without_it_warns_once_where_it_matters(name, options, warned):
         ours = [str(w.message) for w in said if "after_step" in str(w.message)]
         assert len(ours) == (warned and not hooked)
         assert all(text.startswith(f"{name} was trained for 10 updates without") for text in ours)
+
+
+def said_of(train):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        train()
+    return [str(w.message) for w in said if "after_step" in str(w.message)]
+
+
+def trained(model, call=None):
+    def train():
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        for _ in range(30):
+            step(call or model, optimizer)
+
+    return train
+
+
+def test_a_model_warns_once_however_many_of_its_mixers_are_concerned():
+    for model in (Two(*["routing"] * 12), Two("linear", "performer", "routing")):
+        said = said_of(trained(model))
+        assert len(said) == 1, said
+    parts = Two("routing", "routing")
+    assert len(said_of(trained(parts, nn.Sequential(nn.Sequential(parts), parts)))) == 1
+
+
+def test_another_model_in_the_same_process_warns_too_and_so_does_the_same_one_after_it_was_called():
+    first, second = Two("routing", "routing"), Two("routing", "routing")
+    assert [len(said_of(trained(model))) for model in (first, first, second)] == [1, 0, 1]
+    regard.nn.after_step(first)
+    assert len(said_of(trained(first))) == 1
+    assert len(said_of(trained(regard.build("routing", dim=16, num_heads=2, max_len=16)))) == 1

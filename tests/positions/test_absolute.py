@@ -8,7 +8,7 @@ from regard.positions import POSITIONS, make
 
 FACTS = {"dim": 10, "num_heads": 2, "max_len": 12}
 OPTIONS = {"coordinates": {"grid": (3, 4)}}
-ADDED = [cls.name for cls in POSITIONS if cls.kind == "absolute"]
+ADDED = [cls.name for cls in POSITIONS.values() if cls.kind == "absolute"]
 
 
 def made(name, **options):

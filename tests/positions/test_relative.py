@@ -13,7 +13,7 @@ PAIRINGS = ["half", "adjacent"]
 
 
 def test_kinds():
-    kinds = {cls.name: cls.kind for cls in POSITIONS if cls.kind != "absolute"}
+    kinds = {cls.name: cls.kind for cls in POSITIONS.values() if cls.kind != "absolute"}
     assert kinds == {
         "rotary": "rotation",
         "alibi": "bias",

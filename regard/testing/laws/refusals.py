@@ -34,7 +34,7 @@ def law(subject: Subject) -> None:
         "x": lambda: mixer(x[..., :-1], mask=Mask(causal=causal)),
         "at least one token": lambda: mixer(x[:, :0], mask=Mask(causal=causal)),
         "floating": lambda: mixer(x.long(), mask=Mask(causal=causal)),
-        "mask": lambda: mixer(x, mask=marks),
+        "mask": lambda: mixer(x, mask=marks),  # type: ignore[arg-type]
     }
     if subject.can.padding:
         unfit["mask.valid"] = lambda: mixer(x, mask=Mask(causal=causal, valid=marks[:, :-1]))

@@ -399,7 +399,7 @@ def test_a_block_is_as_large_as_softmaxs():
 
 
 def test_every_contest_of_a_suite_is_fair():
-    for suite in SUITES:
+    for suite in SUITES.values():
         for contest in suite.contests:
             target = count_parameters(trial.model_config(contest, Choice(mixer="softmax")))
             for choice in suite.choices:

@@ -419,7 +419,7 @@ def test_a_finding_that_contradicts_itself_is_refused():
 
 
 def test_every_entry_of_every_finding_makes_a_run_whose_model_is_built():
-    for finding in FINDINGS:
+    for finding in FINDINGS.values():
         assert finding.about.endswith("?") and finding.limits and finding.claims
         for entry in finding.entries:
             if entry.run is not None:

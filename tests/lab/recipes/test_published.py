@@ -11,7 +11,9 @@ from regard.models import MODELS, Published, PublishedImages
 
 SIZES = {"train_size": 40, "valid_size": 12, "test_size": 12}
 NAMES = [
-    recipe.name for recipe in RECIPES if recipe.make.__module__ == "regard.lab.recipes.published"
+    recipe.name
+    for recipe in RECIPES.values()
+    if recipe.make.__module__ == "regard.lab.recipes.published"
 ]
 
 
@@ -54,7 +56,7 @@ def test_a_few_steps_lower_the_loss(name, splits):
 
 
 def test_every_published_stack_has_a_recipe():
-    stacks = {e.name for e in MODELS if isinstance(e, Published | PublishedImages)}
+    stacks = {e.name for e in MODELS.values() if isinstance(e, Published | PublishedImages)}
     assert stacks == set(NAMES)
 
 

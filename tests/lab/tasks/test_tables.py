@@ -220,7 +220,7 @@ def test_a_run_refuses_other_fields_and_other_numbers_of_labels(tmp_path):
 
 
 RECIPES_OF_TABLES = [
-    recipe.name for recipe in RECIPES if recipe().task.kind in ("table", "vectors")
+    recipe.name for recipe in RECIPES.values() if recipe().task.kind in ("table", "vectors")
 ]
 
 

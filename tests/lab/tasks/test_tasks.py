@@ -240,10 +240,10 @@ def test_stdlib_sample_and_baseline():
 
 
 def test_every_task_says_its_sources_and_its_baseline():
-    named = {name for task in TASKS for name in task.sources}
+    named = {name for task in TASKS.values() for name in task.sources}
     assert named == set(SOURCES.names())  # nothing is fetched that no task reads
-    assert all(task.baseline for task in TASKS)
-    for task in TASKS:
+    assert all(task.baseline for task in TASKS.values())
+    for task in TASKS.values():
         read = set(re.findall(r'archive\("(\w+)"\)', inspect.getsource(task)))
         assert read <= set(task.sources), f"{task.name} reads {read - set(task.sources)} too"
 

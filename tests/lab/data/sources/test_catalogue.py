@@ -18,12 +18,12 @@ def test_records_are_pinned_to_the_byte(name):
 
 def test_no_two_packages_share_a_file():
     found: dict[str, str] = {}
-    for source in SOURCES:
+    for source in SOURCES.values():
         for package in source.packages:
             assert found.setdefault(package.file, package.sha256) == package.sha256
 
 
-@pytest.mark.parametrize("name", [source.name for source in SOURCES if source.count])
+@pytest.mark.parametrize("name", [source.name for source in SOURCES.values() if source.count])
 def test_what_was_fetched_holds_what_was_recorded(name):
     source = SOURCES[name]
     if missing(source):

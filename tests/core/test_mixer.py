@@ -1,0 +1,156 @@
+"""What one sees of a mixer or a pool: how it prints, how it is typed, and how a call with wrong arguments is refused."""
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from mypy import api
+from torch import nn
+
+import regard
+from regard import Mask, OptionError, UnknownNameError
+from regard.core import Capabilities, Mixer, No
+from regard.pools import build_pool
+
+ROOT = Path(__file__).parents[2]
+X = torch.randn(2, 5, 24)
+
+
+def make(name, **options):
+    return regard.build(name, dim=24, num_heads=3, max_len=32, **options)
+
+
+class Own(Mixer):
+    """With options of every kind."""
+
+    name = "own"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=No("none"),
+        cross=True,
+        streaming=No("none"),
+        attention_map=No("none"),
+        time="T",
+        memory="T",
+    )
+
+    def __init__(self, dim, *, act=torch.tanh, layer=None, words="", sizes=(1, 2), rate=0.5):
+        super().__init__(dim)
+        self.layer = nn.Linear(dim, dim)
+
+    def mix(self, x, context, mask):
+        return self.layer(x)
+
+
+def test_a_mixer_prints_the_options_that_are_not_at_their_default_and_then_its_children():
+    mixer = regard.build("local", dim=64, num_heads=4, window_size=16)
+    assert mixer.extra_repr() == "dim=64, num_heads=4, window_size=16"
+    first, second, *_, last = repr(mixer).splitlines()
+    assert (first, second, last) == ("Local(", "  dim=64, num_heads=4, window_size=16", ")")
+    assert "\n  (heads): Heads(\n" in repr(mixer)
+    for same in (copy.deepcopy(mixer), pickle.loads(pickle.dumps(mixer))):
+        assert repr(same) == repr(mixer)
+
+
+def test_functions_modules_and_long_values_print_short():
+    own = Own(24, act=torch.relu, layer=nn.Sequential(nn.ReLU()), words="a" * 999)
+    text = own.extra_repr()
+    assert text.startswith("dim=24, act=relu, layer=Sequential(...), words='aaa")
+    assert "..." in text and len(text) < 150 and "sizes" not in text
+    assert Own(24, act=nn.ReLU, sizes=(1, 3)).extra_repr() == "dim=24, act=ReLU, sizes=(1, 3)"
+    assert Own(24, rate=torch.ones(2)).extra_repr() == "dim=24, rate=a tensor [2] of torch.float32"
+
+
+@pytest.mark.parametrize("name", regard.MIXERS.names())
+def test_every_mixer_prints_its_sizes_in_a_short_line(name):
+    text = make(name).extra_repr()
+    assert text.startswith("dim=24") and "\n" not in text and len(text) < 150
+
+
+def test_pools_print_their_options_too():
+    gate = build_pool("gate", 6, query_dim=3, num_experts=4, num_queries=2)
+    assert gate.extra_repr() == "dim=6, query_dim=3, num_queries=2, num_experts=4"
+    assert repr(build_pool("mean", 6)) == "Mean(dim=6)"
+
+
+TYPED = """
+import regard
+from regard import Mask
+from regard.pools import build_pool
+from torch import Tensor
+
+x = Tensor()
+mixer: regard.Mixer = regard.build("local", dim=8, num_heads=2)
+reveal_type(mixer(x))
+reveal_type(mixer(x, context=x, mask=Mask(causal=True)))
+reveal_type(build_pool("mean", 8)(x))
+mixer(x, maks=None)
+mixer(x, Mask())
+"""
+
+
+def test_a_type_checker_sees_a_tensor_and_refuses_wrong_arguments(tmp_path):
+    """With the settings and the cache of `make check`: without a cache it reads all of torch, which takes half a minute."""
+    path = tmp_path / "typed.py"
+    path.write_text(TYPED)
+    settings = ["--config-file", str(ROOT / "pyproject.toml")]
+    told, trouble, _ = api.run([*settings, "--cache-dir", str(ROOT / ".mypy_cache"), str(path)])
+    assert not trouble
+    assert told.count('note: Revealed type is "torch._tensor.Tensor"') == 3, told
+    assert 'typed.py:12: error: Unexpected keyword argument "maks"' in told
+    assert "typed.py:13: error: Too many positional arguments" in told
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda mixer: mixer(X, Mask(causal=True)),
+            OptionError,
+            "does not take Mask(causal=True) by position: only x comes without a name. Pass mask=.",
+        ),
+        (
+            lambda mixer: mixer(X, X, X),
+            OptionError,
+            "does not take a tensor [2, 5, 24] of torch.float32 by position: only x comes without a "
+            "name. Pass context=.",
+        ),
+        (
+            lambda mixer: mixer(X, causal=True),
+            OptionError,
+            "does not take causal: one value says who may take part. Pass mask=Mask(causal=...).",
+        ),
+        (
+            lambda mixer: mixer(X, is_causal=True),
+            OptionError,
+            "does not take is_causal: one value says who may take part. Pass mask=Mask(causal=True).",
+        ),
+        (
+            lambda mixer: mixer(X, attn_mask=None),
+            OptionError,
+            "Pass mask=Mask(pairwise=...) [B|1 H|",
+        ),
+        (lambda mixer: mixer(X, maks=Mask()), UnknownNameError, "'maks'. Did you mean 'mask'?"),
+        (
+            lambda mixer: mixer(mask=Mask()),
+            OptionError,
+            "'x'. Pass x, and context= and mask= by name.",
+        ),
+        (lambda mixer: mixer(X, x=X), OptionError, "'x'. Pass x, and context= and mask= by name."),
+    ],
+)
+def test_a_call_with_wrong_arguments_is_refused_with_what_to_write_instead(call, error, words):
+    with pytest.raises(error) as refused:
+        call(make("linear"))
+    assert "linear" in str(refused.value) and words in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+def test_a_type_error_from_within_is_passed_on_as_it_is():
+    mixer = make("linear")
+    mixer.register_forward_hook(lambda *_: 1 + "one")
+    with pytest.raises(TypeError, match="unsupported operand"):
+        mixer(X)
