@@ -1,8 +1,5 @@
 """Mechanisms as attention implementations of Transformers: `attn_implementation="regard_linear"`.
 
-    regard.hf.register()                                                   every mechanism that is a function of q, k and v
-    regard.hf.register("window", AttentionConfig("local", {"window_size": 64}))     attn_implementation="regard_window"
-
 Each is registered together with its mask function: one alone would let Transformers leave the causal mask out.
 """
 
@@ -16,14 +13,13 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import (
     bidirectional_mask_function,
     causal_mask_function,
     sdpa_mask,
 )
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.functional.softmax.biased import biased_attention
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
@@ -52,30 +48,6 @@ class AttentionConfig:
     @property
     def name(self) -> str:
         return resolve(self.mixer).name
-
-
-def register(name: str | None = None, config: AttentionConfig | None = None) -> tuple[str, ...]:
-    """Register one mechanism as `regard_<name>`, or every one that can be, with its default options.
-
-    Returns the names for `attn_implementation`. Raises UnsupportedError, with the reason, for a config whose
-    mechanism is not a function of q, k and v alone, and OptionError for what is no AttentionConfig.
-    """
-    if (name is None) != (config is None):
-        raise OptionError("register takes a name and an AttentionConfig, or neither of them")
-    if config is not None and not isinstance(config, AttentionConfig):
-        raise OptionError(
-            f"register: config must be an AttentionConfig, got {config!r}: AttentionConfig('local', {{'window_size': 64}})"
-        )
-    chosen = {} if name is None or config is None else {name: config}
-    for entry in MIXERS if name is None else ():
-        try:
-            chosen[entry.name] = AttentionConfig(entry)
-        except UnsupportedError:
-            continue
-    for short, one in chosen.items():
-        AttentionInterface.register(f"regard_{short}", attention_function(one))
-        AttentionMaskInterface.register(f"regard_{short}", token_mask)
-    return tuple(f"regard_{short}" for short in chosen)
 
 
 # ---------------------------------------------------------------------- masks
@@ -211,10 +183,14 @@ REFUSED = {
 """Arguments of Transformers' attention functions that change the mathematics -> why they are refused."""
 
 
-def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, Tensor | None]]:
+@dataclass(frozen=True, eq=False)
+class AttentionFunction:
     """The function of Transformers' AttentionInterface: q [B H T K], k and v [B G S K] -> y [B T H K], weights."""
 
-    def attention(
+    config: AttentionConfig
+
+    def __call__(
+        self,
         module: nn.Module,
         query: Tensor,
         key: Tensor,
@@ -227,6 +203,7 @@ def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, T
         output_attentions: bool | None = None,
         **others: Any,
     ) -> tuple[Tensor, Tensor | None]:
+        config = self.config
         for name, reason in REFUSED.items():
             if others.get(name) is not None:
                 raise UnsupportedError(f"{config.name} does not support {name}: {reason}")
@@ -256,8 +233,6 @@ def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, T
         y, weights = _mixed(mixer, heads, Call(q, k, v, mask, as_context), bool(output_attentions))
         return y.unflatten(2, (H, K)), weights
 
-    return attention
-
 
 def _mixed(
     mixer: Mixer, heads: GivenHeads, call: Call, need_weights: bool
@@ -270,6 +245,8 @@ def _mixed(
     if not call.as_context and (T == S or (after_others and not _as_context(mixer, mask, T))):
         # queries that come after stored keys take their places in the whole sequence
         x, context = heads.pack(F.pad(q, (0, 0, S - T, 0)), k, v), None
+    elif T == S:
+        x = context = heads.pack(q, k, v)  # one tensor holds both
     else:
         x, context = heads.pack(q), heads.pack(None, k, v)
     weights = None
