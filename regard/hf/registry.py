@@ -140,14 +140,10 @@ def restore(config: PretrainedConfig, records: object) -> None:
         raise StoredDataError(f"config.json: attn_implementation cannot be {shown(wrong[0])}")
     if names == [None] and records and not config.sub_configs:
         raise StoredDataError(
-            f"config.json: {FIELD} has a record of {', '.join(records)}, and attn_implementation is missing. Add the name, "
-            f"or remove {FIELD} to open the model with Transformers' own attention."
+            f"config.json: {FIELD} has a record of {', '.join(records)}, and attn_implementation is missing or None. Name "
+            f"one ('sdpa' is Transformers' own), or remove {FIELD}."
         )
     for name in filter(None, names):
-        if name.startswith(PREFIX) and name not in records:
-            raise StoredDataError(
-                f"config.json: attn_implementation is {name}, of which {FIELD} has no record"
-            )
         if name in records:
             _restore(name, records[name])
 
@@ -172,8 +168,7 @@ def _restore(name: str, found: object) -> None:
     elif record(here) != record(made):
         raise OptionError(
             f"config.json cannot give {name}: it is {shown(record(made))} there, and registered here as "
-            f"{shown(record(here))}. Register yours under another name, or open the model with another "
-            "attn_implementation."
+            f"{shown(record(here))}. Register yours under another name before the model is opened."
         )
 
 
