@@ -8,10 +8,11 @@ if find_spec("transformers") is None:
         name="transformers",
     )
 
-from regard.hf.attention import AttentionConfig, register
+from regard.hf.attention import AttentionConfig
 from regard.hf.convert import convert, teach
 from regard.hf.load import load, save
 from regard.hf.models import AfterStep, register_models, wrap
+from regard.hf.registry import register
 
 __all__ = [
     "AfterStep",

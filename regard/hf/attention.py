@@ -1,8 +1,5 @@
 """Mechanisms as attention implementations of Transformers: `attn_implementation="regard_linear"`.
 
-    regard.hf.register()                                                   every mechanism that is a function of q, k and v
-    regard.hf.register("window", AttentionConfig("local", {"window_size": 64}))     attn_implementation="regard_window"
-
 Each is registered together with its mask function: one alone would let Transformers leave the causal mask out.
 """
 
@@ -16,15 +13,15 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import (
     bidirectional_mask_function,
     causal_mask_function,
     sdpa_mask,
 )
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.functional.softmax.biased import biased_attention
+from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
 from regard.mixers.build import build, option_names, resolve
 from regard.nn.centroids import Centroids
@@ -51,30 +48,6 @@ class AttentionConfig:
     @property
     def name(self) -> str:
         return resolve(self.mixer).name
-
-
-def register(name: str | None = None, config: AttentionConfig | None = None) -> tuple[str, ...]:
-    """Register one mechanism as `regard_<name>`, or every one that can be, with its default options.
-
-    Returns the names for `attn_implementation`. Raises UnsupportedError, with the reason, for a config whose
-    mechanism is not a function of q, k and v alone, and OptionError for what is no AttentionConfig.
-    """
-    if (name is None) != (config is None):
-        raise OptionError("register takes a name and an AttentionConfig, or neither of them")
-    if config is not None and not isinstance(config, AttentionConfig):
-        raise OptionError(
-            f"register: config must be an AttentionConfig, got {config!r}: AttentionConfig('local', {{'window_size': 64}})"
-        )
-    chosen = {} if name is None or config is None else {name: config}
-    for entry in MIXERS.values() if name is None else ():
-        try:
-            chosen[entry.name] = AttentionConfig(entry)
-        except UnsupportedError:
-            continue
-    for short, one in chosen.items():
-        AttentionInterface.register(f"regard_{short}", attention_function(one))
-        AttentionMaskInterface.register(f"regard_{short}", token_mask)
-    return tuple(f"regard_{short}" for short in chosen)
 
 
 # ---------------------------------------------------------------------- masks
@@ -171,7 +144,7 @@ def _request(
         return attention_mask.mask, attention_mask.num_keys or S
     if attention_mask is None:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        return Mask(causal=bool(causal)), S
+        return Mask(causal=bool(causal) and not keys_of_others(module)), S
     if attention_mask.dim() != 4:
         raise ShapeError(f"a mask must have shape [B, 1, T, S], got {list(attention_mask.shape)}")
     allowed = attention_mask
@@ -197,7 +170,8 @@ class Call(NamedTuple):
     k: Float[Tensor, "B G S K"]
     v: Float[Tensor, "B G S K"]
     mask: Mask
-    cross: bool
+    as_context: bool
+    """True if keys and values go in as a context: they are of other tokens, or it makes no difference."""
 
 
 REFUSED = {
@@ -209,10 +183,14 @@ REFUSED = {
 """Arguments of Transformers' attention functions that change the mathematics -> why they are refused."""
 
 
-def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, Tensor | None]]:
+@dataclass(frozen=True, eq=False)
+class AttentionFunction:
     """The function of Transformers' AttentionInterface: q [B H T K], k and v [B G S K] -> y [B T H K], weights."""
 
-    def attention(
+    config: AttentionConfig
+
+    def __call__(
+        self,
         module: nn.Module,
         query: Tensor,
         key: Tensor,
@@ -225,13 +203,13 @@ def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, T
         output_attentions: bool | None = None,
         **others: Any,
     ) -> tuple[Tensor, Tensor | None]:
+        config = self.config
         for name, reason in REFUSED.items():
             if others.get(name) is not None:
                 raise UnsupportedError(f"{config.name} does not support {name}: {reason}")
         mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
         k, v = key[:, :, :S], value[:, :, :S]
-        cross = not mask.causal and _is_cross(module)
-        one = config if config.cross is None or not cross else config.cross
+        one, as_context = _chosen(config, module, mask, query.shape[2], S)
         H, K = query.shape[1], query.shape[3]
         if v.shape[3] != K:
             raise ShapeError(f"{one.name}: values of width {v.shape[3]} beside keys of width {K}")
@@ -242,7 +220,9 @@ def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, T
                     "attn_implementation='regard_softmax' does not support output_attentions beside position_bias. "
                     "Use attn_implementation='eager'."
                 )
-            return _biased(one, Call(q, k, v, mask, cross), position_bias[..., :S], dropout), None
+            return _biased(
+                one, Call(q, k, v, mask, as_context), position_bias[..., :S], dropout
+            ), None
         layer = getattr(module, "layer_idx", None) or 0
         mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)
         mixer.train(module.training)
@@ -250,10 +230,8 @@ def attention_function(config: AttentionConfig) -> Callable[..., tuple[Tensor, T
         assert isinstance(heads, GivenHeads)
         if heads.num_kv_heads != k.shape[1]:
             k, v = (z.repeat_interleave(H // z.shape[1], dim=1) for z in (k, v))
-        y, weights = _mixed(mixer, heads, Call(q, k, v, mask, cross), bool(output_attentions))
+        y, weights = _mixed(mixer, heads, Call(q, k, v, mask, as_context), bool(output_attentions))
         return y.unflatten(2, (H, K)), weights
-
-    return attention
 
 
 def _mixed(
@@ -264,9 +242,11 @@ def _mixed(
     if q.shape[0] != k.shape[0]:
         raise ShapeError(f"{mixer.name}: a batch of {q.shape[0]} queries and of {k.shape[0]} keys")
     after_others = mask.causal and T < S
-    if not call.cross and (T == S or (after_others and not _as_context(mixer, mask, T))):
+    if not call.as_context and (T == S or (after_others and not _as_context(mixer, mask, T))):
         # queries that come after stored keys take their places in the whole sequence
         x, context = heads.pack(F.pad(q, (0, 0, S - T, 0)), k, v), None
+    elif T == S:
+        x = context = heads.pack(q, k, v)  # one tensor holds both
     else:
         x, context = heads.pack(q), heads.pack(None, k, v)
     weights = None
@@ -291,11 +271,31 @@ def _biased(config: AttentionConfig, call: Call, bias: Tensor, dropout: float) -
     return y.transpose(1, 2)
 
 
-def _is_cross(module: nn.Module) -> bool:
-    """True if keys are those of other tokens. Transformers does not say; its modules are of three kinds."""
-    if getattr(module, "is_cross_attention", False) or "Cross" in type(module).__name__:
-        return True
-    return getattr(module, "is_decoder", False) and not getattr(module, "is_causal", False)
+def _chosen(
+    config: AttentionConfig, module: nn.Module, mask: Mask, T: int, S: int
+) -> tuple[AttentionConfig, bool]:
+    """The config for this call, and whether keys and values are a context. Equal lengths do not say whose they are."""
+    if mask.causal:
+        return config, False
+    if config.cross is None and _same_as_context(config):
+        return config, True
+    others = keys_of_others(module)
+    if others is None:
+        raise UnsupportedError(
+            f"{config.name} cannot be the attention of {type(module).__name__}: whether its {T} queries and {S} keys are "
+            "of the same tokens is not seen from its arguments, and this mechanism differs in it. Use 'regard_softmax' or "
+            "another mechanism with `cross`, without a config for cross attention."
+        )
+    if others and config.cross is not None:
+        return config.cross, True
+    return config, others or T != S
+
+
+@cache
+def _same_as_context(config: AttentionConfig) -> bool:
+    """True if a sequence mixes with itself as with a context that is the same sequence, unless in causal order."""
+    cls = resolve(config.mixer)
+    return cls in set(MIXERS.values()) and bool(_make(config, 2, 2, 8).capabilities.cross)
 
 
 def _make(

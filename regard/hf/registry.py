@@ -1,0 +1,215 @@
+"""Names of attention implementations, and their mechanisms in config.json, so that a model is opened with the same one.
+
+    regard.hf.register()                                                   every mechanism that is a function of q, k and v
+    regard.hf.register("window", AttentionConfig("local", {"window_size": 64}))     attn_implementation="regard_window"
+
+    "attn_implementation": "regard_window",
+    "regard_attention": {"regard_window": {"mixer": "local", "options": {"window_size": 64}, "max_len": 4096, "seed": 0}}
+
+Transformers reads the first field but never writes it, and a name alone says no options. Where Regard is not
+registered, it refuses the name that it does not know.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import wraps
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
+
+from regard.core import OptionError, StoredDataError, UnsupportedError
+from regard.core.errors import shown
+from regard.hf.attention import AttentionConfig, AttentionFunction, token_mask
+from regard.mixers import MIXERS
+from regard.mixers.build import resolve
+
+FIELD = "regard_attention"
+PREFIX = "regard_"
+
+
+def register(name: str | None = None, config: AttentionConfig | None = None) -> tuple[str, ...]:
+    """Register one mechanism as `regard_<name>`, or every one that can be, with its default options.
+
+    From then on Transformers' configs write the mechanism into config.json, and read it from there. Without a name,
+    what is registered already stays as it is. Returns the names for `attn_implementation`. Raises UnsupportedError,
+    with the reason, for a config whose mechanism is not a function of q, k and v alone, and OptionError for what is no
+    AttentionConfig.
+    """
+    if (name is None) != (config is None):
+        raise OptionError("register takes a name and an AttentionConfig, or neither of them")
+    if config is not None and not isinstance(config, AttentionConfig):
+        raise OptionError(
+            f"register: config must be an AttentionConfig, got {config!r}: AttentionConfig('local', {{'window_size': 64}})"
+        )
+    chosen = {} if name is None or config is None else {name: config}
+    for entry in MIXERS.values() if name is None else ():
+        try:
+            chosen[entry.name] = registered(PREFIX + entry.name) or AttentionConfig(entry)
+        except UnsupportedError:
+            continue
+    store_in_configs()
+    for short, one in chosen.items():
+        enter(short, one)
+    return tuple(PREFIX + short for short in chosen)
+
+
+def enter(short: str, config: AttentionConfig) -> None:
+    """Its mask function too: without one Transformers makes no mask at all."""
+    AttentionInterface.register(PREFIX + short, AttentionFunction(config))
+    AttentionMaskInterface.register(PREFIX + short, token_mask)
+
+
+def store_in_configs() -> None:
+    """Make the configs of Transformers write the mechanism that they name, and read it. A second call does nothing."""
+    if hasattr(PretrainedConfig, FIELD):
+        return
+    plain = PretrainedConfig.to_dict
+
+    @wraps(plain)
+    def to_dict(self: PretrainedConfig) -> dict[str, Any]:
+        names, records = named(self), used(self)
+        return plain(self) | ({"attn_implementation": names, FIELD: records} if records else {})
+
+    PretrainedConfig.to_dict = to_dict  # type: ignore[method-assign]
+    setattr(PretrainedConfig, FIELD, property(used, restore))
+
+
+def registered(name: object) -> AttentionConfig | None:
+    function = AttentionInterface._global_mapping.get(name) if isinstance(name, str) else None
+    return function.config if isinstance(function, AttentionFunction) else None
+
+
+def named(config: PretrainedConfig) -> str | dict[str, Any] | None:
+    """What `attn_implementation` must be for this config and its sub-configs, as far as mechanisms of Regard are named."""
+    own = config._attn_implementation if registered(config._attn_implementation) else None
+    if not config.sub_configs:
+        return own
+    parts = {key: named(part) for key, part in _parts(config).items()}
+    return {key: name for key, name in {"": own, **parts}.items() if name is not None} or None
+
+
+def used(config: PretrainedConfig) -> dict[str, Any]:
+    """Name -> record of each mechanism that this config or a sub-config names."""
+    made = registered(config._attn_implementation)
+    records = {config._attn_implementation: record(made)} if made else {}
+    for part in _parts(config).values():
+        records |= used(part)
+    return records
+
+
+def record(config: AttentionConfig) -> dict[str, Any]:
+    """The config as JSON holds it. "python" is true where it has a class, a function or an object: they have no JSON."""
+    cls, python = resolve(config.mixer), []
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(key): plain(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(one) for one in value]
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        python.append(value)
+        if isinstance(value, type | FunctionType | BuiltinFunctionType):
+            return f"{value.__module__}:{value.__qualname__}"
+        return re.sub(" at 0x[0-9a-f]+", "", repr(value))  # another process has other addresses
+
+    made = {
+        "mixer": cls.name if cls in set(MIXERS.values()) else plain(cls),
+        "options": plain(config.options),
+        "cross": None if config.cross is None else record(config.cross),
+        "max_len": config.max_len,
+        "seed": config.seed,
+    }
+    return made | ({"python": True} if python else {})
+
+
+def restore(config: PretrainedConfig, records: object) -> None:
+    """Register what config.json holds under the names that this config uses.
+
+    Raises StoredDataError for a field that names no mechanism or wrong options, and OptionError where the name is
+    registered here with other options, or where the record holds objects of Python.
+    """
+    if not isinstance(records, Mapping) or not all(isinstance(name, str) for name in records):
+        raise StoredDataError(
+            f"config.json: {FIELD} must hold records by name, got {shown(records)}"
+        )
+    names = _all_names(config)
+    wrong = [name for name in names if not isinstance(name, str | None)]
+    if wrong:
+        raise StoredDataError(f"config.json: attn_implementation cannot be {shown(wrong[0])}")
+    if names == [None] and records and not config.sub_configs:
+        raise StoredDataError(
+            f"config.json: {FIELD} has a record of {', '.join(records)}, and attn_implementation is missing or None. Name "
+            f"one ('sdpa' is Transformers' own), or remove {FIELD}."
+        )
+    for name in filter(None, names):
+        if name in records:
+            _restore(name, records[name])
+
+
+def _restore(name: str, found: object) -> None:
+    here = registered(name)
+    if here is not None and record(here) == found:
+        return
+    if not name.startswith(PREFIX):
+        raise StoredDataError(
+            f"config.json: {FIELD} cannot say what {name} is: names begin with {PREFIX}"
+        )
+    short = name.removeprefix(PREFIX)
+    if isinstance(found, Mapping) and found.get("python") is True:
+        raise OptionError(
+            f"config.json cannot give {name}: it is {shown(found)}, with classes or objects of Python. First register the "
+            f"same: regard.hf.register({short!r}, AttentionConfig(...))."
+        )
+    made = _read(name, found)
+    if here is None:
+        enter(short, made)
+    elif record(here) != record(made):
+        raise OptionError(
+            f"config.json cannot give {name}: it is {shown(record(made))} there, and registered here as "
+            f"{shown(record(here))}. Register yours under another name before the model is opened."
+        )
+
+
+def _read(name: str, found: object) -> AttentionConfig:
+    fields = {
+        "mixer": str,
+        "options": Mapping,
+        "cross": Mapping | None,
+        "max_len": int,
+        "seed": int,
+    }
+    if not isinstance(found, Mapping) or "mixer" not in found or not found.keys() <= fields.keys():
+        raise StoredDataError(
+            f"config.json: {FIELD} of {name} must have mixer and may have {', '.join(list(fields)[1:])}, got {shown(found)}"
+        )
+    for key, value in found.items():
+        if not isinstance(value, fields[key]) or isinstance(value, bool):
+            raise StoredDataError(f"config.json: {key} of {name} cannot be {shown(value)}")
+    given = {key: _tuples(value) for key, value in found.items() if key != "cross"}
+    cross = found.get("cross")
+    try:
+        return AttentionConfig(**given, cross=None if cross is None else _read(name, cross))
+    except StoredDataError:
+        raise
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise StoredDataError(f"config.json: {name} cannot be made: {error}") from None
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has no tuples."""
+    if isinstance(value, list):
+        return tuple(_tuples(one) for one in value)
+    return (
+        {key: _tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+    )
+
+
+def _parts(config: PretrainedConfig) -> dict[str, PretrainedConfig]:
+    parts = {key: getattr(config, key, None) for key in config.sub_configs}
+    return {key: part for key, part in parts.items() if isinstance(part, PretrainedConfig)}
+
+
+def _all_names(config: PretrainedConfig) -> list[str | None]:
+    return sum(map(_all_names, _parts(config).values()), [config._attn_implementation])

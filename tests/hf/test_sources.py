@@ -1,0 +1,304 @@
+"""Whose keys a module mixes: cross attention is told from self-mixing by what is passed, at equal lengths too."""
+
+import importlib
+
+import pytest
+import torch
+from torch import nn
+
+from tests.hf.small import SEQ2SEQ, SIZES, TOKENS, transformers
+
+import regard.hf  # isort: skip
+from regard import UnsupportedError
+from regard.hf import AttentionConfig, attention
+from regard.hf.sources import keys_of_others
+
+regard.hf.register()
+WIDE = AttentionConfig("local", {"window_size": 64}, cross=AttentionConfig("softmax"))
+regard.hf.register("wide", WIDE)
+IMPLEMENTATIONS = ("regard_softmax", "regard_wide")
+"""A window over everything computes what softmax does; it is told what is cross attention, softmax need not be."""
+
+DECODER = {
+    **SIZES,
+    **TOKENS,
+    "is_decoder": True,
+    "add_cross_attention": True,
+    "hidden_dropout_prob": 0.0,
+}
+MOONSHINE = {
+    **TOKENS, "hidden_size": 24, "intermediate_size": 32, "encoder_num_hidden_layers": 1, "decoder_num_hidden_layers": 2,
+    "encoder_num_attention_heads": 4, "decoder_num_attention_heads": 4, "decoder_start_token_id": 1,
+}  # fmt: skip
+MODELS = {
+    "MoonshineForConditionalGeneration": MOONSHINE,
+    "BartForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
+    "MBartForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
+    "MarianMTModel": {**TOKENS, **SEQ2SEQ},
+    "PegasusForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
+    "BlenderbotForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
+    "M2M100ForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
+    "Speech2TextForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
+    "WhisperForConditionalGeneration": {**TOKENS, **SEQ2SEQ, "suppress_tokens": None, "begin_suppress_tokens": None},
+    "T5ForConditionalGeneration": {
+        "vocab_size": 30, "d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 1, "num_heads": 4, "dropout_rate": 0.0,
+        "pad_token_id": 0, "decoder_start_token_id": 0,
+    },
+    "BertLMHeadModel": DECODER,
+    "RobertaForCausalLM": DECODER,
+    "ElectraForCausalLM": {**DECODER, "embedding_size": 24},
+    "GPT2LMHeadModel": {
+        **TOKENS, "n_embd": 24, "n_layer": 2, "n_head": 4, "add_cross_attention": True, "attn_pdrop": 0.0,
+        "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+    },
+}  # fmt: skip
+S = 6
+PRESENT = torch.tensor([[1] * S, [1] * 4 + [0] * 2])
+
+
+def decoder(name: str, implementation: str) -> nn.Module:
+    cls = getattr(transformers, name)
+    torch.manual_seed(0)
+    made = cls(cls.config_class(**MODELS[name])).eval().double()
+    made.set_attn_implementation(implementation)
+    return made
+
+
+def states(num_keys: int = S) -> torch.Tensor:
+    return torch.randn(
+        2, num_keys, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+
+
+def tokens(T: int) -> torch.Tensor:
+    return torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(2))
+
+
+def decoded(made: nn.Module, ids: torch.Tensor, present: torch.Tensor = PRESENT, **cache):
+    """Logits of these target tokens for an encoder's padded output."""
+    seen = states(present.shape[1])
+    if not made.config.is_encoder_decoder:
+        return made(ids, encoder_hidden_states=seen, encoder_attention_mask=present, **cache)
+    output = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=seen)
+    given = {"attention_mask": present}
+    if "Moonshine" in type(made).__name__:
+        module = importlib.import_module(type(made).__module__)
+        output = module.MoonshineEncoderModelOutput(seen, attention_mask=present)
+    elif "Whisper" in type(made).__name__:
+        given = {}  # its decoder takes no mask of the encoder's output
+    elif "Speech2Text" in type(made).__name__:
+        given["attention_mask"] = present.repeat_interleave(4, dim=1)
+    return made(encoder_outputs=output, decoder_input_ids=ids, **given, **cache)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("T", [1, S - 2, S, S + 3])
+def test_a_padded_encoder_at_any_length(name, T):
+    want = decoded(decoder(name, "eager"), tokens(T)).logits
+    for implementation in IMPLEMENTATIONS[: 1 if "T5" in name else 2]:
+        got = decoded(decoder(name, implementation), tokens(T)).logits
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("present", [PRESENT, PRESENT[:, :1]], ids=["six", "one"])
+def test_cached_steps(name, present):
+    """Token by token past the length of the encoder, and with an encoder of a single token, which every step equals."""
+    if "Speech2Text" in name and present.shape[1] == 1:
+        present = PRESENT[:, :2]  # it halves lengths twice, rounding up: no mask has one
+    ids = tokens(8)
+    want = decoded(decoder(name, "eager"), ids, present).logits
+    for implementation in IMPLEMENTATIONS[: 1 if "T5" in name else 2]:
+        made, cache, steps = decoder(name, implementation), None, []
+        for step in ids.split(1, dim=1):
+            output = decoded(made, step, present, past_key_values=cache, use_cache=True)
+            cache = output.past_key_values
+            steps.append(output.logits)
+        torch.testing.assert_close(torch.cat(steps, 1), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "T5" not in name])
+def test_what_is_seen_of_each_module(name, monkeypatch):
+    found = {}
+
+    def noted(module):
+        found[module] = keys_of_others(module)
+        return found[module]
+
+    monkeypatch.setattr(attention, "keys_of_others", noted)
+    made = decoder(name, "regard_wide")
+    if name in ("BartForConditionalGeneration", "MBartForConditionalGeneration"):
+        made(tokens(S), attention_mask=PRESENT, decoder_input_ids=tokens(S))
+    else:
+        decoded(made, tokens(S))
+    names = {module: where for where, module in made.named_modules()}
+    assert found
+    for module, others in found.items():
+        cross = any(part in names[module] for part in ("encoder_attn", "cross"))
+        assert others is cross, names[module]
+
+
+def part(kind: str, name: str, implementation: str, *arguments, **settings):
+    """One attention module of Transformers; its configuration's class is found by what it is given."""
+    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    config = module.__dict__[settings.pop("config")](**settings)
+    config._attn_implementation = implementation
+    torch.manual_seed(0)
+    return getattr(module, name)(config, *arguments).eval().double()
+
+
+HEADS = {"hidden_size": 24, "num_attention_heads": 4}
+A, B, POOLED = states(S), states(S).flip(1), torch.zeros(2, 1, 1, S, dtype=torch.float64)
+POOLED[1, ..., 4:] = torch.finfo(torch.float64).min
+LONGER = torch.cat([POOLED, POOLED], dim=-1)
+TURNS = (torch.ones(2, S, 6, dtype=torch.float64), torch.zeros(2, S, 6, dtype=torch.float64))
+QFORMER = {
+    "config": "Blip2QFormerConfig",
+    **HEADS,
+    "encoder_hidden_size": 24,
+    "attention_probs_dropout_prob": 0.0,
+}
+MLLAMA = {
+    "config": "MllamaTextConfig",
+    **HEADS,
+    "num_key_value_heads": 4,
+    "cross_attention_layers": [0],
+}
+DETR = {
+    "config": "DetrConfig",
+    "d_model": 24,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+}
+MOBILE = {
+    "config": "MobileBertConfig",
+    **HEADS,
+    "true_hidden_size": 24,
+    "attention_probs_dropout_prob": 0.0,
+}
+LIGHT = {"config": "LightGlueConfig", "descriptor_dim": 24, "num_attention_heads": 4}
+LOFTR = {"config": "EfficientLoFTRConfig", "out_features": [8, 8, 8, 24], **HEADS}
+PARTS = {
+    # what is seen, the module and its constructor's arguments, its call
+    "idefics2": (
+        None, "Idefics2PerceiverAttention", (0,),
+        {"config": "Idefics2PerceiverConfig", "hidden_size": 24, "resampler_n_heads": 4, "resampler_head_dim": 6,
+         "num_key_value_heads": 2},
+        {"latents": A, "context": B, "attention_mask": LONGER},
+    ),
+    "edgetam": (
+        None, "EdgeTamAttention", (1,), {"config": "EdgeTamMaskDecoderConfig", **HEADS},
+        {"query": A[:, None], "key": B[:, None], "value": B[:, None], "attention_similarity": POOLED},
+    ),
+    "molmo2": (
+        None, "Molmo2VisionAttention", (), {"config": "Molmo2VisionConfig", **HEADS, "num_key_value_heads": 4, "head_dim": 6},
+        {"hidden_states": A, "encoder_hidden_states": B, "attention_mask": POOLED},
+    ),
+    "molmo2 alone": (
+        False, "Molmo2VisionAttention", (), {"config": "Molmo2VisionConfig", **HEADS, "num_key_value_heads": 4, "head_dim": 6},
+        {"hidden_states": A},
+    ),
+    "efficientloftr": (
+        True, "EfficientLoFTRAttention", (0,), LOFTR, {"hidden_states": A, "encoder_hidden_states": B},
+    ),
+    "efficientloftr alone": (False, "EfficientLoFTRAttention", (0,), LOFTR, {"hidden_states": A}),
+    "lightglue": (
+        True, "LightGlueAttention", (0,), LIGHT,
+        {"hidden_states": A, "encoder_hidden_states": B, "encoder_attention_mask": POOLED},
+    ),
+    "lightglue unpadded": (True, "LightGlueAttention", (0,), LIGHT, {"hidden_states": A, "encoder_hidden_states": B}),
+    "blip_2": (
+        True, "Blip2QFormerMultiHeadAttention", (True,), QFORMER,
+        {"hidden_states": A, "encoder_hidden_states": B, "encoder_attention_mask": POOLED},
+    ),
+    "mllama": (
+        True, "MllamaTextCrossAttention", (0,), MLLAMA,
+        {"hidden_states": A, "cross_attention_states": B, "attention_mask": POOLED},
+    ),
+    "detr": (
+        True, "DetrCrossAttention", (24, 4), DETR,
+        {"hidden_states": A, "key_value_states": B, "attention_mask": POOLED, "encoder_position_embeddings": A},
+    ),
+    "mobilebert": (
+        False, "MobileBertSelfAttention", (), MOBILE, {"query_tensor": A, "key_tensor": A, "value_tensor": B},
+    ),
+    "mobilebert other keys": (
+        None, "MobileBertSelfAttention", (), MOBILE, {"query_tensor": A, "key_tensor": B, "value_tensor": B},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_modules_that_do_not_name_it_so(name, monkeypatch):
+    """softmax needs no knowledge; a window is refused, or computes the same where it may."""
+    others, cls, arguments, settings, call = PARTS[name]
+    kind, seen = name.split()[0], []
+    want = part(kind, cls, "eager", *arguments, **settings)(**call)[0]
+    got = part(kind, cls, "regard_softmax", *arguments, **settings)(**call)[0]
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+
+    def noted(module):
+        seen.append(keys_of_others(module))
+        return seen[-1]
+
+    monkeypatch.setattr(attention, "keys_of_others", noted)
+    wide = part(kind, cls, "regard_wide", *arguments, **settings)
+    if others is None:
+        with pytest.raises(UnsupportedError, match=f"local cannot be the attention of {cls}: whe"):
+            wide(**call)
+    else:
+        torch.testing.assert_close(wide(**call)[0], want, rtol=1e-5, atol=1e-6)
+    assert set(seen) == {others}
+
+
+def test_cached_keys_of_others_are_not_taken_for_own():
+    """Of this module a later step passes no states: they are in the cache."""
+    cache = transformers.DynamicCache()
+    call = dict(PARTS["mllama"][-1], past_key_values=cache)
+    for implementation in ("regard_wide", "eager", "regard_softmax"):
+        made = part("mllama", "MllamaTextCrossAttention", implementation, 0, **MLLAMA)
+        if not cache.get_seq_length():
+            made(**call)
+        later = dict(call, hidden_states=A.cos(), cross_attention_states=None)
+        if implementation == "regard_wide":
+            with pytest.raises(UnsupportedError, match="6 queries and 6 keys are of the same toke"):
+                made(**later)
+        elif implementation == "eager":
+            want = made(**later)[0]
+        else:
+            torch.testing.assert_close(made(**later)[0], want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_module_that_changes_its_arguments_is_refused():
+    class Changing(nn.Module):
+        is_causal = False
+
+        def forward(self, hidden_states, key_value_states=None):
+            if key_value_states is None:
+                key_value_states = hidden_states
+            hidden_states = hidden_states.tanh()
+            q, k = (
+                z.unflatten(2, (4, 6)).transpose(1, 2) for z in (hidden_states, key_value_states)
+            )
+            return transformers.AttentionInterface()["regard_wide"](self, q, k, k, None)[0]
+
+    for states_of_keys in (None, A, B):
+        with pytest.raises(UnsupportedError, match="local cannot be the attention of Changing"):
+            Changing()(A, states_of_keys)
+
+
+def test_no_registered_mechanism_differs_on_a_context():
+    """So that softmax, linear and the like need not know whose keys they are given."""
+    valid = torch.arange(9) < torch.tensor([[9], [5]])
+    x, checked = torch.randn(2, 9, 24, dtype=torch.float64), 0
+    for name in regard.hf.register():
+        config = AttentionConfig(name.removeprefix("regard_"))
+        if not attention._same_as_context(config):
+            continue
+        mixer = regard.build(config.mixer, dim=24, num_heads=4, max_len=9).double()
+        mask = regard.Mask(valid=valid)
+        own, given = mixer(x, mask=mask), mixer(x, context=x, mask=mask)
+        torch.testing.assert_close(given[valid], own[valid])
+        checked += 1
+    assert checked == 5
+    assert not attention._same_as_context(AttentionConfig("softmax", {"position": "rotary"}))
