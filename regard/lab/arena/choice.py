@@ -20,6 +20,10 @@ class Choice:
     options: Mapping[str, Any] = field(default_factory=dict)
     typed: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.mixer, type):
+            source(self.mixer)  # as early as can be: the file may be edited while the arena runs
+
     @property
     def name(self) -> str:
         """A name of the catalogue, or module:Class: never the name that a subclass inherits."""

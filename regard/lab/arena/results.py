@@ -188,8 +188,9 @@ def of_one_source(
 
 
 def engine(origin: Provenance) -> Engine:
-    """Versions on which a result depends, as its key says."""
-    return origin.versions.get("regard", "unknown"), origin.versions.get("torch", "unknown")
+    """Versions on which a result depends; torch's without its build, which goes with the device."""
+    torch = origin.versions.get("torch", "unknown").partition("+")[0]
+    return origin.versions.get("regard", "unknown"), torch
 
 
 def current(results: Iterable[Result]) -> list[Result]:

@@ -75,9 +75,14 @@ def run_suite(
     A mechanism that breaks a law is neither trained nor timed, and its rough timings no longer count; it, and every pair that its
     capabilities forbid, becomes a NotRun row with the reason. After so many `hours`, or the suite's, nothing new is begun.
     `redraw` is called as results come, at most every REDRAW seconds. on_ray: training is done by Ray's workers. `command` is recorded in the rows as their origin: this process's own by default.
-    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist, and PathError if the
+    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist, or enters one label twice, and PathError if the
     folder cannot be written.
     """
+    check_entries(suite.choices)
+    names = [choice.name for choice in suite.choices]
+    for name in suite.trained:
+        if name not in names:
+            raise UnknownNameError("entry to train", name, names)
     check_writable(Path(run_dir), folder=True)
     if hours is not None and not hours > 0:
         raise OptionError(f"hours ({hours}) must be positive")
@@ -124,11 +129,6 @@ class _SuiteRun:
         self.end = math.inf if hours is None else time.monotonic() + 3600 * hours
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.choices = suite.choices
-        check_entries(self.choices)
-        names = [choice.name for choice in self.choices]
-        for name in suite.trained:
-            if name not in names:
-                raise UnknownNameError("entry to train", name, names)
         for choice in self.choices:
             choice.sketch()  # wrong names and options are found here
         for contest in suite.contests:

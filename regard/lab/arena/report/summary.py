@@ -434,9 +434,7 @@ def _family(mixer: str) -> str:
     return MIXERS[mixer].family if mixer in MIXERS else "other"
 
 
-def _labels(
-    trained: list[Trained], timed: list[Timed]
-) -> Callable[[Trained | Timed | NotRun], str]:
+def _labels(trained: list[Trained], timed: list[Timed]) -> Callable[[Result], str]:
     """A function row -> label: the mixer, with the options that differ where it was run with several."""
     rows: list[Trained | Timed] = [*trained, *timed]
     sets: dict[str, set[str]] = defaultdict(set)
@@ -452,7 +450,7 @@ def _labels(
     def differs(mixer: str, option: str) -> bool:
         return len(values[mixer, option]) > 1 or given[mixer, option] < counts[mixer]
 
-    def name(row: Trained | Timed | NotRun) -> str:
+    def name(row: Result) -> str:
         shown = [f"{k}={v}" for k, v in sorted(row.options.items()) if differs(row.mixer, k)]
         return f"{row.mixer} ({', '.join(shown)})" if shown and row.mixer in several else row.mixer
 
