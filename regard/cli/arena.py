@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.bench import LEDGER, PAGE
-from regard.cli.names import entry, own, task
+from regard.cli.names import choice, own, task
 from regard.cli.printing import print_json
 from regard.core import OptionError, UnknownNameError
 from regard.core.options import Above0, CheckedOptions, Seed
@@ -125,18 +125,12 @@ class Arena(metaclass=CheckedOptions):
     def _suite(self, suite: "Suite") -> "Suite":
         from regard.cli.arguments import option
         from regard.lab.arena.suite import Race, brief, contests as contests_of
-        from regard.mixers import MIXERS
 
         if self.mixers:
-            classes = [entry("mixers", name) for name in self.mixers]
             listed = {choice.name: choice for choice in suite.choices}
+            named = [choice(name) for name in self.mixers]
             suite = dataclasses.replace(
-                suite,
-                trained=(),
-                mixers=tuple(
-                    listed.get(cls.name, cls.name) if cls in MIXERS.values() else cls
-                    for cls in classes
-                ),
+                suite, trained=(), mixers=tuple(listed.get(one.name, one) for one in named)
             )
         contests = suite.contests
         if self.task is not None:

@@ -1,8 +1,7 @@
 """`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
 
-import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -167,22 +166,23 @@ def _origin(row: "Timed") -> str:
 def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
     """Each mixer with those of the options that it has."""
     from regard.cli.arguments import option
-    from regard.cli.names import entry
-    from regard.lab.arena.choice import Choice
+    from regard.cli.names import choice
+    from regard.lab.arena.choice import check_entries
     from regard.mixers import MIXERS
+    from regard.mixers.build import option_names, resolve
 
-    classes = [entry("mixers", name) for name in names or MIXERS.names()]
+    listed = [choice(name) for name in names or MIXERS.names()]
+    check_entries(listed)
     options: Mapping[str, Any] = dict(map(option, words))
-    taken = {cls.name: set(inspect.signature(cls.__init__).parameters) for cls in classes}
+    taken = {one.name: set(option_names(resolve(one.mixer))) for one in listed}
     for name in options:
         if not any(name in known for known in taken.values()):
             raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")
     chosen = []
-    for cls in classes:
-        own = {name: value for name, value in options.items() if name in taken[cls.name]}
-        choice = Choice(mixer=cls.name if cls in MIXERS.values() else cls, options=own)
-        choice.sketch()  # wrong values are found before anything is timed
-        chosen.append(choice)
+    for one in listed:
+        own = {name: value for name, value in options.items() if name in taken[one.name]}
+        chosen.append(replace(one, options=own))
+        chosen[-1].sketch()  # wrong values are found before anything is timed
     return chosen
 
 

@@ -131,11 +131,16 @@ class Report:
                 f"{self.ledger} has nothing of {finding.name} yet. `regard arena {name}` runs it."
             )
         page = write(finding, rows, self.folder).resolve()
-        found = summary(stored(finding, page.with_suffix(".json")))
+        results = stored(finding, page.with_suffix(".json"))
+        found = summary(results)
         if self.json:
-            print_json({"finding": finding.name, "claims": found, "page": str(page)})
+            about = {"finding": finding.name, "claims": found, "old": results.old}
+            print_json(about | {"page": str(page)})
         else:
             print_table(found, title=finding.name)
+            if results.old:
+                told = ", ".join(f"{count} of {name}" for name, count in results.old.items())
+                print(visible_lines(f"Old rows left out: {told}."))
             print(f"\nThe page: {page}")
         return 0
 

@@ -6,10 +6,13 @@ import traceback
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from regard.cli.describe import catalog
 from regard.core import OptionError, UnknownNameError
+
+if TYPE_CHECKING:
+    from regard.lab.arena.choice import Choice
 
 BASES: dict[str, tuple[str, str]] = {
     "mixers": ("regard.core", "Mixer"),
@@ -46,6 +49,17 @@ def entry(kind: str, name: str) -> Any:
     if name not in found and (hint := _meant(name)):
         raise OptionError(f"unknown {kind.removesuffix('s')} {name!r}. {hint}")
     return found[name]
+
+
+def choice(name: str, options: Mapping[str, Any] | None = None) -> "Choice":
+    """A mixer of the catalogue, or one's own under the label that was typed. Raises UnknownNameError, OptionError."""
+    from regard.lab.arena.choice import Choice
+    from regard.mixers import MIXERS
+
+    cls = entry("mixers", name)
+    if cls in MIXERS.values():
+        return Choice(mixer=cls.name, options=options or {})
+    return Choice(mixer=cls, options=options or {}, typed=name)
 
 
 def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:

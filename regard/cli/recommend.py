@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, arg
 
 from regard.cli.bench import LEDGER
-from regard.cli.names import entry
+from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
 from regard.core.options import CheckedOptions
@@ -48,7 +48,7 @@ class Recommend(metaclass=CheckedOptions):
     json: Json = False
 
     def run(self) -> int:
-        from regard.lab.arena.choice import Choice
+        from regard.lab.arena.choice import check_entries
         from regard.lab.arena.ledger import Ledger
         from regard.lab.arena.recommend import Case, measure, recommend
         from regard.lab.arena.report import read_rows
@@ -63,7 +63,8 @@ class Recommend(metaclass=CheckedOptions):
             memory=None if self.memory is None else _bytes(self.memory),
             task=self.task,
         )
-        own = [Choice(mixer=entry("mixers", name)) for name in self.mixers]
+        own = [choice(name) for name in self.mixers]
+        check_entries(own)
         if self.measure:
             with Ledger(self.ledger) as ledger:
                 measure(case, ledger, own)

@@ -15,7 +15,7 @@ from regard.core import OptionError, UnknownNameError
 from regard.core.capabilities import growth
 from regard.core.shapes import check_positive
 from regard.lab.arena import speed
-from regard.lab.arena.choice import Choice, refusal
+from regard.lab.arena.choice import Choice
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, provenance, versions
 from regard.lab.arena.report import words
@@ -192,7 +192,7 @@ def recommend(
 
     Raises UnknownNameError for a task of which there is no result.
     """
-    summary = LedgerSummary(rows)
+    summary = _summary(rows, choices)
     if case.task is not None and case.task not in summary.tasks:
         more = (f"{case.task} (", f"{case.task}, ")  # and its file, or its place
         own = [task for task in summary.tasks if task.startswith(more)]
@@ -201,7 +201,7 @@ def recommend(
         case = replace(case, task=own[0])
     excluded: dict[str, str] = {}
     able: list[Candidate] = []
-    broken = {row.mixer: row.message for row in summary.checked if row.failed_law}
+    broken = {summary.name(row): row.message for row in summary.checked if row.failed_law}
     for label, choice in _choices(summary, choices).items():
         why = f"breaks a law. {broken[label]}" if label in broken else _obstacle(case, choice)
         if why is None:
@@ -258,7 +258,7 @@ def measure(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     able = [
         choice
-        for choice in _choices(LedgerSummary(ledger.results()), choices).values()
+        for choice in _choices(_summary(ledger.results(), choices), choices).values()
         if _obstacle(case, choice) is None
     ]
     top = min(case.length, ROUGH)
@@ -284,6 +284,11 @@ def measure(
     return rows
 
 
+def _summary(rows: Sequence[Result], own: Sequence[Choice]) -> LedgerSummary:
+    """Of one's own mixers, results of their present source alone."""
+    return LedgerSummary(rows, present={choice.name: choice.source for choice in own})
+
+
 def _choices(summary: LedgerSummary, own: Sequence[Choice]) -> dict[str, Choice]:
     """Label -> choice: what was measured, with its options, and the rest of the catalogue."""
     classes = {choice.name: choice for choice in own}
@@ -293,7 +298,7 @@ def _choices(summary: LedgerSummary, own: Sequence[Choice]) -> dict[str, Choice]
         if label is not None and isinstance(row, Timed | Trained):
             base = classes.get(row.mixer, Choice(mixer=row.mixer))
             if row.mixer in MIXERS or row.mixer in classes:
-                found[label] = Choice(mixer=base.mixer, options=row.options)
+                found[label] = replace(base, options=row.options)
     present = {choice.name for choice in found.values()}
     rest = [*own, *(Choice(mixer=name) for name in MIXERS.names())]
     return found | {choice.name: choice for choice in rest if choice.name not in present}
@@ -305,7 +310,7 @@ def _obstacle(case: Case, choice: Choice) -> str | None:
         sketch = choice.sketch(dim=DIM, num_heads=HEADS, max_len=case.length + 16)
     except OptionError as error:
         return str(error)
-    reasons = (refusal(sketch, need) for need in case.needs)
+    reasons = (choice.refusal(sketch, need) for need in case.needs)
     return next((reason for reason in reasons if reason is not None), None)
 
 

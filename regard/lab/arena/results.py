@@ -1,6 +1,6 @@
 """The typed rows that the arena produces, the ledger keeps, and the report draws."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,6 +48,10 @@ class Trained:
     rate: float | None = None  # learning rate
     valid_value: float | None = None  # by which the rate is chosen
     causal: bool | None = None  # whether the mechanism saw earlier tokens alone
+    source: str | None = (
+        None  # of the mixer's code, by `regard.lab.arena.source`; None: an earlier version's row
+    )
+    task_source: str | None = None  # of the task's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,7 @@ class Timed:
     unit: Unit = "layer"
     parameters: int | None = None
     baseline_parameters: int | None = None  # of softmax's
+    source: str | None = None  # as in Trained
 
     @property
     def ratio(self) -> float:
@@ -106,6 +111,7 @@ class NotRun:
     subject: str  # a task's name, or a Pass
     reason: str
     options: dict[str, Any] = field(default_factory=dict)
+    source: str | None = None  # as in Trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +125,7 @@ class LawsChecked:
     message: str
     seconds: float
     provenance: Provenance
+    source: str | None = None  # of the mixer's code, as in Trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +156,41 @@ class Tried:
 
 
 Result = Trained | Timed | NotRun | LawsChecked
+Engine = tuple[str, str]  # versions of regard and torch
 Row = Result | Tried
+
+
+def of_one_source(
+    results: Iterable[Result], present: Mapping[str, str] | None = None
+) -> tuple[list[Result], list[Result]]:
+    """The results of one engine and of one source for each mixer, the newest that is known, and the old ones.
+
+    The engine is the versions of regard and torch. present: mixer -> its source now, where a caller knows it.
+    """
+    rows = list(results)
+    engines: list[tuple[tuple, Engine]] = []
+    sources: dict[str, list[tuple[tuple, str | None]]] = {}
+    for place, row in enumerate(rows):
+        started = "" if isinstance(row, NotRun) else row.provenance.started
+        newness = (row.source is not None, started, place)
+        sources.setdefault(row.mixer, []).append((newness, row.source))
+        if isinstance(row, Trained | Timed):
+            engines.append((newness, engine(row.provenance)))
+    newest: dict[str, str | None] = {mixer: max(found)[1] for mixer, found in sources.items()}
+    newest |= present or {}
+    latest = max(engines)[1] if engines else None
+
+    def counts(row: Result) -> bool:
+        same = isinstance(row, NotRun | LawsChecked) or engine(row.provenance) == latest
+        return same and row.source == newest[row.mixer]
+
+    return list(filter(counts, rows)), [row for row in rows if not counts(row)]
+
+
+def engine(origin: Provenance) -> Engine:
+    """Versions on which a result depends; torch's without its build, which goes with the device."""
+    torch = origin.versions.get("torch", "unknown").partition("+")[0]
+    return origin.versions.get("regard", "unknown"), torch
 
 
 def current(results: Iterable[Result]) -> list[Result]:

@@ -5,6 +5,7 @@ Several processes may run suites on one ledger: each does what no other has done
 """
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +19,10 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from regard.core import OptionError, UnsupportedError
+from regard.core import OptionError, UnknownNameError, UnsupportedError
 from regard.core.visible import visible
 from regard.lab.arena import on_ray as ray_tasks, speed, trial
-from regard.lab.arena.choice import Choice
+from regard.lab.arena.choice import Choice, check_entries
 from regard.lab.arena.claims import Claims, Job, share
 from regard.lab.arena.laws import fault, judge, question
 from regard.lab.arena.ledger import Ledger, trial_key
@@ -75,9 +76,14 @@ def run_suite(
     A mechanism that breaks a law is neither trained nor timed, and its rough timings no longer count; it, and every pair that its
     capabilities forbid, becomes a NotRun row with the reason. After so many `hours`, or the suite's, nothing new is begun.
     `redraw` is called as results come, at most every REDRAW seconds. on_ray: training is done by Ray's workers. `command` is recorded in the rows as their origin: this process's own by default.
-    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist, and PathError if the
+    Raises OptionError or UnknownNameError before any compute if the suite names what does not exist, or enters one label twice, and PathError if the
     folder cannot be written.
     """
+    check_entries(suite.choices)
+    names = [choice.name for choice in suite.choices]
+    for name in suite.trained:
+        if name not in names:
+            raise UnknownNameError("entry to train", name, names)
     check_writable(Path(run_dir), folder=True)
     if processes() > 1:
         raise OptionError(
@@ -274,7 +280,8 @@ class _SuiteRun:
         contest, splits = entered.at(rate), entered.splits
         choice, name, model = self.choices[place], contest.title, dict(entered.able)[place]
         key = entered.key(choice, place, seed, rate)
-        folder = self.run_dir / f"{contest.task.name}-{choice.name}-{seed}-{key[:12]}"
+        plain = re.sub(r"[^\w.-]+", ".", f"{contest.task.name}-{choice.name}")
+        folder = self.run_dir / f"{plain}-{seed}-{key[:12]}"
 
         def found() -> bool:
             row = self.ledger.get(key)
@@ -366,7 +373,11 @@ class _SuiteRun:
     def _absent(self, place: int, subject: str, reason: str) -> None:
         choice = self.choices[place]
         row = NotRun(
-            mixer=choice.name, subject=subject, reason=reason, options=dict(choice.options)
+            mixer=choice.name,
+            source=choice.source,
+            subject=subject,
+            reason=reason,
+            options=dict(choice.options),
         )
         key = trial_key(
             {"kind": "not run", "laws": self.checks.get(place), "subject": subject}

@@ -24,7 +24,7 @@ from regard.core.counting import count
 from regard.core.shapes import check_positive
 from regard.functional.shared.implementation import recorded
 from regard.lab.arena.block import equal_block
-from regard.lab.arena.choice import Choice, refusal
+from regard.lab.arena.choice import Choice
 from regard.lab.arena.matrix_product import MatrixProduct, synchronize
 from regard.lab.arena.provenance import provenance
 from regard.lab.arena.results import Pass, Provenance, Timed, Unit
@@ -77,7 +77,7 @@ def obstacle(choice: Choice, setting: Setting) -> str | None:
         return None
     else:
         needed = "causal" if setting.causal else "bidirectional"
-    return refusal(choice.sketch(dim=setting.dim, num_heads=setting.num_heads), needed)
+    return choice.refusal(choice.sketch(dim=setting.dim, num_heads=setting.num_heads), needed)
 
 
 def measure(
@@ -118,7 +118,8 @@ class _Timing:
             causal = setting.causal
         if causal is None:
             causal = (
-                setting.kind in STREAMING or refusal(choice.sketch(), "bidirectional") is not None
+                setting.kind in STREAMING
+                or choice.refusal(choice.sketch(), "bidirectional") is not None
             )
         self.causal = causal
         unit = _built(choice, setting, causal)
@@ -162,6 +163,7 @@ class _Timing:
         setting = self.setting
         return Timed(
             mixer=self.choice.name,
+            source=self.choice.source,
             options=dict(self.choice.options),
             kind=setting.kind,
             length=setting.length,

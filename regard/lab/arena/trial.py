@@ -8,10 +8,11 @@ import torch
 from rich.progress import Progress
 
 from regard.core import OptionError
-from regard.lab.arena.choice import Choice, own_source, refusal
+from regard.lab.arena.choice import Choice
 from regard.lab.arena.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.arena.provenance import provenance, versions
 from regard.lab.arena.results import NotRun, Trained
+from regard.lab.arena.source import source
 from regard.lab.arena.suite import Contest, Place
 from regard.lab.tasks import Splits, Task
 from regard.lab.train import DivergedError, fit
@@ -55,7 +56,7 @@ def obstacle(contest: Contest, choice: Choice, splits: Splits) -> str | None:
     """Why this mechanism cannot be trained on this task at this size, or None."""
     size = contest.size
     sketch = choice.sketch(dim=size.dim, num_heads=size.num_heads, max_len=contest.task.max_len)
-    reasons = (refusal(sketch, need) for need in needs(contest, splits))
+    reasons = (choice.refusal(sketch, need) for need in needs(contest, splits))
     return next((reason for reason in reasons if reason is not None), None)
 
 
@@ -125,7 +126,7 @@ def content(
     } | choice.identity()
     return {
         "kind": "trained",
-        "task": {"name": task.name} | place | _options(task) | own_source(type(task)),
+        "task": {"name": task.name} | place | _options(task) | {"source": source(type(task))},
         "data": data_sha256,
         "model": {"name": model.name} | facts,
         "train": dataclasses.asdict(contest.train) | {"seed": seed},
@@ -164,6 +165,7 @@ def tried(
     except DivergedError as error:
         return NotRun(
             mixer=choice.name,
+            source=choice.source,
             subject=contest.title,
             reason=str(error),
             options=dict(choice.options),
@@ -191,7 +193,9 @@ def train(
     fitted = fit(built, contest.task, config, run_dir, splits=splits, progress=progress, wait=True)
     return Trained(
         task=contest.title,
+        task_source=source(type(contest.task)),
         mixer=choice.name,
+        source=choice.source,
         seed=seed,
         options=dict(choice.options),
         metric=fitted.metric,

@@ -38,6 +38,8 @@ def write(finding: Finding, rows: Iterable[Tried], folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(canonical(row) for row in results.tried)
     about = f'"format":{FORMAT},"finding":"{finding.name}","baselines":{canonical(known)}'
+    if results.old:
+        about += f',"old":{canonical(results.old)}'
     _put(path, f'{{{about},"rows":[\n{lines}\n]}}\n')
     for name, text in _drawn(stored(finding, path)).items():
         _put(folder / name, text)
@@ -65,8 +67,7 @@ def trivial_baselines(results: Results) -> dict[str, float]:
 
 def stored(finding: Finding, path: Path) -> Results:
     """The results in a NAME.json. Raises StoredDataError where it is damaged, PathError where it cannot be read."""
-    rows, baselines = _read(path)
-    return Results(finding, rows, baselines)
+    return Results(finding, *_read(path))
 
 
 def read(path: Path) -> list[Tried]:
@@ -74,7 +75,7 @@ def read(path: Path) -> list[Tried]:
     return _read(path)[0]
 
 
-def _read(path: Path) -> tuple[list[Tried], dict[str, float]]:
+def _read(path: Path) -> tuple[list[Tried], dict[str, float], dict[str, int]]:
     with reported(path, "read"):
         text = path.read_text(encoding="utf-8", errors="replace")
     try:
@@ -83,9 +84,10 @@ def _read(path: Path) -> tuple[list[Tried], dict[str, float]]:
             raise ValueError(f"it is not of format {FORMAT}")
         rows = [read_row("tried", values) for values in content.get("rows", [])]
         baselines = {name: float(value) for name, value in content.get("baselines", {}).items()}
+        old = {name: int(value) for name, value in content.get("old", {}).items()}
     except (ValueError, TypeError, RecursionError) as error:
         raise StoredDataError(f"{path} holds no finding: {error}.") from error
-    return [row for row in rows if isinstance(row, Tried)], baselines
+    return [row for row in rows if isinstance(row, Tried)], baselines, old
 
 
 def pages(folder: Path, findings: Iterable[Finding]) -> dict[Path, str]:
@@ -159,6 +161,9 @@ def markdown(results: Results, figure: bool) -> str:
         lines += [*([f"### {part}", ""] if part else []), *_table(results, part), ""]
         lines += _baseline_lines(results, part)
     lines += _refusals(results)
+    if results.old:
+        told = ", ".join(f"{count} of `{visible(name)}`" for name, count in results.old.items())
+        lines += [f"Old rows left out, of another source, configuration or version: {told}.", ""]
     lines += ["## How", "", *([finding.method, ""] if finding.method else []), *_origin(results)]
     lines += ["## What this cannot tell", "", *(f"- {limit}" for limit in _limits(results)), ""]
     return "\n".join(lines)

@@ -11,11 +11,13 @@ something is absent, a claimed difference or a level, which more training may ye
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from regard.lab.arena.ledger import canonical
-from regard.lab.arena.results import Tried
+from regard.lab.arena.results import Tried, engine
 from regard.lab.findings.finding import Claim, Expected, Finding
 from regard.lab.findings.intervals import (
     Interval,
@@ -55,7 +57,8 @@ class Judged:
 class Results:
     """A finding's rows by entry, measure and seed: of each entry's newest configuration, at its best learning rate.
 
-    baselines: entry -> the trivial baseline of its task, where it is known.
+    baselines: entry -> the trivial baseline of its task, where it is known. old: entry -> how many of its rows are left out,
+    those of an older source, configuration or version among `rows` and those left out before.
     """
 
     def __init__(
@@ -63,9 +66,12 @@ class Results:
         finding: Finding,
         rows: Iterable[Tried],
         baselines: Mapping[str, float] | None = None,
+        old: Mapping[str, int] | None = None,
     ):
         self.finding, self.baselines = finding, baselines or {}
-        newest = _newest(row for row in rows if row.finding == finding.name)
+        of_finding = [row for row in rows if row.finding == finding.name]
+        newest, left_out = _newest(of_finding)
+        self.old = dict(Counter(row.entry for row in left_out) + Counter(old))
         rates = best_rates(newest)
         self.rows = {
             entry.name: [
@@ -199,14 +205,27 @@ class Results:
         return expected.measure is None or expected.measure in metrics
 
 
-def _newest(rows: Iterable[Tried]) -> list[Tried]:
-    """Rows of each entry's latest configuration, seed and learning rate apart; the last of each seed and rate."""
-    every = list(rows)
-    latest = {row.entry: _setting(row) for row in every}
-    found = {
-        (row.entry, row.seed, row.rate): row for row in every if _setting(row) == latest[row.entry]
-    }
-    return list(found.values())
+def _newest(every: list[Tried]) -> tuple[list[Tried], list[Tried]]:
+    """Rows of the latest versions and of each entry's latest configuration, seed and learning rate apart, the last of each
+    seed and rate; and the rows of others.
+    """
+    by_time = sorted(every, key=lambda row: row.provenance.started)
+    versions = engine(by_time[-1].provenance) if by_time else None
+    latest = {row.entry: _setting(row) for row in by_time}
+    sources = dict(chain.from_iterable(map(_sources, by_time)))
+
+    def counts(row: Tried) -> bool:
+        same = engine(row.provenance) == versions and _setting(row) == latest[row.entry]
+        return same and all(sources[name] == found for name, found in _sources(row))
+
+    found = {(row.entry, row.seed, row.rate): row for row in every if counts(row)}
+    return list(found.values()), [row for row in every if not counts(row)]
+
+
+def _sources(row: Tried) -> list[tuple[str, str]]:
+    """Label and source of the classes and functions of one's own that the row is of."""
+    runs = (row.config, row.config.get("before", {}))
+    return [pair for run in runs for pair in run.get("sources", {}).items()]
 
 
 def _setting(row: Tried) -> str:

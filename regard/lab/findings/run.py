@@ -2,10 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from regard.lab.arena.claims import Claims, Job, share
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, provenance, versions
 from regard.lab.arena.results import Tried
+from regard.lab.arena.source import LIBRARY, label, source
 from regard.lab.data.checks import check_seed
 from regard.lab.data.files import check_writable
 from regard.lab.findings.finding import Entry, Finding, Fitted
@@ -126,7 +129,7 @@ class _FindingRun:
     def _job(self, entry: Entry, seed: int, rate: float | None) -> Job | None:
         """None where the entry is refused, which is noted at once."""
         if entry.run is None:
-            content: dict[str, Any] = {"machine": describe(self.device)}
+            content: dict[str, Any] = {"machine": describe(self.device)} | _sources(entry.values)
             return self._job_of(entry, seed, content, lambda key: self._valued(entry, seed))
         try:
             run = self._run(entry, seed, rate)
@@ -183,7 +186,9 @@ class _FindingRun:
         return replace(run, seed=seed, train=replace(run.train, **changes))
 
     def _config(self, run: Run) -> dict[str, Any]:
-        return {"task": _options(run), "model": as_json(run.model), "train": asdict(run.train)}
+        own = _sources(run.model, type(run.task), self.finding.measures)
+        plain = {"task": _options(run), "model": as_json(run.model), "train": asdict(run.train)}
+        return plain | own
 
     def _data(self, run: Run) -> Splits:
         key = repr(run.task)
@@ -225,7 +230,8 @@ class _FindingRun:
 
     def _valued(self, entry: Entry, seed: int) -> Tried:
         assert entry.values is not None
-        began, base = time.perf_counter(), self._row(entry, seed, {}, self._provenance())
+        config = _sources(entry.values)
+        began, base = time.perf_counter(), self._row(entry, seed, config, self._provenance())
         try:
             values = {name: float(value) for name, value in entry.values(seed).items()}
         except RegardError as error:
@@ -283,6 +289,27 @@ class _FindingRun:
 def _told(row: Tried) -> str:
     measured = {} if row.value is None else {f"{row.metric} at lr {row.rate:g}": row.value}
     return ", ".join(f"{name} {value:.4g}" for name, value in (measured | row.values).items())
+
+
+def _sources(*parts: Any) -> dict[str, Any]:
+    """{"sources": label -> source} of the classes and functions of one's own in these; empty without any."""
+    found: dict[str, str] = {}
+
+    def look(value: Any) -> None:
+        if is_dataclass(value) and not isinstance(value, type):
+            value = vars(value)
+        if isinstance(value, Mapping):
+            value = tuple(value.values())
+        if isinstance(value, list | tuple):
+            for one in value:
+                look(one)
+        elif isinstance(value, partial):
+            look((value.func, value.args, value.keywords))
+        elif isinstance(value, type | FunctionType) and source(value) != LIBRARY:
+            found[label(value)] = source(value)
+
+    look(parts)
+    return {"sources": found} if found else {}
 
 
 def _options(run: Run) -> dict[str, Any]:

@@ -308,11 +308,23 @@ def test_a_colleagues_results_are_set_beside_these(opened):
     assert texts(page, "#in-view") == ["7 of 7"] and charts(page) == 8
 
 
-def test_runs_on_other_data_are_not_compared(opened):
-    other = [replace(row, data_sha256="0" * 64) for row in SEEDS if isinstance(row, Trained)]
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        {"data_sha256": "0" * 64},
+        {"task_source": "0" * 64},
+        {"provenance": replace(WHERE, versions={"torch": "2.13.0", "regard": "9.9"})},
+    ],
+    ids=list,
+)
+def test_runs_on_other_data_are_not_compared(opened, unlike):
+    other = [replace(row, **unlike) for row in SEEDS if isinstance(row, Trained)]
     page = opened(SEEDS)
     page.drop("other.html", render(other))
-    assert "other: 51 runs on other data or another metric left out." in texts(page, "#notes li")
+    assert (
+        "other: 51 runs on other data, another metric, or another version of the task, of regard or of torch left out."
+        in texts(page, "#notes li")
+    )
 
 
 def many(mechanisms=40, tasks=10, seeds=5):
@@ -398,7 +410,8 @@ def poisoned(quarter):
                 if field.type == "text" and name not in ("mixer", "metric"):
                     given[name] = text(i, turn)
                 if field.type == "options":
-                    given[name] = {text(i, turn): [text(i, turn + 1)]}
+                    given[name] = {text(i, 10): [text(i, 11)]}  # of one mechanism, as is the source
+            given["source"] = text(i, 9)
             if isinstance(row, Trained):
                 given["metric"] = text(i, 3)
             if not isinstance(row, NotRun):

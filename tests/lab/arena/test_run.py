@@ -406,7 +406,7 @@ def test_every_contest_of_a_suite_is_fair():
                 if suite.trained and choice.name not in suite.trained:
                     continue
                 if (
-                    trial.refusal(choice.sketch(), "causal")
+                    choice.refusal(choice.sketch(), "causal")
                     and contest.task.kind == "language_model"
                 ):
                     continue

@@ -38,6 +38,7 @@ from regard.lab.recipes import Run
 from regard.lab.tasks import ListOps
 from regard.lab.train import TrainConfig
 from regard.models import ClassifierConfig
+from tests.lab.arena.made_up import WHERE
 
 PAGES = Path(__file__).parents[3] / "docs" / "findings"
 
@@ -220,7 +221,7 @@ def judged(
         ["rate", "valid_value"], None
     ) | dict.fromkeys(["tokens", "parameters", "seconds"], 0)  # fmt: skip
     made |= {"finding": "judged", "task": "", "values": {}, "data_sha256": "", "config": {}}
-    made |= {"metric": "accuracy", "better": "higher", "provenance": None, "steps": 8}
+    made |= {"metric": "accuracy", "better": "higher", "provenance": WHERE, "steps": 8}
     rows = [
         Tried(
             **made,

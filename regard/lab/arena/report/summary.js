@@ -54,7 +54,8 @@ class Summary {
           elsewhere.add(`${row.provenance.device}, ${row.provenance.dtype}, dim ${row.dim}, ${row.num_heads} heads`);
         }
         if (row.type === "trained") {
-          const measure = key(row.data_sha256, row.metric);
+          const { regard, torch } = row.provenance.versions;
+          const measure = key(row.data_sha256, row.metric, row.task_source ?? null, regard ?? null, torch?.split("+")[0] ?? null);
           if (!measured.has(row.task)) measured.set(row.task, measure);
           if (measured.get(row.task) === measure) {
             if (!runs.has(key(row.task, label))) runs.set(key(row.task, label), []);
@@ -65,7 +66,7 @@ class Summary {
         }
       }
       if (!own && elsewhere.size) this.notes.push(`${name}: timed on ${[...elsewhere].join("; ")}, each beside its own softmax.`);
-      if (otherData) this.notes.push(`${name}: ${otherData} runs on other data or another metric left out.`);
+      if (otherData) this.notes.push(`${name}: ${otherData} runs on other data, another metric, or another version of the task, of regard or of torch left out.`);
     }
     this.tasks = [...measured.keys()].sort();
     this.quality = new Map(this.tasks.map((task) => [task, this.#ranked(task, runs)]));

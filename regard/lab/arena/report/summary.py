@@ -8,7 +8,7 @@ what was not measured in `missing`.
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median, stdev
@@ -24,6 +24,8 @@ from regard.lab.arena.results import (
     Trained,
     Unit,
     current,
+    engine,
+    of_one_source,
     tuned,
 )
 from regard.mixers import MIXERS
@@ -85,13 +87,23 @@ class Decision:
 class LedgerSummary:
     """`mechanisms` (labels, in catalogue order), `tasks`, `quality`, `timed`, `not_run`, and `notes` in plain words.
 
-    unit: whose timings count; blocks by default, or bare layers where no block was timed.
+    unit: whose timings count; blocks by default, or bare layers where no block was timed. present: mixer -> the source that
+    it has now, where that is known; elsewhere the newest counts. old: mixer -> how many of its results are left out as old.
     """
 
-    def __init__(self, rows: Iterable[Result], unit: Unit | None = None):
+    def __init__(
+        self,
+        rows: Iterable[Result],
+        unit: Unit | None = None,
+        present: Mapping[str, str] | None = None,
+    ):
         self.rows = list(rows)
         self.notes: list[str] = []
-        newest = current(self.rows)
+        kept, left_out = of_one_source(self.rows, present)
+        old = [row for row in left_out if isinstance(row, Trained | Timed)]
+        self.old = dict(Counter(row.mixer for row in old))
+        newest = current(kept)
+        self._note_sources([row for row in newest if isinstance(row, Trained | Timed)], old)
         self.not_run = sorted(
             [row for row in newest if isinstance(row, NotRun)],
             key=lambda row: (_place(row.mixer), str(row.subject)),
@@ -102,7 +114,7 @@ class LedgerSummary:
         )
         trained = self._comparable_training([row for row in newest if isinstance(row, Trained)])
         timed = self._comparable_timing([row for row in newest if isinstance(row, Timed)])
-        name = _labels(trained, timed)
+        self.name = name = _labels(trained, timed)
         labelled = {name(row): row.mixer for row in trained} | {
             name(row): row.mixer for row in timed
         }
@@ -128,14 +140,37 @@ class LedgerSummary:
         self._label |= {id(row): label for (_, label, *_), row in every.items()}
         self._label |= {id(run): q.mechanism for q in self.quality.values() for run in q.runs}
 
+    def _note_sources(self, newest: list[Trained | Timed], old: list[Trained | Timed]) -> None:
+        now = engine(newest[0].provenance) if newest else None
+        reasons: dict[str, Counter[str]] = {}
+        for row in old:
+            versions = engine(row.provenance)
+            if row.source is None:
+                why = "their source was not recorded"
+            elif now in (None, versions):
+                why = "the source has changed since"
+            else:
+                why = "they are of regard {} with torch {}".format(*versions)
+            reasons.setdefault(why, Counter())[row.mixer] += 1
+        for why, found in reasons.items():
+            told = [f"{found[mixer]} of {mixer}" for mixer in sorted(found, key=_place)]
+            self.notes.append(f"Old results left out, because {why}: {_few(told, 12)}.")
+        if unknown := {row.mixer for row in newest if row.source is None}:
+            self.notes.append(
+                "Of unknown source, because an earlier version did not record it, so that results before and after an edit may be "
+                f"mixed: {_few(sorted(unknown, key=_place), 12)}."
+            )
+
     def _comparable_training(self, rows: list[Trained]) -> list[Trained]:
         kept = []
         for task in sorted({row.task for row in rows}):
             of_task = [row for row in rows if row.task == task]
-            same_data, other = _majority(of_task, lambda row: (row.data_sha256, row.metric))
+            same_data, other = _majority(
+                of_task, lambda row: (row.data_sha256, row.metric, row.task_source)
+            )
             if other:
                 self.notes.append(
-                    f"{task}: {_count(other, 'run')} on other data or another metric left out."
+                    f"{task}: {_count(other, 'run')} on other data, another metric or another source of the task left out."
                 )
             for row in same_data:
                 if math.isfinite(row.value):
@@ -399,27 +434,23 @@ def _family(mixer: str) -> str:
     return MIXERS[mixer].family if mixer in MIXERS else "other"
 
 
-def _labels(
-    trained: list[Trained], timed: list[Timed]
-) -> Callable[[Trained | Timed | NotRun], str]:
-    """A function row -> label: the mixer's name, with options where one mixer was run with several."""
+def _labels(trained: list[Trained], timed: list[Timed]) -> Callable[[Result], str]:
+    """A function row -> label: the mixer, with the options that differ where it was run with several."""
     rows: list[Trained | Timed] = [*trained, *timed]
-    sets: dict[tuple[str, str], set[str]] = defaultdict(set)
+    sets: dict[str, set[str]] = defaultdict(set)
     values: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
-        sets[row.mixer, row.task if isinstance(row, Trained) else row.kind].add(
-            _frozen(row.options)
-        )
+        sets[row.mixer].add(_frozen(row.options))
         for option, value in row.options.items():
             values[row.mixer, option].add(_frozen(value))
-    several = {mixer for (mixer, _), found in sets.items() if len(found) > 1}
+    several = {mixer for mixer, found in sets.items() if len(found) > 1}
     counts = Counter(row.mixer for row in rows)
     given = Counter((row.mixer, option) for row in rows for option in row.options)
 
     def differs(mixer: str, option: str) -> bool:
         return len(values[mixer, option]) > 1 or given[mixer, option] < counts[mixer]
 
-    def name(row: Trained | Timed | NotRun) -> str:
+    def name(row: Result) -> str:
         shown = [f"{k}={v}" for k, v in sorted(row.options.items()) if differs(row.mixer, k)]
         return f"{row.mixer} ({', '.join(shown)})" if shown and row.mixer in several else row.mixer
 

@@ -177,6 +177,7 @@ def plain(rows: Iterable[Result]) -> dict[str, Any]:
         "not_run": [
             {"mixer": r.mixer, "subject": r.subject, "reason": r.reason} for r in summary.not_run
         ],
+        "old": summary.old,
         "notes": summary.notes + summary.missing,
         "seeds": summary.seeds,
     }
