@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.nn.given_heads import GivenHeads, with_given_heads
@@ -65,6 +66,15 @@ class MultiheadAttention(nn.MultiheadAttention):
         )
         self.mixer = given.to(device=device, dtype=dtype)
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
+        self.out_proj.__class__ = _OutProjection
+
+    def reset_parameters(self) -> None:
+        """torch's start of the projections; `out_proj` and the mixer's parts have their own."""
+        for name, parameter in self.named_parameters(recurse=False):
+            if name == "in_proj_bias":
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.xavier_uniform_(parameter)
 
     @classmethod
     def replacing(cls, attention: nn.MultiheadAttention, mixer: Mixer) -> "MultiheadAttention":
@@ -240,6 +250,15 @@ class MultiheadAttention(nn.MultiheadAttention):
         if causal and T == S:
             return Mask(causal=True, valid=valid)
         return Mask(valid=valid, pairwise=allowed[None, None])
+
+
+class _OutProjection(NonDynamicallyQuantizableLinear):
+    """Starts as torch's layer leaves it: with a bias of zero."""
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
 
 def _allowed(name: str, mask: Tensor) -> Bool[Tensor, "*shape"]:
