@@ -46,11 +46,14 @@ class PatternMixer(Mixer):
         self.impl = check_impl(self.name, impl, "pattern")
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
-        self.external = (
-            nn.Parameter(torch.randn(num_external, dim) * 0.02) if num_external else None
-        )
+        self.external = nn.Parameter(torch.empty(num_external, dim)) if num_external else None
         if self.external is not None:
             self.beside_heads = "its learned tokens"
+        PatternMixer.reset_parameters(self)  # a subclass may not have what it resets
+
+    def reset_parameters(self) -> None:
+        if self.external is not None:
+            nn.init.normal_(self.external, std=0.02)
 
     def _split(
         self, x: Tensor, state: State | None = None, valid: Tensor | None = None

@@ -14,6 +14,7 @@ State: every key, since any block may be drawn later. The output projection has 
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -62,17 +63,21 @@ class BigBird(PatternMixer):
             dim, num_heads=num_heads, max_len=max_len, num_external=num_external, impl=impl
         )
         self.block_size, self.global_blocks = block_size, global_blocks
-        blocks = -(-max_len // block_size)
+        self._draw = partial(
+            draw_blocks,
+            num_heads,
+            -(-max_len // block_size),
+            num_random,
+            seed=seed,
+            first_is_global=global_blocks,
+        )
         for name, causal in (("random_blocks", False), ("past_blocks", True)):
-            table = draw_blocks(
-                num_heads,
-                blocks,
-                num_random,
-                seed=seed,
-                causal=causal,
-                first_is_global=global_blocks,
-            )
-            self.register_buffer(name, table.to(torch.empty(0).device))
+            self.register_buffer(name, self._draw(causal=causal).to(torch.empty(0).device))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.random_blocks.copy_(self._draw(causal=False))
+        self.past_blocks.copy_(self._draw(causal=True))
 
     def _request(self, x, mask):
         pattern, T = self._pattern(mask.causal), x.shape[1]

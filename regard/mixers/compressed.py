@@ -92,10 +92,15 @@ class Compressed(Mixer):
             None if share_conv else nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
         )
         self.null = (
-            nn.Parameter(torch.zeros(2, num_heads, 1, self.heads.head_dim))
+            nn.Parameter(torch.empty(2, num_heads, 1, self.heads.head_dim))
             if first_slot == "null"
             else None
         )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.null is not None:
+            nn.init.zeros_(self.null)
 
     def mix(self, x, context, mask):
         return self.heads.merge(self._attend(*self.heads.split(x, context), mask))

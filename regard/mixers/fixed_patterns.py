@@ -29,6 +29,7 @@ from regard.functional.softmax.fixed import (
     fixed_weights,
 )
 from regard.nn.heads import split_heads
+from regard.nn.starts import glorot
 from regard.nn.values import Values
 
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
@@ -89,8 +90,7 @@ class FixedPatterns(Mixer):
             width = self.num_learned * self.values.head_dim
             self.query = nn.Linear(dim, width, bias=False)
             self.key = nn.Linear(dim, width, bias=False)
-            nn.init.xavier_uniform_(self.query.weight)
-            nn.init.xavier_uniform_(self.key.weight)
+            glorot(self.query, self.key)
         if all(name in CAUSAL_PATTERNS for name in self.patterns):
             self.declare(causal=True, streaming="exact")
 

@@ -77,9 +77,9 @@ class GMLP(Mixer):
         if toeplitz:
             self.declare(memory="T^2 + T F")
         self.weight = nn.Parameter(torch.empty(shape))
-        self.bias = nn.Parameter(torch.ones(max_len))
+        self.bias = nn.Parameter(torch.empty(max_len))
         self.narrow = nn.Linear(hidden_dim // 2, dim)
-        nn.init.uniform_(self.weight, -NEAR_ZERO / max_len, NEAR_ZERO / max_len)
+        self.reset_parameters()
         self.qkv = self.tiny_out = None
         if attention_dim is not None:
             check_positive(attention_dim=attention_dim)
@@ -88,6 +88,11 @@ class GMLP(Mixer):
             self.declare(
                 attention_map=No("its gate and its tiny attention weigh tokens separately")
             )
+
+    def reset_parameters(self) -> None:
+        bound = NEAR_ZERO / len(self.bias)
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.ones_(self.bias)
 
     def mix(self, x, context, mask):
         T = x.shape[1]

@@ -26,6 +26,7 @@ from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.softmax.window import Windows, window_attention, window_weights
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
+from regard.nn.starts import glorot_matrices
 
 Alignment = Literal["monotonic", "predictive"]
 
@@ -101,8 +102,8 @@ class LuongLocal(Mixer):
         )
         self.predictive = alignment == "predictive"
         if self.predictive:
-            self.W_p = nn.Parameter(torch.empty(num_heads, K, K).uniform_(-1, 1) * math.sqrt(3 / K))
-            self.v_p = nn.Parameter(torch.empty(num_heads, K).uniform_(-1, 1) / math.sqrt(K))
+            self.W_p = nn.Parameter(torch.empty(num_heads, K, K))
+            self.v_p = nn.Parameter(torch.empty(num_heads, K))
             self.declare(
                 causal=No("its window is placed by the number of all keys"),
                 streaming=No(
@@ -114,6 +115,13 @@ class LuongLocal(Mixer):
             self.declare(
                 any_length=No(f"{self.score.name} scores are one for each of max_len positions")
             )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.predictive:
+            glorot_matrices(self.W_p)
+            bound = 1 / math.sqrt(self.heads.head_dim)
+            nn.init.uniform_(self.v_p, -bound, bound)
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)

@@ -40,6 +40,7 @@ from regard.nn.logits import (
     near_square,
 )
 from regard.nn.scores import SCORES, build_score
+from regard.nn.starts import glorot
 from regard.nn.values import Values
 
 
@@ -57,8 +58,7 @@ class PairLogits(nn.Module):
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.query = nn.Linear(dim, dim, bias=False)
         self.key = nn.Linear(dim, dim, bias=False)
-        nn.init.xavier_uniform_(self.query.weight)
-        nn.init.xavier_uniform_(self.key.weight)
+        glorot(self.query, self.key)
         self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
 
     def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
@@ -131,7 +131,11 @@ class Mixture(Mixer):
         self.members = nn.ModuleDict(
             {name: _member(name, dim, num_heads, max_len) for name in names}
         )
-        self.blend = nn.Parameter(torch.zeros(len(names), num_heads))
+        self.blend = nn.Parameter(torch.empty(len(names), num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.blend)
 
     def mix(self, x, context, mask):
         T, v = x.shape[1], self.values.split(x)

@@ -93,10 +93,11 @@ class Reformer(Mixer):
         self.same_bucket_only, self.dedup = same_bucket_only, dedup
         self.published_causal, self.scale = published_causal, scale
         self.heads = Heads(dim, num_heads, shared_qk=True)
+        self.seed = seed
         for n, factor in enumerate(self.factors):
             shape = (num_hashes, num_heads, self.heads.head_dim, factor // 2)
-            rotation = normal(*shape, seed=None if seed is None else seed + n)
-            self.register_buffer(f"rotations_{n}", rotation)
+            self.register_buffer(f"rotations_{n}", torch.empty(shape))
+        self.reset_parameters()
         if published_causal:
             why = "later tokens move the borders of chunks, and so what earlier queries see"
             one_way = No("published_causal=True lets no token see later ones")
@@ -104,6 +105,11 @@ class Reformer(Mixer):
         elif not same_bucket_only:
             why = "without same_bucket_only the chunks decide what a query sees, and later tokens move their borders"
             self.declare(causal=No(why), streaming=No(why))
+
+    def reset_parameters(self) -> None:
+        for n, rotation in enumerate(self._rotations):
+            seed = None if self.seed is None else self.seed + n
+            rotation.copy_(normal(*rotation.shape, seed=seed))
 
     def mix(self, x, context, mask):
         q = self.heads.queries(x)
@@ -138,8 +144,11 @@ class Reformer(Mixer):
         if self.factors == (1,):
             shape = (*q.shape[:2], self.num_hashes, q.shape[2])
             return torch.zeros(shape, dtype=torch.long, device=q.device)
-        rotations = [self.get_buffer(f"rotations_{n}") for n in range(len(self.factors))]
-        return angular_hash(q, rotations, impl=self.impl)
+        return angular_hash(q, self._rotations, impl=self.impl)
+
+    @property
+    def _rotations(self) -> list[Tensor]:
+        return [self.get_buffer(f"rotations_{n}") for n in range(len(self.factors))]
 
     def _initial_state(self, batch_size, max_len, context, valid):
         sizes = batch_size, self.num_heads, self.heads.head_dim, self.num_hashes

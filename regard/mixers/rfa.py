@@ -33,6 +33,7 @@ from regard.functional.linear.rfa import (
 from regard.functional.shared.implementation import Impl
 from regard.mixers._kernel import KernelMixer
 from regard.nn.projection import RandomProjection
+from regard.nn.starts import glorot
 
 
 class RFA(KernelMixer):
@@ -73,16 +74,22 @@ class RFA(KernelMixer):
             direction = No("its gate forgets in the order of the tokens")
             self.declare(bidirectional=direction, cross=direction)
         self.features = features
-        self.sigma = nn.Parameter(torch.ones(num_heads, self.heads.head_dim))
+        self.sigma = nn.Parameter(torch.empty(num_heads, self.heads.head_dim))
         self.projection = RandomProjection(
             pool_size or num_heads, num_features, self.heads.head_dim, orthogonal=orthogonal
         )
-        self.register_buffer("drawn", None if pool_size is None else torch.arange(num_heads))
+        drawn = None if pool_size is None else torch.empty(num_heads, dtype=torch.long)
+        self.register_buffer("drawn", drawn)
         self.gate = nn.Linear(dim, num_heads) if gate else None
         if self.gate is not None:
             self.beside_heads = "its gate"
-            nn.init.xavier_uniform_(self.gate.weight)
-            nn.init.constant_(self.gate.bias, gate_bias)
+            glorot(self.gate, bias=gate_bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.sigma)
+        if self.drawn is not None:
+            self.drawn.copy_(torch.arange(len(self.drawn)))
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)

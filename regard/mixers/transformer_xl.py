@@ -221,8 +221,13 @@ class TransformerXL(Mixer):
 class SegmentTerm(nn.Module):
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()
-        self.s = nn.Parameter(torch.empty(2, num_heads, head_dim).normal_(std=0.02))
-        self.b = nn.Parameter(torch.zeros(num_heads, head_dim))
+        self.s = nn.Parameter(torch.empty(2, num_heads, head_dim))
+        self.b = nn.Parameter(torch.empty(num_heads, head_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.s, std=0.02)
+        nn.init.zeros_(self.b)
 
 
 def _last(

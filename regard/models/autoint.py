@@ -27,6 +27,7 @@ from regard.functional.softmax.dense import softmax_attention, softmax_weights
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding
+from regard.nn.starts import glorot
 
 OFFICIAL_EPS = 1e-8
 
@@ -59,10 +60,7 @@ class Interacting(nn.Module):
         self.query, self.key, self.value, self.residual = (
             nn.Linear(dim, width, bias=official) for _ in range(4)
         )
-        for linear in (self.query, self.key, self.value, self.residual):
-            nn.init.xavier_uniform_(linear.weight)
-            if linear.bias is not None:
-                nn.init.zeros_(linear.bias)
+        glorot(self.query, self.key, self.value, self.residual)
         self.scale = 1 / math.sqrt(head_dim) if official else 1.0
         self.activation = nn.ReLU() if official else nn.Identity()
         self.norm = nn.LayerNorm(width, eps=OFFICIAL_EPS) if official else nn.Identity()

@@ -39,7 +39,11 @@ class LogisticRegression(Model):
         super().__init__()
         self.config = config
         self.linear = FieldEmbedding(config.fields, config.num_tasks)
-        self.bias = nn.Parameter(torch.zeros(config.num_tasks))
+        self.bias = nn.Parameter(torch.empty(config.num_tasks))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.bias)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         check_batch(self.name, self.config.fields, batch, first_parameter(self))
@@ -68,7 +72,11 @@ class FactorizationMachine(Model):
         self.config = config
         self.linear = FieldEmbedding(config.fields, config.num_tasks)
         self.embedding = FieldEmbedding(config.fields, config.num_tasks * config.dim)
-        self.bias = nn.Parameter(torch.zeros(config.num_tasks))
+        self.bias = nn.Parameter(torch.empty(config.num_tasks))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.bias)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         check_batch(self.name, self.config.fields, batch, first_parameter(self))

@@ -50,10 +50,15 @@ class CrossNetwork(Model):
         self.config = config
         self.embedding = FieldEmbedding(config.fields, config.dim)
         width = len(config.fields) * config.dim
-        self.weights = nn.Parameter(torch.randn(config.num_layers, width) * width**-0.5)
-        self.biases = nn.Parameter(torch.zeros(config.num_layers, width))
+        self.weights = nn.Parameter(torch.empty(config.num_layers, width))
+        self.biases = nn.Parameter(torch.empty(config.num_layers, width))
+        self.reset_parameters()
         self.deep = DNN(width, config.hidden_dims, activation=_relu) if config.hidden_dims else None
         self.head = nn.Linear(width + (self.deep.out_dim if self.deep else 0), config.num_tasks)
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weights, std=self.weights.shape[1] ** -0.5)
+        nn.init.zeros_(self.biases)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         check_batch(self.name, self.config.fields, batch, first_parameter(self))
@@ -95,12 +100,17 @@ class CompressedInteraction(Model):
         self.embedding = FieldEmbedding(config.fields, config.dim)
         self.weights = nn.ParameterList()
         for count, before in zip(config.maps, (M, *config.maps), strict=False):
-            self.weights.append(torch.randn(count, before, M) * (before * M) ** -0.5)
+            self.weights.append(torch.empty(count, before, M))
+        self.reset_parameters()
         self.head = nn.Linear(sum(config.maps), K)
         self.deep = self.deep_head = None
         if config.hidden_dims:
             self.deep = DNN(M * config.dim, config.hidden_dims, activation=_relu)
             self.deep_head = nn.Linear(self.deep.out_dim, K)
+
+    def reset_parameters(self) -> None:
+        for weight in self.weights:
+            nn.init.normal_(weight, std=(weight.shape[1] * weight.shape[2]) ** -0.5)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
         check_batch(self.name, self.config.fields, batch, first_parameter(self))

@@ -41,7 +41,11 @@ class MaskedLanguageModel(Model):
         self.encoder = Encoder(config)
         self.transform = nn.Linear(self.encoder.width, config.dim)
         self.norm = NORMS[config.norm](config.dim)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.bias = nn.Parameter(torch.empty(config.vocab_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.bias)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None

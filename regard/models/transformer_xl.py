@@ -13,7 +13,7 @@ Cost of a segment of L tokens: L (L + mem_len) D for each layer. Unlike the pape
 sinusoids nor before the softmax, plain instead of adaptive softmax, initial weights as in the library's other stacks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
@@ -108,9 +108,18 @@ class TransformerXL(GenerativeModel):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config.stack, causal=True)
+        self._tie()
+
+    def _tie(self) -> None:
         first, *others = (cast(Recurrence, mixer).position for mixer in self.encoder.mixers)
-        for position in others if not config.untie else ():
+        for position in others if not self.config.untie else ():
             position.u, position.v = first.u, first.v
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
+        """u and v stay one for all layers where tensors are made anew, as by `to_empty`."""
+        super()._apply(fn, recurse)
+        self._tie()
+        return self
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None

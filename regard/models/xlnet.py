@@ -36,6 +36,7 @@ from regard.mixers.transformer_xl import TransformerXL
 from regard.models.config import Model, ModelConfig
 from regard.models.tokens import check_tokens, counts_tokens, longest
 from regard.nn import FEED_FORWARDS, NORMS
+from regard.nn.starts import normal_rows
 
 CONTEXT = -1
 """The rank of a token that all may see."""
@@ -197,7 +198,7 @@ class Trunk(nn.Module):
         super().__init__()
         self.checkpoint = config.checkpoint
         self.table = nn.Embedding(config.vocab_size, config.dim)
-        nn.init.normal_(self.table.weight, std=0.02)
+        normal_rows(self.table, std=0.02)
         self.layers = nn.ModuleList(TwoStreamLayer(config) for _ in range(config.num_layers))
         self.dropout = nn.Dropout(config.dropout)
 
@@ -271,8 +272,13 @@ class XLNet(Model):
         super().__init__()
         self.config = config
         self.trunk = Trunk(config)
-        self.query = nn.Parameter(torch.empty(config.dim).normal_(std=0.02))
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.query = nn.Parameter(torch.empty(config.dim))
+        self.bias = nn.Parameter(torch.empty(config.vocab_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.query, std=0.02)
+        nn.init.zeros_(self.bias)
 
     def forward(
         self,

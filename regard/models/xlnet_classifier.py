@@ -58,10 +58,14 @@ class SequenceClassifier(Model):
         super().__init__()
         self.config = config
         self.trunk = Trunk(config)
-        self.special = nn.Parameter(torch.empty(2, config.dim).normal_(std=0.02))  # SEP, CLS
+        self.special = nn.Parameter(torch.empty(2, config.dim))  # SEP, CLS
+        self.reset_parameters()
         self.dense = nn.Linear(config.dim, config.dim)
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(config.dim, config.num_classes)
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.special, std=0.02)
 
     def load_trunk(self, model: XLNet) -> None:
         """The trunk's weights of a trained model, copied. Raises OptionError where the two are not of one shape."""

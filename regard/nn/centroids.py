@@ -31,14 +31,23 @@ class Centroids(nn.Module):
         self, num_heads: int, num_clusters: int, head_dim: int, *, decay: float, seed: int | None
     ):
         super().__init__()
-        start = nn.functional.layer_norm(
-            normal(num_heads, num_clusters, head_dim, seed=seed), (head_dim,)
-        )
-        self.decay = decay
-        self.register_buffer("value", start)
-        self.register_buffer("sums", start.clone())
-        self.register_buffer("counts", torch.ones(num_heads, num_clusters))
-        self.staged = torch.zeros_like(start), torch.zeros(num_heads, num_clusters)
+        shape = num_heads, num_clusters, head_dim
+        self.decay, self.seed = decay, seed
+        self.register_buffer("value", torch.empty(shape))
+        self.register_buffer("sums", torch.empty(shape))
+        self.register_buffer("counts", torch.empty(shape[:2]))
+        self.staged = torch.empty(shape), torch.empty(shape[:2])
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        start = normal(*self.value.shape, seed=self.seed)
+        start = nn.functional.layer_norm(start, start.shape[-1:])
+        self.value.copy_(start)
+        self.sums.copy_(start)
+        self.counts.fill_(1)
+        for staged in self.staged:
+            staged.zero_()
 
     def counters(self) -> Counts:
         return Counts(torch.zeros_like(self.sums), torch.zeros_like(self.counts))

@@ -25,9 +25,15 @@ class Dice(nn.Module):
         check_positive(dim=dim)
         super().__init__()
         self.momentum = momentum
-        self.alpha = nn.Parameter(torch.zeros(dim))
-        self.register_buffer("mean", torch.zeros(dim))
-        self.register_buffer("variance", torch.ones(dim))
+        self.alpha = nn.Parameter(torch.empty(dim))
+        self.register_buffer("mean", torch.empty(dim))
+        self.register_buffer("variance", torch.empty(dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.alpha)
+        nn.init.zeros_(self.mean)
+        nn.init.ones_(self.variance)
 
     def forward(
         self, s: Float[Tensor, "*b F"], valid: Bool[Tensor, "*b"] | None = None

@@ -3,7 +3,6 @@
 DNN: x [B D] -> [B F]        Experts: x [B D] -> [B n E],  f_i(x) = relu(.. relu(x W_1i + b_1i) .. W_Li + b_Li)
 """
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.shapes import check_positive
+from regard.nn.starts import glorot_matrices
 
 
 class DNN(nn.Module):
@@ -42,11 +42,16 @@ class Experts(nn.Module):
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for width in hidden_dims:
             check_positive(hidden_dim=width)
-            bound = math.sqrt(6 / (dim + width))
-            self.weights.append(torch.empty(num_experts, dim, width).uniform_(-bound, bound))
-            self.biases.append(torch.zeros(num_experts, width))
+            self.weights.append(torch.empty(num_experts, dim, width))
+            self.biases.append(torch.empty(num_experts, width))
             dim = width
         self.num_experts, self.out_dim = num_experts, dim
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(*self.weights)
+        for bias in self.biases:
+            nn.init.zeros_(bias)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B n E"]:
         hidden = x.unsqueeze(0).expand(self.num_experts, -1, -1)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.core.fields import MISSING, Field, FieldBatch, Numeric, Sequence, vocabularies
 from regard.core.shapes import check_positive
+from regard.nn.starts import normal_rows
 
 
 class FieldEmbedding(nn.Module):
@@ -28,8 +29,13 @@ class FieldEmbedding(nn.Module):
         )
         numeric = [field.name for field in fields if isinstance(field, Numeric)]
         self.vectors = nn.ParameterDict({f"of_{name}": torch.empty(dim) for name in numeric})
-        for weight in self.parameters():
-            nn.init.normal_(weight, std=std)
+        self.std = std
+        normal_rows(*(self.table(name) for name in vocabularies(fields)), std=std)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for vector in self.vectors.values():
+            nn.init.normal_(vector, std=self.std)
 
     def forward(self, batch: FieldBatch) -> tuple[Float[Tensor, "B M D"], Bool[Tensor, "B M"]]:
         rows, present = zip(

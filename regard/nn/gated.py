@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
 from regard.functional.positions.rotary import rotate
+from regard.nn.starts import glorot
 
 # The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on
 # associative recall (T 47, two causal GAU layers, 1,000 steps of AdamW) the loss is 0.001 for three seeds from 1, and 1.7
@@ -25,8 +26,14 @@ class OffsetScale(nn.Module):
 
     def __init__(self, dim: int, views: int, *, std: float):
         super().__init__()
-        self.gamma = nn.Parameter(std * torch.randn(views, dim))
-        self.beta = nn.Parameter(torch.zeros(views, dim))
+        self.std = std
+        self.gamma = nn.Parameter(torch.empty(views, dim))
+        self.beta = nn.Parameter(torch.empty(views, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.gamma, std=self.std)
+        nn.init.zeros_(self.beta)
 
     def forward(self, z: Float[Tensor, "B T K"]) -> Float[Tensor, "B n T K"]:
         return torch.addcmul(self.beta[:, None], z[:, None], self.gamma[:, None])
@@ -53,10 +60,7 @@ class GatedUnit(nn.Module):
         self.shared = nn.Linear(dim, key_dim, bias=bias)
         self.offset_scale = OffsetScale(key_dim, views, std=std)
         self.out = nn.Linear(hidden_dim, dim, bias=bias)
-        for linear in (self.gate, self.value, self.shared, self.out):
-            nn.init.xavier_uniform_(linear.weight)
-            if bias:
-                nn.init.zeros_(linear.bias)
+        glorot(self.gate, self.value, self.shared, self.out)
 
     def views(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B n T K"]:
         return self.offset_scale(F.silu(self.shared(x)))
@@ -84,10 +88,15 @@ class RelativeBias(nn.Module):
         self.form = form
         self.width = 2 * key_dim if form == "rotary" else key_dim
         if form == "rotary":
-            self.weight = nn.Parameter(0.02 * torch.randn(2, key_dim))
+            self.weight = nn.Parameter(torch.empty(2, key_dim))
         if form == "toeplitz":
             assert reach is not None
-            self.weight = nn.Parameter(0.02 * torch.randn(2 * reach - 1))
+            self.weight = nn.Parameter(torch.empty(2 * reach - 1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.form is not None:
+            nn.init.normal_(self.weight, std=0.02)
 
     def query(
         self, q: Float[Tensor, "B T K"], position: Int[Tensor, "b T"]

@@ -69,6 +69,9 @@ class _Place(nn.Module):
         super().__init__()
         self.register_buffer("weight", like.detach().new_empty(0), persistent=False)
 
+    def reset_parameters(self) -> None:
+        """Nothing to restore; FSDP calls it on every module with a buffer."""
+
 
 def with_given_heads(mixer: Mixer) -> Mixer:
     """A copy of the mixer whose tokens hold q, k and v side by side (`mixer.heads.pack`), and that projects nothing.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.core.errors import ShapeError
 from regard.core.shapes import check_divisible, check_positive
 from regard.functional.shared.numerics import unit_norm
+from regard.nn.starts import glorot
 
 
 class _Watch(local):
@@ -50,11 +51,7 @@ class Heads(nn.Module):
         self.key = None if shared_qk else nn.Linear(dim, kv_dim, bias=bias)
         self.value = nn.Linear(dim, kv_dim, bias=bias)
         self.out = nn.Linear(dim, dim, bias=bias)
-        for linear in (self.query, self.key, self.value, self.out):
-            if linear is not None:
-                nn.init.xavier_uniform_(linear.weight)
-                if linear.bias is not None:
-                    nn.init.zeros_(linear.bias)
+        glorot(self.query, self.key, self.value, self.out)
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         return self._see("q", split_heads(self.query(x), self.num_heads, self.head_dim))

@@ -21,8 +21,11 @@ class LengthProjection(nn.Module):
         self.max_len, self.num_slots = max_len, num_slots
         self.key = nn.Parameter(torch.empty(num_heads, num_slots, max_len))
         self.value = None if tied else nn.Parameter(torch.empty(num_heads, num_slots, max_len))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
         for matrix in self.parameters():
-            nn.init.uniform_(matrix, -1 / math.sqrt(max_len), 1 / math.sqrt(max_len))
+            nn.init.uniform_(matrix, -1 / math.sqrt(self.max_len), 1 / math.sqrt(self.max_len))
 
     def forward(self, S: int) -> tuple[Float[Tensor, "1 h M S"], Float[Tensor, "1 h M S"]]:
         """E and F for a sequence of S tokens."""

@@ -17,6 +17,7 @@ from regard.core.mask import Mask
 from regard.core.shapes import check_positive
 from regard.functional.softmax.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthetic.logits import Logits, Outer, Product, Table
+from regard.nn.starts import glorot, glorot_matrices
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
@@ -34,12 +35,13 @@ class DenseLogits(nn.Module):
         self.hidden = None if hidden is None else nn.Linear(dim, num_heads * hidden)
         heads = 1 if share_w2 else num_heads
         self.weight = nn.Parameter(torch.empty(heads, max_len, dim if hidden is None else hidden))
-        self.bias = nn.Parameter(torch.zeros(heads, max_len))
-        if self.hidden is not None:
-            nn.init.xavier_uniform_(self.hidden.weight)
-            nn.init.zeros_(self.hidden.bias)
-        for matrix in self.weight:
-            nn.init.xavier_uniform_(matrix)
+        self.bias = nn.Parameter(torch.empty(heads, max_len))
+        glorot(self.hidden)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(self.weight)
+        nn.init.zeros_(self.bias)
 
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
@@ -56,12 +58,14 @@ class RandomLogits(nn.Module):
     def __init__(self, num_heads: int, max_len: int, *, trainable: bool = True):
         super().__init__()
         table = torch.empty(num_heads, max_len, max_len)
-        for matrix in table:
-            nn.init.xavier_uniform_(matrix)
         if trainable:
             self.table = nn.Parameter(table)
         else:
             self.register_buffer("table", table)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(self.table)
 
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
@@ -77,8 +81,10 @@ class FactorizedRandomLogits(nn.Module):
         check_positive(rank=rank)
         self.left = nn.Parameter(torch.empty(num_heads, max_len, rank))
         self.right = nn.Parameter(torch.empty(num_heads, max_len, rank))
-        for matrix in (*self.left, *self.right):
-            nn.init.xavier_uniform_(matrix)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(self.left, self.right)
 
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
@@ -105,12 +111,14 @@ class FactorizedDenseLogits(nn.Module):
         check_positive(head_hidden_dim=hidden)
         self.num_heads, self.factors, self.tiling = num_heads, factors, tiling
         self.hidden = nn.Linear(dim, num_heads * hidden)
-        nn.init.xavier_uniform_(self.hidden.weight)
-        nn.init.zeros_(self.hidden.bias)
+        glorot(self.hidden)
         self.weight = nn.Parameter(torch.empty(num_heads, sum(factors), hidden))
-        self.bias = nn.Parameter(torch.zeros(num_heads, sum(factors)))
-        for matrix in self.weight:
-            nn.init.xavier_uniform_(matrix)
+        self.bias = nn.Parameter(torch.empty(num_heads, sum(factors)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(self.weight)
+        nn.init.zeros_(self.bias)
 
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
@@ -129,6 +137,9 @@ class FixedPatternLogits(nn.Module):
         self.patterns = [CAUSAL_PATTERNS[h % len(CAUSAL_PATTERNS)] for h in range(num_heads)]
         self.register_buffer("floor", torch.tensor(FLOOR))
         self.floor: Tensor
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.floor, FLOOR)
 
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None

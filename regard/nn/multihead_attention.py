@@ -11,8 +11,9 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.nn.given_heads import GivenHeads, with_given_heads
@@ -55,6 +56,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         super().__init__(
             mixer.dim,
             heads.num_heads,
+            dropout=mixer.options.get("dropout", 0.0),
             bias=bias,
             kdim=kdim,
             vdim=vdim,
@@ -64,17 +66,46 @@ class MultiheadAttention(nn.MultiheadAttention):
         )
         self.mixer = given.to(device=device, dtype=dtype)
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
+        self.out_proj.__class__ = _OutProjection
+
+    def reset_parameters(self) -> None:
+        """torch's start of the projections; `out_proj` and the mixer's parts have their own."""
+        for name, parameter in self.named_parameters(recurse=False):
+            if name == "in_proj_bias":
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.xavier_uniform_(parameter)
 
     @classmethod
     def replacing(cls, attention: nn.MultiheadAttention, mixer: Mixer) -> "MultiheadAttention":
-        """A layer around the mixer with the parameters, the device and the order of axes of this one."""
-        if not isinstance(attention, nn.MultiheadAttention):
+        """A layer around a copy of the mixer with the parameters, the device, the order of axes and the dropout of this one.
+
+        Raises UnsupportedError and OptionError, with the reason, for what the new layer would not do.
+        """
+        if type(attention) not in (nn.MultiheadAttention, MultiheadAttention):
             raise OptionError(
-                f"MultiheadAttention: only a torch.nn.MultiheadAttention is replaced, got {type(attention).__name__}"
+                "MultiheadAttention: only torch.nn.MultiheadAttention itself is replaced, got "
+                f"{type(attention).__name__}: what a subclass or a parametrisation adds would be lost. Remove it first."
+            )
+        if hooks := [name for name, found in vars(attention).items() if "_hooks" in name and found]:
+            raise UnsupportedError(
+                f"MultiheadAttention: the layer has hooks ({', '.join(hooks)}), which would no longer run. Remove them "
+                "first, and register them on the new layer."
             )
         if attention.bias_k is not None or attention.add_zero_attn:
             raise UnsupportedError(
                 "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"
+            )
+        own = mixer.options.get("dropout") if isinstance(mixer, Mixer) else 0.0
+        if attention.dropout and own is None:
+            raise UnsupportedError(
+                f"MultiheadAttention: {mixer.name} does not support dropout of weights ({attention.dropout}): set the "
+                "layer's dropout to 0.0 first"
+            )
+        if attention.dropout and own not in (0.0, attention.dropout):
+            raise OptionError(
+                f"MultiheadAttention: the mixer's dropout ({own}) is not the layer's ({attention.dropout}). Build the "
+                "mixer without: that of the layer is taken over."
             )
         weight = attention.out_proj.weight
         made = cls(
@@ -94,6 +125,10 @@ class MultiheadAttention(nn.MultiheadAttention):
         for name, parameter in attention.named_parameters(recurse=False):
             setattr(made, name, parameter)
         made.out_proj = attention.out_proj
+        if attention.dropout:
+            made.dropout = attention.dropout
+            made.mixer.dropout = attention.dropout
+            made.mixer.options = {**made.mixer.options, "dropout": attention.dropout}
         return made.train(attention.training)
 
     def forward(
@@ -109,10 +144,22 @@ class MultiheadAttention(nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """torch's call: a mask's True, or -inf, hides. `is_causal` without attn_mask is the causal mask.
 
+        Of nested rows, masks may be those of the padded batch, and weights [B T S] are padded with zeros to the longest row.
         Raises ShapeError for masks with other numbers than 0 and -inf: mechanisms have no scores to add them to.
         """
         if query.is_nested:
-            return self._nested(query, key, value), None
+            if query is not key or query is not value:
+                raise UnsupportedError(
+                    "MultiheadAttention does not support nested tensors as a context"
+                )
+            x = query.to_padded_tensor(0.0)
+            length = torch.tensor([len(row) for row in query.unbind()], device=x.device)
+            mask = self._nested_mask(key_padding_mask, attn_mask, is_causal, x, length)
+            y, weights = self._mix(x, x, x, one_axis=True, mask=mask, need_weights=need_weights)
+            if weights is not None and average_attn_weights:
+                weights = weights.mean(1)
+            rows = [row[:n] for row, n in zip(y, length, strict=True)]
+            return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
         one_axis, batched = query is key, query.dim() == 3
         tokens = [query, key, value]
         if not batched:
@@ -150,18 +197,28 @@ class MultiheadAttention(nn.MultiheadAttention):
             F.linear(x, W, b) for x, W, b in zip((query, key, value), weights, biases, strict=True)
         ]
 
-    def _nested(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Rows of several lengths, as torch's encoder makes them of a padding mask."""
-        if query is not key or query is not value:
-            raise UnsupportedError(
-                "MultiheadAttention does not support nested tensors as a context"
-            )
-        rows = query.unbind()
-        x = query.to_padded_tensor(0.0)
-        length = torch.tensor([len(row) for row in rows], device=x.device)
-        valid = torch.arange(x.shape[1], device=x.device) < length[:, None]
-        y, _ = self._mix(x, x, x, one_axis=True, mask=Mask(valid=valid), need_weights=False)
-        return torch.nested.as_nested_tensor([row[:n] for row, n in zip(y, length, strict=True)])
+    def _nested_mask(
+        self,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        is_causal: bool,
+        x: Float[Tensor, "B T D"],
+        length: Int[Tensor, "B"],
+    ) -> Mask:
+        """Rows of several lengths, as torch's encoder makes them of a padding mask: its other masks have the padded length."""
+        B, T, _ = x.shape
+        valid = torch.arange(T, device=x.device) < length[:, None]
+        if key_padding_mask is not None:
+            shape = key_padding_mask.shape
+            if len(shape) != 2 or shape[0] != B or shape[1] < T:
+                raise ShapeError(
+                    f"MultiheadAttention: key_padding_mask must hold at least {T} keys of {B} rows, got "
+                    f"{list(shape)}"
+                )
+            valid = valid & _allowed("key_padding_mask", key_padding_mask[:, :T])
+        if attn_mask is not None:
+            attn_mask = attn_mask[..., :T, :T]
+        return self._mask(~valid, attn_mask, is_causal, x, x)
 
     def _mask(
         self,
@@ -182,11 +239,26 @@ class MultiheadAttention(nn.MultiheadAttention):
                 f"MultiheadAttention: attn_mask must have shape {list(fits[0])} or {list(fits[1])}, "
                 f"got {list(allowed.shape)}"
             )
+        read = is_causal or (T == S and allowed.dim() == 2)
+        causal = read and torch.equal(allowed, torch.ones_like(allowed).tril())
+        if is_causal and not causal:
+            raise ShapeError(
+                "MultiheadAttention: is_causal says that attn_mask is the causal mask, and it is not. Pass one of them."
+            )
         if allowed.dim() == 3:
             return Mask(valid=valid, pairwise=allowed.view(B, self.num_heads, T, S))
-        if T == S and torch.equal(allowed, torch.ones_like(allowed).tril()):
+        if causal and T == S:
             return Mask(causal=True, valid=valid)
         return Mask(valid=valid, pairwise=allowed[None, None])
+
+
+class _OutProjection(NonDynamicallyQuantizableLinear):
+    """Starts as torch's layer leaves it: with a bias of zero."""
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
 
 def _allowed(name: str, mask: Tensor) -> Bool[Tensor, "*shape"]:

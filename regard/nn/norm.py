@@ -34,7 +34,11 @@ class ScaleNorm(nn.Module):
     def __init__(self, dim: int, eps: float = 1e-5):
         super().__init__()
         self.eps = eps
-        self.gain = nn.Parameter(torch.ones(()))
+        self.gain = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.gain)
 
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
         return self.gain * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)

@@ -19,9 +19,15 @@ class RandomProjection(nn.Module):
     def __init__(self, num_matrices: int, num_features: int, dim: int, *, orthogonal: bool):
         super().__init__()
         self.orthogonal = orthogonal
-        self.register_buffer("seed", torch.randint(2**62, ()))
-        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+        self.register_buffer("seed", torch.empty((), dtype=torch.long))
+        self.register_buffer("step", torch.empty((), dtype=torch.long))
         self.register_buffer("w", torch.empty(num_matrices, num_features, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """A seed from torch's generator, and its matrices of step 0."""
+        self.seed.random_(2**62)
+        self.step.zero_()
         if not self.w.is_meta:
             self.redraw()
 

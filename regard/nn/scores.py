@@ -21,6 +21,7 @@ from regard.core.shapes import check_place, first_parameter, is_dense
 from regard.functional.shared.numerics import unit_norm
 from regard.functional.softmax.scored import additive_score, dot_product
 from regard.nn.dice import Dice
+from regard.nn.starts import glorot_matrices
 
 EPS = 1e-6
 
@@ -85,10 +86,9 @@ class Score(nn.Module, metaclass=CheckedOptions):
     ) -> Float[Tensor, "*b T S"]:
         return dot_product(q, k)
 
-    def _matrix(self, rows: int, columns: int) -> nn.Parameter:
-        """[H, rows, columns], Glorot for each head."""
-        bound = math.sqrt(6 / (rows + columns))
-        return nn.Parameter(torch.empty(*self.heads, rows, columns).uniform_(-bound, bound))
+    def _empty(self, *shape: int) -> nn.Parameter:
+        """[H, *shape]"""
+        return nn.Parameter(torch.empty((*self.heads, *shape)))
 
 
 class Dot(Score):
@@ -117,7 +117,11 @@ class General(Score):
     def __init__(self, dim: int, *, num_heads: int | None = None, key_dim: int | None = None):
         super().__init__(dim, num_heads=num_heads)
         self.key_dim = dim if key_dim is None else key_dim
-        self.weight = self._matrix(dim, self.key_dim)
+        self.weight = self._empty(dim, self.key_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(self.weight)
 
     def queries(self, q):
         return q @ self.weight
@@ -145,12 +149,18 @@ class Additive(Score):
         super().__init__(dim, num_heads=num_heads)
         hidden_dim = dim if hidden_dim is None else hidden_dim
         self.width = hidden_dim
-        self.query = self._matrix(hidden_dim, dim)
+        self.query = self._empty(hidden_dim, dim)
         self.key_dim = dim if key_dim is None else key_dim
-        self.key = self._matrix(hidden_dim, self.key_dim)
-        bound = 1 / math.sqrt(hidden_dim)
-        self.v = nn.Parameter(torch.empty(*self.heads, hidden_dim).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(*self.heads, hidden_dim)) if bias else None
+        self.key = self._empty(hidden_dim, self.key_dim)
+        self.v = self._empty(hidden_dim)
+        self.bias = self._empty(hidden_dim) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(self.query, self.key)
+        nn.init.uniform_(self.v, -1 / math.sqrt(self.width), 1 / math.sqrt(self.width))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def queries(self, q):
         projected = q @ self.query.transpose(-1, -2)
@@ -172,8 +182,11 @@ class Location(Score):
     def __init__(self, dim: int, *, num_heads: int | None = None, max_len: int):
         super().__init__(dim, num_heads=num_heads)
         self.max_len = max_len
-        bound = 1 / math.sqrt(dim)
-        self.weight = nn.Parameter(torch.empty(*self.heads, max_len, dim).uniform_(-bound, bound))
+        self.weight = self._empty(max_len, dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.uniform_(self.weight, -1 / math.sqrt(self.dim), 1 / math.sqrt(self.dim))
 
     def keys(self, k, position=None):
         if position is None:
@@ -193,9 +206,13 @@ class Cosine(Score):
 
     def __init__(self, dim: int, *, num_heads: int | None = None, beta: Above0 | None = None):
         super().__init__(dim, num_heads=num_heads)
-        beta = math.sqrt(dim) if beta is None else beta
-        raw = beta + math.log(-math.expm1(-beta))  # softplus(raw) = beta
-        self.raw = nn.Parameter(torch.full(self.heads, raw))
+        self.beta = math.sqrt(dim) if beta is None else beta
+        self.raw = self._empty()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        raw = self.beta + math.log(-math.expm1(-self.beta))  # softplus(raw) = beta
+        nn.init.constant_(self.raw, raw)
 
     def queries(self, q):
         return F.softplus(self.raw)[..., None, None] * unit_norm(q, EPS)
@@ -240,14 +257,22 @@ class ActivationUnit(Score):
         width = dim * {"outer": dim + 2, "elementwise": 3, "din_code": 4, "none": 2}[interaction]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for out in (*hidden_dims, 1):
-            self.weights.append(self._matrix(out, width))
-            self.biases.append(torch.zeros(*self.heads, out))
+            self.weights.append(self._empty(out, width))
+            self.biases.append(self._empty(out))
             width = out
         self.slopes = nn.ParameterList()
         if activation == "prelu":
-            self.slopes.extend(torch.full((*self.heads, out), 0.25) for out in hidden_dims)
+            self.slopes.extend(self._empty(out) for out in hidden_dims)
         dices = hidden_dims if activation == "dice" else ()
         self.dices = nn.ModuleList(Dice(out) for out in dices)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_matrices(*self.weights)
+        for bias in self.biases:
+            nn.init.zeros_(bias)
+        for slope in self.slopes:
+            nn.init.constant_(slope, 0.25)
 
     def pairs(
         self,

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from regard.core.shapes import check_divisible, check_positive
 from regard.nn.heads import split_heads
+from regard.nn.starts import glorot
 
 
 class Values(nn.Module):
@@ -18,8 +19,7 @@ class Values(nn.Module):
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.value = nn.Linear(dim, dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
-        for linear in (self.value, self.out):
-            nn.init.xavier_uniform_(linear.weight)
+        glorot(self.value, self.out)
 
     def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:
         return split_heads(self.value(x), self.num_heads, self.head_dim)

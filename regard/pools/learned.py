@@ -28,8 +28,12 @@ class LearnedQueries(nn.Module):
         max_len: int | None = None,
     ):
         super().__init__()
-        self.query = nn.Parameter(torch.randn(num_queries, dim))
+        self.query = nn.Parameter(torch.empty(num_queries, dim))
+        self.reset_parameters()
         self.score = build_score(score, dim, max_len=max_len, options=score_options)
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.query)
 
     def forward(
         self, keys: Float[Tensor, "B S A"], valid: Bool[Tensor, "B S"] | None

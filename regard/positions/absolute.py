@@ -95,7 +95,11 @@ class Learned(AbsolutePosition):
     def __init__(self, dim: int, *, max_len: int):
         super().__init__()
         self.dim, self.max_len = dim, max_len
-        self.table = nn.Parameter(torch.empty(max_len, dim).normal_(std=0.5**0.5))
+        self.table = nn.Parameter(torch.empty(max_len, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table, std=0.5**0.5)
 
     def encode(self, position, dtype):
         return self.table[position].to(dtype)

@@ -48,11 +48,15 @@ class Axial(AbsolutePosition):
         held = math.prod(self.shape)
         self.max_len = held if max_len is None else min(max_len, held)
         widths = _widths(dim, len(self.shape), dims, combine)
-        std = 0.5**0.5 if combine == "concatenate" else (0.5 / len(self.shape)) ** 0.5
         self.tables = nn.ParameterList(
-            torch.empty(size, width).normal_(std=std)
-            for size, width in zip(self.shape, widths, strict=True)
+            torch.empty(size, width) for size, width in zip(self.shape, widths, strict=True)
         )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        std = 0.5**0.5 if self.combine == "concatenate" else (0.5 / len(self.shape)) ** 0.5
+        for table in self.tables:
+            nn.init.normal_(table, std=std)
 
     def encode(self, position, dtype):
         parts: list[Tensor] = []

@@ -87,7 +87,11 @@ class T5(Position):
             max_distance,
             bidirectional,
         )
-        self.table = nn.Parameter(torch.zeros(num_buckets, num_heads))
+        self.table = nn.Parameter(torch.empty(num_buckets, num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.table)
 
     def bias(
         self,
@@ -121,8 +125,13 @@ class RelativePosition(Position):
         check_divisible(dim=dim, num_heads=num_heads)
         self.dim, self.num_heads, self.clamp_len = dim, num_heads, clamp_len
         self.distance = nn.Linear(dim, dim, bias=False)
-        self.u = nn.Parameter(torch.zeros(num_heads, dim // num_heads))
-        self.v = nn.Parameter(torch.zeros(num_heads, dim // num_heads))
+        self.u = nn.Parameter(torch.empty(num_heads, dim // num_heads))
+        self.v = nn.Parameter(torch.empty(num_heads, dim // num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.u)
+        nn.init.zeros_(self.v)
 
     def keys(
         self, distance: Int[Tensor, "n"], dtype: torch.dtype = torch.float32

@@ -304,6 +304,32 @@ class KeepsATensor(Softmax):
         return super().mix(x, context, mask) + self.shift
 
 
+class KeepsWhatMemoryHeld(Softmax):
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+        self.register_buffer("gain", torch.ones(()), persistent=False)
+
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) * self.gain
+
+
+class StartsElsewhere(Softmax):
+    """torch's walk resets a layer after its owner: what the owner drew for it is lost."""
+
+    beside_heads = "its first layer"
+
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+        self.first = nn.Linear(dim, dim, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        nn.init.xavier_uniform_(self.first.weight)
+
+    def mix(self, x, context, mask):
+        return super().mix(self.first(x), context, mask)
+
+
 class OneTypeOnly(Softmax):
     def mix(self, x, context, mask):
         y = super().mix(x, context, mask)
@@ -449,6 +475,8 @@ BROKEN = [
     ("threads", KeepsWhatItSaw),
     ("transfer", KeepsATensor),
     ("transfer", GatesBesideItsHeads),
+    ("transfer", KeepsWhatMemoryHeld),
+    ("transfer", StartsElsewhere),
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
     ("complexity", ClaimsLinear),
@@ -490,6 +518,8 @@ WORDS = {
     AnswersInDouble: "output is torch.float64, the input torch.float16",
     DividesByANorm: "not finite in torch.float16",
     GatesBesideItsHeads: "`beside_heads`",
+    KeepsWhatMemoryHeld: "does not restore gain, which keeps what memory held",
+    StartsElsewhere: "first.weight, whose standard deviation is",
     SilentAfter64: "outputs of tokens 64 to 127 are zero",
     WrongSumAtABorder: "extend",
     WrongSumWithoutBlocks: "67 tokens",

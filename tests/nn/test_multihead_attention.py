@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import prune
 
 import regard
 from regard import OptionError, ShapeError, UnsupportedError
@@ -212,18 +213,202 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(UnsupportedError, match="local does not support cross"):
         pair("local")[1](x, x.clone(), x)
     with pytest.raises(
-        OptionError, match=r"only a torch\.nn\.MultiheadAttention is replaced, got Linear"
+        OptionError, match=r"only torch\.nn\.MultiheadAttention itself is replaced, got Linear"
     ):
         MultiheadAttention.replacing(
             torch.nn.Linear(2, 2), regard.build("linear", dim=24, num_heads=3)
         )
     with pytest.raises(OptionError, match="mixer must be a mixer, got 'linear'"):
         MultiheadAttention("linear")
-    with pytest.raises(UnsupportedError, match="add_bias_kv and add_zero_attn"):
-        theirs = nn.MultiheadAttention(D, H, add_bias_kv=True)
-        MultiheadAttention.replacing(theirs, regard.build("linear", dim=D, num_heads=H))
     with pytest.raises(ShapeError, match="the mixer has dim 24 and 3 heads, the layer 24 and 4"):
         theirs = nn.MultiheadAttention(D, 4)
         MultiheadAttention.replacing(theirs, regard.build("linear", dim=D, num_heads=H))
     with pytest.raises(OptionError, match=r"num_kv_heads \(1\) must be num_heads \(3\)"):
         MultiheadAttention(regard.build("softmax", dim=D, num_heads=H, num_kv_heads=1))
+
+
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("nested", [True, False], ids=["nested", "padded"])
+@pytest.mark.parametrize("padding", [True, False], ids=["padding", "full"])
+@pytest.mark.parametrize(
+    ("name", "masked"),
+    [
+        (name, masked)
+        for name in ("softmax", "linear")
+        for masked in ("open", "hint", "mask", "both")
+    ]
+    + [("softmax", "window")],
+)
+def test_torchs_encoder_hides_the_same_tokens_in_every_mode(name, masked, padding, nested, train):
+    """Each row alone, under a mask written out, is what the stack must say, however torch hands the rows over."""
+    torch.manual_seed(0)
+    stack = nn.TransformerEncoder(layer(), 2, enable_nested_tensor=nested)
+    for block in stack.layers:
+        mixer = regard.build(name, dim=D, num_heads=4)
+        block.self_attn = MultiheadAttention.replacing(block.self_attn, mixer)
+    triangle, window = torch.ones(T, T).triu(1).bool(), torch.ones(T, T).tril(2).logical_not()
+    request, hidden = {
+        "open": ({}, None),
+        "hint": ({"is_causal": True}, triangle),
+        "mask": ({"mask": triangle}, triangle),
+        "both": ({"mask": triangle, "is_causal": True}, triangle),
+        "window": ({"mask": window}, window),
+    }[masked]
+    x, lengths = tokens(B, T, dtype=torch.float32), [5, T] if padding else [T, T]
+    if padding:
+        request["src_key_padding_mask"] = torch.arange(T) >= torch.tensor(lengths)[:, None]
+    with torch.no_grad():
+        got = stack.train(train)(x, **request)
+        stack.train()
+        for row, n in enumerate(lengths):
+            mask = {} if hidden is None else {"mask": hidden[:n, :n]}
+            alone = stack(x[row : row + 1, :n], **mask)
+            torch.testing.assert_close(got[row : row + 1, :n], alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", ["open", "causal", "triangle", "window", "heads", "padding"])
+def test_nested_rows_are_the_padded_ones(masked):
+    """Called with a nested tensor, masks of the padded length are cut to the longest row."""
+    _, ours = pair(batch_first=True)
+    rows = [tokens(n, seed=n) for n in (5, 3)]
+    hidden = torch.zeros(2, 7, dtype=torch.bool).index_fill(1, torch.tensor([1]), True)
+    masks = {
+        "open": {},
+        "causal": {"is_causal": True},
+        "triangle": {"attn_mask": torch.ones(7, 7).triu(1).bool()},
+        "window": {"attn_mask": torch.ones(7, 7).tril(1).logical_not()},
+        "heads": {
+            "attn_mask": torch.rand(2 * H, 7, 7, generator=torch.Generator().manual_seed(0)) < 0.4
+        },
+        "padding": {"key_padding_mask": hidden},
+    }[masked]
+    nested = torch.nested.as_nested_tensor(rows)
+    y, weights = ours(nested, nested, nested, **masks)
+    for b, row in enumerate(rows):
+        n = len(row)
+        own = dict(masks)
+        if "attn_mask" in own:
+            own["attn_mask"] = own["attn_mask"][..., :n, :n]
+            if own["attn_mask"].dim() == 3:
+                own["attn_mask"] = own["attn_mask"][b * H : (b + 1) * H]
+        if "key_padding_mask" in own:
+            own["key_padding_mask"] = hidden[b, :n]
+        want = ours(row, row, row, **own)
+        torch.testing.assert_close(y.unbind()[b], want[0])
+        torch.testing.assert_close(weights[b, :n, :n], want[1])
+        assert not weights[b, n:].any() and not weights[b, :, n:].any()
+    with pytest.raises(
+        ShapeError, match=r"key_padding_mask must hold at least 5 keys of 2 rows, got \[2, 4\]"
+    ):
+        ours(nested, nested, nested, key_padding_mask=hidden[:, :4])
+    with pytest.raises(ShapeError, match=r"attn_mask must have shape \[5, 5\]"):
+        ours(nested, nested, nested, attn_mask=torch.ones(4, 4).triu(1).bool())
+    with pytest.raises(UnsupportedError, match="does not support nested tensors as a context"):
+        ours(nested, rows[0], rows[0])
+
+
+def test_a_hint_that_contradicts_the_mask_is_refused():
+    _, ours = pair()
+    x = tokens(T, B)
+    for mask in (torch.ones(T, T).triu(3).bool(), torch.zeros(B * H, T, T).bool()):
+        with pytest.raises(ShapeError, match="is_causal says that attn_mask is the causal mask"):
+            ours(x, x, x, attn_mask=mask, is_causal=True)
+
+
+@pytest.mark.parametrize("name", ["softmax", "transformer_xl"])
+def test_dropout_of_weights_is_taken_over(name):
+    theirs = nn.MultiheadAttention(D, H, dropout=0.5)
+    mixer = regard.build(name, dim=D, num_heads=H)
+    ours = MultiheadAttention.replacing(theirs, mixer)
+    assert ours.dropout == ours.mixer.dropout == ours.mixer.options["dropout"] == 0.5
+    assert mixer.dropout == mixer.options["dropout"] == 0
+    x = tokens(T, B, dtype=torch.float32)
+    assert MultiheadAttention.replacing(nn.MultiheadAttention(D, H), mixer).dropout == 0
+    assert not torch.allclose(ours(x, x, x)[0], ours(x, x, x)[0])
+    assert torch.equal(ours.eval()(x, x, x)[0], ours(x, x, x)[0])
+    own = regard.build(name, dim=D, num_heads=H, dropout=0.5)
+    assert MultiheadAttention.replacing(theirs, own).mixer.dropout == 0.5
+    assert MultiheadAttention.replacing(nn.MultiheadAttention(D, H), own).dropout == 0.5
+    with pytest.raises(
+        OptionError, match=r"the mixer's dropout \(0.25\) is not the layer's \(0.5\)"
+    ):
+        mixer = regard.build(name, dim=D, num_heads=H, dropout=0.25)
+        MultiheadAttention.replacing(theirs, mixer)
+
+
+def test_dropout_of_weights_is_refused():
+    theirs, mixer = (
+        nn.MultiheadAttention(D, H, dropout=0.5),
+        regard.build("linear", dim=D, num_heads=H),
+    )
+    with pytest.raises(
+        UnsupportedError, match=r"linear does not support dropout of weights \(0.5\)"
+    ):
+        MultiheadAttention.replacing(theirs, mixer)
+    theirs.dropout = 0.0
+    assert MultiheadAttention.replacing(theirs, mixer).dropout == 0
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"bias": False}, {"batch_first": True}, {"kdim": 10}, {"vdim": 14}, {"kdim": D, "vdim": D},
+    {"kdim": 10, "vdim": 14, "bias": False}, {"dtype": torch.bfloat16}, {"device": "meta"},
+])  # fmt: skip
+@pytest.mark.parametrize("training", [True, False])
+def test_everything_of_the_layer_is_kept(options, training):
+    theirs = nn.MultiheadAttention(D, H, **options).train(training)
+    for n, parameter in enumerate(theirs.parameters()):
+        parameter.requires_grad_(n % 2 == 0)
+    for _ in range(2):
+        ours = MultiheadAttention.replacing(theirs, regard.build("rfa", dim=D, num_heads=H))
+        own = dict(ours.named_parameters())
+        for name, parameter in theirs.named_parameters():
+            if not name.startswith("mixer."):
+                assert own.pop(name) is parameter, name
+        assert own and all(name.startswith("mixer.") for name in own)
+        first = next(theirs.parameters())
+        assert all((p.device, p.dtype) == (first.device, first.dtype) for p in own.values())
+        for fact in ("batch_first", "kdim", "vdim", "training", "num_heads", "embed_dim"):
+            assert getattr(ours, fact) == getattr(theirs, fact), fact
+        assert ours.mixer.training == training
+        theirs = ours  # what was replaced is replaced again
+
+
+class Doubled(nn.MultiheadAttention):
+    def forward(self, *args, **kwargs):
+        y, weights = super().forward(*args, **kwargs)
+        return 2 * y, weights
+
+
+def parametrised(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
+    nn.utils.parametrizations.weight_norm(layer, "in_proj_weight")
+    return layer
+
+
+def pruned(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
+    return prune.l1_unstructured(layer, "in_proj_weight", 0.5)
+
+
+def hooked(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
+    layer.register_forward_hook(lambda module, args, output: None)
+    return layer
+
+
+@pytest.mark.parametrize(("make", "why"), [
+    (lambda: nn.MultiheadAttention(D, H, add_bias_kv=True), "add_bias_kv and add_zero_attn"),
+    (lambda: nn.MultiheadAttention(D, H, add_zero_attn=True), "add_bias_kv and add_zero_attn"),
+    (lambda: Doubled(D, H), r"only torch\.nn\.MultiheadAttention itself is replaced, got Doubled"),
+    (lambda: parametrised(nn.MultiheadAttention(D, H)), "got ParametrizedMultiheadAttention"),
+    (lambda: pruned(nn.MultiheadAttention(D, H)), r"the layer has hooks \(_forward_pre_hooks\)"),
+    (lambda: hooked(nn.MultiheadAttention(D, H)), r"the layer has hooks \(_forward_hooks\)"),
+])  # fmt: skip
+def test_what_would_be_lost_is_refused(make, why):
+    with pytest.raises((OptionError, UnsupportedError), match=why):
+        MultiheadAttention.replacing(make(), regard.build("softmax", dim=D, num_heads=H))
+
+
+def test_a_parametrised_output_projection_is_kept():
+    theirs = nn.MultiheadAttention(D, H)
+    nn.utils.parametrizations.weight_norm(theirs.out_proj)
+    ours = MultiheadAttention.replacing(theirs, regard.build("softmax", dim=D, num_heads=H))
+    x = tokens(T, B, dtype=torch.float32)
+    torch.testing.assert_close(ours(x, x, x), theirs(x, x, x))

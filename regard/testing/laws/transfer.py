@@ -1,13 +1,18 @@
-"""State dict round trip, deepcopy, pickle, device move, and queries, keys and values made elsewhere keep the function."""
+"""State dict round trip, deepcopy, pickle, device move, and queries, keys and values made elsewhere keep the function.
+
+Built on the meta device, `to_empty` and `reset_parameters` of every part restore what construction gives.
+"""
 
 import copy
 import io
 
 import torch
+from torch import Tensor
 
 from regard.core import Mask, Mixer, UnsupportedError
 from regard.nn import Heads
 from regard.nn.given_heads import GivenHeads, with_given_heads
+from regard.testing.resetting import require_reset
 from regard.testing.subject import B, Subject, T, require, require_close
 from regard.testing.verdicts import LawError
 
@@ -27,6 +32,7 @@ def law(subject: Subject) -> None:
     require(torch.equal(clone(x, mask=mask), y), "a deep copy is another function")
     require(clone.options == mixer.options, "a deep copy loses the options")
     _given_heads(subject, mixer)
+    require_reset(subject.factory, lambda made: _outputs(made, x.float(), mask))
     stored = io.BytesIO()
     torch.save(mixer, stored)
     stored.seek(0)
@@ -41,6 +47,13 @@ def law(subject: Subject) -> None:
     )
     if elsewhere == "cuda":
         require((got.cpu() - y).abs().max() < 1e-10, "on cuda: another function")
+
+
+def _outputs(mixer: Mixer, x: Tensor, mask: Mask) -> list[Tensor]:
+    """Before and after `after_step`, which may use more than the state dict holds."""
+    y = mixer(x, mask=mask)
+    mixer.after_step()
+    return [y, mixer(x, mask=mask)]
 
 
 @torch.no_grad()

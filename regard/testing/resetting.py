@@ -1,0 +1,80 @@
+"""What `reset_parameters` must restore in a module that was built on the meta device, as FSDP and torchtitan build it.
+
+with torch.device("meta"): module = make()
+module.to_empty(device="cpu")
+for m in module.modules(): if hasattr(m, "reset_parameters"): m.reset_parameters()
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.testing.verdicts import require
+
+M = TypeVar("M", bound=nn.Module)
+
+ENOUGH = 128  # elements from which the spread of random values is compared
+SPREAD = 1.5  # largest ratio of two standard deviations
+
+
+@torch.no_grad()
+def require_reset(make: Callable[[], M], call: Callable[[M], Sequence[Tensor]]) -> None:
+    """Nothing is left of the memory's content, what no seed changes is as built, and what is random has the same spread.
+
+    With every parameter and buffer copied from a module that was built as usual, the outputs of `call` are equal.
+    """
+    built, other = (_built(make, seed) for seed in (1, 2))
+    reset, again = (_reset(make, garbage) for garbage in (math.nan, 1e30))
+    wrong = list(_not_restored(reset, again, built, other))
+    require(not wrong, f"after to_empty, reset_parameters does not restore {'; '.join(wrong)}")
+    state = _tensors(built)
+    for name, tensor in _tensors(reset).items():
+        tensor.copy_(state[name])
+    for expected, found in zip(call(built.eval()), call(reset.eval()), strict=True):
+        same = torch.equal(found, expected)
+        require(same, "built on the meta device, with its state copied, it is another function")
+
+
+def _not_restored(
+    reset: nn.Module, again: nn.Module, built: nn.Module, other: nn.Module
+) -> Iterator[str]:
+    states = [_tensors(module) for module in (again, built, other)]
+    for name, x in _tensors(reset).items():
+        twin, y, z = (state[name] for state in states)
+        if not torch.equal(x, twin):  # NaN is unequal to itself
+            yield f"{name}, which keeps what memory held"
+        elif torch.equal(y, z):
+            if not torch.equal(x, y):
+                yield f"{name}, which starts from other values"
+        elif x.is_floating_point() and x.numel() >= ENOUGH:
+            ratio = float(x.std() / y.std())
+            if not 1 / SPREAD < ratio < SPREAD:
+                yield f"{name}, whose standard deviation is {ratio:.2g} times that of construction"
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return dict(chain(module.named_parameters(), module.named_buffers()))
+
+
+def _built(make: Callable[[], M], seed: int) -> M:
+    torch.manual_seed(seed)
+    return make()
+
+
+def _reset(make: Callable[[], M], garbage: float) -> M:
+    with torch.device("meta"):
+        module = _built(make, 3)
+
+    def memory(x: Tensor) -> Tensor:
+        held = garbage if x.is_floating_point() else int(math.isnan(garbage))
+        return torch.full_like(x, held, device="cpu")
+
+    module._apply(memory)  # `to_empty`, with known content
+    torch.manual_seed(4)
+    for part in module.modules():
+        getattr(part, "reset_parameters", lambda: None)()
+    return module

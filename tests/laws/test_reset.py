@@ -1,0 +1,135 @@
+"""Every catalogue's modules, built on the meta device and reset, are what construction gives; mixers: the law `transfer`."""
+
+from functools import partial
+
+import pytest
+import torch
+
+import regard
+from regard.models import (
+    AutoIntConfig,
+    ClassifierConfig,
+    CrossNetworkConfig,
+    DINConfig,
+    LanguageModelConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+)
+from regard.nn import FEED_FORWARDS, MultiheadAttention
+from regard.nn.coord_conv import CoordConv2d
+from regard.nn.dice import Dice
+from regard.nn.dnn import DNN, Experts
+from regard.nn.norm import NORMS
+from regard.nn.scores import SCORES, build_score
+from regard.pools import POOLS, build_pool
+from regard.positions import POSITIONS
+from regard.testing.resetting import require_reset
+from tests.laws.test_pools_and_scores import POOL_CASES, D, Q, S
+from tests.models.small import STACK
+from tests.models.table import FIELDS
+from tests.models.test_empty_batch import OTHERS, PAIRS, READERS, SIZES, TABLES, call
+from tests.positions.test_absolute import made
+
+X = torch.randn(2, S, D, generator=torch.Generator().manual_seed(0))
+QUERY = torch.randn(2, Q, D, generator=torch.Generator().manual_seed(1))
+
+
+def placed(position):
+    at, q = torch.arange(12)[None], torch.ones(1, 2, 12, 5)
+    return {
+        "absolute": lambda: [position(torch.ones(1, 12, 10), at)],
+        "rotation": lambda: [position.rotate(torch.ones(1, 2, 12, 4), at)],
+        "bias": lambda: [position.bias(at, at)],
+        "scores": lambda: [position.scores(q, q, at, at)],
+    }[position.kind]()
+
+
+@pytest.mark.parametrize("name", POSITIONS.names())
+def test_positions(name):
+    require_reset(lambda: made(name).float(), placed)
+
+
+def pooled(pool):
+    return [pool(X) if pool.query_dim is None else pool(X, QUERY)]
+
+
+@pytest.mark.parametrize("name", POOLS.names())
+def test_pools(name):
+    mixer = {"mixer": regard.build("softmax", dim=D, num_heads=2)}
+    options = mixer if name == "cross" else POOL_CASES[name][0].keywords
+    require_reset(lambda: build_pool(name, D, **options), pooled)
+
+
+@pytest.mark.parametrize("interaction", ["outer", "elementwise", "din_code", "none"])
+@pytest.mark.parametrize("activation", ["dice", "prelu", "sigmoid"])
+def test_activation_units(interaction, activation):
+    options = {"interaction": interaction, "activation": activation, "hidden_dims": (16, 16)}
+    require_reset(lambda: build_pool("target_query", D, **options), pooled)
+
+
+@pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.parametrize("num_heads", [None, 3])
+def test_scores(name, num_heads):
+    heads = () if num_heads is None else (num_heads,)
+    q, k = torch.ones(2, *heads, 4, 8), torch.ones(2, *heads, 5, 8)
+    make = partial(build_score, name, 8, num_heads=num_heads, max_len=11)
+    require_reset(make, lambda score: [score(q, k)])
+
+
+PARTS = {
+    **{f"{kind.name}_norm": (partial(kind, D), X) for kind in NORMS},
+    **{kind.name: (partial(kind, D, bias=True), X) for kind in FEED_FORWARDS},
+    "dice": (partial(Dice, D), X),
+    "dnn": (partial(DNN, D, (16, 16), activation=Dice), X[:, 0]),
+    "experts": (partial(Experts, D, 3, (16, 16)), X[:, 0]),
+    "coord_conv": (partial(CoordConv2d, 2, 3, 3), torch.ones(2, 2, 5, 5)),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts(name):
+    make, x = PARTS[name]
+    require_reset(make, lambda module: [module(x)])
+
+
+@pytest.mark.parametrize("options", [{}, {"kdim": 10, "vdim": 14}, {"bias": False}])
+@pytest.mark.parametrize("name", ["softmax", "performer"])
+def test_torchs_layer(name, options):
+    x = torch.ones(7, 2, 24)
+
+    def mixed(layer):
+        keys, values = x[:5, :, : layer.kdim], x[:5, :, : layer.vdim]
+        return [layer(x, keys, values, need_weights=False)[0]]
+
+    mixer = partial(regard.build, name, dim=24, num_heads=3, max_len=16)
+    require_reset(lambda: MultiheadAttention(mixer(), **options), mixed)
+
+
+HISTORY = {"fields": FIELDS, "history": ("history", "shops")}
+MODELS = {name: make for name, make in {**READERS, **PAIRS, **TABLES, **OTHERS}.items()} | {
+    "classifier": ClassifierConfig(num_classes=5, **STACK).build,  # those of `small` have a seed
+    "language_model": LanguageModelConfig(**STACK).build,
+    "transformer": TransformerConfig(**STACK).build,
+    "classifier-axial": ClassifierConfig(num_classes=5, position="axial", norm="rms", **STACK).build,
+    "classifier-external": ClassifierConfig(num_classes=5, mixer="global", **STACK).build,
+    "language_model-t5": LanguageModelConfig(position="learned", norm="scale", embedding_norm=True, **STACK).build,
+    "language_model-reversible": LanguageModelConfig(residual="reversible", mixer="routing", **STACK).build,
+    "language_model-chunked": LanguageModelConfig(feed_forward_chunk=3, mixer="performer", **STACK).build,
+    "transformer_xl-untie": TransformerXLConfig(**SIZES, mem_len=3, untie=True).build,
+    "autoint-official": AutoIntConfig(fields=FIELDS, dim=4, official=True, hidden_dims=(16,)).build,
+    "cross_network-deep": CrossNetworkConfig(fields=FIELDS, hidden_dims=(16, 16)).build,
+    "din-dice": DINConfig(**HISTORY, dim=16, activation="dice").build,
+    "din-prelu": DINConfig(**HISTORY, dim=16, activation="prelu").build,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name):
+    require_reset(MODELS[name], lambda model: call(name.split("-")[0], model, 4))
+
+
+def test_what_is_tied_stays_tied():
+    with torch.device("meta"):
+        model = TransformerXLConfig(**SIZES, mem_len=3).build()
+    first, second = (mixer.position for mixer in model.to_empty(device="cpu").encoder.mixers)
+    assert first.u is second.u and first.v is second.v
