@@ -23,7 +23,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunked as attention
 from regard.functional.linear.attention import feature_attention, kernel_attention
 from regard.functional.linear.chunked import KeyFeatures
-from regard.functional.shared.implementation import Impl, transformed
+from regard.functional.shared.implementation import Impl, loses_backward
 
 Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 Stabiliser = Literal["strict", "published"]
@@ -203,7 +203,7 @@ def _exponential(
     wx: Float[Tensor, "B H T M"], half: Float[Tensor, "B H T"], level: Float[Tensor, "B H T"]
 ) -> Float[Tensor, "B H T M"]:
     """exp(w x - level), whose gradient is that of exp(w x - |x|^2 / 2 - c)."""
-    if transformed():
+    if loses_backward():
         return (wx - (half - half.detach() + level)[..., None]).exp()
     return _Exponential.apply(wx, half, level)
 
