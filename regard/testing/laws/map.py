@@ -38,4 +38,3 @@ def law(subject: Subject) -> None:
                 _, expected = subject.consult(mixer, request, x)
             require(expected is not None, "a map is declared and the oracle has none")
             require_close(weights, expected, 1e-10, f"{request.label}: map")
-
