@@ -42,7 +42,7 @@ from regard.functional.clustered.cache import empty, extend
 from regard.functional.clustered.kmeans import Assigned, Counts, assign, attend, nearest, weights
 from regard.functional.clustered.normalise import standardised
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl, transformed
+from regard.functional.shared.implementation import Impl, check_impl, loses_backward
 from regard.functional.shared.numerics import unit_norm
 from regard.nn.centroids import Centroids
 from regard.nn.full_precision import in_full_precision
@@ -123,9 +123,9 @@ class Routing(Mixer):
             self.declare(cross=No("its clusters compare positions of one axis"))
 
     def mix(self, x, context, mask):
-        if self.training and transformed():
+        if self.training and loses_backward():
             raise UnsupportedError(
-                "routing in training counts tokens for its centroids, which torch.func cannot carry. "
+                "routing in training counts tokens for its centroids, which torch.func and torch.export cannot carry. "
                 "Call eval() first: outputs and gradients are the same, and centroids stay as they are"
             )
         counts = self.centroids.counters() if self.training else None

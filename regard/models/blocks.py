@@ -8,12 +8,11 @@ Reversible blocks give their two streams side by side (width 2 D), as in the off
 from collections.abc import Mapping
 from typing import Any, cast
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.functional.shared.recompute import recomputed
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block, layers_per_block
 from regard.models.config import StackConfig
@@ -34,10 +33,7 @@ class Blocks(nn.ModuleList):
 
     def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask) -> Float[Tensor, "B T D"]:
         for block in self:
-            if self.checkpoint and torch.is_grad_enabled():
-                x = cast(Tensor, checkpoint(block, x, mask=mask, use_reentrant=False))
-            else:
-                x = block(x, mask=mask)
+            x = recomputed(block, x, when=self.checkpoint, random=True, mask=mask)
         return x
 
     def stream(

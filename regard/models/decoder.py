@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, cast
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, Mixer, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.options import Depth
 from regard.core.outline import prints_shapes
+from regard.functional.shared.recompute import recomputed
 from regard.mixers.build import build
 from regard.models.blocks import feed_forward, options_with_position
 from regard.models.config import StackConfig, check_mixer
@@ -176,10 +176,7 @@ class Decoder(nn.Module):
             "seen": Mask(valid=context_valid),
         }
         for block in self.blocks:
-            if self.checkpoint and torch.is_grad_enabled():
-                x = cast(Tensor, checkpoint(block, x, context, use_reentrant=False, **masks))
-            else:
-                x = block(x, context, **masks)
+            x = recomputed(block, x, context, when=self.checkpoint, random=True, **masks)
         x = self.norm(x)
         return x if order is None else permute(x, order.target)
 

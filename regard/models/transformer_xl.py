@@ -21,12 +21,12 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from regard.core import ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.options import Depth, Rate
 from regard.core.shapes import is_dense
+from regard.functional.shared.recompute import recomputed
 from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder, State
@@ -252,12 +252,10 @@ class TransformerXL(GenerativeModel):
             columns = slice(start, start + self.config.segment_len)
             given = (tokens[:, columns], state)
             mask = None if valid is None else valid[:, columns]
-            if self.config.checkpoint and torch.is_grad_enabled():
-                hidden, state = checkpoint(
-                    self.encoder.extend, *given, valid=mask, use_reentrant=False
-                )
-            else:
-                hidden, state = self.encoder.extend(*given, valid=mask)
+            again = self.config.checkpoint
+            hidden, state = recomputed(
+                self.encoder.extend, *given, when=again, random=True, valid=mask
+            )
             yield hidden, state
 
 

@@ -16,13 +16,12 @@ once in fine-tuning, which has no g. Left out: the reversed half of a batch; dro
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, ShapeError
 from regard.core.compaction import compaction, permute
@@ -30,6 +29,7 @@ from regard.core.memory import within_memory
 from regard.core.options import Count, Depth, Rate, shown
 from regard.core.outline import prints_shapes
 from regard.core.shapes import check_batch_size, check_divisible, check_positive, is_dense
+from regard.functional.shared.recompute import recomputed
 from regard.functional.softmax.dense import masked_softmax
 from regard.functional.softmax.relative import Segments, segment_bias
 from regard.mixers.transformer_xl import TransformerXL
@@ -249,10 +249,7 @@ class Trunk(nn.Module):
         for layer, memory in zip(self.layers, state.memory, strict=True):
             memories.append(torch.cat([memory, h[:, :reuse]], dim=1).detach().gather(1, last))
             given = (h, g, memory, masks, ranks.segments, at)
-            if self.checkpoint and torch.is_grad_enabled():
-                h, g = cast(tuple, checkpoint(layer, *given, use_reentrant=False))
-            else:
-                h, g = layer(*given)
+            h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
         after = State(tuple(memories), state.length + added)
         if g is not None and at is not None:
             g = torch.zeros_like(h).scatter(1, at.place[..., None].expand_as(g), g)

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from regard.core.catalog import Catalog
 from regard.core.shapes import check_positive
+from regard.functional.shared.recompute import recomputed
 
 
 class FeedForward(nn.Module):
@@ -104,9 +104,8 @@ class Chunked(nn.Module):
         self.layer, self.chunk_size, self.recompute = layer, chunk_size, recompute
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T E"]:
-        again = self.recompute and torch.is_grad_enabled()
         parts = [
-            checkpoint(self.layer, part, use_reentrant=False) if again else self.layer(part)
+            recomputed(self.layer, part, when=self.recompute, random=True)
             for part in x.split(self.chunk_size, dim=1)
         ]
         return torch.cat(parts, dim=1)

@@ -234,7 +234,9 @@ def test_a_second_pass_through_a_forward_counts_no_token_again():
 
 def test_torch_func_is_refused_in_training():
     mixer, x = routing(), torch.randn(3, 1, 13, 24, dtype=torch.float64)
-    with pytest.raises(UnsupportedError, match=r"torch.func cannot carry. Call eval\(\) first"):
+    with pytest.raises(
+        UnsupportedError, match=r"torch.func and torch.export cannot carry. Call eval\(\) first"
+    ):
         torch.func.vmap(mixer)(x)
     assert torch.func.vmap(mixer.eval())(x).shape == x.shape
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.func import functional_call, grad
 
 import regard
 from regard import Capabilities, Mixer, No
@@ -191,6 +192,34 @@ def test_compiles_whole(make, mixer, valid):
     model = make(mixer=mixer, num_layers=1)
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(prompts(), valid=valid), model(prompts(), valid=valid))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mixer": "performer", "checkpoint": True},
+        {"mixer": "local", "residual": "reversible", "mixer_options": {"window_size": 2}},
+    ],
+    ids=["checkpoint", "reversible"],
+)
+@pytest.mark.parametrize("how", ["export", "strict export", "torch.func"])
+def test_gradients_are_the_same_where_no_backward_by_hand_is_kept(options, how):
+    model, given = classifier(num_layers=1, **options), {"valid": ragged()}
+    leaves = dict(model.named_parameters())
+
+    def loss(parameters):
+        return functional_call(model, parameters, (prompts(),), given).square().sum()
+
+    expected = torch.autograd.grad(loss(leaves), [*leaves.values()])
+    if how == "torch.func":
+        found = grad(loss)({name: z.detach() for name, z in leaves.items()})
+    else:
+        strict = how == "strict export"
+        exported = torch.export.export(model, (prompts(),), given, strict=strict).module()
+        exported(prompts(), **given).square().sum().backward()
+        found = {name: z.grad for name, z in exported.named_parameters()}
+    for name, own in zip(leaves, expected, strict=True):
+        torch.testing.assert_close(found[name], own, rtol=0, atol=1e-10)
 
 
 def test_post_norm_streams_too():

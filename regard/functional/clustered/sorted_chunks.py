@@ -17,7 +17,7 @@ from regard.functional.clustered.sorted_blocks import FAR, Rules, SortedRows, so
 from regard.functional.shared.blocks import by_tiles
 from regard.functional.shared.implementation import Cut, Impl, cut
 from regard.functional.shared.numerics import LOG2_E, wide_type
-from regard.functional.shared.recompute import twice_differentiable
+from regard.functional.shared.recompute import applied, twice_differentiable
 from regard.functional.softmax.dense import masked_softmax
 
 
@@ -52,14 +52,16 @@ def attend(
 
     if mask.global_tokens is not None:
         return plain(q, k, v)
-    return twice_differentiable(fast, plain, *(z.to(v.dtype) for z in (q, k, v)))
+    given = (z.to(v.dtype) for z in (q, k, v))
+    return twice_differentiable(fast, plain, *given, inlined=True)
 
 
 def _sorted_attention(
     q, k, v, order: Order, mask: Mask, scale, exclude_self, count_once, how: Cut
 ) -> Float[Tensor, "B H T V"]:
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
-    y = _SortedAttention.apply(
+    y = applied(
+        _SortedAttention,
         *(z.flatten(0, 1).contiguous() for z in (q, k, v)),
         order.source.flatten(0, 1),
         order.place.flatten(0, 1),

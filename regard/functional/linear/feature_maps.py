@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.catalog import Catalog
-from regard.functional.shared.implementation import transformed
+from regard.functional.shared.implementation import loses_backward
 
 LOWEST = -87.0  # torch.exp is slow below, where its results are no longer normal numbers
 
@@ -30,7 +30,7 @@ class FeatureMap:
 
 def elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     """elu(x) + 1: positive, as many features as inputs (arXiv 2006.16236)."""
-    if transformed():
+    if loses_backward():
         return F.elu(x) + 1
     return _EluPlusOne.apply(x) if torch.is_grad_enabled() else _elu_plus_one(x)
 
@@ -81,7 +81,7 @@ def fourier_features(
     x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]
 ) -> Float[Tensor, "*b T M2"]:
     """[sin(w x), cos(w x)] / sqrt(M): E phi(x) phi(y) = exp(-|x - y|^2 / 2) for w ~ N(0, I) (arXiv 2103.02143)."""
-    circle = _Circle.apply if torch.is_grad_enabled() and not transformed() else _circle
+    circle = _Circle.apply if torch.is_grad_enabled() and not loses_backward() else _circle
     return circle(x @ w.transpose(-1, -2), w.shape[-2] ** -0.5)
 
 

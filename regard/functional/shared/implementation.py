@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from regard.core.errors import OptionError, UnknownNameError, UnsupportedError
 from regard.core.mask import Mask
@@ -257,8 +258,13 @@ def compiles(z: Tensor) -> bool:
 
 
 def transformed() -> bool:
-    """True inside torch.func.grad, vmap, jacrev and their like, which take plain PyTorch alone."""
-    return torch._C._are_functorch_transforms_active()
+    """True inside torch.func's transforms and forward-mode AD, which take plain PyTorch alone."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def loses_backward() -> bool:
+    """True where an autograd.Function has no backward: in transforms, and in torch.export, which keeps its forward alone."""
+    return transformed() or torch.compiler.is_exporting()
 
 
 def _values_are_unknown() -> bool:

@@ -94,7 +94,7 @@ def fused(
 
     if dropout and not transformed():  # a second draw would be another function
         return fast(q, k, v, mask)
-    return twice_differentiable(fast, plain, q, k, v, mask)
+    return twice_differentiable(fast, plain, q, k, v, mask, inlined=True)
 
 
 def is_grouped(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"]) -> bool:

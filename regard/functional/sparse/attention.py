@@ -67,7 +67,7 @@ def attend(
 
         return by_tiles(some, T, cut.tile, q, k, v)
 
-    return twice_differentiable(fast, plain, q, k, v, *(prefix or ()))
+    return twice_differentiable(fast, plain, q, k, v, *(prefix or ()), inlined=True)
 
 
 def _by_plan(

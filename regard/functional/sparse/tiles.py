@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from regard.functional.shared.blocks import tiles
 from regard.functional.shared.implementation import Cut
 from regard.functional.shared.numerics import LOG2_E, exp_, wide_type
+from regard.functional.shared.recompute import applied
 
 TileKeys = range | tuple[range, ...] | Int[Tensor, "H s"]
 
@@ -80,7 +81,7 @@ def tile_attention(
     back: the same pairs, in the plan of the backward. prefix: the keys and values of prefix tiles.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return _TileAttention.apply(q, k, v, *(prefix or (None, None)), plan, back, cut, scale)
+    return applied(_TileAttention, q, k, v, *(prefix or (None, None)), plan, back, cut, scale)
 
 
 class _TileAttention(torch.autograd.Function):
@@ -182,10 +183,17 @@ def merge(y: Tensor, total: Tensor, part: Tensor, lse: Tensor, *, first: bool) -
         y.copy_(part)
         total.copy_(lse)
         return
-    both = torch.logaddexp(total, lse)
-    some = both.masked_fill(both == -math.inf, 0)
-    y.mul_(exp_(total - some)[..., None]).add_(part.mul_(exp_(lse - some)[..., None]))
-    total.copy_(both)
+    top = _reference(torch.maximum(total, lse))
+    old, new = exp_(total - top), exp_(lse - top)
+    both = old + new
+    mass = both.masked_fill(both == 0, 1)
+    y.mul_((old / mass)[..., None]).add_(part.mul_((new / mass)[..., None]))
+    total.copy_((top + mass.log()).masked_fill(both == 0, -math.inf))
+
+
+def _reference(top: Tensor) -> Tensor:
+    """The highest score as a constant, which cancels; 0 for no key. torch's own sums have NaN for a gradient there."""
+    return top.detach().masked_fill(top == -math.inf, 0)
 
 
 def _views(
@@ -321,9 +329,12 @@ def attend(
         return y, lse if mask is None else lse.masked_fill(mask.none, -math.inf)
     lead = q.shape[:2]
     scores = _scores(q, k, mask, scale)
-    lse = scores.logsumexp(-1)
-    weights = exp_(scores - lse.masked_fill(lse == -math.inf, 0)[..., None])
-    y = weights.to(v.dtype) @ v.flatten(0, 1)
+    top = _reference(scores.amax(-1, keepdim=True))
+    weights = exp_(scores - top)
+    total = weights.sum(-1, keepdim=True)
+    mass = total.masked_fill(total == 0, 1)
+    y = (weights / mass).to(v.dtype) @ v.flatten(0, 1)
+    lse = (top + mass.log()).masked_fill(total == 0, -math.inf)[..., 0]
     return y.unflatten(0, lead), lse.unflatten(0, lead)
 
 
