@@ -92,6 +92,12 @@ def load(
         raise UnsupportedError(
             f"load does not support model_type {kind!r}: it reads {', '.join(KINDS)}"
         )
+    if config.get("regard_attention"):
+        raise UnsupportedError(
+            f"load does not support attn_implementation {config.get('attn_implementation')!r}: it builds the attention of {kind}, which is "
+            "not what this model was trained with. Open it by Transformers after regard.hf.register(), or leave regard_attention out "
+            "of its config"
+        )
     if pairing != "half" and KINDS[kind] is not decoders.llama:
         raise OptionError(
             f"load: {kind} has no rotary positions, so pairing={pairing!r} means nothing"

@@ -303,3 +303,11 @@ def test_registering_all_leaves_what_is_registered():
     regard.hf.register()
     assert regard.hf.registry.registered("regard_efficient") is mine
     regard.hf.register("efficient", before)
+
+
+def test_load_builds_no_softmax_in_the_place_of_a_saved_mechanism(tmp_path):
+    saved("bert", "regard_linear", tmp_path)
+    with pytest.raises(regard.UnsupportedError, match="attn_implementation 'regard_linear'"):
+        regard.hf.load(tmp_path)
+    altered(tmp_path, regard_attention="removed", attn_implementation="removed")
+    assert isinstance(regard.hf.load(tmp_path), torch.nn.Module)
