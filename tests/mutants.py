@@ -32,7 +32,7 @@ KERNELS = ROOT / "regard/functional"
 LEFT_OUT = {"shared/implementation.py", "linear/fla.py", "sparse/flex.py"}
 FIRST = ("reference", "map", "streaming", "long")
 LATER = (
-    *("padding", "causality", "lengths", "batch", "second_derivative", "transforms"),
+    *("padding", "causality", "lengths", "batch", "derivative", "second_derivative", "transforms"),
     *("low_precision", "autocast", "randomness", "complexity"),
 )
 SECONDS = 180  # of a processor, for one mutant; the slowest unchanged file takes a third of it

@@ -10,9 +10,9 @@ from regard.reference._rows import heads, linear, mix, oracle
 def performer(params, options, row):
     """-> (y [B T D], weights [B H T S])
 
-    Causal features are exp(e - constant) with one constant for the row, which cancels; otherwise the largest exponent
-    e = w a - |a|^2 / 2 of a query's features, or of all keys' features, is subtracted and 1e-6 added. As published, the
-    largest w a is subtracted, and has a gradient.
+    Causal features are those of the paper, exp(e - constant), e = w a - |a|^2 / 2, whose constant cancels. Otherwise the
+    largest exponent of a query's features, or of all keys' features, is subtracted and 1e-6 added, which keeps it from
+    cancelling: the paper has neither, the published code both, with the largest w a in the place of the largest e.
     """
     H = options["num_heads"]
     kind = options.get("features", "positive")
@@ -31,9 +31,6 @@ def performer(params, options, row):
         e = wa - a @ a / 2
         return e, wa if published else e
 
-    def largest(peaks: Tensor) -> Tensor:
-        return peaks.max() if published else peaks.max().detach()
-
     q, k, v = heads(params, row, H)
     phi_k = []
     for h in range(H):
@@ -41,11 +38,11 @@ def performer(params, options, row):
             torch.stack(parts)
             for parts in zip(*(raw(k[j, h], h) for j in range(row.S)), strict=True)
         )
-        phi_k.append((e_k - largest(peaks)).exp() + eps if exponential else e_k)
+        phi_k.append((e_k - peaks.max()).exp() + eps if exponential else e_k)
 
     def weigh(h, i):
         e_q, peaks = raw(q[i, h], h)
-        phi_q = (e_q - largest(peaks)).exp() + eps if exponential else e_q
+        phi_q = (e_q - peaks.max()).exp() + eps if exponential else e_q
         A = {j: phi_q @ phi_k[h][j] for j in row.keys(h, i)}
         return {j: a / sum(A.values()) for j, a in A.items()}
 

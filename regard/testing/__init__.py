@@ -14,6 +14,7 @@ from regard.testing.laws import (
     causality,
     compiled,
     complexity,
+    derivative,
     empty,
     empty_batch,
     isolation,
@@ -46,6 +47,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "reference": reference.law,
     "low_precision": low_precision.law,
     "types": types.law,
+    "derivative": derivative.law,
     "second_derivative": second_derivative.law,
     "transforms": transforms.law,
     "limit": limit.law,
@@ -85,7 +87,7 @@ def check_mixer(
     default the library's own for its own mixers. blocks: where the class has the option `impl`, and it names no
     implementation but eager, laws are run with "tiny" blocks, and "long" with those of `impl`; "own": all with those.
     variant: of a class whose defaults are checked whole: outputs are compared for every request, and what options hardly change is asked
-    once. Gradients of the plainest and the richest mask, one mask of `compiled` and no export, one draw of `sensitivity` where it is enough, one order of
+    once. Gradients of the plainest and the richest mask, one mask of `compiled` and no strict export, one draw of `sensitivity` where it is enough, one order of
     `long` and `second_derivative`, NaN of the poisons, `complexity` in small blocks at an eighth of the lengths.
 
     Returns the names of the laws that were run, with their verdicts: `.of("cannot judge")` gives what could not be

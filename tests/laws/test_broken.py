@@ -411,6 +411,29 @@ class HasOneDerivativeBehindABorder(Softmax):
         return super().mix(x + torch.where(early, x.square(), _Squared.apply(x)), context, mask)
 
 
+class _Constant(torch.autograd.Function):
+    """x^2, of which a program that keeps the forward alone has no gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.detach().square()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy * ctx.saved_tensors[0]
+
+
+class ExportsNoGradient(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x + _Constant.apply(x), context, mask)
+
+
+class DetachesAFactor(Softmax):
+    def mix(self, x, context, mask):
+        return super().mix(x, context, mask) * (1 + 1e-6 * x.detach().amax())
+
+
 class IsAnotherFunctionUnderTorchFunc(Softmax):
     def mix(self, x, context, mask):
         if torch._C._are_functorch_transforms_active():
@@ -419,6 +442,8 @@ class IsAnotherFunctionUnderTorchFunc(Softmax):
 
 
 BROKEN = [
+    ("derivative", DetachesAFactor),
+    ("derivative", HasOneDerivative),
     ("second_derivative", HasOneDerivative),
     ("second_derivative", HasOneDerivativeBehindABorder),
     ("transforms", HasOneDerivative),
@@ -451,6 +476,7 @@ BROKEN = [
     ("transfer", GatesBesideItsHeads),
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
+    ("compiled", ExportsNoGradient),
     ("complexity", ClaimsLinear),
     ("complexity", ClaimsNoMemory),
     ("complexity", ClaimsASumWithoutItsFastestTerm),

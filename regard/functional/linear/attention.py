@@ -35,7 +35,7 @@ from regard.functional.linear.feature_maps import (
 )
 from regard.functional.shared.cache import is_ours
 from regard.functional.shared.implementation import Cut, Impl, choose, readable
-from regard.functional.shared.numerics import exp, least
+from regard.functional.shared.numerics import exp, least, wide_type
 from regard.functional.shared.recompute import twice_differentiable
 
 EPS = 1e-6
@@ -111,15 +111,26 @@ def feature_attention(
     *weights: Tensor,
     mask: Mask = OPEN,
     extra: Float[Tensor, "B H S"] | None = None,
+    rise: Float[Tensor, "B H"] | None = None,
     denominator: Denominator = positive,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Attention from what `features` makes of the tokens, as a chunked scan where the features do not fit into `cut.room`."""
+    """Attention from what `features` makes of the tokens, as a chunked scan where the features do not fit into `cut.room`.
+
+    rise: zeros that have a gradient, the log of what the keys' `features.floor` is multiplied by.
+    """
     chosen = choose(family(features.decays), impl, v, mask)
     beside = mask.causal and mask.shift is None and q.shape[2] == k.shape[2]
-    kept = chunks.needs_backward(q, k, v, extra, *weights)
+    kept = chunks.needs_backward(q, k, v, extra, rise, *weights)
 
-    def plain(q: Tensor, k: Tensor, v: Tensor, extra: Tensor | None, *weights: Tensor) -> Tensor:
+    def plain(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Tensor | None,
+        rise: Tensor | None,
+        *weights: Tensor,
+    ) -> Tensor:
         phi_q = features.queries(q, *weights)
         phi_k, log_decay, _ = features.keys(None, k, mask.valid, extra, *weights)
         T = phi_q.shape[2]
@@ -130,20 +141,22 @@ def feature_attention(
         else:
             if log_decay is not None:
                 phi_k = phi_k * _to_end(log_decay).to(phi_k.dtype)[..., None]
-            if features.floor:
-                phi_q, phi_k = phi_q + features.floor, phi_k + features.floor
             phi_k = present(phi_k, mask.valid)
-            sums, total = read(phi_q, *summed(phi_k, v))
+            S, z = summed(phi_k, v)
+            if rise is not None:
+                phi_q = phi_q + features.floor
+                S, z = _raised(S, z, features.floor * rise.to(wide_type(v)).exp(), v, mask)
+            sums, total = read(phi_q, S, z)
         return (sums / denominator(total))[:, :, -T:]
 
     cut_up = chosen.name == "eager" and chunks.in_chunks(k, features.width, chosen)
     if features.decays and q.dtype == torch.float16:  # factors of e^RANGE are beyond its numbers
         cut_up = False
     if not (cut_up and (beside or not mask.causal) and q.numel() and v.numel()):
-        return plain(q, k, v, extra, *weights)
+        return plain(q, k, v, extra, rise, *weights)
     how = ScanRequest(features, denominator, mask, kept, chosen)
     scan = partial(chunks.run, ChunkedScan, how)
-    return twice_differentiable(scan, plain, q, k, v, extra, *weights)
+    return twice_differentiable(scan, plain, q, k, v, extra, rise, *weights)
 
 
 def family(decays: bool) -> str:
@@ -160,6 +173,21 @@ def _to_end(log_decay: Float[Tensor, "B H S"]) -> Float[Tensor, "B H S"]:
 def summed(phi_k: Float[Tensor, "B H S M"], v: Float[Tensor, "B H S V"]) -> tuple[Tensor, Tensor]:
     """The state (S [B H M V], z [B H M]) of all keys."""
     return phi_k.transpose(-1, -2) @ v, phi_k.sum(2)
+
+
+def _raised(
+    S: Float[Tensor, "B H M V"],
+    z: Float[Tensor, "B H M"],
+    floor: Float[Tensor, "B H"],
+    v: Float[Tensor, "B H S V"],
+    mask: Mask,
+) -> tuple[Tensor, Tensor]:
+    """The sums of keys with `floor` added to all features, which all have a share in its gradient: beyond float16."""
+    one = v.new_ones(v.shape[0], 1, v.shape[2], 1, dtype=floor.dtype)
+    one, floor = present(one, mask.valid), floor[..., None]
+    more = one.mT @ v.to(floor.dtype)
+    S, of = S + (floor[..., None] * more), S.dtype
+    return S.to(of), (z + floor * one.sum(2)).to(of)
 
 
 def read(

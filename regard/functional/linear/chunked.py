@@ -73,7 +73,8 @@ class ScanRequest(NamedTuple):
 
 class ChunkedScan(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, how, q, k, v, extra, *weights):
+    def forward(ctx, how, q, k, v, extra, rise, *weights):
+        """rise: see `feature_attention`; here for its gradient."""
         inputs = _Inputs(how, q, k, v, extra, weights)
         y = torch.empty_like(q if q.shape[2] != k.shape[2] and q.shape[3] == v.shape[3] else v)
         if y.shape[2] != q.shape[2]:
@@ -97,19 +98,27 @@ class ChunkedScan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         q, k, v, extra, y, total, *others = ctx.saved_tensors
-        needed = ctx.needs_input_grad[5:]
+        needed = ctx.needs_input_grad[6:]
         weights = [w.detach().requires_grad_(n) for w, n in zip(others, needed, strict=False)]
         inputs = _Inputs(ctx.how, q, k, v, extra, weights)
         outputs = _Outputs.of(ctx.how, y, total, dy)
         gradients = _Gradients(
-            torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), None, [None] * ctx.count
+            torch.empty_like(q),
+            torch.empty_like(k),
+            torch.empty_like(v),
+            None,
+            None,
+            [None] * ctx.count,
         )
+        if ctx.how.features.floor:
+            gradients.rise = total.new_empty(k.shape[:2])
         if extra is not None:
             gradients.extra = torch.empty_like(extra)
         back = _causally_back if ctx.how.mask.causal else _at_once_back
         with torch.autocast("cpu", enabled=False):
             back(inputs, outputs, gradients, list(zip(ctx.steps, others[ctx.count :], strict=True)))
-        return None, gradients.q, gradients.k, gradients.v, gradients.extra, *gradients.weights
+        g = gradients
+        return None, g.q, g.k, g.v, g.extra, g.rise, *g.weights
 
 
 # One call per group, so that its temporaries are freed before the next group is made.
@@ -251,7 +260,13 @@ def _at_once_back(inputs: "_Inputs", outputs: "_Outputs", gradients: "_Gradients
         all_dy = torch.zeros_like(dS[:, :1])
         for rows in ChunkGroups(outputs.y.shape[2], token_bytes(S), inputs.how.cut):
             _read_back(inputs, outputs, gradients, group, rows, S, dS, all_dy)
-        dS = dS.add_(all_dy, alpha=inputs.how.features.floor).to(S.dtype)
+        floor = inputs.how.features.floor
+        dS.add_(all_dy, alpha=floor)
+        if gradients.rise is not None:
+            v = _with_ones(inputs.values(group, slice(None))).to(dS.dtype)
+            of_floor = (dS.sum(1, keepdim=True) * (inputs.present(group).mT @ v)).sum(-1)
+            gradients.rise[group] = floor * of_floor.view(-1, gradients.rise.shape[1])
+        dS = dS.to(S.dtype)
         for rows in ChunkGroups(inputs.k.shape[2], token_bytes(S), inputs.how.cut):
             _extend_back(inputs, gradients, group, rows, before, dS)
 
@@ -426,6 +441,7 @@ class _Gradients:
     k: Tensor
     v: Tensor
     extra: Tensor | None
+    rise: Tensor | None
     weights: list[Tensor | None]
 
     def queries(self, group: slice, rows: slice, found: Gradients) -> None:

@@ -5,12 +5,13 @@
 "hyperbolic" features add exp(-w x - |x|^2 / 2 - c). Generalised kernels: f(w x) + 1e-3 with "relu" or any function f >= 0. The factor
 M^(-1/2) of the paper cancels in the quotient, and so does c, a maximum that keeps exponents <= 0. Queries: over the
 token's features. Keys, in causal order: over features and positions so far, so that a sum made under a smaller c decays
-when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6 is added to
-all features. c is the maximum of w x - |x|^2 / 2 and takes no gradient. stabiliser="published" subtracts the maximum of w x
-and adds 1e-6, as the published code does; its maxima take gradients, since the 1e-6 keeps them from cancelling.
+when c grows; nothing is added to the features. Keys otherwise: over features and valid positions, and 1e-6, which is not in
+the paper, is added to all features. It keeps c from cancelling, which then has a gradient: that of keys is the gradient of 1e-6 e^c.
+c is the maximum of w x - |x|^2 / 2. stabiliser="published" subtracts the maximum of w x and adds 1e-6, as the published code does.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -23,7 +24,9 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.linear import chunked as attention
 from regard.functional.linear.attention import feature_attention, kernel_attention
 from regard.functional.linear.chunked import KeyFeatures
-from regard.functional.shared.implementation import Impl, loses_backward
+from regard.functional.shared.blocks import tiles
+from regard.functional.shared.implementation import Impl, cut, loses_backward
+from regard.functional.shared.numerics import wide_type
 
 Features = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 Stabiliser = Literal["strict", "published"]
@@ -60,21 +63,24 @@ def favor_attention(
         return kernel_attention(phi_q, phi_k, v, mask=mask, denominator=floored, impl=impl)
 
     def queries(q: Tensor, w: Tensor) -> Tensor:
-        return query_features(q, w, features, causal=True)  # `floor` is added to the sums
+        return _query_features(q, w, features, cancels=mask.causal)
 
     def keys(before: Tensor | None, k: Tensor, valid: Tensor | None, extra: None, w: Tensor):
         return KeyFeatures(*key_features(k, w, features, causal=True, valid=valid, before=before))
 
     width = w.shape[1] * (2 if features == "hyperbolic" else 1)
     exponential = kernel_of(features) is None
-    floor = EPS if exponential and not mask.causal else 0.0
+    floor, rise = 0.0, None
+    if exponential and not mask.causal:
+        floor, rise = EPS, _rise(k, w, features, mask.valid, impl)
     hand_written = None
     if features == "positive":
-        hand_written = attention.HandWritten(_queries_by_hand, _keys_by_hand)
+        by_hand = partial(_queries_by_hand, cancels=mask.causal)
+        hand_written = attention.HandWritten(by_hand, _keys_by_hand)
     made = attention.Features(
         width, queries, keys, floor, decays=exponential, hand_written=hand_written
     )
-    return feature_attention(q, k, v, made, w, mask=mask, denominator=floored, impl=impl)
+    return feature_attention(q, k, v, made, w, mask=mask, rise=rise, denominator=floored, impl=impl)
 
 
 def kernel_of(features: Features) -> Callable[[Tensor], Tensor] | None:
@@ -95,16 +101,20 @@ def lowest(dtype: torch.dtype) -> float:
 def query_features(
     q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features, *, causal: bool
 ) -> Float[Tensor, "B H T m"]:
+    phi = _query_features(q, w, features, cancels=causal)
+    return phi if causal or kernel_of(features) is not None else phi + EPS
+
+
+def _query_features(
+    q: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Features, *, cancels: bool
+) -> Float[Tensor, "B H T m"]:
+    """Nothing is added to exponentials. cancels: no factor of a token's features matters, nor its gradient."""
     wx = _projected(q, w, features)
     kernel = kernel_of(features)
     if kernel is not None:
         return kernel(wx) + KERNEL_EPS
-    if torch.is_grad_enabled():
-        half, level, _ = _levels(q, wx)
-        phi = _exponential(wx, half, level)
-    else:
-        phi = wx.sub_(wx.amax(-1, keepdim=True)).exp_()
-    return (phi if causal else phi + EPS).to(q.dtype)
+    peak = (wx.detach() if cancels else wx).amax(-1, keepdim=True)
+    return (wx - peak).exp_().to(q.dtype)  # |x|^2 / 2 is in both
 
 
 def key_features(
@@ -141,7 +151,7 @@ def key_features(
             phi = _exponential(wx, half, level)
         else:
             phi = wx.sub_(level[..., None]).exp_()
-        phi = phi if causal else phi + EPS
+        phi = phi if causal else phi + EPS * _rise(k, w, features, valid)[..., None, None].exp()
     phi = phi if present is None else phi * present[..., None]
     return phi.to(k.dtype), log_decay, after
 
@@ -167,6 +177,31 @@ def published_keys(
     if present is None:
         return _published(k, wx, peak)
     return _published(k, wx.masked_fill(~present, -torch.inf), peak).masked_fill(~present, 0.0)
+
+
+def _rise(
+    k: Float[Tensor, "B H S K"],
+    w: Float[Tensor, "h M K"],
+    features: Features,
+    valid: Bool[Tensor, "B S"] | None,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H"]:
+    """c - c', with c' = c a constant: the features exp(e - c') + 1e-6 e^(c - c') are those under c but for a factor that cancels."""
+    if not (torch.is_grad_enabled() or loses_backward()) or not k.numel():
+        return k.new_zeros(k.shape[:2], dtype=wide_type(k))
+    how, top = cut("decayed linear", impl, k), []
+    for rows in tiles(k.shape[2], how.tile if how.tiled else k.shape[2]):
+        some = k.detach()[:, :, rows]
+        top.append(_levels(some, _projected(some, w.detach(), features))[2])
+    highest = torch.cat(top, dim=-1)
+    if valid is not None:
+        highest = highest.masked_fill(~valid[:, None], lowest(highest.dtype))
+    at = highest.argmax(-1)[..., None, None].expand(*k.shape[:2], 1, k.shape[3])
+    token = k.gather(2, at)
+    wx = _projected(token, w, features)
+    half, _, _ = _levels(token, wx)
+    c = (wx.amax(-1) - half)[..., 0]
+    return c - c.detach()
 
 
 def _published(x: Tensor, wx: Tensor, peak: Tensor) -> Tensor:
@@ -235,19 +270,24 @@ def _exponential_by_hand(
     phi = (x @ scaled.mT).to(torch.promote_types(x.dtype, torch.float32))
     phi.sub_(level_of(phi.amax(-1))[..., None]).exp_()
 
-    def back(dphi: Tensor):
+    def back(dphi: Tensor, *, of_peak: bool = False):
+        """of_peak: the exponent is w x - max w x, in the place of w x - |x|^2 / 2 - c."""
+        place = phi.argmax(-1, keepdim=True) if of_peak else None
         dwx = phi.mul_(dphi)
-        dhalf = dwx.sum(-1, keepdim=True).to(x.dtype)
-        dwx = dwx.to(x.dtype)
+        total = dwx.sum(-1, keepdim=True)
+        if place is not None:
+            dwx.scatter_add_(-1, place, -total)
+        dwx, dhalf = dwx.to(x.dtype), total.to(x.dtype)
         dw = (dwx.mT @ x).sum_to_size(w.shape).mul(root) if w.requires_grad else None
-        return (dwx @ scaled).addcmul_(x, dhalf, value=-root * root), dw
+        dx = dwx @ scaled
+        return dx if of_peak else dx.addcmul_(x, dhalf, value=-root * root), dw
 
     return phi, back
 
 
-def _queries_by_hand(q: Tensor, w: Tensor):
+def _queries_by_hand(q: Tensor, w: Tensor, *, cancels: bool):
     phi, back = _exponential_by_hand(q, w, lambda peak: peak)
-    return phi.to(q.dtype), back
+    return phi.to(q.dtype), partial(back, of_peak=not cancels)
 
 
 def _keys_by_hand(before: Tensor | None, k: Tensor, valid: Tensor | None, w: Tensor):
