@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import local
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 

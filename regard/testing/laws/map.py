@@ -4,7 +4,7 @@ import torch
 
 from regard.core import Mask
 from regard.testing.laws.reference import ONE_SIDE
-from regard.testing.subject import B, Request, Subject, T, require, require_close
+from regard.testing.subject import B, Subject, T, require, require_close
 
 
 def law(subject: Subject) -> None:
@@ -38,4 +38,3 @@ def law(subject: Subject) -> None:
                 _, expected = subject.consult(mixer, request, x)
             require(expected is not None, "a map is declared and the oracle has none")
             require_close(weights, expected, 1e-10, f"{request.label}: map")
-

@@ -23,6 +23,8 @@ def law(subject: Subject) -> None:
         for name in ("v", "heads"):
             one, other = getattr(without, name), getattr(whole, name)
             both = f"{what}: {name} without the weights"
-            require((one is None) == (other is None), f"{both} is given, or with them, and not both")
+            require(
+                (one is None) == (other is None), f"{both} is given, or with them, and not both"
+            )
             if one is not None:
                 require_close(one, other, 1e-10, both)
