@@ -202,7 +202,7 @@ def test_compiles_whole(make, mixer, valid):
     ],
     ids=["checkpoint", "reversible"],
 )
-@pytest.mark.parametrize("how", ["export", "strict export", "torch.func"])
+@pytest.mark.parametrize("how", ["export", "strict export", "export in no_grad", "torch.func"])
 def test_gradients_are_the_same_where_no_backward_by_hand_is_kept(options, how):
     model, given = classifier(num_layers=1, **options), {"valid": ragged()}
     leaves = dict(model.named_parameters())
@@ -215,7 +215,8 @@ def test_gradients_are_the_same_where_no_backward_by_hand_is_kept(options, how):
         found = grad(loss)({name: z.detach() for name, z in leaves.items()})
     else:
         strict = how == "strict export"
-        exported = torch.export.export(model, (prompts(),), given, strict=strict).module()
+        with torch.set_grad_enabled(how != "export in no_grad"):
+            exported = torch.export.export(model, (prompts(),), given, strict=strict).module()
         exported(prompts(), **given).square().sum().backward()
         found = {name: z.grad for name, z in exported.named_parameters()}
     for name, own in zip(leaves, expected, strict=True):

@@ -147,7 +147,7 @@ def key_features(
             c = top.amax(-1, keepdim=True)
         level = level + (c - top)
         level = level if present is None else level.masked_fill(~present, torch.inf)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or loses_backward():
             phi = _exponential(wx, half, level)
         else:
             phi = wx.sub_(level[..., None]).exp_()
