@@ -128,7 +128,7 @@ def test_laws_beside_a_slow_reference(capsys):
 def test_bench(capsys):
     line = "bench --mixers mine:Mine softmax --lengths 8 --passes forward --dim 16 --num-heads 2"
     found = loaded(capsys, f"{line} --seconds 0.01")
-    assert [row["mixer"] for row in found["timed"]] == ["mine", "softmax"]
+    assert [row["mixer"] for row in found["timed"]] == ["mine:Mine", "softmax"]
 
 
 def test_train_a_recipe_with_a_mixer(capsys):
@@ -144,13 +144,13 @@ def test_arena_takes_a_suite_and_parts_of_it(capsys):
     first = loaded(capsys, "arena mine:SUITE")
     tasks = {row.get("task") for row in first["results"]} - {None}
     assert first["suite"] == "own" and tasks == {"sums"}
-    assert {row["mixer"] for row in first["results"]} == {"softmax", "mine"}
+    assert {row["mixer"] for row in first["results"]} == {"softmax", "mine:Mine"}
     assert loaded(capsys, "arena mine:SUITE")["new"] == 0
     more = loaded(
         capsys, "arena mine:SUITE --mixers fnet mine:Mine --lengths 8 16 --seeds 1 --dim 8"
     )
     rows = more["results"]
-    assert {row["mixer"] for row in rows} == {"fnet", "mine"}
+    assert {row["mixer"] for row in rows} == {"fnet", "mine:Mine"}
     assert {row["length"] for row in rows if "median_ms" in row} == {8, 16}
     assert {row["dim"] for row in rows if "median_ms" in row} == {8}
     assert {row["seed"] for row in rows if "task" in row} == {1}
@@ -258,12 +258,14 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
     line = "recommend --length 16 --mixers mine:Mine --memory 2GiB"
     found = loaded(capsys, line)
     assert found["case"]["memory"] == 2 * 2**30 and found["choice"] == "softmax"
-    assert "mine" in {row["mechanism"] for row in found["ranked"]}
-    assert "does not support causal" in loaded(capsys, f"{line} --causal")["excluded"]["mine"]
+    assert "mine:Mine" in {row["mechanism"] for row in found["ranked"]}
+    assert "does not support causal" in loaded(capsys, f"{line} --causal")["excluded"]["mine:Mine"]
     assert ran(capsys, "arena mine:SUITE --mixers softmax mine:Mine")[0] == 0
     code, out, _ = ran(capsys, f"{line} --task sums")
     assert code == 0 and out.startswith("Use ") and "declared" in out
     rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
-    assert rows["mine"]["ratio"]["error"] is None and list(rows["mine"]["quality"]) == ["sums"]
+    assert rows["mine:Mine"]["ratio"]["error"] is None and list(rows["mine:Mine"]["quality"]) == [
+        "sums"
+    ]
     code, _, err = ran(capsys, "recommend --length 16 --memory much")
     assert code == 2 and "memory ('much') must be a size such as 500MB or 2GiB" in err

@@ -104,7 +104,7 @@ def test_the_class_of_the_guide_alone_is_judged_and_enters_the_arena(tmp_path, m
     small = "--task listops --task-options min_length=5 max_length=20 train_size=32 valid_size=4 test_size=4 --tokens 100 --dim 8 --lengths 8"
     assert main([*line.split(), *small.split()]) == 0
     assert main(["report"]) == 0
-    assert re.search(r"^average +\d", capsys.readouterr().out, re.M)
+    assert re.search(r"^average:Average +\d", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

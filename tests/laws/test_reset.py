@@ -77,8 +77,8 @@ def test_scores(name, num_heads):
 
 
 PARTS = {
-    **{f"{kind.name}_norm": (partial(kind, D), X) for kind in NORMS},
-    **{kind.name: (partial(kind, D, bias=True), X) for kind in FEED_FORWARDS},
+    **{f"{kind.name}_norm": (partial(kind, D), X) for kind in NORMS.values()},
+    **{kind.name: (partial(kind, D, bias=True), X) for kind in FEED_FORWARDS.values()},
     "dice": (partial(Dice, D), X),
     "dnn": (partial(DNN, D, (16, 16), activation=Dice), X[:, 0]),
     "experts": (partial(Experts, D, 3, (16, 16)), X[:, 0]),

@@ -275,7 +275,7 @@ def test_what_was_not_seen_is_not_refuted_while_models_learn(
 
 def test_no_page_tells_a_verdict_of_models_below_the_trivial_baseline():
     seen = 0
-    for finding in FINDINGS:
+    for finding in FINDINGS.values():
         results = stored(finding, PAGES / f"{finding.name}.json")
         for one in results.judged():
             for part in one.parts:
@@ -315,7 +315,7 @@ def test_what_is_withdrawn_for_unequal_positions_gives_the_number_of_the_pages()
     rotary = beside.by_seed("Python's source: rotary", None)
     told = [
         (finding, sentence)
-        for finding in FINDINGS
+        for finding in FINDINGS.values()
         for claim in finding.claims
         for sentence in re.findall(r"`[^`]*` less it: [^;]*", claim.withdrawn)
     ]
