@@ -145,7 +145,8 @@ class MultiheadAttention(nn.MultiheadAttention):
         """torch's call: a mask's True, or -inf, hides. `is_causal` without attn_mask is the causal mask.
 
         Of nested rows, masks may be those of the padded batch, and weights [B T S] are padded with zeros to the longest row.
-        Raises ShapeError for masks with other numbers than 0 and -inf: mechanisms have no scores to add them to.
+        Raises ShapeError for masks with other numbers than 0 and -inf: mechanisms have no scores to add them to; UnsupportedError for
+        nested rows as a context, and for what the mixer cannot do.
         """
         if query.is_nested:
             if query is not key or query is not value:
