@@ -25,9 +25,9 @@ from ours import build_ours, given
 from pairs import Case, Pair, Pass
 from torch import Tensor, nn
 
-from regard.functional.sparse import attention as pattern
-from regard.functional.sparse.plan import plan_tiles
-from regard.functional.sparse.tiles import TilePlan, positions
+from regard.fast.cpu import pattern
+from regard.fast.cpu.plan import plan_tiles
+from regard.fast.cpu.tiles import TilePlan, positions
 
 Call = Callable[[], object]
 IN_CACHE = 1 << 18  # numbers in the largest tensor of one call

@@ -284,16 +284,16 @@ def _kernel(plan: Plan, key: Key) -> dict[str, Any]:
         one.load_state_dict(mixer.state_dict())
         one = one.to(plan.device, getattr(torch, rounded)).to(dtype).eval()
         given = x.to(plan.device, getattr(torch, rounded)).to(dtype).requires_grad_()
-        with regard.functional.shared.implementation.recorded() as used:
+        with regard.functional.choice.recorded() as used:
             y = one(given, mask=mask)
-        seen[impl] = ", ".join(sorted(used)) or "eager"
+        seen[impl] = ", ".join(sorted(used)) or "plain"
         (dx,) = torch.autograd.grad(y.float().pow(2).sum(), given)
         found = [y.detach().double(), dx.double()]
         return [*found, _streamed(one, given).double()] if streams else found
 
     rounded, streams = dtype, mask.causal and mixer.capabilities.streaming == "exact"
-    exact = values(torch.float64, "eager")
-    plain, chosen = (values(getattr(torch, dtype), impl) for impl in ("eager", "auto"))
+    exact = values(torch.float64, "plain")
+    plain, chosen = (values(getattr(torch, dtype), impl) for impl in ("plain", "auto"))
     eps = torch.finfo(getattr(torch, dtype)).eps
     errors = {
         what: [float((z - e).abs().max() / e.abs().max()) for z in (a, b)]
@@ -319,7 +319,7 @@ def _speed(plan: Plan) -> Iterator[tuple[Job, Key]]:
     dtypes = DTYPES[:1] if plan.small else DTYPES[::-1]
     for length, dtype in product(plan.lengths, dtypes):
         for kind in ("forward",) if plan.small else ("forward", "train", "prefill", "decode"):
-            for name, impl in product(plan.mixers, ("auto", "eager")):
+            for name, impl in product(plan.mixers, ("auto", "plain")):
                 if impl == "auto" or "impl" in _options(name):
                     yield _timed, ("mixer", dtype, kind, str(length), name, impl)
         yield from ((_graph, ("graph", dtype, str(length), name)) for name in plan.mixers)
@@ -454,12 +454,16 @@ def _flex(name: str, causal: bool) -> Callable[[Plan, int], Callable[..., Tensor
     def make(plan: Plan, length: int) -> Callable[..., Tensor]:
         from torch.nn.attention.flex_attention import flex_attention
 
-        from regard.functional.sparse.flex import block_mask
+        from regard.fast.flex import block_mask
+        from regard.functional.patterns import Window
 
         mixer: Any = regard.build(name, **plan.width, max_len=length)
         mixer = mixer.to(plan.device)
-        x, mask = torch.empty(1, length, mixer.dim, device=plan.device), regard.Mask(causal=causal)
-        pattern, device = mixer._request(x, mask)[0], x.device
+        mask, device = regard.Mask(causal=causal), torch.device(plan.device)
+        if name == "local":
+            pattern = Window(mixer.window_size, mixer.window_size, mixer.dilation)
+        else:
+            pattern = mixer._request(length, mask)[0]
         blocks = block_mask(pattern, length, causal=causal, device=device)
         attend: Any = flex_attention
         if plan.device.startswith("cuda"):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import regard
-from regard.functional.sparse.patterns import First, Strided, Window
+from regard.functional.patterns import First, Strided, Window
 
 ROOT = Path(__file__).parent
 FOLDER, PAGE = ROOT / "matrices", ROOT / "patterns.md"

@@ -26,13 +26,15 @@ if TYPE_CHECKING or not _starting.IS_COMMAND:  # `regard --help` answers without
 
 if TYPE_CHECKING:
     from regard import functional
-    from regard.functional.shared.implementation import Eager
-    from regard.mixers import MIXERS, build
+    from regard.functional.choice import Form
+    from regard.mixers import MIXERS
+    from regard.mixers.build import build
 
 __version__ = "0.1.0"
 
 _PARTS = (
     "explore",
+    "fast",
     "functional",
     "hf",
     "lab",
@@ -51,7 +53,7 @@ _LATER = {
     "POSITIONS": "positions",
     "SCORES": "nn",
     "TASKS": "lab.tasks",
-    "Eager": "functional.shared.implementation",
+    "Form": "functional.choice",
     "build": "mixers",
 }
 """Name -> the module of the package that has it, imported when the name is first used."""
@@ -66,7 +68,7 @@ __all__ = [
     "TASKS",
     "Capabilities",
     "Catalog",
-    "Eager",
+    "Form",
     "Mask",
     "Mixer",
     "No",

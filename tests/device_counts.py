@@ -12,6 +12,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -25,16 +26,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 import regard
-from regard import Mask
+from regard import Mask, fast
+from regard.functional import rows
 from regard.functional.shared import recompute
-from regard.functional.softmax import dense
-from regard.functional.sparse import attention
 from regard.mixers._patterned import PatternMixer
 
 DEVICE, T, DIM = "counted", 40, 32
 LONG = (2048, 4096)
 GROWS = {
-    "head_mix": "equal tiles of its dilated window are one batch for a run of tokens, not for all"
+    name: "tiles of 256 queries, one after the other, so that no scores of all pairs are stored"
+    for name in ("fixed_patterns", "transformer_xl")
 }
 """Mechanisms that launch more kernels for longer sequences, and why."""
 aten = torch.ops.aten
@@ -145,11 +146,13 @@ def around_one_kernel(name: str, x: Tensor, **options: Any) -> dict[str, Any]:
     def kernel(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Tensor:
         return v.clone()
 
-    with (
-        patch.object(attention, "flex_pattern_attention", kernel),
-        patch.object(dense, "fused", kernel),
-        torch.no_grad(),
-    ):
+    flex = (replace(fast.FLEX, function=kernel, shortest=0, dtypes=(), narrowest=1),)
+    alone = {
+        ("pattern", DEVICE): flex,
+        ("window", DEVICE): flex,
+        ("softmax", DEVICE): (replace(fast.SDPA, function=kernel),),
+    }
+    with patch.dict(fast.FAST, alone), torch.no_grad():
         return counted(lambda: mixer(x, mask=Mask(causal=True)))
 
 
@@ -174,7 +177,7 @@ def counts(name: str) -> dict[str, dict]:
             with torch.no_grad():
                 count(label, lambda mask=mask: mixer(x, mask=mask))
         count("backward", lambda: mixer(x, mask=mask).sum().backward())
-        if issubclass(type(mixer), PatternMixer):
+        if name == "local" or issubclass(type(mixer), PatternMixer):
             found["flex"] = around_one_kernel(name, x, impl="flex")
         elif name == "softmax":
             found["fused"] = around_one_kernel(name, x)
@@ -202,7 +205,8 @@ def main(names: list[str]) -> None:
     _setup_privateuseone_for_python_backend(DEVICE)
     torch.autograd.set_multithreading_enabled(False)
     # Checkpoints compute a pass again inside the backward, which a device of Python's own cannot do.
-    recompute.checkpoint = lambda function, *arguments, **_: function(*arguments)
+    recompute.checkpoint = rows.checkpoint = lambda function, *arguments, **_: function(*arguments)
+    fast.FAST["softmax", DEVICE] = fast.FAST["softmax", "cuda"]
     for name in names or regard.MIXERS.names():
         long = {} if name in GROWS else long_counts(name)
         print(json.dumps({"mixer": name, **counts(name), **long}), flush=True)

@@ -29,7 +29,7 @@ from pathlib import Path
 from tests.quick import ROOT, importers
 
 KERNELS = ROOT / "regard/functional"
-LEFT_OUT = {"shared/implementation.py", "linear/fla.py", "sparse/flex.py"}
+LEFT_OUT = {"shared/implementation.py"}
 FIRST = ("reference", "map", "streaming", "long")
 LATER = (
     *("padding", "causality", "lengths", "batch", "derivative", "second_derivative", "transforms"),

@@ -14,7 +14,7 @@ from regard.cli.commands import CLASSES
 from regard.cli.describe import about, catalog
 from regard.cli.doctor import REQUIRED
 from regard.core import RegardError
-from regard.functional.sparse.patterns import Block, First, Window
+from regard.functional.patterns import Block, First, Window
 from regard.lab.arena import laws
 from regard.testing import LawError
 
@@ -316,7 +316,7 @@ def test_options_may_be_patterns_and_sizes_of_blocks():
     assert option(f"patterns={patterns}") == ("patterns", patterns)
     mixer = regard.build("head_mix", dim=8, num_heads=2, patterns=patterns)
     assert mixer.pattern.heads == tuple(patterns)
-    assert option("impl=Eager(tile=8)") == ("impl", regard.Eager(tile=8))
+    assert option("impl=Form(tile=8)") == ("impl", regard.Form(tile=8))
     assert option("score=additive") == ("score", "additive")
     assert option("sizes=(1, 2)") == ("sizes", (1, 2))
 

@@ -40,12 +40,16 @@ def test_a_decoding_step_keeps_the_shapes_of_its_state(counted):
     assert all(step["launches"] <= 120 for step in steps.values()), steps
 
 
+MANY = {"bigbird": 220}
+"""Kernels of a forward pass, where they are more than 200: a window, first, last and random blocks without FlexAttention."""
+
+
 def test_a_forward_pass_is_a_bounded_number_of_kernels(counted):
     many = {
         (name, what)
         for name, passes in counted.items()
         for what, found in passes.items()
-        if what in ("plain", "causal", "padded") and found["launches"] > 200
+        if what in ("plain", "causal", "padded") and found["launches"] > MANY.get(name, 200)
     }
     assert not many
 

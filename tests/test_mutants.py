@@ -7,7 +7,7 @@ import sys
 
 from tests.mutants import KERNELS, ROOT, mutants, source
 
-FILE = KERNELS / "linear/attention.py"
+FILE = KERNELS / "linear.py"
 
 
 def test_a_mutant_differs_from_its_file_in_one_place():

@@ -10,7 +10,7 @@ def test_a_changed_mixer_reaches_its_laws_and_tests():
 
 
 def test_a_changed_kernel_reaches_the_mixers_that_import_it():
-    _, mixers = chosen({"regard/functional/linear/chunked.py"})
+    _, mixers = chosen({"regard/mixers/_recurrent.py"})
     assert {"linear", "performer", "rfa"} <= set(mixers) and "fnet" not in mixers
 
 

@@ -13,8 +13,8 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from regard.cli.names import entry
 from regard.core import OptionError, UnknownNameError
-from regard.functional.shared.implementation import Eager
-from regard.functional.sparse.patterns import (
+from regard.functional.choice import Form
+from regard.functional.patterns import (
     All,
     Block,
     First,
@@ -27,7 +27,7 @@ from regard.functional.sparse.patterns import (
 )
 
 VALUES: dict[str, Callable[..., Any]] = {
-    cls.__name__: cls for cls in (All, Block, Eager, First, Span, Strided, Summary, Union, Window)
+    cls.__name__: cls for cls in (All, Block, Form, First, Span, Strided, Summary, Union, Window)
 }
 """Names that an option's value may use, beside literals."""
 PLAIN = {

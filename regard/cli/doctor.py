@@ -90,22 +90,19 @@ def _machine() -> list[dict[str, str]]:
 
 
 def _implementations() -> list[dict[str, str]]:
-    """The implementation that `impl="auto"` takes here, family by family."""
+    """What `impl="auto"` takes here in the place of plain forms, operation by operation."""
     import torch
 
-    from regard.functional.shared.implementation import IMPLEMENTATIONS
+    from regard.functional.choice import replacements
 
-    here = {"cuda"} if torch.cuda.is_available() else {"cpu"}
-    rows = []
-    for entry in IMPLEMENTATIONS:
-        fits, lacks = here & set(entry.devices), entry.lacks()
-        dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in entry.dtypes)
-        where = (
-            f"{entry.name} on {', '.join(entry.devices)} from {entry.shortest:,} tokens, {dtypes}"
-        )
-        found = where if fits and not lacks else f"eager ({where})"
-        advice = f"{entry.name} needs {lacks}" if fits and lacks else ""
-        rows.append(_row(f"impl=auto, {entry.family}", found, advice))
+    here, rows = "cuda" if torch.cuda.is_available() else "cpu", []
+    for (operation, device), entries in getattr(replacements(), "FAST", {}).items():
+        for entry in entries:
+            lacks = entry.lacks() if device == here else None
+            where = f"{entry.name} on {device}: {entry.about}"
+            found = where if device == here and not lacks else f"plain ({where})"
+            advice = f"{entry.name} needs {lacks}" if lacks else ""
+            rows.append(_row(f"impl=auto, {operation}", found, advice))
     return rows
 
 

@@ -20,7 +20,7 @@ from transformers.masking_utils import (
 )
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
-from regard.functional.softmax.biased import biased_attention
+from regard.functional.softmax import softmax_attention
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
 from regard.mixers.build import build, option_names, resolve
@@ -265,7 +265,7 @@ def _biased(config: AttentionConfig, call: Call, bias: Tensor, dropout: float) -
         raise UnsupportedError(
             f"{config.name} does not support position_bias: it has no scores to add it to. softmax has."
         )
-    y = biased_attention(
+    y = softmax_attention(
         *call[:3], bias=lambda rows, cols: bias[:, :, rows, cols], mask=call.mask, dropout=dropout
     )
     return y.transpose(1, 2)

@@ -1,15 +1,17 @@
-"""Base class of mixers over a pattern of positions: heads, prefix tokens, masks, streaming and maps."""
+"""Base class of mixers over a pattern of positions: heads, prefix tokens, streaming and maps."""
 
 import torch
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.options import Count
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.sparse.attention import attend, weights
-from regard.functional.sparse.cache import State, extend, initial_state
-from regard.functional.sparse.patterns import Pattern
+from regard.functional.choice import Impl, check_impl
+from regard.functional.pattern import pattern_attention, weights
+from regard.functional.pattern_stream import extend, initial_state
+from regard.functional.patterns import Pattern
 from regard.nn.heads import Heads
+
+CAUSAL = Mask(causal=True)
 
 
 class PatternMixer(Mixer):
@@ -55,18 +57,9 @@ class PatternMixer(Mixer):
         if self.external is not None:
             nn.init.normal_(self.external, std=0.02)
 
-    def _split(
-        self, x: Tensor, state: State | None = None, valid: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v of tokens that come after those of the state."""
-        return self.heads.split(x)
-
-    def _request(self, x: Tensor, mask: Mask) -> tuple[Pattern, Mask, int | None]:
+    def _request(self, T: int, mask: Mask) -> tuple[Pattern, Mask, int | None]:
         """The pattern and the mask that serve a request, and the most global tokens of a row, if that is known."""
         return self.pattern, mask, None
-
-    def _causal_pattern(self) -> Pattern:
-        return self.pattern
 
     def _prefix(self, B: int) -> tuple[Tensor, Tensor] | None:
         """Keys and values of the external tokens."""
@@ -80,48 +73,30 @@ class PatternMixer(Mixer):
 
     def _mixed(self, x: Tensor, mask: Mask) -> Tensor:
         """Outputs of the heads [B H T V]."""
-        q, k, v = self._split(x)
-        pattern, mask, max_global = self._request(x, mask)
-        return attend(
-            q,
-            k,
-            v,
+        pattern, mask, most = self._request(x.shape[1], mask)
+        return pattern_attention(
+            *self.heads.split(x),
             pattern=pattern,
             mask=mask,
             prefix=self._prefix(x.shape[0]),
-            max_global=max_global,
+            max_global=most,
             impl=self.impl,
         )
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        heads = self.heads
-        return initial_state(
-            heads.value.weight,
-            batch_size,
-            self.num_heads,
-            heads.head_dim,
-            self._causal_pattern(),
-            max_len,
-        )
+        pattern, heads = self._request(0, CAUSAL)[0], self.heads
+        like = heads.value.weight
+        return initial_state(like, batch_size, self.num_heads, heads.head_dim, pattern, max_len)
 
     def _extend(self, x, state, valid, donate):
-        q, k, v = self._split(x, state, valid)
-        mixed, state = extend(
-            q,
-            k,
-            v,
-            state,
-            pattern=self._causal_pattern(),
-            valid=valid,
-            donate=donate,
-            prefix=self._prefix(x.shape[0]),
-            impl=self.impl,
-        )
-        return self.heads.merge(mixed), state
+        how = {"pattern": self._request(0, CAUSAL)[0], "valid": valid, "impl": self.impl}
+        prefix = self._prefix(x.shape[0])
+        y, state = extend(*self.heads.split(x), state, prefix=prefix, donate=donate, **how)
+        return self.heads.merge(y), state
 
     def _observe(self, x, context, mask):
-        q, k, v = self._split(x)
-        pattern, mask, _ = self._request(x, mask)
+        q, k, v = self.heads.split(x)
+        pattern, mask, _ = self._request(x.shape[1], mask)
         first_k, first_v = self._prefix(x.shape[0]) or (None, v[:, :, :0])
-        found = weights(q, k, pattern=pattern, mask=mask, prefix=first_k)
-        return Observation(q, k, v, found, found @ torch.cat([first_v, v], dim=2))
+        a = weights(q, k, pattern=pattern, mask=mask, prefix=first_k)
+        return Observation(q, k, v, a, a @ torch.cat([first_v, v], dim=2))

@@ -3,7 +3,7 @@
 from torch import nn
 
 from regard.core import Capabilities, Mixer, No
-from regard.functional.shared.implementation import Impl, check_impl
+from regard.functional.choice import Impl, check_impl
 from regard.nn.synthesis import Synthesis
 
 

@@ -17,12 +17,13 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from regard.core import Mask, No
 from regard.core.options import Count, Seed
-from regard.functional.shared.implementation import Impl
-from regard.functional.sparse.patterns import Block, First, Pattern, Scattered, Span, draw_blocks
+from regard.functional.choice import Impl
+from regard.functional.patterns import Block, First, Scattered, Span, Union, draw_blocks
 from regard.mixers._patterned import PatternMixer
 
 
@@ -79,33 +80,28 @@ class BigBird(PatternMixer):
         self.random_blocks.copy_(self._draw(causal=False))
         self.past_blocks.copy_(self._draw(causal=True))
 
-    def _request(self, x, mask):
-        pattern, T = self._pattern(mask.causal), x.shape[1]
-        if mask.causal or not self.global_blocks:
+    def _request(self, T, mask):
+        b, table = self.block_size, self.past_blocks if mask.causal else self.random_blocks
+        pattern = Block(b, 1, 0 if mask.causal else 1) | Scattered(b, table)
+        if not self.global_blocks:
+            return pattern, mask, None
+        pattern = First(b) | pattern
+        if mask.causal:
             return pattern, mask, None
         if mask.valid is None and mask.global_tokens is None:
-            return Span((T - 1) // self.block_size * self.block_size, T) | pattern, mask, None
-        most = self.block_size if mask.global_tokens is None else None
-        return pattern, self._with_last_block(x, mask), most
+            return Union((Span((T - 1) // b * b, T), *pattern.terms)), mask, None
+        most = b if mask.global_tokens is None else None
+        return pattern, replace(mask, global_tokens=self._global_tokens(T, mask)), most
 
-    def _causal_pattern(self):
-        return self._pattern(causal=True)
-
-    def _pattern(self, causal: bool) -> Pattern:
-        b, table = self.block_size, self.past_blocks if causal else self.random_blocks
-        pattern = Block(b, 1, 0 if causal else 1) | Scattered(b, table)
-        return First(b) | pattern if self.global_blocks else pattern
-
-    def _with_last_block(self, x: Tensor, mask: Mask) -> Mask:
-        """The last block of every row among its global tokens."""
-        T = x.shape[1]
-        place = torch.arange(T, device=x.device)
+    def _global_tokens(self, T: int, mask: Mask) -> Bool[Tensor, "B T"]:
+        """The last block of every row, and the global tokens of the mask."""
+        given = mask.global_tokens if mask.valid is None else mask.valid
+        assert given is not None
+        place = torch.arange(T, device=given.device)
         length = T if mask.valid is None else mask.valid.sum(1, keepdim=True)
         start = (length - 1) // self.block_size * self.block_size
-        last = ((place >= start) & (place < length)).expand(x.shape[0], T)
-        if mask.global_tokens is not None:
-            last = last | mask.global_tokens
-        return replace(mask, global_tokens=last)
+        last = ((place >= start) & (place < length)).expand(len(given), T)
+        return last if mask.global_tokens is None else last | mask.global_tokens
 
     def _plan(self, x, context, mask):
         table = self.past_blocks if mask.causal else self.random_blocks

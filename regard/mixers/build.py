@@ -5,7 +5,7 @@ from typing import Any
 
 from regard.core import Mixer, OptionError
 from regard.core.errors import shown
-from regard.functional.shared.implementation import Impl, check_impl
+from regard.functional.choice import Impl, check_impl
 
 
 def build(
@@ -20,7 +20,7 @@ def build(
     """A mixer of this name or class.
 
     `dim`, `num_heads`, `max_len` and `impl` are facts of the stack: offered to every mixer, and taken by those that
-    need them. `impl` says who computes ("auto", "eager", "flex", "fla"; see `regard.functional.shared.implementation`) and never changes
+    need them. `impl` says who computes ("auto", "plain", or an entry of `regard.fast`; see `regard.functional.choice`) and never changes
     the meaning. `options` are the mechanism's own; one that it does not have is an error that suggests the near name.
 
     >>> build("softmax", dim=512, num_heads=8, num_kv_heads=2)
@@ -32,7 +32,7 @@ def build(
     known = option_names(cls)
     facts = {"dim": dim, "num_heads": num_heads, "max_len": max_len, "impl": impl}
     if impl is not None and "impl" not in known:
-        check_impl(cls.name, impl, None)
+        check_impl(cls.name, impl)
     taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
     return cls(**taken | options)
 

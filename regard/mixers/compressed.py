@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.functional.choice import Impl, check_impl
 from regard.functional.low_rank.compressed import (
     First,
     compressed_attention,
@@ -28,8 +29,7 @@ from regard.functional.low_rank.compressed import (
     initial_state,
 )
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.softmax.dense import softmax_attention
+from regard.functional.softmax import softmax_attention
 from regard.nn.heads import Heads
 
 FirstSlot = Literal["token0", "null", "none"]

@@ -16,18 +16,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Mask, Mixer, No, Observation
-from regard.functional.linear.attention import kernel_attention, kernel_weights
-from regard.functional.linear.efficient import (
+from regard.functional.choice import Impl, check_impl
+from regard.functional.efficient import (
     causal_means,
     efficient_attention,
-    efficient_weights,
     no_keys,
-    position_softmax,
     present_keys,
+    summed,
+    weights,
 )
+from regard.functional.features import present
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.mixers._kernel import KernelMixer
+from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.heads import Heads
 
 
@@ -47,7 +47,7 @@ class Efficient(Mixer):
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
-    capabilities = replace(KernelMixer.capabilities, time="T H K V", state="H K V")
+    capabilities = replace(RecurrentMixer.capabilities, time="T H K V", state="H K V")
     variants = {"scaling": {"normaliser": "scaling"}}
 
     def __init__(
@@ -62,7 +62,7 @@ class Efficient(Mixer):
         if normaliser == "scaling":
             at_once = No("normaliser='scaling' divides by the number of all keys")
             self.declare(causal=at_once, streaming=at_once)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "efficient")
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
         self.normaliser = normaliser
@@ -71,17 +71,15 @@ class Efficient(Mixer):
         q, k, v = self.heads.split(x, context)
         if self.normaliser == "softmax":
             return self.heads.merge(efficient_attention(q, k, v, mask=mask, impl=self.impl))
-        n = number_of_keys(k, mask)
-        sums = kernel_attention(q, k, v, mask=mask, denominator=torch.ones_like, impl=self.impl)
-        return self.heads.merge(sums / n)
+        return self.heads.merge(q @ (scaled(k, mask).mT @ v))
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight, K = self.heads.value.weight, self.heads.head_dim
         length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
         if context is not None:
             mask = Mask(valid=valid)
-            rho_k = position_softmax(present_keys(self.heads.keys(context), mask), mask)
-            return ContextState(rho_k.transpose(-1, -2) @ self.heads.values(context), length)
+            k = present_keys(self.heads.keys(context), mask)
+            return ContextState(summed(k, self.heads.values(context), mask), length)
         return State(*no_keys(weight.new_empty(batch_size, self.num_heads, 0, K), K), length)
 
     def _extend(self, x, state, valid, donate):
@@ -90,22 +88,18 @@ class Efficient(Mixer):
         if isinstance(state, ContextState):
             return self.heads.merge(rho @ state.S), state._replace(length=length)
         k = present_keys(self.heads.keys(x), Mask(valid=valid))
-        v = self.heads.values(x)
-        y, S, z, m = causal_means(
-            rho, k, v, state.S, state.z, state.m, impl=self.impl, donate=donate
-        )
+        sums = state.S, state.z, state.m
+        y, S, z, m = causal_means(rho, k, self.heads.values(x), *sums, donate=donate)
         return self.heads.merge(y), State(S, z, m, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        if self.normaliser == "softmax":
-            weights = efficient_weights(q, k, mask=mask)
-        else:
-            n = number_of_keys(k, mask)
-            weights = kernel_weights(q, k, mask=mask, denominator=torch.ones_like) / n
-        return Observation(q, k, v, weights, weights @ v)
+        a = weights(q, k, mask=mask) if self.normaliser == "softmax" else q @ scaled(k, mask).mT
+        return Observation(q, k, v, a, a @ v)
 
 
-def number_of_keys(k: Float[Tensor, "B H S K"], mask: Mask) -> Tensor | int:
-    """Valid keys of each row, at least one."""
-    return k.shape[2] if mask.valid is None else mask.valid.sum(1).clamp(min=1)[:, None, None, None]
+def scaled(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
+    """The valid keys over their number; zero where there is none."""
+    if mask.valid is None:
+        return k / k.shape[2]
+    return present(k, mask.valid) / mask.valid.sum(1).clamp(min=1)[:, None, None, None]

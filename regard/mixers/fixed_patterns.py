@@ -19,15 +19,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
-from regard.functional.shared.cache import columns, put
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.softmax.dense import softmax_attention, softmax_weights
-from regard.functional.softmax.fixed import (
+from regard.functional.choice import Impl, check_impl
+from regard.functional.fixed import (
     CAUSAL_PATTERNS,
     PATTERNS,
     fixed_attention,
     fixed_weights,
 )
+from regard.functional.shared.cache import columns, put
+from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.nn.heads import split_heads
 from regard.nn.starts import glorot
 from regard.nn.values import Values

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.functional.choice import Impl, check_impl
 from regard.functional.gated.flash import Rule, gated_chunks, tile_length
 from regard.functional.gated.mixed_chunk import (
     LinNorm,
@@ -33,7 +34,7 @@ from regard.functional.gated.mixed_chunk import (
 )
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import Impl, check_impl, cut
+from regard.functional.shared.implementation import cut
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 

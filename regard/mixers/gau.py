@@ -22,10 +22,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.choice import Impl, check_impl
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.positions.rotary import rotate
 from regard.functional.shared.cache import advance, columns, place, put
-from regard.functional.shared.implementation import Impl, check_impl
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from regard.core import No
 from regard.core.options import Count
-from regard.functional.shared.implementation import Impl
-from regard.functional.sparse.patterns import First, Window
+from regard.functional.choice import Impl
+from regard.functional.patterns import First, Window
 from regard.mixers._patterned import PatternMixer
 
 

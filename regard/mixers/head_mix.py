@@ -2,7 +2,7 @@
 
     y = concat_h( softmax over A^h_i ) W_out
 
-`patterns` are values of `regard.functional.sparse.patterns`, one for each head, in order, or one for all: Window, Block,
+`patterns` are values of `regard.functional.patterns`, one for each head, in order, or one for all: Window, Block,
 Strided, Summary, First, All, and unions with `|`. By default heads take turns: a window, a dilated window, a window with the first token
 seen by all. Heads of one pattern run together.
 
@@ -13,8 +13,8 @@ pattern has no bound. The output projection has no bias.
 from collections.abc import Sequence
 
 from regard.core import OptionError
-from regard.functional.shared.implementation import Impl
-from regard.functional.sparse.patterns import (
+from regard.functional.choice import Impl
+from regard.functional.patterns import (
     All,
     Block,
     First,

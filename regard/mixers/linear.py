@@ -11,14 +11,13 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.functional.linear.attention import linear_attention, positive
-from regard.functional.linear.chunked import present
-from regard.functional.linear.feature_maps import feature_map as resolve
-from regard.functional.shared.implementation import Impl
-from regard.mixers._kernel import KernelMixer
+from regard.functional.choice import Impl
+from regard.functional.features import Keys, feature_map as resolve, present
+from regard.functional.linear import linear_attention, positive
+from regard.mixers._recurrent import RecurrentMixer
 
 
-class Linear(KernelMixer):
+class Linear(RecurrentMixer):
     name = "linear"
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
     variants = {"softplus": {"feature_map": "softplus"}}
@@ -32,24 +31,20 @@ class Linear(KernelMixer):
         feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, kernel="linear", impl=impl)
+        super().__init__(dim, num_heads=num_heads, impl=impl, operation="linear")
         self.phi = resolve(feature_map)
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(
-            linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
-        )
+        mixed = linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
+        return self.heads.merge(mixed)
 
     @property
     def num_channels(self):
         return self.phi(self.heads.value.weight.new_zeros(1, self.heads.head_dim)).shape[-1]
 
-    def _query_features(self, q, *, causal):
+    def _queries(self, q, mask):
         return self.phi(q)
 
-    def _key_features(self, k, x, valid, state):
-        return self._context_features(k, valid), None, {}
-
-    def _context_features(self, k, valid):
-        return present(self.phi(k), valid)
+    def _keys(self, k, source, mask, state):
+        return Keys(present(self.phi(k), mask.valid))

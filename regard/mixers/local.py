@@ -7,31 +7,44 @@ paper counts both sides, its code one.) L layers see L w dilation tokens to each
 
 Cost: T (2 w + 1) (K + V) per head. Where global tokens are given, T^2: any token may be one. State: the last
 w dilation keys and values. The output projection has no bias. `position="rotary"` (arXiv 2104.09864) turns queries and
-keys by their place in the whole sequence; `position_options` are the kind's own.
+keys by their position in the whole sequence; `position_options` are the kind's own. Fewer key/value heads (`num_kv_heads`): arXiv 2305.13245.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import Impl
-from regard.functional.sparse.patterns import Window
-from regard.mixers._patterned import PatternMixer
+from regard.core import Capabilities, Mixer, No, Observation
+from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import grouped
+from regard.functional.window import State, extend, weights, window_attention
+from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import Rotary
 
 
-class Local(PatternMixer):
+class Local(Mixer):
     name = "local"
+    family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"
-    capabilities = replace(PatternMixer.capabilities, positions=frozenset({"absolute", "rotary"}))
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=True,
+        global_tokens=True,
+        cross=No("a pattern needs queries and keys on one axis"),
+        streaming="exact",
+        attention_map=True,
+        positions=frozenset({"absolute", "rotary"}),
+        time="T W H K",
+        memory="T D",
+        state="W H K",
+    )
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},
         "rotary": {"window_size": 3, "position": "rotary"},
+        "grouped_query": {"window_size": 3, "num_kv_heads": 1},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
 
@@ -40,22 +53,46 @@ class Local(PatternMixer):
         dim: int,
         *,
         num_heads: int,
+        num_kv_heads: int | None = None,
         window_size: int = 128,
         dilation: int = 1,
         position: str | None = None,
         position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, impl=impl)
-        self.pattern = Window(window_size, window_size, dilation)
+        super().__init__(dim)
+        self.impl = check_impl(self.name, impl, "window")
+        self.num_heads, self.window_size, self.dilation = num_heads, window_size, dilation
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads)
         self.position = inside(self, num_heads, position, position_options)
 
-    def _split(self, x, state=None, valid=None):
+    @property
+    def _how(self) -> dict[str, int]:
+        return {"window": self.window_size, "dilation": self.dilation}
+
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x)
+        return self.heads.merge(window_attention(q, k, v, mask=mask, impl=self.impl, **self._how))
+
+    def _split(self, x, before=0):
+        """q, k, v of tokens that come after `before` others."""
         q, k, v = self.heads.split(x)
-        if not isinstance(self.position, Rotary):
-            return q, k, v
-        T = x.shape[1]
-        position = (
-            torch.arange(T, device=x.device) if state is None else place(state.length, valid, T)
-        )
-        return self.position.rotate(q, position), self.position.rotate(k, position), v
+        if isinstance(self.position, Rotary):
+            place = before + torch.arange(x.shape[1], device=x.device)
+            q, k = self.position.rotate(q, place), self.position.rotate(k, place)
+        return q, k, v
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        like, room = self.heads.value.weight, self.window_size * self.dilation
+        store = like.new_zeros(batch_size, self.heads.num_kv_heads, room, self.heads.head_dim)
+        return State(store, store.clone(), like.new_zeros(batch_size, dtype=torch.long))
+
+    def _extend(self, x, state, valid, donate):
+        q, k, v = self._split(x, state.length[:, None])
+        mixed, state = extend(q, k, v, state, valid=valid, impl=self.impl, **self._how)
+        return self.heads.merge(mixed), state
+
+    def _observe(self, x, context, mask):
+        q, k, v = self._split(x)
+        a = weights(q, k, mask=mask, **self._how)
+        return Observation(q, k, v, a, a @ grouped(v, self.num_heads))

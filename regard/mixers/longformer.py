@@ -18,10 +18,10 @@ from torch import nn
 
 from regard.core import Mask, No, OptionError, ShapeError
 from regard.core.options import Count
-from regard.functional.shared.implementation import Impl, compiling, readable
-from regard.functional.softmax.dense import softmax_attention, softmax_weights
-from regard.functional.sparse.attention import global_places, replace_rows
-from regard.functional.sparse.patterns import PerHead, Window
+from regard.functional.choice import Impl, plain_alone
+from regard.functional.pattern import global_places, replace_rows
+from regard.functional.patterns import PerHead, Window
+from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.mixers._patterned import PatternMixer
 from regard.nn.heads import split_heads
 
@@ -64,7 +64,7 @@ class Longformer(PatternMixer):
                 self.global_heads[name] = deepcopy(self.heads.get_submodule(name))
         self.pattern = PerHead(tuple(Window(window_size, window_size, step) for step in steps))
 
-    def _request(self, x, mask):
+    def _request(self, T, mask):
         return self.pattern, mask, self.max_global
 
     def _mixed(self, x, mask):
@@ -84,9 +84,9 @@ class Longformer(PatternMixer):
         marks = mask.global_tokens
         if self.max_global is None or marks is None or marks.is_meta:
             return
-        if compiling():
+        if torch.compiler.is_compiling():
             return
-        if not readable(marks):
+        if marks.device.type != "cpu" or plain_alone():
             torch._assert_async(
                 (marks.sum(1) <= self.max_global).all(),
                 f"longformer: mask.global_tokens marks more tokens of a row than max_global={self.max_global}",

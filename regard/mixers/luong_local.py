@@ -21,9 +21,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.choice import Impl, check_impl
+from regard.functional.luong import Windows, luong_attention, luong_weights
 from regard.functional.shared.cache import advance, place
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.softmax.window import Windows, window_attention, window_weights
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
@@ -131,7 +131,7 @@ class LuongLocal(Mixer):
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None
     ) -> Tensor:
-        return window_attention(
+        return luong_attention(
             self.score.queries(q),
             k,
             v,
@@ -218,7 +218,7 @@ class LuongLocal(Mixer):
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        weights = window_weights(
+        weights = luong_weights(
             self.score.queries(q),
             self.score.keys(k),
             windows=self._windows(q, k, mask),

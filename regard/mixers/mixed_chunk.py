@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.choice import Impl, check_impl
 from regard.functional.gated.mixed_chunk import (
     LinNorm,
     Share,
@@ -30,8 +31,7 @@ from regard.functional.gated.mixed_chunk import (
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.positions.rotary import rotate
 from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.softmax.dense import softmax_attention, softmax_weights
+from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.nn.heads import Heads
 
 
@@ -121,7 +121,10 @@ class MixedChunk(Mixer):
 
     def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
         form = LOCAL_FORMS[self.local_fn]
-        return form.attention(q, k, v, mask=mask, impl=self.impl, **form.options)
+        impl = (
+            "auto" if self.local_fn == "softmax" else self.impl
+        )  # pieces of fixed size, in which scores would rule the memory
+        return form.attention(q, k, v, mask=mask, impl=impl, **form.options)
 
     def _initial_state(self, batch_size, max_len, context, valid):
         K = self.heads.head_dim

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.functional.choice import Impl, check_impl
 from regard.functional.shared.cache import columns, put
-from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.synthetic.logits import (
     Blend,
     Logits,

@@ -3,9 +3,10 @@
     y_i = phi(q_i) S_i / (phi(q_i) z_i),   S_i = sum_j phi(k_j) v_j^T,   z_i = sum_j phi(k_j)
     phi(x) = exp(w x - |x|^2 / 2),   E phi(q) phi(k) = exp(q k / sqrt(K)),   x = q / K^(1/4), w ~ N(0, I)
 
-Cost: T M V per head; state: M (V + 1) per head. `functional/favor.py` has the features and their stabiliser.
+Cost: T M V per head; state: M (V + 1) per head. `functional/features.py` has the features and their stabiliser.
 `stabiliser` c, phi(x) = exp(w x - |x|^2 / 2 - c) + 1e-6. "strict", the default: the maximum of w x - |x|^2 / 2, over features
-for a query, over features and positions for keys; in causal order over the positions so far, and without the 1e-6.
+for a query, over features and positions for keys; in causal order over the positions so far, and without the 1e-6, which
+keeps c from cancelling, so that otherwise c has a gradient.
 "published" is the map of the published code: the maximum of w x, over all keys of an example and head. Through the 1e-6 a
 causal output would depend on later tokens, so it serves bidirectional use alone. Its error against softmax is smaller (2.0
 for 3.0 at default weights, docs/log.md), but by the 1e-6, which pulls weights towards the mean of the values, itself nearer
@@ -15,27 +16,23 @@ The matrix is redrawn after every `redraw_every` optimiser steps (None: never), 
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import No, OptionError
-from regard.functional.linear.attention import family
-from regard.functional.linear.favor import (
-    Features,
+from regard.functional.choice import Impl
+from regard.functional.features import (
+    Favor,
     Stabiliser,
-    favor_attention,
-    floored,
+    favor_keys,
+    favor_queries,
     kernel_of,
-    key_features,
     lowest,
-    published_keys,
-    published_queries,
-    query_features,
 )
-from regard.functional.shared.implementation import Impl
-from regard.mixers._kernel import KernelMixer
+from regard.functional.linear import favor_attention, floored
+from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
 
 
@@ -46,10 +43,10 @@ class State(NamedTuple):
     length: Int[Tensor, "B"]
 
 
-class Performer(KernelMixer):
+class Performer(RecurrentMixer):
     name = "performer"
     paper = "Choromanski et al. 2020, arXiv 2009.14794"
-    capabilities = replace(KernelMixer.capabilities, approximates="softmax", memory="T H M")
+    capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
     denominator = staticmethod(floored)
     variants = {
         "hyperbolic": {"features": "hyperbolic", "num_features": 11, "per_head": True},
@@ -63,15 +60,14 @@ class Performer(KernelMixer):
         *,
         num_heads: int,
         num_features: int = 256,
-        features: Features = "positive",
+        features: Favor = "positive",
         orthogonal: bool = True,
         per_head: bool = False,
         stabiliser: Stabiliser = "strict",
         redraw_every: int | None = 1000,
         impl: Impl = "auto",
     ):
-        kernel = family(kernel_of(features) is None and stabiliser == "strict")
-        super().__init__(dim, num_heads=num_heads, kernel=kernel, impl=impl)
+        super().__init__(dim, num_heads=num_heads, impl=impl, operation="favor")
         if stabiliser == "published":
             if kernel_of(features) is not None:
                 raise OptionError(
@@ -89,18 +85,12 @@ class Performer(KernelMixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(
-            favor_attention(
-                q,
-                k,
-                v,
-                self.projection.w,
-                mask=mask,
-                features=self.features,
-                stabiliser=self.stabiliser,
-                impl=self.impl,
-            )
-        )
+        mixed = favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
+        return self.heads.merge(mixed)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"features": self.features, "stabiliser": self.stabiliser}
 
     @property
     def changes_after_step(self) -> bool:
@@ -114,23 +104,14 @@ class Performer(KernelMixer):
     def num_channels(self):
         return self.projection.w.shape[1] * (2 if self.features == "hyperbolic" else 1)
 
-    def _query_features(self, q, *, causal):
-        if self.stabiliser == "published":
-            return published_queries(q, self.projection.w, self.features)
-        return query_features(q, self.projection.w, self.features, causal=causal)
+    def _queries(self, q, mask):
+        return favor_queries(q, self.projection.w, causal=mask.causal, **self._how)
 
-    def _key_features(self, k, x, valid, state):
+    def _keys(self, k, source, mask, state):
+        order = {"causal": mask.causal, "valid": mask.valid}
         before = None if state is None else state.c
-        phi_k, log_decay, c = key_features(
-            k, self.projection.w, self.features, causal=True, valid=valid, before=before
-        )
-        return phi_k, log_decay, {} if c is None or before is None else {"c": c.to(before.dtype)}
+        return favor_keys(k, self.projection.w, before=before, **order, **self._how)
 
-    def _context_features(self, k, valid):
-        if self.stabiliser == "published":
-            return published_keys(k, self.projection.w, self.features, valid)
-        return key_features(k, self.projection.w, self.features, causal=False, valid=valid)[0]
-
-    def _empty(self, batch_size):
-        S, z, length = super()._empty(batch_size)
+    def _empty(self, length):
+        S, z, length = super()._empty(length)
         return State(S, z, z.new_full(z.shape[:2], lowest(z.dtype)), length)

@@ -26,13 +26,12 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Count, Seed
-from regard.functional.clustered.cache import empty, extend
-from regard.functional.clustered.lsh import angular_hash, lsh_order
-from regard.functional.clustered.order import Order
-from regard.functional.clustered.sorted_chunks import attend, weights
+from regard.functional.choice import Impl, check_impl
+from regard.functional.lsh import angular_hash, sort_plan
+from regard.functional.rings import empty, extend
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl
 from regard.functional.shared.numerics import unit_norm
+from regard.functional.sorted import sorted_attention, weights
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 from regard.nn.seeded import normal
@@ -86,7 +85,7 @@ class Reformer(Mixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "sorted")
         self.num_heads, self.num_hashes, self.chunk_size = num_heads, num_hashes, chunk_size
         self.factors = _factors(num_buckets, max_len, chunk_size)
         self.chunks_before, self.chunks_after = chunks_before, chunks_after
@@ -112,18 +111,28 @@ class Reformer(Mixer):
             rotation.copy_(normal(*rotation.shape, seed=seed))
 
     def mix(self, x, context, mask):
-        q = self.heads.queries(x)
-        order, mask = self._order(self._buckets(x, q), mask)
-        k, v = unit_norm(q), self.heads.values(x)
-        y = attend(q, k, v, order=order, mask=mask, impl=self.impl, **self._rules)
-        return self.heads.merge(y)
+        q, k, v, buckets = self._split(x)
+        how = self._sorted(buckets, mask) | self._rules
+        return self.heads.merge(sorted_attention(q, k, v, impl=self.impl, **how))
+
+    def _split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q, k, v and buckets [B H R T], which autocast does not move."""
+        q, dtype = self.heads.queries(x), self.heads.query.weight.dtype
+        hashed = in_full_precision(self._hash, q, project=self.heads.queries, x=x, dtype=dtype)
+        return q, unit_norm(q), self.heads.values(x), hashed
+
+    def _hash(self, q: Tensor) -> Tensor:
+        if self.factors == (1,):
+            return q.new_zeros(*q.shape[:2], self.num_hashes, q.shape[2], dtype=torch.long)
+        return angular_hash(q, self._rotations)
 
     @property
     def _rules(self) -> dict[str, Any]:
         return {"scale": self.scale, "exclude_self": True, "count_once": self.dedup}
 
-    def _order(self, buckets: Tensor, mask: Mask) -> tuple[Order, Mask]:
-        order = lsh_order(
+    def _sorted(self, buckets: Tensor, mask: Mask) -> dict[str, Any]:
+        """The sort plan, and the mask of its pairs."""
+        group, window = sort_plan(
             buckets,
             chunk_size=self.chunk_size,
             strict=mask.causal,
@@ -131,20 +140,9 @@ class Reformer(Mixer):
             chunks_after=self.chunks_after,
             same_bucket_only=self.same_bucket_only,
             mask=mask,
-            impl=self.impl,
         )
-        return order, replace(mask, causal=True) if self.published_causal else mask
-
-    def _buckets(self, x: Tensor, q: Tensor) -> Tensor:
-        """[B H R T]"""
-        dtype = self.heads.query.weight.dtype
-        return in_full_precision(self._hash, q, project=self.heads.queries, x=x, dtype=dtype)
-
-    def _hash(self, q: Tensor) -> Tensor:
-        if self.factors == (1,):
-            shape = (*q.shape[:2], self.num_hashes, q.shape[2])
-            return torch.zeros(shape, dtype=torch.long, device=q.device)
-        return angular_hash(q, self._rotations, impl=self.impl)
+        mask = replace(mask, causal=mask.causal or self.published_causal)
+        return {"group": group, "window": window, "mask": mask}
 
     @property
     def _rotations(self) -> list[Tensor]:
@@ -155,24 +153,19 @@ class Reformer(Mixer):
         return empty(self.heads.value.weight, *sizes, math.prod(self.factors), self.chunk_size)
 
     def _extend(self, x, state, valid, donate):
-        q = self.heads.queries(x)
-        group = self._buckets(x, q)
+        q, k, v, group = self._split(x)
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
-        k, v = unit_norm(q), self.heads.values(x)
-        y, after = extend(q, k, v, group, state, donate=donate, impl=self.impl, **self._rules)
-        length = advance(state.length, valid, x.shape[1])
-        return self.heads.merge(y), after._replace(length=length)
+        y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
+        return self.heads.merge(y), after._replace(length=advance(state.length, valid, x.shape[1]))
 
     def _observe(self, x, context, mask):
-        q = self.heads.queries(x)
-        order, mask = self._order(self._buckets(x, q), mask)
-        k, v = unit_norm(q), self.heads.values(x)
-        found = weights(q, k, order=order, mask=mask, **self._rules)
+        q, k, v, buckets = self._split(x)
+        found = weights(q, k, **self._sorted(buckets, mask), **self._rules)
         return Observation(q, k, v, found, found @ v)
 
     def _plan(self, x, context, mask):
-        return {"buckets": self._buckets(x, self.heads.queries(x))}
+        return {"buckets": self._split(x)[3]}
 
 
 def _factors(

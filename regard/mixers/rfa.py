@@ -21,25 +21,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No, OptionError
-from regard.functional.linear.attention import family
-from regard.functional.linear.chunked import present
-from regard.functional.linear.rfa import (
-    Kernel,
-    gated,
-    random_feature_attention,
-    signed,
-    unit_features,
-)
-from regard.functional.shared.implementation import Impl
-from regard.mixers._kernel import KernelMixer
+from regard.functional.choice import Impl
+from regard.functional.features import RandomKernel, unit_features, unit_keys
+from regard.functional.linear import random_feature_attention, signed
+from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
 from regard.nn.starts import glorot
 
 
-class RFA(KernelMixer):
+class RFA(RecurrentMixer):
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
-    capabilities = replace(KernelMixer.capabilities, approximates="softmax", memory="T H M")
+    capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
     denominator = staticmethod(signed)
     drawn: Tensor | None
     variants = {
@@ -55,14 +48,14 @@ class RFA(KernelMixer):
         *,
         num_heads: int,
         num_features: int = 64,
-        features: Kernel = "fourier",
+        features: RandomKernel = "fourier",
         orthogonal: bool = False,
         gate: bool = False,
         gate_bias: float = 0.0,
         pool_size: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, kernel=family(gate), impl=impl)
+        super().__init__(dim, num_heads=num_heads, impl=impl, operation="rfa")
         if pool_size is not None and pool_size < num_heads:
             raise OptionError(
                 f"rfa: pool_size ({pool_size}) must be at least num_heads ({num_heads}): "
@@ -93,15 +86,9 @@ class RFA(KernelMixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
+        w, gate = self._w(), self._gate(x)
         mixed = random_feature_attention(
-            q,
-            k,
-            v,
-            self._w(),
-            mask=mask,
-            features=self.features,
-            gate=self._gate(x),
-            impl=self.impl,
+            q, k, v, w, gate, mask=mask, features=self.features, impl=self.impl
         )
         return self.heads.merge(mixed)
 
@@ -118,32 +105,20 @@ class RFA(KernelMixer):
             self.drawn.copy_(order[: self.num_heads])
 
     def _w(self) -> Float[Tensor, "H M K"]:
-        return self.sigma[:, None] * self._drawn()
-
-    def _drawn(self) -> Float[Tensor, "H M K"]:
         w = self.projection.w
-        if self.drawn is None:
-            return w
-        return w[self.drawn] if self.training else w[: self.num_heads]
+        if self.drawn is not None:
+            w = w[self.drawn] if self.training else w[: self.num_heads]
+        return self.sigma[:, None] * w
 
     def _gate(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T"] | None:
         return None if self.gate is None else rearrange(self.gate(x), "b t h -> b h t")
-
-    def _phi(self, x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T M"]:
-        return unit_features(x, self._drawn(), self.features, self.sigma)
 
     @property
     def num_channels(self):
         return self.projection.w.shape[1] * (2 if self.features == "fourier" else 1)
 
-    def _query_features(self, q, *, causal):
-        return self._phi(q)
+    def _queries(self, q, mask):
+        return unit_features(q, self._w(), self.features)
 
-    def _key_features(self, k, x, valid, state):
-        phi_k, log_decay = gated(self._phi(k), self._gate(x))
-        if log_decay is not None and valid is not None:  # nothing is forgotten for an absent token
-            log_decay = log_decay * valid[:, None, :]
-        return present(phi_k, valid), log_decay, {}
-
-    def _context_features(self, k, valid):
-        return present(self._phi(k), valid)
+    def _keys(self, k, source, mask, state):
+        return unit_keys(k, self._w(), self.features, self._gate(source), mask.valid)

@@ -20,31 +20,22 @@ add with weight 1e-4 (`regard train --train.commitment 1e-4`). Half of the heads
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import (
-    OPEN,
-    Capabilities,
-    Mask,
-    Mixer,
-    No,
-    Observation,
-    OptionError,
-    UnsupportedError,
-)
+from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation
+from regard.core.errors import OptionError
 from regard.core.options import Seed, Share
-from regard.core.shapes import check_positive
-from regard.functional.clustered.cache import empty, extend
-from regard.functional.clustered.kmeans import Assigned, Counts, assign, attend, nearest, weights
-from regard.functional.clustered.normalise import standardised
+from regard.functional.choice import Impl, check_impl
+from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
+from regard.functional.rings import empty, extend
 from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl, loses_backward
 from regard.functional.shared.numerics import unit_norm
-from regard.nn.centroids import Centroids
+from regard.nn.centroids import Centroids, Counts
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 
@@ -106,13 +97,12 @@ class Routing(Mixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "sorted", "members")
         num_clusters, window_size = _sizes(num_clusters, window_size, max_len)
         self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
         self.heads = Heads(dim, num_heads, shared_qk=shared_qk)
-        self.centroids = Centroids(
-            num_heads, num_clusters, self.heads.head_dim, decay=decay, seed=seed
-        )
+        sizes = num_heads, num_clusters, self.heads.head_dim
+        self.centroids = Centroids(*sizes, decay=decay, seed=seed)
         self.shared_qk, self.allow_self, self.attend_raw = shared_qk, allow_self, attend_raw
         self.scale, self.published_causal = scale, published_causal
         if shared_qk:
@@ -123,18 +113,10 @@ class Routing(Mixer):
             self.declare(cross=No("its clusters compare positions of one axis"))
 
     def mix(self, x, context, mask):
-        if self.training and loses_backward():
-            raise UnsupportedError(
-                "routing in training counts tokens for its centroids, which torch.func and torch.export cannot carry. "
-                "Call eval() first: outputs and gradients are the same, and centroids stay as they are"
-            )
-        counts = self.centroids.counters() if self.training else None
+        counts = self.centroids.counters(self.name) if self.training else None
         q, k, v, assigned = self._assigned(x, context, mask, counts)
-        how = {"mask": self._published(mask), "impl": self.impl, **self._rules}
-        y = attend(q, k, v, assigned, self.window_size, **how)
-        if counts is not None:
-            y = self.centroids.count(y, counts)
-        return self.heads.merge(y)
+        y = attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(mask))
+        return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
 
     def commitment_loss(
         self,
@@ -145,70 +127,46 @@ class Routing(Mixer):
     ) -> Float[Tensor, ""]:
         """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
         self._check_request(x, context, mask)
-        sources = [(self.heads.queries, x, mask if context is None else OPEN)]
+        sides = [(self.heads.queries, x, mask.valid if context is None else None)]
         if not self.shared_qk:
-            sources.append((self.heads.keys, x if context is None else context, mask))
-        total = x.new_zeros(())
-        for project, tokens, present in sources:
-            valid = tokens.new_ones(tokens.shape[:2], dtype=torch.bool)
-            valid = valid if present.valid is None else present.valid
-            z = standardised(project(torch.where(valid[..., None], tokens, tokens.new_zeros(()))))
-            cluster = nearest(z, self.centroids.value)
-            head = torch.arange(self.num_heads, device=x.device)[:, None]
-            distance = (z - self.centroids.value[head, cluster]).square().mean(-1) * valid[:, None]
-            total = total + distance.sum() / (valid.sum().clamp(min=1) * self.num_heads)
-        return total
+            sides.append((self.heads.keys, x if context is None else context, mask.valid))
+        return torch.stack([self.centroids.distance(*side) for side in sides]).sum()
 
     def after_step(self) -> None:
         self.centroids.update()
 
-    def _split(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        q = self.heads.queries(x)
-        source = x if context is None else context
-        return q, q if self.shared_qk else self.heads.keys(source), self.heads.values(source)
-
     def _assigned(
         self, x: Tensor, context: Tensor | None, mask: Mask, counts: Counts | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Assigned]:
-        """Queries and keys of the scores, values, and the clusters of their tokens; under autocast these are decided in full
-        precision."""
-        q, k, v = self._split(x, context)
-        clustered = self._standardised(q, k)
+        """q, k and v of the attention, and the clusters of their tokens, which autocast does not move."""
+        source, cross = (x, False) if context is None else (context, True)
 
-        def decide(sides):
-            keys = None if self.shared_qk else sides[1]
-            return assign(
-                sides[0],
-                keys,
-                self.centroids.value,
-                self.window_size,
-                mask,
-                cross=context is not None,
-                counts=counts,
-                impl=self.impl,
-            )
+        def split(x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+            q = self.heads.queries(x)
+            return q, q if self.shared_qk else self.heads.keys(source)
 
-        dtype = self.heads.query.weight.dtype
-        source = None if context is None else context.to(dtype)
+        def normed(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+            unit = standardised(q)
+            return unit, unit if k is q else standardised(k)
 
-        def project(x):
-            return self._standardised(*self._split(x, source)[:2])
+        def decide(sides: tuple[Tensor, Tensor]) -> Assigned:
+            (q, k), mu = normed(*sides), self.centroids.value
+            if counts is not None:
+                counts.add(q, k, mu, mask.valid, cross=cross)
+            return assign(q, k, mu, self.window_size, mask, cross=cross)
 
-        assigned = in_full_precision(decide, clustered, project=project, x=x, dtype=dtype)
-        if self.attend_raw:
-            return q, unit_norm(k) if self.shared_qk else k, v, assigned
-        return *clustered, v, assigned
+        (q, k), dtype = split(x, source), self.heads.query.weight.dtype
+        again = partial(split, source=source.to(dtype))
+        assigned = in_full_precision(decide, (q, k), project=again, x=x, dtype=dtype)
+        if not self.attend_raw:
+            q, k = normed(q, k)
+        elif self.shared_qk:
+            k = unit_norm(k)
+        return q, k, self.heads.values(source), assigned
 
-    def _standardised(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        clustered = standardised(q)
-        return clustered, clustered if self.shared_qk else standardised(k)
-
-    @property
-    def _rules(self) -> dict[str, Any]:
-        return {"scale": self.scale, "exclude_self": not self.allow_self}
-
-    def _published(self, mask: Mask) -> Mask:
-        return replace(mask, causal=True) if self.published_causal else mask
+    def _how(self, mask: Mask) -> dict[str, Any]:
+        mask = replace(mask, causal=mask.causal or self.published_causal)
+        return {"mask": mask, "scale": self.scale, "exclude_self": not self.allow_self}
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
@@ -221,22 +179,21 @@ class Routing(Mixer):
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
-        how = {"impl": self.impl, **self._rules}
+        how = self._how(OPEN)
         if isinstance(state, ContextState):
             q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
-            assigned = {**assigned, "key_members": state.members}
-            y = attend(q, state.k, state.v, assigned, self.window_size, **how)
+            assigned["key_members"] = state.members
+            y = attend(q, state.k, state.v, assigned, self.window_size, impl=self.impl, **how)
             return self.heads.merge(y), state._replace(length=length)
         mask = Mask(causal=True, valid=valid, compact=True)
         q, k, v, assigned = self._assigned(x, None, mask)
-        group = assigned["clusters"][:, :, None]
-        y, after = extend(q, k, v, group, state, donate=donate, **how)
+        how = {"scale": self.scale, "exclude_self": not self.allow_self, "donate": donate}
+        y, after = extend(q, k, v, assigned["clusters"][:, :, None], state, **how)
         return self.heads.merge(y), after._replace(length=length)
 
     def _observe(self, x, context, mask):
         q, k, v, assigned = self._assigned(x, context, mask)
-        rules = {"mask": self._published(mask), **self._rules}
-        found = weights(q, k, assigned, self.window_size, **rules)
+        found = weights(q, k, assigned, self.window_size, **self._how(mask))
         return Observation(q, k, v, found, found @ v)
 
     def _plan(self, x, context, mask):
@@ -247,17 +204,11 @@ def _sizes(
     num_clusters: int | None, window_size: int | None, max_len: int | None
 ) -> tuple[int, int]:
     """Constants: sqrt(max_len) / 2 clusters, and windows that cover max_len tokens together."""
-    if max_len is None and (num_clusters is None or window_size is None):
-        raise OptionError(
-            "routing needs max_len, or num_clusters and window_size: clusters are never the current length's"
-        )
-    if num_clusters is None:
-        assert max_len is not None
-        check_positive(max_len=max_len)
-        num_clusters = max(1, round(max_len**0.5 / 2))
-    check_positive(num_clusters=num_clusters)
-    if window_size is None:
-        assert max_len is not None
-        window_size = -(-max_len // num_clusters)
-    check_positive(window_size=window_size)
+    if num_clusters is None or window_size is None:
+        if max_len is None:
+            raise OptionError(
+                "routing needs max_len, or num_clusters and window_size: clusters are never the current length's"
+            )
+        num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
+        window_size = window_size or -(-max_len // num_clusters)
     return num_clusters, window_size

@@ -19,10 +19,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.functional.choice import Impl, check_impl
+from regard.functional.scored import Normaliser, scored_attention, scored_weights
 from regard.functional.shared.cache import advance, columns, put
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.softmax.dense import softmax_attention
-from regard.functional.softmax.scored import Normaliser, scored_attention, scored_weights
+from regard.functional.softmax import softmax_attention
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 

@@ -27,17 +27,18 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Above0
 from regard.core.shapes import check_positive
+from regard.functional.choice import plain_alone
 from regard.functional.shared.cache import place
-from regard.functional.sinkhorn.attention import (
+from regard.functional.sinkhorn import (
     Join,
-    attend,
     balance,
-    block_sums,
     earlier_blocks,
+    empty,
+    extend,
+    sinkhorn_attention,
     weights,
 )
-from regard.functional.sinkhorn.cache import empty, extend
-from regard.functional.softmax.dense import softmax_attention, softmax_weights
+from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.nn.heads import Heads
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
@@ -123,7 +124,7 @@ class Sinkhorn(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
-        y = attend(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
+        y = sinkhorn_attention(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
         if self.mixture:
             y = y + softmax_attention(q, k, v, mask=mask)
         return self.heads.merge(y)
@@ -133,31 +134,26 @@ class Sinkhorn(Mixer):
         return {"block_size": self.block_size, "join": self.join, "sort_cut": self.sort_cut}
 
     def _sorting(self, x: Tensor, mask: Mask) -> Float[Tensor, "B H N N"]:
-        C = self.block_size
-        rest = -x.shape[1] % C
-        present = None if mask.valid is None else F.pad(mask.valid, (0, rest)).unflatten(1, (-1, C))
-        sums = block_sums(x, C)
+        here = x.new_ones(1, x.shape[1], dtype=torch.bool) if mask.valid is None else mask.valid
+        blocks, sizes = self._blocks(x), self._blocks(here.to(x.dtype)[..., None]).sum(2)  # b N 1
+        sums, first = blocks.sum(2), blocks[:, :, 0]
         if self.sort_net is None:
             # Means of blocks are projected, as they are C times fewer than queries and keys.
-            mean = sums / self._sizes(x, present, sums.shape[1])
-            queries = self.heads.queries(x[:, ::C] if mask.causal else mean)
+            mean = sums / sizes.clamp(min=1)
+            queries = self.heads.queries(first if mask.causal else mean)
             logits = block_scores(queries, self.heads.keys(mean))
         else:
-            summary = sums.cumsum(1) - sums + x[:, ::C] if mask.causal else sums
+            summary = sums.cumsum(1) - sums + first if mask.causal else sums
             logits = self.sort_net(summary, sums.shape[1])
-        logits = self._noisy(logits)
         if mask.causal:
-            return earlier_blocks(logits)
-        some = None if present is None else present.any(2)
-        return balance(logits, some, num_iterations=self.num_iterations)
+            return earlier_blocks(self._noisy(logits))
+        some = None if mask.valid is None and not plain_alone() else sizes[..., 0] > 0
+        return balance(self._noisy(logits), some, num_iterations=self.num_iterations)
 
-    def _sizes(self, x: Tensor, present: Tensor | None, N: int) -> Float[Tensor, "b N 1"]:
-        """Tokens of each block, at least 1."""
-        if present is not None:
-            return present.sum(2).clamp(min=1).to(x.dtype)[..., None]
-        place = torch.arange(N, device=x.device) * self.block_size
-        size = (x.shape[1] - place).clamp(max=self.block_size)
-        return size.to(x.dtype)[None, :, None]
+    def _blocks(self, z: Float[Tensor, "B T K"]) -> Float[Tensor, "B N C K"]:
+        C = self.block_size
+        N = (z.shape[1] + C - 1) // C + plain_alone()  # exported: never 1, so that T stays free
+        return F.pad(z, (0, 0, 0, N * C - z.shape[1])).unflatten(1, (N, C))
 
     def _noisy(self, logits: Tensor) -> Tensor:
         noise = gumbel(logits) if self.training else 0.0
@@ -170,17 +166,9 @@ class Sinkhorn(Mixer):
     def _extend(self, x, state, valid, donate):
         q, k, v = self.heads.split(x)
         total = state.total[:, None] + x.cumsum(1)
-        y, after = extend(
-            q,
-            k,
-            v,
-            state,
-            summary=q.transpose(1, 2).flatten(2) if self.sort_net is None else total,
-            sort=self._scores,
-            valid=valid,
-            join=self.join,
-            donate=donate,
-        )
+        summary = q.transpose(1, 2).flatten(2) if self.sort_net is None else total
+        how: dict[str, Any] = {"valid": valid, "join": self.join, "donate": donate}
+        y, after = extend(q, k, v, state, summary=summary, sort=self._scores, **how)
         if self.mixture:
             key = torch.arange(after.k.shape[2], device=x.device)
             seen = key <= place(state.length, None, x.shape[1])[..., None]
@@ -193,7 +181,8 @@ class Sinkhorn(Mixer):
         if self.sort_net is not None:
             return self._noisy(self.sort_net(summary, min(N, self.sort_net.max_blocks)))
         q = summary.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
-        return self._noisy(block_scores(q, block_sums(k, self.block_size) / self.block_size))
+        means = k.unflatten(2, (N, -1)).mean(3)
+        return self._noisy(block_scores(q, means))
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x)

@@ -19,10 +19,9 @@ from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Rate
+from regard.functional.choice import Impl, check_impl
 from regard.functional.shared.cache import advance, columns, put
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.softmax.biased import Bias, biased_attention
-from regard.functional.softmax.dense import softmax_attention, softmax_weights
+from regard.functional.softmax import Bias, softmax_attention, softmax_weights
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import T5, Alibi, Rotary
@@ -81,7 +80,7 @@ class Softmax(Mixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "softmax")
         if shared_qk and num_kv_heads not in (None, num_heads):
             raise OptionError(
                 f"softmax: shared_qk makes every key from a query, so num_kv_heads must be {num_heads}"
@@ -121,27 +120,15 @@ class Softmax(Mixer):
         return lambda rows, cols: of.bias(query[:, rows], key[:, cols], dtype)
 
     def _attend(self, q, k, v, mask: Mask, exclude_self: bool, bias: Bias | None = None) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        if bias is None:
-            return softmax_attention(
-                q,
-                k,
-                v,
-                mask=mask,
-                scale=self.scale,
-                exclude_self=exclude_self,
-                dropout=dropout,
-                impl=self.impl,
-            )
-        return biased_attention(
+        return softmax_attention(
             q,
             k,
             v,
-            bias=bias,
             mask=mask,
             scale=self.scale,
+            bias=bias,
             exclude_self=exclude_self,
-            dropout=dropout,
+            dropout=self.dropout if self.training else 0.0,
             impl=self.impl,
         )
 
@@ -194,7 +181,7 @@ class Softmax(Mixer):
             mask=mask,
             scale=self.scale,
             exclude_self=self.shared_qk,
-            bias=None if bias is None else bias(slice(None), slice(None)),
+            bias=bias,
         )
         heads = weights @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
         return Observation(q, k, v, weights, heads)

@@ -18,8 +18,8 @@ from math import isqrt
 from typing import Literal
 
 from regard.core import OptionError
-from regard.functional.shared.implementation import Impl
-from regard.functional.sparse.patterns import (
+from regard.functional.choice import Impl
+from regard.functional.patterns import (
     Block,
     Pattern,
     PerHead,

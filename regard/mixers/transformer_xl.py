@@ -35,15 +35,15 @@ from regard.core import (
 )
 from regard.core.compaction import compaction, permute
 from regard.core.options import Rate
-from regard.functional.shared.cache import advance
-from regard.functional.shared.implementation import Impl, check_impl
-from regard.functional.softmax.relative import (
+from regard.functional.choice import Impl, check_impl
+from regard.functional.relative import (
     Segments,
     Terms,
     distances,
     relative_attention,
     relative_weights,
 )
+from regard.functional.shared.cache import advance
 from regard.nn.heads import Heads
 from regard.positions.relative import RelativePosition
 

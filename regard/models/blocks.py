@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
-from regard.functional.shared.recompute import recomputed
+from regard.functional.rows import recomputed
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block, layers_per_block
 from regard.models.config import StackConfig

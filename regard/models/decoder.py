@@ -19,7 +19,7 @@ from regard.core import Mask, Mixer, OptionError, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.options import Depth
 from regard.core.outline import prints_shapes
-from regard.functional.shared.recompute import recomputed
+from regard.functional.rows import recomputed
 from regard.mixers.build import build
 from regard.models.blocks import feed_forward, options_with_position
 from regard.models.config import StackConfig, check_mixer

@@ -26,7 +26,7 @@ from regard.core import ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.options import Depth, Rate
 from regard.core.shapes import is_dense
-from regard.functional.shared.recompute import recomputed
+from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence
 from regard.models.config import ModelConfig
 from regard.models.encoder import Encoder, State

@@ -29,9 +29,8 @@ from regard.core.memory import within_memory
 from regard.core.options import Count, Depth, Rate, shown
 from regard.core.outline import prints_shapes
 from regard.core.shapes import check_batch_size, check_divisible, check_positive, is_dense
-from regard.functional.shared.recompute import recomputed
-from regard.functional.softmax.dense import masked_softmax
-from regard.functional.softmax.relative import Segments, segment_bias
+from regard.functional.relative import Segments, segment_bias
+from regard.functional.rows import masked_softmax, recomputed
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.config import Model, ModelConfig
 from regard.models.tokens import check_tokens, counts_tokens, longest

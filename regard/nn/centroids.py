@@ -8,15 +8,44 @@ however often activations are recomputed, and never in evaluation. `regard.nn.af
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.functional.clustered.kmeans import Counts
+from regard.core.errors import UnsupportedError
+from regard.functional.choice import plain_alone
+from regard.functional.kmeans import nearest, standardised
 from regard.nn.seeded import normal
 
 EPS = 1e-5
+
+
+class Counts(NamedTuple):
+    """Sums of tokens and their number, each at its nearest centroid."""
+
+    sums: Float[Tensor, "H N K"]
+    counts: Float[Tensor, "H N"]
+
+    def add(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        centroids: Float[Tensor, "H N K"],
+        valid: Bool[Tensor, "B S"] | None,
+        *,
+        cross: bool,
+    ) -> None:
+        """Counts queries and keys, once where they are one tensor; no absent ones, and no queries of no keys."""
+        keyed = valid.any(1, keepdim=True) if cross and valid is not None else valid
+        for z, here in ((q, keyed), (k, valid))[: 1 if k is q else 2]:
+            one = nn.functional.one_hot(nearest(z, centroids), centroids.shape[1])
+            one = one.to(self.sums.dtype)
+            one = one if here is None else one * here[:, None, :, None]
+            self.sums.add_((one.mT @ z.to(one.dtype)).sum(0))
+            self.counts.add_(one.sum((0, 2)))
 
 
 class Centroids(nn.Module):
@@ -49,12 +78,32 @@ class Centroids(nn.Module):
         for staged in self.staged:
             staged.zero_()
 
-    def counters(self) -> Counts:
+    def counters(self, who: str) -> Counts:
+        """Raises UnsupportedError under torch.func, and while a program is exported."""
+        if plain_alone():
+            raise UnsupportedError(
+                f"{who} in training counts tokens for its centroids, which torch.func and torch.export cannot carry. "
+                "Call eval() first: outputs and gradients are the same, and centroids stay as they are"
+            )
         return Counts(torch.zeros_like(self.sums), torch.zeros_like(self.counts))
 
     def count(self, y: Tensor, counts: Counts) -> Tensor:
         """y itself; once its gradient has passed, the counts are part of the next update."""
         return _Staged.apply(y, *counts, *self.staged)
+
+    def distance(
+        self,
+        project: Callable[[Tensor], Tensor],
+        tokens: Float[Tensor, "B T D"],
+        valid: Bool[Tensor, "B T"] | None,
+    ) -> Float[Tensor, ""]:
+        """Mean |z - mu|^2 of the projected tokens, standardised, to their nearest centroids."""
+        if valid is None:
+            valid = tokens.new_ones(tokens.shape[:2], dtype=torch.bool)
+        z = standardised(project(torch.where(valid[..., None], tokens, tokens.new_zeros(()))))
+        head = torch.arange(z.shape[1], device=z.device)[:, None]
+        squares = (z - self.value[head, nearest(z, self.value)]).square().mean(-1)
+        return (squares * valid[:, None]).sum() / (valid.sum().clamp(min=1) * z.shape[1])
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
         """Moves the staged counts too; as a buffer they would be saved, and overwritten by the first process's.

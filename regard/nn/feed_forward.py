@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.core.catalog import Catalog
 from regard.core.shapes import check_positive
-from regard.functional.shared.recompute import recomputed
+from regard.functional.rows import recomputed
 
 
 class FeedForward(nn.Module):

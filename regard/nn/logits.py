@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.mask import Mask
 from regard.core.shapes import check_positive
-from regard.functional.softmax.fixed import CAUSAL_PATTERNS, fixed_weights
+from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthetic.logits import Logits, Outer, Product, Table
 from regard.nn.starts import glorot, glorot_matrices
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.functional.linear.feature_maps import gaussian_rows
+from regard.functional.features import gaussian_rows
 
 
 class RandomProjection(nn.Module):

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.functional.choice import plain_alone
+
 Kind = Literal["linear", "mlp", "attention"]
 
 
@@ -25,12 +27,13 @@ class SortNet(nn.Module):
         self.out = nn.Linear(dim, num_heads * max_blocks)
 
     def forward(self, summary: Float[Tensor, "B G D"], blocks: int) -> Float[Tensor, "B H G N"]:
-        """Scores of the first `blocks` source blocks."""
+        """Scores of the first `blocks` source blocks; while a program is exported there is an empty one more."""
         if self.hidden is not None:
             summary = self.hidden(summary).relu()
-        shape = (self.num_heads, self.max_blocks)
-        weight = self.out.weight.unflatten(0, shape)[:, :blocks]
-        bias = self.out.bias.unflatten(0, shape)[:, :blocks]
+        shape, more = (self.num_heads, self.max_blocks), 2 * plain_alone()  # never sliced whole
+        pad = nn.functional.pad
+        weight = pad(self.out.weight.unflatten(0, shape), (0, 0, 0, more))[:, :blocks]
+        bias = pad(self.out.bias.unflatten(0, shape), (0, more))[:, :blocks]
         scores = nn.functional.linear(summary, weight.flatten(0, 1), bias.flatten())
         return scores.unflatten(2, (self.num_heads, blocks)).transpose(1, 2)
 

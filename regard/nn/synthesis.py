@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Observation
+from regard.functional.choice import Impl
 from regard.functional.shared.cache import columns, put
-from regard.functional.shared.implementation import Impl
 from regard.functional.synthetic.synthesizer import (
     synthesizer_attention,
     synthesizer_weights,

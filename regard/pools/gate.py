@@ -10,7 +10,7 @@ from einops import rearrange
 
 from regard.core.errors import ShapeError
 from regard.core.pool import Pool
-from regard.functional.softmax.scored import normalise
+from regard.functional.scored import normalise
 from regard.nn.scores import Location
 
 

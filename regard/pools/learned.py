@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
-from regard.functional.softmax.scored import normalise
+from regard.functional.scored import normalise
 from regard.nn.scores import Score, build_score
 
 

@@ -9,7 +9,7 @@ statistics over the valid pairs of the batch. Cost: Q S D F, and no more memory 
 """
 
 from regard.core.pool import Pool
-from regard.functional.softmax.scored import Normaliser, normalise
+from regard.functional.scored import Normaliser, normalise
 from regard.nn.scores import ActivationUnit, Interaction, UnitActivation
 
 

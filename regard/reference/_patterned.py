@@ -33,11 +33,17 @@ def heads_over(
     tokens that every query sees. `rotary`: options of `rope`, by which queries and keys are turned.
     """
     K = params[f"{of}.query.weight"].shape[0] // H
+    G = params[f"{of}.key.weight"].shape[0] // K
     source = row.x if external is None else torch.cat([external, row.x])
     E = source.shape[0] - row.T
     q = linear(params, f"{of}.query", row.x).reshape(row.T, H, K)
-    k = linear(params, f"{of}.key", source).reshape(E + row.T, H, K)
-    v = linear(params, f"{of}.value", source).reshape(E + row.T, H, K)
+    k, v = (
+        torch.stack([z[:, h * G // H] for h in range(H)], 1)  # head h reads the keys of its group
+        for z in (
+            linear(params, f"{of}.{name}", source).reshape(E + row.T, G, K)
+            for name in ("key", "value")
+        )
+    )
     if rotary is not None:
         q, k = (
             torch.stack(

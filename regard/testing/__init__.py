@@ -17,6 +17,7 @@ from regard.testing.laws import (
     derivative,
     empty,
     empty_batch,
+    fast,
     isolation,
     lengths,
     limit,
@@ -45,6 +46,7 @@ from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, re
 LAWS: dict[str, Callable[[Subject], None]] = {
     "refusals": refusals.law,
     "reference": reference.law,
+    "fast": fast.law,
     "low_precision": low_precision.law,
     "types": types.law,
     "derivative": derivative.law,

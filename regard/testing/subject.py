@@ -9,13 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard import Eager
+from regard import Form
 from regard.core import Mask, Mixer
 from regard.testing.verdicts import Judged, LawError, NotDeclared, require, require_close
 
 B, T, S = 2, 13, 9  # odd, small and distinct
 
-TINY = Eager(tile=4, chunk=3, room=2048)
+TINY = Form(tile=4, chunk=3, room=2048)
 """Blocks so small that T tokens cross many tiles, chunks and pieces."""
 
 Blocks = Literal["tiny", "own"]
@@ -82,14 +82,14 @@ class Subject(Judged):
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
         self.options = first.options
         impl = self.options.get("impl")
-        self.takes_blocks = impl in ("auto", "eager") or isinstance(impl, Eager)
+        self.takes_blocks = impl in ("auto", "plain") or isinstance(impl, Form)
 
     def make(
         self,
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
         *,
-        blocks: Blocks | Eager | None = None,
+        blocks: Blocks | Form | None = None,
         max_len: int | None = None,
     ) -> Mixer:
         """A fresh mixer whose parameters are moved away from special values such as zero and one.
@@ -232,6 +232,7 @@ __all__ = [
     "B",
     "Blocks",
     "LawError",
+    "NotDeclared",
     "Request",
     "S",
     "Subject",

@@ -30,7 +30,7 @@ FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
         ("softmax", {"scale": 10**400}, "must be a finite number or None"),
         ("softmax", {"num_heads": 10**13}, "must be a positive integer of at most 2147483647"),
         ("softmax", {"num_heads": True}, "num_heads (True) must be a positive integer"),
-        ("softmax", {"impl": "egaer"}, "Did you mean 'eager'?"),
+        ("softmax", {"impl": 3}, "impl (3) must be a name or a Form"),
         ("bigbird", {"seed": -1}, "seed (-1) must be an integer of at least 0"),
         ("bigbird", {"num_external": -1}, "num_external (-1) must be an integer of at least 0"),
         ("head_mix", {"patterns": "[Window(4,4)]"}, "must be a Pattern, a sequence of Patterns"),
@@ -132,3 +132,8 @@ def test_what_fits_an_annotation_and_how_it_is_spelled(kind, good, bad, words):
     assert all(fits(kind, value) for value in good)
     assert not any(fits(kind, value) for value in bad)
     assert spelled(kind) == words
+
+
+def test_a_name_that_impl_does_not_take_is_refused_with_the_near_one():
+    with pytest.raises(UnknownNameError, match=r"unknown impl 'plian'\. Did you mean 'plain'\?"):
+        regard.build("softmax", **FACTS, impl="plian")

@@ -403,6 +403,20 @@ class WrapsAtItsCapacity(Softmax):
         return super()._extend(x, state, valid, donate)
 
 
+class IsAnotherInItsPlainForm(Softmax):
+    """In outputs."""
+
+    def mix(self, x, context, mask):
+        plain = getattr(self.impl, "name", self.impl) == "plain"
+        return super().mix(x, context, mask) * (1 + 1e-6 * plain)
+
+
+class HasAnotherGradientInItsPlainForm(Softmax):
+    def mix(self, x, context, mask):
+        plain = getattr(self.impl, "name", self.impl) == "plain"
+        return super().mix(torch.where(x > 1.5, x.detach(), x) if plain else x, context, mask)
+
+
 class PairsWithoutAMap(Softmax):
     capabilities = replace(Softmax.capabilities, attention_map=No("left out of this example"))
 
@@ -468,6 +482,8 @@ class IsAnotherFunctionUnderTorchFunc(Softmax):
 
 
 BROKEN = [
+    ("fast", IsAnotherInItsPlainForm),
+    ("fast", HasAnotherGradientInItsPlainForm),
     ("derivative", DetachesAFactor),
     ("derivative", HasOneDerivative),
     ("second_derivative", HasOneDerivative),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard import Eager, Mask, OptionError
+from regard import Form, Mask, OptionError
 from regard.mixers.compressed import Compressed
 from regard.testing import LawError, check_mixer
 
@@ -57,7 +57,7 @@ def test_tiles_of_queries_do_not_show(first_slot):
             yield y, *torch.autograd.grad(y.sin().sum(), list(mixer.heads.parameters()))
 
     whole = list(outputs_and_gradients())
-    mixer.impl = Eager(tile=5)
+    mixer.impl = Form(tile=5)
     torch.testing.assert_close(list(outputs_and_gradients()), whole, rtol=0, atol=1e-11)
 
 
@@ -65,7 +65,7 @@ def test_tiles_of_queries_under_autocast():
     mixer, mask = Compressed(24, num_heads=3, first_slot="null"), Mask(causal=True)
     x = tokens(29).float()
     whole = mixer(x, mask=mask)
-    mixer.impl = Eager(tile=5)
+    mixer.impl = Form(tile=5)
     with torch.autocast("cpu", torch.bfloat16):
         y = mixer(x, mask=mask)
         y.sum().backward()

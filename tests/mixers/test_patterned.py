@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard import Mask, OptionError, ShapeError, build
-from regard.functional.sparse.patterns import All, Block, First, PerHead, Scattered, Window
+from regard.functional.patterns import All, Block, First, PerHead, Scattered, Window
 
 
 def test_the_order_of_the_heads_is_kept():

@@ -5,7 +5,7 @@ import torch
 
 from regard import Mask, OptionError, UnsupportedError, build
 from regard.functional import favor_attention
-from regard.functional.linear.feature_maps import gaussian_rows
+from regard.functional.features import gaussian_rows
 from regard.testing import check_mixer
 
 CAUSAL = Mask(causal=True)

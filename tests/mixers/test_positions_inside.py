@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard import Eager, Mask
+from regard import Form, Mask
 from regard.testing import check_mixer
 from tests.models.small import classifier, language_model, prompts, ragged
 
@@ -44,7 +44,7 @@ def test_position_options_are_the_oracles_too(mixer, position, position_options)
 def test_many_tiles_are_one_attention(position, causal):
     """Tiles of queries, computed again in the backward, give outputs and gradients of the whole."""
     torch.manual_seed(0)
-    options = {"position": position, "impl": Eager(tile=4)}
+    options = {"position": position, "impl": Form(tile=4)}
     mixer = regard.build("softmax", dim=8, num_heads=2, **options).double()
     if position == "t5":
         torch.nn.init.normal_(mixer.position.table)
@@ -63,7 +63,7 @@ def test_many_tiles_are_one_attention(position, causal):
 
 @pytest.mark.parametrize("position", ["alibi", "t5"])
 def test_training_holds_no_bias_of_all_pairs(position):
-    options = {"position": position, "impl": Eager(tile=4)}
+    options = {"position": position, "impl": Form(tile=4)}
     mixer = regard.build("softmax", dim=8, num_heads=2, **options)
     held = []
 
@@ -78,7 +78,7 @@ def test_training_holds_no_bias_of_all_pairs(position):
 
 
 def test_many_tiles_are_captured_whole():
-    mixer = regard.build("softmax", dim=8, num_heads=2, position="t5", impl=Eager(tile=4))
+    mixer = regard.build("softmax", dim=8, num_heads=2, position="t5", impl=Form(tile=4))
     x = torch.randn(1, 11, 8)
     torch.compiler.reset()
     compiled = torch.compile(mixer, fullgraph=True, backend="eager")

@@ -7,8 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from regard import Mask, OptionError, UnsupportedError, build
-from regard.functional.clustered.kmeans import nearest
-from regard.functional.clustered.normalise import standardised
+from regard.functional.kmeans import nearest, standardised
 from regard.nn import after_step
 from regard.nn.centroids import EPS
 

@@ -3,7 +3,7 @@ import torch
 
 from regard import Mask, OptionError, build
 from regard.functional import sinkhorn_attention, softmax_attention
-from regard.functional.sinkhorn.attention import balance
+from regard.functional.sinkhorn import balance
 
 
 def parts(T=12):

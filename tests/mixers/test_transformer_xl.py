@@ -5,7 +5,7 @@ import torch
 
 import regard
 import regard.reference
-from regard import Eager, Mask
+from regard import Form, Mask
 from regard.mixers.transformer_xl import TransformerXL
 from tests.models.small import language_model, prompts
 
@@ -130,7 +130,7 @@ def test_beyond_clamp_len_every_distance_is_one():
 def test_every_tile_is_the_map_of_all(T, S, causal, same_length):
     if same_length and not causal:
         return
-    mixer = make(mem_len=5, same_length=same_length, impl=Eager(tile=4))
+    mixer = make(mem_len=5, same_length=same_length, impl=Form(tile=4))
     x, h = tokens(1, T).requires_grad_(), tokens(1, S, seed=1)
     context = None if T == S else h
     mask = Mask(causal=causal)

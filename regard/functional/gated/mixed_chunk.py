@@ -19,8 +19,9 @@ from torch import Tensor
 from regard.core.compaction import compaction, permute
 from regard.core.errors import OptionError
 from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl
 from regard.functional.shared.cache import is_ours, same_in_all
-from regard.functional.shared.implementation import Impl, cut
+from regard.functional.shared.implementation import cut
 from regard.functional.shared.numerics import wide_type
 
 Attend = Callable[

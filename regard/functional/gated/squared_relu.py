@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl
 from regard.functional.shared.blocks import by_tiles, hidden_pairs, tiles, visible_keys
-from regard.functional.shared.implementation import Impl, autocast_dtype, cut
+from regard.functional.shared.implementation import autocast_dtype, cut
 from regard.functional.shared.numerics import add_product, wide_type
 from regard.functional.shared.recompute import twice_differentiable
 

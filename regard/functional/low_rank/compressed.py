@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl
 from regard.functional.shared.blocks import by_tiles
 from regard.functional.shared.cache import (
     advance,
@@ -22,8 +23,8 @@ from regard.functional.shared.cache import (
     place,
     same_in_all,
 )
-from regard.functional.shared.implementation import Impl, cut, readable
-from regard.functional.softmax.dense import softmax_attention
+from regard.functional.shared.implementation import cut, readable
+from regard.functional.softmax import softmax_attention
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 

@@ -7,7 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.softmax.dense import masked_softmax, softmax_attention
+from regard.functional.rows import masked_softmax
+from regard.functional.softmax import softmax_attention
 
 
 def projected_attention(

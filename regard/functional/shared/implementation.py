@@ -1,28 +1,23 @@
 """How a kernel runs: one value, `impl`, that changes speed and memory and never the result.
 
     "auto"       the first entry of IMPLEMENTATIONS that fits device, dtype, length and mask; else eager
-    "eager"      plain PyTorch, which serves every request on every device
+    "plain"      plain PyTorch, which serves every request on every device
     "flex" ..    an entry of IMPLEMENTATIONS, or an error that says why it cannot serve
-    Eager(...)   eager, with the sizes of the tiles and chunks that it works on
+    Form(...)   eager, with the sizes of the tiles and chunks that it works on
 
-This is the only module that looks at device, compiler and caches. A kernel calls `choose` or `cut` and reads a `Cut`.
+This is the only module that looks at device, compiler and caches. A kernel calls `cut` and reads a `Cut`.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from regard.core.errors import OptionError, UnknownNameError, UnsupportedError
-from regard.core.mask import Mask
-from regard.core.packages import lacking
+from regard.functional.choice import Form, Impl
 
 TILE, CHUNK = 256, 64
 ROOM = 1 << 20  # bytes for each thread, unless the core's cache is smaller
@@ -33,28 +28,6 @@ SIZES: dict[str, tuple[int, int]] = {
     "window": (128, 64),
 }
 """Default (tile, chunk) of the kernel families for which other sizes than TILE and CHUNK are faster."""
-
-
-@dataclass(frozen=True)
-class Eager:
-    """Plain PyTorch, and how it cuts its work; None: chosen from the machine's facts.
-
-    tile: queries whose scores are held at once. chunk: tokens in one step of a scan over time. room: bytes of
-    temporaries held at once by each thread. Raises OptionError for what is not a positive integer.
-    """
-
-    tile: int | None = None
-    chunk: int | None = None
-    room: int | None = None
-
-    def __post_init__(self):
-        sizes = {"tile": self.tile, "chunk": self.chunk, "room": self.room}
-        for name, size in sizes.items():  # torch.compile of 2.10 cannot read vars(self)
-            if size is not None and (type(size) is not int or size < 1):
-                raise OptionError(f"Eager: {name} must be a positive integer, got {size!r}")
-
-
-Impl = Literal["auto", "eager", "flex", "fla"] | Eager
 
 
 class Cut(NamedTuple):
@@ -77,148 +50,16 @@ class Cut(NamedTuple):
         return self.tile if self.tiled else max(self.tile, self.room // max(1, size))
 
 
-@dataclass(frozen=True)
-class Implementation:
-    """The calls that an implementation takes. `without`: mask fields it does not support. `shortest`: minimum length for "auto"."""
-
-    family: str
-    name: str
-    devices: tuple[str, ...]  # where "auto" takes it
-    dtypes: tuple[torch.dtype, ...]
-    shortest: int
-    about: str
-    elsewhere: bool = False  # whether, named, it computes forward passes on other devices
-    narrowest: int = 1  # channels of q
-    causal_only: bool = False
-    without: tuple[str, ...] = ()
-    packages: tuple[tuple[str, str], ...] = ()  # optional ones, each with its oldest version
-
-    def lacks(self) -> str | None:
-        """A package that is not installed, and what brings it."""
-        return next(filter(None, (lacking(*package) for package in self.packages)), None)
-
-    def serves(self, q: Tensor, mask: Mask) -> str | None:
-        """None, or why not."""
-        device, lacks = q.device.type, self.lacks()
-        if lacks is not None:
-            return f"it needs {lacks}"
-        if device not in self.devices and not self.elsewhere:
-            return f"it runs on {', '.join(self.devices)} alone, not on {device}"
-        if device not in self.devices and q.requires_grad:
-            return f"it has no backward pass on {device}"
-        if q.dtype not in self.dtypes:
-            return f"it computes in {', '.join(str(d) for d in self.dtypes)}, not {q.dtype}"
-        if q.shape[-1] < self.narrowest:
-            return f"it needs {self.narrowest} channels in a head, not {q.shape[-1]}"
-        if self.causal_only and not mask.causal:
-            return "it is for causal order alone"
-        for field in self.without:
-            if getattr(mask, field) is not None:
-                return f"it does not take {field}"
-        return None
-
-
-_FLA = partial(
-    Implementation,
-    name="fla",
-    devices=("cuda",),
-    dtypes=(torch.bfloat16, torch.float16),  # it rounds float32 to 11 bits, whatever torch is told
-    shortest=1024,
-    causal_only=True,  # without an order two matrix products are all there is
-)
-IMPLEMENTATIONS = (
-    Implementation(
-        family="pattern",
-        name="flex",
-        devices=("cuda",),
-        dtypes=(torch.float32, torch.bfloat16, torch.float16),
-        shortest=1024,
-        about="torch's FlexAttention, with a block mask built from the pattern",
-        elsewhere=True,
-        narrowest=16,
-        without=("pairwise", "global_tokens"),
-    ),
-    _FLA(
-        family="linear",
-        packages=(("fla-core", "0.6"),),
-        about="fla-core's chunked causal sums",
-    ),
-    _FLA(
-        family="decayed linear",  # gates, and the running stabiliser of positive features
-        packages=(("fla-core", "0.6"), ("triton", "3.7.1")),  # gradients before it: fla's issue 640
-        about="fla-core's chunked causal sums with a decay",
-    ),
-)
-NAMES = ("auto", "eager", *dict.fromkeys(entry.name for entry in IMPLEMENTATIONS))
-
-
-def check_impl(who: str, impl: Impl, family: str | None = None) -> Impl:
-    """`impl`, if kernels of this family have it. family=None: eager is all there is.
-
-    Raises UnknownNameError, or UnsupportedError where this family has no such implementation.
-    """
-    if isinstance(impl, Eager):
-        return impl
-    if impl not in NAMES:
-        raise UnknownNameError("impl", impl, NAMES)
-    has = [entry.name for entry in IMPLEMENTATIONS if entry.family == family]
-    if impl not in ("auto", "eager", *has):
-        raise UnsupportedError(
-            f"{who} has no implementation {impl!r}. It has {', '.join(('eager', *has))}"
-        )
-    for entry in IMPLEMENTATIONS:
-        lacks = entry.lacks() if (entry.family, entry.name) == (family, impl) else None
-        if lacks is not None:
-            raise UnsupportedError(f'{who}: impl={impl!r} needs {lacks}, or use impl="eager"')
-    return impl
-
-
-@dataclass(frozen=True)
-class _Record:
-    names: set[str]
-    eager_instead: bool
-
-
-_record: ContextVar[_Record | None] = ContextVar("record", default=None)
-
-
-@contextmanager
-def recorded(*, eager_instead: bool = False) -> Iterator[set[str]]:
-    """The names of the implementations that compute while it is open; empty where only kernels without a choice did.
-
-    eager_instead: eager computes whatever is chosen and recorded, for a count of operations that sees them all.
-    """
-    record = _Record(set(), eager_instead)
-    token = _record.set(record)
-    try:
-        yield record.names
-    finally:
-        _record.reset(token)
-
-
-def choose(family: str, impl: Impl, q: Tensor, mask: Mask, *, plain: bool = True) -> Cut:
-    """The implementation that computes, with eager's sizes. `plain`: nothing is asked that only eager can do.
-
-    Raises UnsupportedError where a named one cannot serve.
-    """
-    name = _choice(family, impl, q, mask, plain)
-    record = None if compiling() else _record.get()
-    if record is not None:
-        record.names.add(name)
-        name = "eager" if record.eager_instead else name
-    return cut(family, impl, q)._replace(name=name)
-
-
 def cut(family: str, impl: Impl, *tensors: Tensor) -> Cut:
-    """Eager's sizes for a kernel of this family on these tensors, which share a device."""
-    given = impl if isinstance(impl, Eager) else Eager()
+    """Sizes for a kernel of this family on these tensors, which share a device."""
+    given = impl if isinstance(impl, Form) else Form()
     device, compiling = tensors[0].device.type, _values_are_unknown()
     tiled = device in ("cpu", "meta") and not compiling
     tile, chunk = SIZES.get(family, (TILE, CHUNK))
     threads = torch.get_num_threads() if tiled else 1
     room = given.room or (min(core_cache(), ROOM) if tiled else 1 << 27)
     return Cut(
-        "eager",
+        "plain",
         given.tile or tile,
         given.chunk or chunk,
         room * threads,
@@ -303,26 +144,3 @@ def core_cache() -> int:
         return int(size.removesuffix("K")) * 1024 if size.endswith("K") else int(size)
     except (OSError, ValueError):
         return 1 << 20
-
-
-def _choice(family: str, impl: Impl, q: Tensor, mask: Mask, plain: bool) -> str:
-    check_impl(family, impl, family)
-    if isinstance(impl, Eager) or impl == "eager":
-        return "eager"
-    if impl == "auto" and _values_are_unknown():
-        return "eager"
-    if transformed():
-        raise UnsupportedError(
-            f'impl={impl!r} cannot serve torch.func: its kernel has no form for it. Use impl="eager"'
-        )
-    for entry in IMPLEMENTATIONS:
-        fits = q.device.type in entry.devices and q.shape[2] >= entry.shortest
-        asked = fits if impl == "auto" else impl == entry.name
-        if entry.family != family or not asked:
-            continue
-        why = entry.serves(q, mask) if plain else "global or learned tokens come before the others"
-        if why is not None and impl != "auto":
-            raise UnsupportedError(f'impl={impl!r} cannot serve: {why}. Use impl="eager"')
-        if why is None:
-            return entry.name
-    return "eager"

@@ -6,8 +6,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl
 from regard.functional.shared.blocks import by_tiles, visible_keys
-from regard.functional.shared.implementation import Impl, convolves, cut
+from regard.functional.shared.implementation import convolves, cut
 
 
 def spatial_mixing(

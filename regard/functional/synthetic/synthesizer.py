@@ -20,11 +20,13 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl
+from regard.functional.rows import masked_softmax
 from regard.functional.shared.blocks import by_tiles, hidden_pairs, tiles, visible_keys
-from regard.functional.shared.implementation import Cut, Impl, autocast_dtype, cut
+from regard.functional.shared.implementation import Cut, autocast_dtype, cut
 from regard.functional.shared.numerics import add_product, wide_type
 from regard.functional.shared.recompute import twice_differentiable
-from regard.functional.softmax.dense import masked_softmax, softmax_attention
+from regard.functional.softmax import softmax_attention
 from regard.functional.synthetic.logits import Logits, Product, SynthesizedLogits, with_bias
 
 GRAIN = 8  # columns: the fused kernels of other devices want multiples of it

@@ -73,7 +73,7 @@ class Timed:
     peak_bytes: int  # live tensor bytes at the highest point, beyond parameters and input; decode: with the state
     rounds: int
     provenance: Provenance
-    impl: str = "eager"  # what computed, where a mechanism has implementations to choose from
+    impl: str = "plain"  # what computed, where a mechanism has implementations to choose from
     flops: int | None = None  # counted, of one pass
     matrix_rate: float | None = (
         None  # operations a second of a large matrix product in the same run

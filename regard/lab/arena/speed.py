@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from regard.core import Mask, OptionError, UnsupportedError
 from regard.core.counting import count
 from regard.core.shapes import check_positive
-from regard.functional.shared.implementation import recorded
+from regard.functional.choice import recorded
 from regard.lab.arena.block import equal_block
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.matrix_product import MatrixProduct, synchronize
@@ -141,9 +141,9 @@ class _Timing:
     def _cost(self) -> tuple[int, int]:
         """Peak bytes and operations of one pass; doubles as the first warm-up."""
         prepared = self.call.prepare()
-        with recorded(eager_instead=True) as used:
+        with recorded(plain_instead=True) as used:
             counted = count(lambda: self.call.run(prepared))
-        self.impl = ", ".join(sorted(used)) or "eager"
+        self.impl = ", ".join(sorted(used)) or "plain"
         peak = counted.peak_bytes
         if torch.device(self.setting.device).type == "cuda":
             prepared = self.call.prepare()

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 import torch
 from torch import nn
 
-from regard import Eager
+from regard import Form
 from regard.core import Mask, Mixer, growth
 from regard.core.counting import Counted, count
 from regard.testing.subject import LawError, Subject, require
@@ -22,7 +22,7 @@ RANGES = (
     (4096, 65536),
 )  # the second where a cost does not yet show its growth in the first
 OF_A_VARIANT = (512, 2048)  # in blocks as small, taken before these
-SMALL = Eager(tile=32, chunk=16, room=1 << 15)  # so that these lengths are many blocks too
+SMALL = Form("plain", tile=32, chunk=16, room=1 << 15)  # so that these lengths are many blocks too
 POSITIONS = 1024  # the fewest features of a layer that maps positions: it has max_len of them
 DEAR = 1.6  # growth of time from which values are not computed; the meta device is slow at many small steps
 MARGIN = 0.1  # of the log-log slope
@@ -43,8 +43,8 @@ def _grows_as_declared(subject: Subject, low: int, high: int) -> None:
     options = dict(subject.options)
     if not subject.can.any_length:
         options["max_len"] = high
-    if subject.variant and subject.takes_blocks:
-        options["impl"] = SMALL
+    if subject.takes_blocks:  # what is declared is the plain form's growth
+        options["impl"] = SMALL if subject.variant else "plain"
     device = "cpu" if growth(subject.can.time, low, high) < DEAR else "meta"
     with torch.device(device):
         mixer = subject.cls(**options).eval()

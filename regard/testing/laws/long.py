@@ -1,6 +1,6 @@
-"""At a length that crosses the borders of the blocks that users get, the mixer is what it is in other blocks.
+"""At a length that crosses the borders of the blocks that users get, the mixer is what its plain form is.
 
-Outputs and gradients equal those of OTHER, whose borders lie elsewhere; the gradient is the derivative; `extend` in odd chunks equals `forward`; a
+Outputs and gradients equal those of the plain form in other blocks; the gradient is the derivative; `extend` in odd chunks equals `forward`; a
 padded row equals the row alone; every stretch of tokens has outputs and is felt; float32 stays near float64. The laws
 at 13 tokens tie tiny blocks to the oracle. A class without the option `impl` is compared with its oracle, at fewer tokens.
 """
@@ -8,7 +8,7 @@ at 13 tokens tie tiny blocks to the oracle. A class without the option `impl` is
 import torch
 from torch import Tensor
 
-from regard import Eager
+from regard import Form
 from regard.core import Mask, Mixer
 from regard.testing.subject import (
     Request,
@@ -20,7 +20,7 @@ from regard.testing.subject import (
 )
 
 LENGTH = 1103  # a prime
-OTHER = Eager(tile=389, chunk=211, room=1 << 24)
+OTHER = Form("plain", tile=389, chunk=211)
 CHUNKS = (389, 1, 211, 1, 1, 500)  # of `extend`; together LENGTH
 WITH_ORACLE = 67  # tokens: an oracle takes seconds, and T^2 more
 STRETCH = 64

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import Eager, Mask
+from regard import Form, Mask
 from regard.mixers.flash import Flash
 
 FORMS = {
@@ -32,7 +32,7 @@ def test_tiles_equal_the_whole(form, shape, causal, padded, threads, monkeypatch
     chunk_size, T = SHAPES[shape]
     torch.manual_seed(0)
     options = {"chunk_size": chunk_size, "key_dim": 4, "max_len": 35, **FORMS[form]}
-    mixer = Flash(6, impl=Eager(tile=8), **options).double()
+    mixer = Flash(6, impl=Form(tile=8), **options).double()
     x = torch.randn(3, T, 6, dtype=torch.float64, requires_grad=True)
     valid = torch.arange(T) < torch.tensor([[T], [T // 3], [1]]) if padded else None
     mask = Mask(causal=causal, valid=valid)
@@ -50,7 +50,7 @@ def test_tiles_equal_the_whole(form, shape, causal, padded, threads, monkeypatch
 
 
 def test_inference_equals_training():
-    mixer = Flash(6, chunk_size=8, key_dim=4, impl=Eager(tile=8))
+    mixer = Flash(6, chunk_size=8, key_dim=4, impl=Form(tile=8))
     x = torch.randn(2, 19, 6)
     for causal in (False, True):
         with torch.no_grad():

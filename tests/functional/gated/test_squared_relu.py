@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import Eager, Mask
+from regard import Form, Mask
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 
 T, S = 11, 9
@@ -29,7 +29,7 @@ def test_tiles_equal_the_whole(case, divisor):
         for n, d in ((T, 3), (keys, 3), (keys, 5))
     )
     whole = squared_relu_weights(q, k, mask=mask, divisor=divisor) @ v
-    blocks = squared_relu_attention(q, k, v, mask=mask, divisor=divisor, impl=Eager(tile=4))
+    blocks = squared_relu_attention(q, k, v, mask=mask, divisor=divisor, impl=Form(tile=4))
     torch.testing.assert_close(blocks, whole, rtol=1e-12, atol=1e-12)
     gradient = torch.randn(whole.shape, dtype=torch.float64, generator=generator)
     for ours, naive in zip(
@@ -54,6 +54,6 @@ def test_second_derivatives_are_those_of_the_whole(case):
         return torch.autograd.grad(sum(g.square().sum() for g in first), (q, k, v))
 
     whole = second(squared_relu_weights(q, k, mask=mask) @ v)
-    tiled = second(squared_relu_attention(q, k, v, mask=mask, impl=Eager(tile=4)))
+    tiled = second(squared_relu_attention(q, k, v, mask=mask, impl=Form(tile=4)))
     for ours, naive in zip(tiled, whole, strict=True):
         torch.testing.assert_close(ours, naive, rtol=1e-9, atol=1e-9)

@@ -1,6 +1,6 @@
 import torch
 
-from regard.functional.softmax.dense import softmax_attention
+from regard.functional.softmax import softmax_attention
 
 
 def test_heads_may_be_a_symbol_to_a_compiler():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard import Eager, Mask
+from regard import Form, Mask
 from regard.core.counting import count
 
 
@@ -19,7 +19,7 @@ def test_tiles_of_queries_do_not_show(options, causal):
     leaves = [x, *mixer.parameters()]
     whole = mixer(x, mask=mask)
     expected = torch.autograd.grad((whole**2).sum(), leaves)
-    mixer.impl = Eager(tile=4)
+    mixer.impl = Form(tile=4)
     parts = mixer(x, mask=mask)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     for ours, theirs in zip(torch.autograd.grad((parts**2).sum(), leaves), expected, strict=True):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import Eager, Mask
+from regard import Form, Mask
 from regard.core import ShapeError
 from regard.core.counting import count
 from regard.functional.synthetic.logits import Blend, Outer, Product, Table
@@ -51,7 +51,7 @@ def test_tiles_equal_the_whole(name, case, room):
     mask, source = MASKS[case], sources()[name]
     v = draw(B, H, T, V, seed=9)
     whole = synthesizer_weights(source, T, T, mask=mask) @ v
-    blocks = synthesizer_attention(source, v, T=T, mask=mask, impl=Eager(tile=4, room=room))
+    blocks = synthesizer_attention(source, v, T=T, mask=mask, impl=Form(tile=4, room=room))
     shown = VALID[:, None, :, None] if mask.compact else torch.tensor(True)
     torch.testing.assert_close(blocks * shown, whole * shown, rtol=1e-12, atol=1e-12)
     gradient = draw(*whole.shape, seed=10).detach() * shown
@@ -80,7 +80,7 @@ def test_rows_whose_exponentials_leave_the_range_of_numbers(level, rows):
     moved = table.detach().clone()
     moved[:, :, rows] += level  # changes no weight
     for given in (table, moved.requires_grad_()):
-        synthesizer_attention(Table(given), v, T=T, impl=Eager(tile=4)).square().sum().backward()
+        synthesizer_attention(Table(given), v, T=T, impl=Form(tile=4)).square().sum().backward()
     torch.testing.assert_close(moved.grad, table.grad)
     assert torch.isfinite(moved.grad).all()
 

@@ -1,0 +1,238 @@
+"""Replacements of plain forms: the same functions, faster on some devices, in one table. They serve first derivatives.
+
+An entry is a function with the plain form's signature and `form=`, whose sizes it may use. Deleting this folder leaves every law green.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import UnknownNameError, UnsupportedError
+from regard.core.mask import OPEN
+from regard.core.packages import lacking
+from regard.fast import fla, flex, sdpa
+from regard.fast.cpu import clusters, efficient, linear, pattern, sorted as sorted_chunks
+from regard.functional.choice import Form, record_of_this
+
+
+def always(*tensors: Tensor | None, form: Form, **options: Any) -> str | None:
+    """None: the entry serves any call."""
+    return None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One replacement, and the calls that it takes.
+
+    unfit: called like the function; a reason why it cannot serve, or None. shortest: fewest queries from which "auto" takes it.
+    without: fields of a mask that it does not support. compiles: torch.compile captures it. elsewhere: named, it also computes forward
+    passes on other devices. twice: options under which it is not differentiated again.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    about: str
+    unfit: Callable[..., str | None] = always
+    dtypes: tuple[torch.dtype, ...] = ()  # empty: all
+    shortest: int = 0
+    narrowest: int = 1  # channels of q
+    causal_only: bool = False
+    without: tuple[str, ...] = ()
+    packages: tuple[tuple[str, str], ...] = ()  # optional ones, each with its oldest version
+    compiles: bool = False
+    elsewhere: bool = False
+
+    def lacks(self) -> str | None:
+        """A package that is not installed, and what brings it."""
+        return next(filter(None, (lacking(*package) for package in self.packages)), None)
+
+    def refuses(self, form: Form, tensors: Sequence[Tensor | None], options: dict) -> str | None:
+        """Why it cannot serve this call; None if it can."""
+        q, mask = cast(Tensor, tensors[0]), options.get("mask", OPEN)
+        if lacks := self.lacks():
+            return f"it needs {lacks}"
+        if torch.compiler.is_compiling() and not self.compiles:
+            return "torch.compile does not capture it"
+        if self.dtypes and q.dtype not in self.dtypes:
+            return f"it computes in {', '.join(str(d) for d in self.dtypes)}, not {q.dtype}"
+        if q.shape[-1] < self.narrowest:
+            return f"it needs {self.narrowest} channels in a head, not {q.shape[-1]}"
+        if self.causal_only and not mask.causal:
+            return "it is for causal order alone"
+        for field in self.without:
+            if getattr(mask, field) is not None:
+                return f"it does not take {field}"
+        return self.unfit(*tensors, form=form, **options)
+
+
+PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again", causal_only=True)
+SDPA = Entry("fused", sdpa.attend, "torch's scaled_dot_product_attention", compiles=True)
+FLEX = Entry(
+    "flex",
+    flex.attend,
+    "torch's FlexAttention, with a block mask built from the pattern",
+    unfit=flex.unfit,
+    dtypes=(torch.float32, torch.bfloat16, torch.float16),
+    shortest=1024,
+    narrowest=16,
+    without=("pairwise", "global_tokens"),
+    elsewhere=True,
+)
+FAST: dict[tuple[str, str], tuple[Entry, ...]] = {
+    ("softmax", "cpu"): (SDPA,),
+    ("softmax", "cuda"): (SDPA,),
+    ("softmax", "meta"): (SDPA,),
+    ("linear", "cpu"): (PIECES(linear.linear, unfit=linear.unfit_linear),),
+    ("rfa", "cpu"): (PIECES(linear.rfa, unfit=linear.unfit_rfa),),
+    ("favor", "cpu"): (PIECES(linear.favor, unfit=linear.unfit_favor),),
+    ("efficient", "cpu"): (PIECES(efficient.attend, unfit=efficient.unfit),),
+    ("causal sums", "cuda"): (
+        Entry(
+            "fla",
+            fla.causal_sums,
+            "fla-core's chunked causal sums",
+            unfit=fla.unfit,
+            dtypes=(
+                torch.bfloat16,
+                torch.float16,
+            ),  # it rounds float32 to 11 bits, whatever torch is told
+            shortest=1024,
+            packages=(("fla-core", "0.6"),),
+        ),
+    ),
+    ("window", "cpu"): (Entry("tiles", pattern.window, "tiles in cache", unfit=pattern.unfit),),
+    ("pattern", "cpu"): (Entry("tiles", pattern.attend, "tiles in cache"),),
+    ("pattern step", "cpu"): (
+        Entry("tiles", pattern.step, "the keys that are seen", unfit=pattern.unfit_step),
+    ),
+    ("pattern", "cuda"): (FLEX,),
+    ("window", "cuda"): (replace(FLEX, function=flex.window, unfit=pattern.unfit),),
+    ("members", "cpu"): (Entry("tiles", clusters.attend, "clusters in cache"),),
+    ("sorted", "cpu"): (
+        Entry("tiles", sorted_chunks.attend, "blocks in cache", without=("global_tokens",)),
+    ),
+}
+"""(operation, device) -> its entries; "auto" takes the first that serves."""
+
+NAMES = tuple(dict.fromkeys(entry.name for entries in FAST.values() for entry in entries))
+
+
+def names(operations: Sequence[str]) -> list[str]:
+    """Names of the entries that these operations have on any device."""
+    return list(dict.fromkeys(entry.name for entry in _entries(operations)))
+
+
+def lacks(operations: Sequence[str], name: str) -> str | None:
+    """What the entry of this name needs and does not have."""
+    return next((entry.lacks() for entry in _entries(operations) if entry.name == name), None)
+
+
+def _entries(operations: Sequence[str]) -> Iterator[Entry]:
+    return (e for (operation, _), some in FAST.items() if operation in operations for e in some)
+
+
+def run(
+    operation: str, plain: Callable[..., Any], form: Form, *tensors: Tensor | None, **options: Any
+) -> Any:
+    """The chosen entry's result, or the plain form's. Raises UnsupportedError where a named entry cannot serve."""
+    entry = _chosen(operation, form, tensors, options)
+    record = None if torch.compiler.is_compiling() else record_of_this.get()
+    choice = FAST.get((operation, cast(Tensor, tensors[0]).device.type))
+    if record is not None and (choice or entry):  # without a choice nothing is chosen
+        record.names.add("plain" if entry is None else entry.name)
+    if entry is None or (record is not None and record.plain_instead):
+        return plain(*tensors, **options)
+    fast = partial(entry.function, form=form, **options)
+    if options.get("dropout"):  # a second draw would be another function
+        return fast(*tensors)
+    return twice_differentiable(fast, partial(plain, **options), *tensors)
+
+
+def _chosen(
+    operation: str, form: Form, tensors: Sequence[Tensor | None], options: dict
+) -> Entry | None:
+    q = cast(Tensor, tensors[0])
+    here = FAST.get((operation, q.device.type), ())
+    if form.name == "auto":
+        fit = (e for e in here if q.shape[-2] >= e.shortest)
+        return next((e for e in fit if e.refuses(form, tensors, options) is None), None)
+    entry = next((e for e in here if e.name == form.name), None)
+    if entry is None:
+        entry = next(
+            (e for e in _entries([operation]) if e.name == form.name and e.elsewhere), None
+        )
+        if entry is not None and q.requires_grad:
+            raise UnsupportedError(
+                f'impl={form.name!r} cannot serve: it has no backward pass on {q.device.type}. Use impl="plain"'
+            )
+    if form.name not in NAMES:
+        raise UnknownNameError("impl", form.name, ["auto", "plain", *NAMES])
+    if entry is None:  # another operation of the mixer has it
+        return None
+    if why := entry.refuses(form, tensors, options):
+        raise UnsupportedError(f'impl={form.name!r} cannot serve: {why}. Use impl="plain"')
+    return entry
+
+
+# ------------------------------------------------------------------ second derivatives
+
+
+def twice_differentiable(
+    fast: Callable[..., Any], plain: Callable[..., Any], *inputs: Tensor | None
+) -> Any:
+    """fast(*inputs); where its gradient is differentiated itself (create_graph=True), plain(*inputs) takes its place.
+
+    Autograd would take the tensors that a gradient by hand saved for constants. Neither function may hold a tensor that needs a gradient
+    and is not among the inputs.
+    """
+    y = fast(*inputs)
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return y
+    if not any(z is not None and z.requires_grad for z in inputs):
+        return y
+    if isinstance(y, Tensor):
+        return _Twice.apply(plain, 1, y, *inputs)[0]
+    return _Twice.apply(plain, len(y), *y, *inputs)
+
+
+class _Twice(torch.autograd.Function):
+    """A replacement's outputs, unchanged; the plain form and the inputs are kept beside them."""
+
+    @staticmethod
+    def forward(ctx, plain, count: int, *tensors: Tensor | None):
+        ctx.plain, ctx.count = plain, count
+        ctx.save_for_backward(*tensors[count:])
+        ctx.set_materialize_grads(False)
+        return tuple(y.detach() for y in cast(tuple[Tensor, ...], tensors[:count]))
+
+    @staticmethod
+    def backward(ctx, *dy: Tensor | None):
+        """First derivative: the replacement's own. Under `create_graph`: autograd through the plain form."""
+        inputs = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return None, None, *(None for _ in dy), *by_autograd(ctx.plain, inputs, dy)
+        return None, None, *dy, *(None for _ in inputs)
+
+
+def by_autograd(
+    plain: Callable[..., Any],
+    inputs: Sequence[Tensor | None],
+    gradients: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Gradients of the inputs from those of plain(*inputs), differentiable themselves; None for inputs that need none."""
+    # Aliases: an input that was made from another one is not differentiated through here.
+    own = [z.view_as(z) if z is not None and z.requires_grad else z for z in inputs]
+    y = plain(*own)
+    made = (y,) if isinstance(y, Tensor) else y
+    given = [(z, dz.to(z.dtype)) for z, dz in zip(made, gradients, strict=True) if dz is not None]
+    given = [(z, dz) for z, dz in given if z.requires_grad]
+    wanted = [z for z in own if z is not None and z.requires_grad]
+    if not given:
+        return [None] * len(own)
+    outputs, their = zip(*given, strict=True)
+    found = iter(torch.autograd.grad(outputs, wanted, their, create_graph=True, allow_unused=True))
+    return [next(found) if z is not None and z.requires_grad else None for z in own]

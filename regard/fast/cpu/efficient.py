@@ -1,0 +1,70 @@
+"""Causal efficient attention (see `functional.efficient`) as kernel sums of pieces in cache, which are computed again in the backward.
+
+    y_i = sum_c (rho_ic / z_ic) sum_j e_jc v_j,   e = exp(k - R),   R_c the largest key up to the end of the piece
+
+The largest key is that of a piece, not of each token, so pairs are one matrix product. Where it moves by more than e^RANGE within a piece the
+piece is halved: what an early query sees would leave the range of the numbers.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.fast.cpu.linear import TILE, unfit as unfit_scan
+from regard.functional.choice import Form
+from regard.functional.efficient import no_keys, present_keys
+from regard.functional.linear import CHUNK, chunked_sums
+from regard.functional.rows import recomputed
+from regard.functional.shared.numerics import exp, wide_type
+
+RANGE = 40.0
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    *,
+    mask: Mask = OPEN,
+    form: Form,
+) -> Float[Tensor, "B H T V"]:
+    k, wide = present_keys(k, mask), wide_type(v)
+
+    def step(q, k, v, S, z, m) -> tuple[Tensor, ...]:
+        q, k, v = (x.to(wide) for x in (q, k, v))
+        R = torch.maximum(m, k.detach().amax(2))
+        e, shrink = exp(k - R[:, :, None]), exp(m - R)
+        z_i = e.cumsum(2) + (z * shrink)[:, :, None]
+        a = q.softmax(-1) / z_i.clamp_min(torch.finfo(wide).tiny)
+        y, _, S, z = chunked_sums(
+            a, e, v, None, S * shrink[..., None], z * shrink, chunk=form.chunk or CHUNK
+        )
+        return y, S, z, R
+
+    state, y = no_keys(v[:, :, :0].to(wide), k.shape[-1]), []
+    sizes = piece_sizes(k.detach(), state[2], form.tile or TILE)
+    for part in zip(*(z.split(sizes, 2) for z in (q, k, v)), strict=True):
+        out, *state = recomputed(step, *part, *state)
+        y.append(out)
+    return torch.cat(y, 2).to(v.dtype)
+
+
+def piece_sizes(k: Float[Tensor, "B H T K"], m: Float[Tensor, "B H K"], tile: int) -> list[int]:
+    """Lengths of pieces within which no channel's largest key, from m on, moves by more than RANGE; NaN counts as no move."""
+    left = [z.shape[2] for z in k.split(tile, 2)][::-1]
+    sizes: list[int] = []
+    while left:
+        t, start = left.pop(), sum(sizes)
+        part = k[:, :, start : start + t].to(m.dtype)
+        R = torch.maximum(m, part.amax(2))
+        if t > 1 and bool((R - torch.maximum(m, part[:, :, 0]) > RANGE).any()):
+            left += [t - t // 2, t // 2]
+        else:
+            sizes.append(t)
+            m = R
+    return sizes
+
+
+def unfit(q, k, v, *, mask: Mask = OPEN, form: Form) -> str | None:
+    return unfit_scan(q, k, v, q.shape[-1], mask, Form("pieces"))

@@ -1,0 +1,241 @@
+"""Patterns through torch's FlexAttention: block masks come from the pattern itself, never from a dense mask.
+
+For each block of queries the pattern names the keys that it may hold (see `fast.ranges`); only the blocks of these are
+evaluated, and marked as full where every pair is allowed. Block masks are kept for pattern, length and device, unless a pattern has a table, whose blocks are added in each call. On CUDA
+the function is compiled, for each pattern anew but for any length; elsewhere its slow form runs, forward only, so that
+results can be compared anywhere.
+"""
+
+from collections.abc import Callable
+from functools import cache, lru_cache, reduce
+from operator import or_
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.fast.ranges import ranges
+from regard.functional.choice import Form
+from regard.functional.patterns import Pattern, PerHead, Scattered, Union, Window
+
+BLOCK = 128
+MASKS = 64
+BLOCKS = [
+    f"{kind}_{what}"
+    for kind in ("kv", "q", "full_kv", "full_q")
+    for what in ("num_blocks", "indices")
+]
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    first_k: None = None,
+    first_v: None = None,
+    *,
+    pattern: Pattern,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    max_global: int | None = None,
+    form: Form,
+) -> Float[Tensor, "B H T V"]:
+    """Takes causal and padding masks."""
+    T = q.shape[2]
+    blocks = block_mask(pattern, T, causal=mask.causal, device=q.device, size=BLOCK)
+    if mask.valid is not None:
+        blocks = _with_padding(blocks, pattern, mask)
+    return _flex(q)(q, k, v, block_mask=blocks, scale=scale)
+
+
+def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form) -> Tensor:
+    return attend(q, k, v, pattern=Window(window, window, dilation), mask=mask, form=form)
+
+
+def unfit(q, k, v, first_k=None, first_v=None, **options) -> str | None:
+    return None if first_k is None else "learned tokens come before the others"
+
+
+def block_mask(pattern: Pattern, T: int, *, causal: bool, device: torch.device, size: int = BLOCK):
+    """A BlockMask of T tokens; one for each head where the pattern has one for each."""
+    tables = any(isinstance(term, Scattered) for one in _heads(pattern) for term in one.terms)
+    return (_made if tables else _kept)(pattern, T, causal, device, size)
+
+
+def _heads(pattern: Pattern) -> tuple[Pattern, ...]:
+    return pattern.heads if isinstance(pattern, PerHead) else (pattern,)
+
+
+def _made(pattern: Pattern, T: int, causal: bool, device: torch.device, size: int):
+    from torch.nn.attention.flex_attention import BlockMask
+
+    kinds = torch.cat([_kinds(one, T, causal, device, size) for one in _heads(pattern)])[None]
+    partial, full = (_listed(kinds == kind) for kind in (1, 2))
+    return BlockMask.from_kv_blocks(
+        *partial,
+        *full,
+        BLOCK_SIZE=size,
+        mask_mod=mask_mod(pattern, causal=causal),
+        seq_lengths=(T, T),
+    )
+
+
+_kept = lru_cache(maxsize=MASKS)(_made)
+
+
+def _kinds(pattern: Pattern, T: int, causal: bool, device: torch.device, size: int) -> Tensor:
+    """[h N N] of blocks of queries by blocks of keys: 0 without a pair, 1 with some (or with a block of a table), 2 with all."""
+    N = -(-T // size)
+    tables = [term for term in pattern.terms if isinstance(term, Scattered)]
+    others = tuple(term for term in pattern.terms if not isinstance(term, Scattered))
+    kinds = _kinds_of(others, T, causal, device, size)[None]
+    for term in tables:  # without a look at its values, which would wait for the device
+        H, n, _ = term.table.shape
+        marks = torch.zeros(H, n * term.size, N + 1, dtype=torch.bool, device=device)
+        blocks = term.table.repeat_interleave(term.size, dim=1)[:, :T]
+        marks = marks[:, : blocks.shape[1]]
+        for inside in {*range(0, term.size, size), term.size - 1}:
+            at = (blocks * term.size + inside) // size
+            marks = marks.scatter(2, at.masked_fill((blocks < 0) | (at > N), N), True)
+        marks = F.pad(marks[..., :N], (0, 0, 0, N * size - marks.shape[1]))
+        marks = marks.unflatten(1, (N, size)).any(2)
+        kinds = kinds.maximum((marks.tril() if causal else marks).int())
+    return kinds
+
+
+@lru_cache(maxsize=MASKS)
+def _kinds_of(
+    terms: tuple[Pattern, ...], T: int, causal: bool, device: torch.device, size: int
+) -> Tensor:
+    """The same [N N] of terms that have no table."""
+    N = -(-T // size)
+    kinds = torch.zeros(N, N, dtype=torch.int32, device=device)
+    for n in range(N if terms else 0):
+        rows = range(n * size, min((n + 1) * size, T))
+        named = sorted(block for block in _named(terms, rows, T, size) if not causal or block <= n)
+        i = torch.arange(rows.start, rows.stop, device=device)[:, None]
+        j = (torch.tensor(named, device=device)[:, None] * size).long()
+        j = (j + torch.arange(size, device=device)).flatten()
+        pairs = Union(terms).contains(i[None, None], j[None, None, None])[0, 0] & (j < T)
+        pairs = (pairs & (j <= i) if causal else pairs).expand(len(rows), -1)
+        pairs = pairs.unflatten(-1, (len(named), size))
+        kinds[n, named] = pairs.any(-1).any(0).int() + pairs.all(-1).all(0).int()
+    return kinds
+
+
+def _named(terms: tuple[Pattern, ...], rows: range, T: int, size: int) -> set[int]:
+    """The blocks that may hold keys of these queries."""
+    found: set[int] = set()
+    for term in terms:
+        for residue in range(min(term.lanes, len(rows))):
+            for keys in ranges(term, rows[residue :: term.lanes], T):
+                if keys.step <= size and len(keys):
+                    found.update(range(keys[0] // size, keys[-1] // size + 1))
+                else:
+                    found.update(key // size for key in keys)
+    return found
+
+
+def mask_mod(
+    pattern: Pattern, *, causal: bool = False
+) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """The same pairs in the form of torch's FlexAttention: mask_mod(b, h, q_idx, kv_idx)."""
+
+    def allowed(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        pairs = _at(pattern, h, q_idx, kv_idx)
+        return pairs & (kv_idx <= q_idx) if causal else pairs
+
+    return allowed
+
+
+def _at(pattern: Pattern, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """True if one query may see one key, in one head."""
+    if isinstance(pattern, PerHead):
+        return reduce(or_, (_at(one, h, i, j) & (h == n) for n, one in enumerate(pattern.heads)))
+    if isinstance(pattern, Union):
+        return reduce(or_, (_at(part, h, i, j) for part in pattern.parts))
+    if isinstance(pattern, Scattered):
+        H, N, r = pattern.table.shape
+        row = (i // pattern.size).clamp(max=N - 1)  # kernels compute beyond the end, and drop it
+        named = (pattern.table[h if H > 1 else h * 0, row, h * 0 + n] for n in range(r))
+        return reduce(or_, (block == j // pattern.size for block in named), j < 0)
+    return pattern.contains(i, j)
+
+
+def _listed(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The number of chosen blocks in each row, and their indices, which come first in the row."""
+    order = chosen.int().argsort(dim=-1, descending=True, stable=True)
+    return chosen.sum(-1, dtype=torch.int32), order.to(torch.int32)
+
+
+def _with_padding(blocks, pattern: Pattern, mask: Mask):
+    """Every block is partial: any may hold padding."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    inside, valid = mask_mod(pattern, causal=mask.causal), mask.valid
+    assert valid is not None
+
+    def allowed(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        return inside(b, h, q_idx, kv_idx) & valid[b, kv_idx]
+
+    h, N = blocks.kv_indices.shape[1], blocks.kv_indices.shape[-1]
+    chosen = torch.zeros(1, h, N, N + 1, dtype=torch.bool, device=valid.device)
+    for count, places in (
+        (blocks.kv_num_blocks, blocks.kv_indices),
+        (blocks.full_kv_num_blocks, blocks.full_kv_indices),
+    ):
+        taken = torch.arange(N, device=valid.device) < count[..., None]
+        chosen.scatter_(3, places.long().where(taken, N), True)
+    B = valid.shape[0]
+    count, places = (z.expand(B, *z.shape[1:]).contiguous() for z in _listed(chosen[..., :N]))
+    return BlockMask.from_kv_blocks(
+        count,
+        places,
+        BLOCK_SIZE=blocks.BLOCK_SIZE,
+        mask_mod=allowed,
+        seq_lengths=blocks.seq_lengths,
+    )
+
+
+def _flex(q: Tensor) -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    attention: Any = flex_attention
+    return _compiled if q.device.type == "cuda" else attention
+
+
+def _compiled(
+    q: Tensor, k: Tensor, v: Tensor, *, block_mask: Any, scale: float | None
+) -> Float[Tensor, "B H T V"]:
+    """Numbers of the pattern are constants of its kernel, lengths are not.
+
+    Otherwise numbers become symbols as soon as a second pattern has others, and beyond the limit of eight kernels the
+    slow form would run, which fills a dense matrix. Beyond this limit, which is that of the masks, there is an error.
+    """
+    with torch._dynamo.config.patch(specialize_int=True, recompile_limit=MASKS):
+        blocks = {name: getattr(block_mask, name) for name in BLOCKS}
+        return _compile()(q, k, v, blocks, block_mask.mask_mod, scale)
+
+
+@cache
+def _compile() -> Callable[..., Tensor]:
+    return torch.compile(_attend, fullgraph=True)
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    blocks: dict[str, Any],
+    mask_mod: Callable[..., Tensor],
+    scale: float | None,
+) -> Tensor:
+    """The block mask is put together inside, so that its length is that of the queries, symbol or number."""
+    from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+    lengths, sizes = (q.shape[2], q.shape[2]), (BLOCK, BLOCK)
+    block_mask: Any = BlockMask(seq_lengths=lengths, BLOCK_SIZE=sizes, mask_mod=mask_mod, **blocks)
+    return flex_attention(q, k, v, block_mask=block_mask, scale=scale)

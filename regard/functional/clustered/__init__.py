@@ -1,1 +1,0 @@
-"""Softmax inside clusters: hashes and centroids."""

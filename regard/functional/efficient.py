@@ -1,0 +1,162 @@
+"""Efficient attention: one softmax over the features of a query, one over the positions of a key channel.
+
+    y = softmax_features(Q) softmax_positions(K)^T V                              (Shen et al. 2018, arXiv 1812.01243)
+
+In causal order the second softmax runs over the positions so far, which gives each channel c a denominator of its own:
+
+    y_i = sum_c rho_ic / z_ic sum_(j <= i) exp(k_jc - m_ic) v_j,   z_ic = sum_(j <= i) exp(k_jc - m_ic),   m_ic = max_(j <= i) k_jc
+
+In chunks of C tokens, which are an axis: exponents inside are taken pair by pair, and S_c = sum_j exp(k_jc - m_c) v_j, z and m carry the
+chunks before, so that no exponent is above zero: exact for keys of any size. m takes no gradient: it cancels.
+Time grows as T K (V + C), memory as T K (C + V / C). A stream is the same function from the state (S, z, m).
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl, choose
+from regard.functional.chunks import accumulated, fitted, in_chunks
+from regard.functional.shared.cache import is_ours
+from regard.functional.shared.numerics import exp, wide_type
+
+CHUNK = 16
+"""Tokens of a chunk, C: pairs cost C K for each token, states K V / C."""
+
+State = tuple[Float[Tensor, "B H K V"], Float[Tensor, "B H K"], Float[Tensor, "B H K"]]
+
+
+def efficient_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    mask: Mask = OPEN,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `functional.choice`."""
+    return choose("efficient", attend, impl, chunk=CHUNK)(q, k, v, mask=mask)
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    mask: Mask = OPEN,
+    chunk: int = CHUNK,
+) -> Float[Tensor, "B H T V"]:
+    rho, k, T, S = q.softmax(-1), present_keys(k, mask), q.shape[2], k.shape[2]
+    if not mask.causal:
+        return rho @ summed(k, v, mask)
+    if T == S and mask.shift is None:
+        return causal_means(rho, k, v, chunk=chunk)[0]
+    last = mask.last_key(T, S, k.device)  # b T: the last key that each query sees; below 0: none
+    every = torch.arange(S, device=k.device) < last[:, :1]
+    state = all_before(present_keys(k, Mask(valid=every)), v)
+    at = last.clamp(min=0)[:, None, :, None].expand(*k.shape[:2], -1, 1)
+    k, v = (z.gather(2, at.expand(-1, -1, -1, z.shape[3])) for z in (k, v))
+    return causal_means(rho, present_keys(k, Mask(valid=last >= 0)), v, *state, chunk=chunk)[0]
+
+
+def lowest(dtype: torch.dtype) -> float:
+    """The key of an absent token: finite, so that differences are numbers; half of it is above, and the m of no tokens."""
+    return torch.finfo(dtype).min / 4
+
+
+def present_keys(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
+    """Keys whose exponentials are zero where there is no token."""
+    if mask.valid is None:
+        return k
+    return k.masked_fill(~mask.valid[:, None, :, None], lowest(k.dtype))
+
+
+def position_softmax(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
+    """Softmax over valid positions, channel by channel; zero if there are none."""
+    weights = k.softmax(2)
+    return weights if mask.valid is None else weights * mask.valid[:, None, :, None]
+
+
+def summed(k: Tensor, v: Tensor, mask: Mask) -> Float[Tensor, "B H K V"]:
+    return position_softmax(k, mask).mT @ v
+
+
+def no_keys(like: Float[Tensor, "B H _ V"], channels: int) -> State:
+    """The state before the first key."""
+    S = like.new_zeros(*like.shape[:2], channels, like.shape[-1])
+    return S, S[..., 0].clone(), torch.full_like(S[..., 0], lowest(like.dtype) / 2)
+
+
+def all_before(k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"]) -> State:
+    """The state after all these keys."""
+    m = k.detach().amax(2).clamp_min(lowest(k.dtype) / 2)
+    e = exp(k - m[:, :, None])
+    return e.mT @ v, e.sum(2), m
+
+
+def causal_means(
+    rho: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    S: Float[Tensor, "B H K V"] | None = None,
+    z: Float[Tensor, "B H K"] | None = None,
+    m: Float[Tensor, "B H K"] | None = None,
+    *,
+    chunk: int = CHUNK,
+    donate: bool = False,
+) -> tuple[Float[Tensor, "B H T V"], Tensor, Tensor, Tensor]:
+    """y, and the state after it. donate: the state after one token may be where the state before it was."""
+    if S is None or z is None or m is None:
+        S, z, m = no_keys(v, k.shape[-1])
+    dtype, T = v.dtype, k.shape[2]
+    rho, k, v, S, z, m = (x.to(wide_type(x)) for x in (rho, k, v, S, z, m))
+    if T == 1:
+        y, S, z, m = _one(rho, k[:, :, 0], v, S, z, m, is_ours(donate, S, k, v))
+        return y.to(dtype), S.to(dtype), z.to(dtype), m.to(dtype)
+    C = fitted(chunk, T)
+    rho, v = in_chunks(rho, C), F.pad(in_chunks(v, C), (0, 1), value=1.0)
+    k = in_chunks(k, C, lowest(dtype))
+    m_i = torch.cat([m[:, :, None], k.detach().flatten(2, 3)], dim=2).cummax(2).values
+    m, m_i = m_i[:, :, ::C], m_i[:, :, 1:].unflatten(2, k.shape[2:4])  # of N + 1 borders; of tokens
+    before, after = m[:, :, :-1], m[:, :, 1:]
+    gain = exp(k - after[:, :, :, None]).mT @ v
+    start = torch.cat([S, z[..., None]], dim=-1)
+    states, last = accumulated(start, gain, before - after)
+
+    later = torch.ones(C, C, dtype=torch.bool, device=k.device).triu(1)[..., None]
+    pairs = exp((k[:, :, :, None] - m_i[:, :, :, :, None]).masked_fill(later, -torch.inf))  # i j c
+    carried = exp(before[:, :, :, None] - m_i)
+    z_i = pairs.sum(-2) + carried * states[..., None, :, -1]
+    a = rho / z_i.clamp_min(torch.finfo(z_i.dtype).tiny)
+    y = (pairs @ a[..., None])[..., 0] @ v[..., :-1] + (a * carried) @ states[..., :-1]
+    S, z = last[..., :-1].to(dtype), last[..., -1].to(dtype)
+    return y.flatten(2, 3)[:, :, :T].to(dtype), S, z, m[:, :, -1].to(dtype)
+
+
+def _one(rho, k, v, S, z, m, ours: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A decoding step: few operations, since each costs more than its numbers."""
+    top = torch.maximum(m, k).detach()
+    e, shrink = (k - top).exp_(), (m - top).exp_()[..., None]
+    z = torch.addcmul(e, z, shrink[..., 0])
+    S = S.mul_(shrink) if ours else S * shrink
+    S = S.addcmul_(e[..., None], v)
+    return (rho / z.clamp_min(torch.finfo(z.dtype).tiny)[:, :, None]) @ S, S, z, top
+
+
+def weights(
+    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], *, mask: Mask = OPEN
+) -> Float[Tensor, "B H T S"]:
+    """The weights that the forms above amount to, one channel at a time."""
+    rho, T, S = q.softmax(-1), q.shape[2], k.shape[2]
+    k = present_keys(k, mask)
+    allowed = mask.dense(T, S, device=q.device)
+    if not mask.causal:
+        return rho @ position_softmax(k, mask).mT * allowed
+    weights = q.new_zeros(())
+    for c in range(k.shape[-1]):
+        keys = k[..., None, :, c].expand(*k.shape[:2], T, S)
+        keys = keys.masked_fill(~allowed, lowest(k.dtype))
+        weights = weights + rho[..., c, None] * keys.softmax(-1)
+    return weights * allowed

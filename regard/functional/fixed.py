@@ -1,0 +1,79 @@
+"""Weights that only positions decide (Raganato, Scherrer, Tiedemann 2020, arXiv 2002.10260).
+
+Each pattern gives an unnormalised weight for query position i and key position j of a row of n tokens. A row without a
+token to look at (nothing before the first, fewer than two before ...) looks at the boundary token instead.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl, sizes_of
+from regard.functional.rows import TILE, tiled
+
+
+def left(i: Tensor, j: Tensor, n: Tensor) -> Tensor:
+    return torch.where(j <= i - 2, (j + 1) ** 3, (i < 2) & (j == 0))
+
+
+def right(i: Tensor, j: Tensor, n: Tensor) -> Tensor:
+    return torch.where(j >= i + 2, (n - j) ** 3, (i > n - 3) & (j == n - 1))
+
+
+PATTERNS = {
+    "current": lambda i, j, n: j == i,
+    "previous": lambda i, j, n: j == (i - 1).clamp_min(0),
+    "next": lambda i, j, n: j == torch.minimum(i + 1, n - 1),
+    "left": left,
+    "right": right,
+    "end": lambda i, j, n: (j + 1) ** 3,
+    "start": lambda i, j, n: (n - j) ** 3,
+    "last": lambda i, j, n: j == n - 1,
+}
+CAUSAL_PATTERNS = ("current", "previous", "left")
+
+
+def fixed_weights(
+    patterns: Sequence[str],
+    query: Int[Tensor, "#b T"],
+    key: Int[Tensor, "#b S"],
+    n: Int[Tensor, "#b"],
+    *,
+    dtype: torch.dtype,
+    mask: Mask = OPEN,
+    rows: slice = slice(None),
+) -> Float[Tensor, "b H T S"]:
+    """One head per pattern, divided by the sum over the allowed keys; a row without any is zero. In float32 at least."""
+    dtype = torch.promote_types(dtype, torch.float32)
+    T, S = query.shape[1], key.shape[1]
+    i, j, length = query[:, rows, None], key[:, None, :], n[:, None, None]
+    heads = [PATTERNS[name](i, j, length).to(dtype) for name in patterns]
+    shape = torch.broadcast_shapes(*(head.shape for head in heads), (1, i.shape[1], S))
+    weights = torch.stack([head.expand(shape) for head in heads], dim=1)
+    allowed = mask.dense(T, S, device=query.device, rows=slice(*rows.indices(T)))
+    weights = weights * allowed
+    total = weights.sum(-1, keepdim=True)
+    return weights / torch.where(total > 0, total, 1)
+
+
+def fixed_attention(
+    patterns: Sequence[str],
+    v: Float[Tensor, "B H S V"],
+    query: Int[Tensor, "#b T"],
+    key: Int[Tensor, "#b S"],
+    n: Int[Tensor, "#b"],
+    *,
+    mask: Mask = OPEN,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Values under `fixed_weights`, one tile of queries at a time."""
+
+    def some(rows: slice, _: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
+        return weights.to(v.dtype) @ v
+
+    tile = sizes_of(impl, tile=TILE)["tile"]
+    return tiled(some, tile, query[..., None], v)

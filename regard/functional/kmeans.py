@@ -1,0 +1,213 @@
+"""Attention inside clusters of tokens (Routing Transformer; Roy et al. 2020, arXiv 2003.05997).
+
+Queries and keys are standardised, and a token's nearest centroid is the one of largest product. Three ways of choosing
+keys, for three requests:
+
+    members   each cluster takes its `window_size` nearest queries and as many keys; outputs are averaged over clusters
+    clusters  causal: the last `window_size` earlier tokens of the query's cluster, see `functional.sorted`
+    lists     on two axes: each query has its own list of keys
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl, choose
+from regard.functional.rows import masked_softmax, scores, take_each
+from regard.functional.sorted import last_of_group, sorted_attention
+
+
+def standardised(z: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
+    """Layer norm without gain and bias: on the sphere of radius sqrt(K)."""
+    return F.layer_norm(z, z.shape[-1:])
+
+
+def nearest(z: Float[Tensor, "B H T K"], centroids: Float[Tensor, "H N K"]) -> Int[Tensor, "B H T"]:
+    """The cluster of each token."""
+    return scores(z, centroids.expand(z.shape[0], -1, -1, -1), 1.0).argmax(-1)
+
+
+def members(
+    z: Float[Tensor, "B H T K"],
+    centroids: Float[Tensor, "H N K"],
+    window_size: int,
+    valid: Bool[Tensor, "B T"] | None = None,
+) -> Int[Tensor, "B H N W"]:
+    """The `window_size` tokens nearest to each centroid; -1 where there are fewer."""
+    affinity = scores(centroids.expand(z.shape[0], -1, -1, -1), z, 1.0)
+    if valid is not None:
+        affinity = affinity.masked_fill(~valid[:, None, None], -math.inf)
+    top, index = affinity.topk(torch.sym_min(window_size, z.shape[2]), dim=-1, sorted=False)
+    return index if valid is None else index.masked_fill(top == -math.inf, -1)
+
+
+Assigned = dict[str, Int[Tensor, "..."]]
+"""Cluster assignments: `clusters`, or `query_members` and `key_members`; of two axes `query_clusters`, and
+`key_clusters` or `key_members`."""
+
+
+def assign(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    centroids: Float[Tensor, "H N K"],
+    window_size: int,
+    mask: Mask = OPEN,
+    *,
+    cross: bool = False,
+) -> Assigned:
+    """For standardised queries and keys, which may be one tensor."""
+    valid = mask.valid
+    if cross and not mask.causal:
+        of_keys = members(k, centroids, window_size, valid)
+        return {"query_clusters": nearest(q, centroids), "key_members": of_keys}
+    if not mask.causal:
+        of_queries = members(q, centroids, window_size, valid)
+        of_keys = of_queries if k is q else members(k, centroids, window_size, valid)
+        return {"query_members": of_queries, "key_members": of_keys}
+    cluster = nearest(k if cross else q + k, centroids)
+    if valid is not None:
+        cluster = torch.where(valid[:, None], cluster, centroids.shape[1])
+    if cross:
+        return {"query_clusters": nearest(q, centroids), "key_clusters": cluster}
+    return {"clusters": cluster}
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    assigned: Assigned,
+    window_size: int,
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """exclude_self, on one axis: a token sees itself only where its cluster offers nothing else."""
+    if "query_clusters" in assigned:
+        return _listed(q, k, v, _lists(assigned, window_size, mask), mask, scale)
+    if "clusters" in assigned:
+        window = last_of_group(window_size, include_self=not exclude_self)
+        how: dict[str, Any] = {
+            "group": assigned["clusters"][:, :, None],
+            "window": window,
+            "impl": impl,
+        }
+        return sorted_attention(q, k, v, mask=mask, scale=scale, exclude_self=exclude_self, **how)
+    inside = choose("members", within, impl)
+    sides = assigned["query_members"], assigned["key_members"]
+    return inside(q, k, v, *sides, mask=mask, scale=scale, exclude_self=exclude_self)
+
+
+def weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    assigned: Assigned,
+    window_size: int,
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `attend` mixes with: its outputs where values are one-hot."""
+    each = torch.eye(k.shape[2], dtype=q.dtype, device=q.device).expand(*k.shape[:3], -1)
+    how: dict[str, Any] = {"mask": mask, "scale": scale, "exclude_self": exclude_self}
+    return attend(q, k, each, assigned, window_size, impl="plain", **how)
+
+
+def within(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    queries: Int[Tensor, "B H N W"],
+    keys: Int[Tensor, "B H N W"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    exclude_self: bool = False,
+) -> Float[Tensor, "B H T V"]:
+    """A token's output is the mean over the clusters that have it among their `queries` and offer it a key; of no cluster: zero."""
+    allowed = allowed_members(queries, keys, mask, exclude_self)
+    queries, keys = queries.clamp(min=0), keys.clamp(min=0)
+    a = masked_softmax(scores(take_each(q, queries), take_each(k, keys), scale), allowed)
+    y = (a.to(v.dtype) @ take_each(v, keys)).flatten(2, 3)
+    at, some = queries.flatten(2), allowed.any(-1).flatten(2).to(y.dtype)
+    total = y.new_zeros(*q.shape[:3], v.shape[3]).scatter_add(2, at[..., None].expand_as(y), y)
+    times = y.new_zeros(q.shape[:3]).scatter_add(2, at, some)
+    return total / times.clamp(min=1)[..., None]
+
+
+def allowed_members(
+    queries: Int[Tensor, "B H N W"], keys: Int[Tensor, "B H N W"], mask: Mask, exclude_self: bool
+) -> Bool[Tensor, "B H N W W"]:
+    """Allowed pairs of each cluster."""
+    i, j = queries[..., None], keys[..., None, :]
+    allowed = (i >= 0) & (j >= 0)
+    if mask.causal:
+        allowed = allowed & (j <= i)
+    if mask.pairwise is not None:
+        allowed = allowed & _pairs(mask.pairwise, i, j)
+    if exclude_self:
+        others = allowed & (i != j)
+        allowed = torch.where(others.any(-1, keepdim=True), others, allowed)
+    return allowed
+
+
+def _pairs(pairwise: Bool[Tensor, "b h T S"], i: Tensor, j: Tensor) -> Bool[Tensor, "B H N w W"]:
+    place = i.clamp(min=0) * pairwise.shape[3] + j.clamp(min=0)
+    flat = pairwise.expand(*place.shape[:2], -1, -1).flatten(2)
+    return flat.gather(2, place.flatten(2)).unflatten(2, place.shape[2:])
+
+
+def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H T W"]:
+    """The keys of each query's cluster; causal: the last `window_size` that it may see; -1 where there are fewer."""
+    queries = assigned["query_clusters"]
+    if "key_members" in assigned:
+        keys = assigned["key_members"]
+        return keys.gather(2, queries[..., None].expand(-1, -1, -1, keys.shape[3]))
+    keys = assigned["key_clusters"]
+    T, S = queries.shape[2], keys.shape[2]
+    ordered, source = keys.sort(dim=-1, stable=True)
+    last = mask.last_key(T, S, keys.device)[:, None].clamp(min=-1)
+    begin = torch.searchsorted(ordered, queries.contiguous())
+    code = ordered * (S + 1) + source
+    end = torch.searchsorted(code, queries * (S + 1) + last, right=True)
+    place = end[..., None] - 1 - torch.arange(window_size, device=keys.device)
+    index = source.gather(2, place.clamp(0, S - 1).flatten(2)).view(place.shape)
+    return index.masked_fill(place < begin[..., None], -1)
+
+
+def _listed(q, k, v, index: Int[Tensor, "B H T W"], mask: Mask, scale: float | None) -> Tensor:
+    """Each query over its own list of keys; -1: none."""
+    allowed = (index >= 0)[..., None, :]
+    if mask.pairwise is not None:
+        i = torch.arange(q.shape[2], device=q.device)[:, None, None]
+        allowed = allowed & _pairs(mask.pairwise, i, index[..., None, :])
+    at = index.clamp(min=0)
+    a = masked_softmax(scores(q[..., None, :], take_each(k, at), scale), allowed)
+    return (a.to(v.dtype) @ take_each(v, at))[..., 0, :]
+
+
+def routed_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    centroids: Float[Tensor, "H N K"],
+    window_size: int,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Attention of standardised q and k inside clusters; T != S is cross attention, as `regard.mixers.routing` has it."""
+    q, k = standardised(q), standardised(k)
+    with torch.no_grad():
+        cross = q.shape[2] != k.shape[2]
+        assigned = assign(q, k, centroids, window_size, mask, cross=cross)
+    return attend(q, k, v, assigned, window_size, mask=mask, scale=scale, impl=impl)

@@ -1,0 +1,277 @@
+"""Kernel attention: a product of feature maps in the place of exp(q k), so that keys are summed once.
+
+    y_i = phi(q_i) S_i / n(phi(q_i) z_i),   S_i = sum_j d_ij phi(k_j) v_j^T,   z_i = sum_j d_ij phi(k_j)
+
+Bidirectional and cross: all keys, d = 1. Causal: j <= i, in chunks of C tokens, which are an axis (Katharopoulos et al. 2020, arXiv
+2006.16236): a [C C] product inside each, and the state of the chunks before. With a log-decay g per token, d_ij = e^(G_i - G_j), where G
+is its running sum: gates (Peng et al. 2021, arXiv 2103.02143) and the running stabiliser of FAVOR+ (Choromanski et al. 2020, arXiv
+2009.14794) both have this form. Time and memory grow as T M V and T (C + M + M V / C).
+
+A stream is the same function: S and z after some tokens are the state before the next.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core.errors import UnsupportedError
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl, choose
+from regard.functional.chunks import accumulated, fitted, in_chunks
+from regard.functional.features import (
+    EPS,
+    Favor,
+    Keys,
+    RandomKernel,
+    Stabiliser,
+    elu_plus_one,
+    favor_keys,
+    favor_queries,
+    present,
+    unit_features,
+    unit_keys,
+)
+from regard.functional.shared.cache import is_ours
+from regard.functional.shared.numerics import exp, least
+
+CHUNK = 64
+"""Tokens of a chunk, C; twice as many where states are larger than that."""
+
+Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its values are divided by
+
+
+def positive(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """For features that are never negative: eps is added."""
+    return total + least(total, EPS)
+
+
+def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """Nothing is added; a denominator that has vanished gives zero."""
+    return total.clamp_min(torch.finfo(total.dtype).tiny ** 0.8)
+
+
+def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """For features of either sign: n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
+    eps = least(total, EPS)
+    return torch.where(total < 0, total.clamp(max=-eps), total.clamp(min=eps))
+
+
+def linear_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    mask: Mask = OPEN,
+    feature_map: Callable[[Tensor], Tensor] = elu_plus_one,
+    denominator: Denominator = positive,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Linear attention with any feature map [.. K] -> [.. M] of queries and keys. impl, here and below: see `functional.choice`."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, **how) -> Tensor:
+        keys = Keys(present(feature_map(k), mask.valid))
+        return attend(feature_map(q), keys, v, mask=mask, denominator=denominator, impl=impl)
+
+    return choose("linear", attention, impl)(
+        q, k, v, mask=mask, feature_map=feature_map, denominator=denominator
+    )
+
+
+def random_feature_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    w: Float[Tensor, "h M K"],
+    gate: Float[Tensor, "B H S"] | None = None,
+    *,
+    mask: Mask = OPEN,
+    features: RandomKernel = "fourier",
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
+
+    def attention(q, k, v, w, gate=None, *, mask, features) -> Tensor:
+        keys = unit_keys(k, w, features, gate, mask.valid)
+        phi_q = unit_features(q, w, features)
+        return attend(phi_q, keys, v, mask=mask, denominator=signed, impl=impl)
+
+    return choose("rfa", attention, impl)(q, k, v, w, gate, mask=mask, features=features)
+
+
+def favor_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    w: Float[Tensor, "h M K"],
+    *,
+    mask: Mask = OPEN,
+    features: Favor = "positive",
+    stabiliser: Stabiliser = "strict",
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """FAVOR+: softmax attention through random features with projection `w`, one for all heads or one for each.
+
+    Raises UnsupportedError for causal order with the published stabiliser.
+    """
+    if stabiliser == "published" and mask.causal:
+        raise UnsupportedError(
+            "favor_attention does not support causal with stabiliser='published': its maximum over all keys looks "
+            "ahead. Use stabiliser='strict'."
+        )
+
+    def attention(q, k, v, w, *, mask, features, stabiliser) -> Tensor:
+        keys = favor_keys(k, w, features, stabiliser, causal=mask.causal, valid=mask.valid)
+        phi_q = favor_queries(q, w, features, stabiliser, causal=mask.causal)
+        return attend(phi_q, keys, v, mask=mask, denominator=floored, impl=impl)
+
+    return choose("favor", attention, impl)(
+        q, k, v, w, mask=mask, features=features, stabiliser=stabiliser
+    )
+
+
+def attend(
+    phi_q: Float[Tensor, "B H T M"],
+    keys: Keys,
+    v: Float[Tensor, "B H S V"],
+    *,
+    mask: Mask = OPEN,
+    denominator: Denominator = positive,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Attention from ready features, which are zero where there is no key. A decay needs `mask.causal`."""
+    phi_k, g, T, S = keys.phi, keys.log_decay, phi_q.shape[2], v.shape[2]
+    if not mask.causal:
+        sums, total = read(phi_q, *summed(phi_k, v))
+    elif T == S and mask.shift is None:
+        sums, total, _, _ = causal_sums(phi_q, phi_k, v, g, impl=impl)
+    else:
+        sums, total, _, _ = causal_sums(phi_q, *_beside_queries(phi_k, v, g, T, mask), impl=impl)
+    return sums / denominator(total)
+
+
+def summed(
+    phi_k: Float[Tensor, "B H S M"],
+    v: Float[Tensor, "B H S V"],
+    log_decay: Float[Tensor, "B H S"] | None = None,
+) -> tuple[Float[Tensor, "B H M V"], Float[Tensor, "B H M"]]:
+    """S and z of all keys, as after the last."""
+    if log_decay is not None:
+        G = log_decay.cumsum(-1)
+        phi_k = phi_k * exp(G[..., -1:] - G).to(phi_k.dtype)[..., None]
+    return phi_k.mT @ v, phi_k.sum(2)
+
+
+def read(
+    phi_q: Float[Tensor, "B H T M"], S: Float[Tensor, "B H M V"], z: Float[Tensor, "B H M"]
+) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H T 1"]]:
+    """Sums of the values, and of the weights."""
+    return phi_q @ S, phi_q @ z[..., None]
+
+
+def causal_sums(
+    phi_q: Float[Tensor, "B H T M"],
+    phi_k: Float[Tensor, "B H T M"],
+    v: Float[Tensor, "B H T V"],
+    log_decay: Float[Tensor, "B H T"] | None = None,
+    S: Float[Tensor, "B H M V"] | None = None,
+    z: Float[Tensor, "B H M"] | None = None,
+    *,
+    impl: Impl = "auto",
+    donate: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums of the values [B H T V] and of the weights [B H T 1], and the state S, z after them, from that before (none: zero).
+
+    log_decay (<= 0): what the state is multiplied by, in log, just before each token is added. donate: the state after one token
+    may be where the state before it was.
+    """
+    if phi_q.shape[2] == 1 and S is not None and z is not None:
+        S, z = _after_one(phi_k, v, log_decay, S, z, is_ours(donate, S, phi_k, v))
+        return *read(phi_q, S, z), S, z
+    sums = choose("causal sums", chunked_sums, impl, chunk=CHUNK)
+    return sums(phi_q, phi_k, v, log_decay, S, z)
+
+
+def chunked_sums(
+    phi_q: Float[Tensor, "B H T M"],
+    phi_k: Float[Tensor, "B H T M"],
+    v: Float[Tensor, "B H T V"],
+    log_decay: Float[Tensor, "B H T"] | None = None,
+    S: Float[Tensor, "B H M V"] | None = None,
+    z: Float[Tensor, "B H M"] | None = None,
+    *,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    B, H, T, M = phi_q.shape
+    S = phi_k.new_zeros(B, H, M, v.shape[-1]) if S is None else S
+    z = phi_k.new_zeros(B, H, M) if z is None else z
+    C = fitted(chunk if M <= 2 * chunk else 2 * chunk, T)
+    v = F.pad(v, (0, 1), value=1.0)  # both sums in one product
+    a, e, v = (in_chunks(x, C) for x in (phi_q, phi_k, v))
+    state = torch.cat([S, z[..., None]], dim=-1)
+    A = (a @ e.mT).tril()
+    if log_decay is None:
+        states, last = accumulated(state, e.mT @ v)
+        sums = A @ v + a @ states
+    else:
+        G = in_chunks(log_decay[..., None], C).cumsum(3)  # B H N C 1: from the start of each chunk
+        later = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
+        A = A * exp((G - G.mT).masked_fill(later, 0)).to(A.dtype)
+        gain = e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
+        states, last = accumulated(state, gain, G[:, :, :, -1])
+        sums = A @ v + exp(G).to(v.dtype) * (a @ states)
+    sums = sums.flatten(2, 3)[:, :, :T]
+    return sums[..., :-1], sums[..., -1:], last[..., :-1], last[..., -1]
+
+
+def _after_one(
+    phi_k: Float[Tensor, "B H 1 M"],
+    v: Float[Tensor, "B H 1 V"],
+    log_decay: Float[Tensor, "B H 1"] | None,
+    S: Float[Tensor, "B H M V"],
+    z: Float[Tensor, "B H M"],
+    ours: bool,
+) -> tuple[Tensor, Tensor]:
+    """A decoding step: few operations, since each costs more than its numbers."""
+    if not ours:
+        S, z = S.clone(), z.clone()
+    if log_decay is not None:
+        decay = log_decay.exp().to(S.dtype)
+        S, z = S.mul_(decay[..., None]), z.mul_(decay)
+    return S.addcmul_(phi_k.mT, v), z.add_(phi_k[:, :, 0])
+
+
+def _beside_queries(
+    phi_k: Tensor, v: Tensor, log_decay: Tensor | None, T: int, mask: Mask
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    """The last key that each query sees, its value and decay, and the sums S, z of the keys that all queries see."""
+    last = mask.last_key(T, v.shape[2], v.device)  # b T; below 0: none
+    all_see = torch.arange(v.shape[2], device=v.device) < last[:, :1]
+    g = None if log_decay is None else present(log_decay, all_see)
+    before = summed(present(phi_k, all_see), v, g)
+    at = last.clamp(min=0)[:, None, :, None].expand(*v.shape[:2], -1, 1)
+    phi_k, v = (z.gather(2, at.expand(-1, -1, -1, z.shape[3])) for z in (phi_k, v))
+    seen = last >= 0
+    g = None if log_decay is None else present(log_decay.gather(2, at[..., 0]), seen)
+    return present(phi_k, seen), v, g, *before
+
+
+def weights(
+    phi_q: Float[Tensor, "B H T M"],
+    keys: Keys,
+    *,
+    mask: Mask = OPEN,
+    denominator: Denominator = positive,
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `attend` mixes with."""
+    T, S = phi_q.shape[2], keys.phi.shape[2]
+    a = phi_q @ keys.phi.mT
+    if keys.log_decay is not None:
+        G = keys.log_decay.cumsum(2)
+        last = mask.last_key(T, S, G.device).clamp(min=0)[:, None].expand(*G.shape[:2], T)
+        apart = G.gather(2, last)[..., None] - G[:, :, None, :]
+        a = a * apart.clamp(max=0).exp().to(a.dtype)
+    a = a * mask.dense(T, S, device=phi_q.device)
+    return a / denominator(a.sum(-1, keepdim=True))

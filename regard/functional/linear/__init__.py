@@ -1,1 +1,0 @@
-"""Attention through feature maps, linear in the length."""

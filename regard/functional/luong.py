@@ -1,0 +1,109 @@
+"""Attention through windows, one for each query, placed by the mechanism (Luong et al. 2015, arXiv 1508.04025)."""
+
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.functional.choice import Impl
+from regard.functional.rows import masked_softmax
+from regard.functional.scored import Pairs, dot_product
+from regard.functional.shared.blocks import by_tiles
+from regard.functional.shared.implementation import cut
+
+
+class Windows(NamedTuple):
+    """Query i sees the keys start_i .. start_i + width - 1, as far as low <= key <= high_i.
+
+    With a centre, weights are multiplied by exp(-(j - centre)^2 / (2 sigma^2)).
+    """
+
+    start: Int[Tensor, "b h T"]
+    width: int
+    low: Int[Tensor, "c"]
+    high: Int[Tensor, "d T"]
+    centre: Float[Tensor, "B H T"] | None = None
+    sigma: float = 1.0
+
+    def rows(self, rows: slice) -> "Windows":
+        """The windows of these queries."""
+        centre = None if self.centre is None else self.centre[:, :, rows]
+        return self._replace(start=self.start[:, :, rows], high=self.high[:, rows], centre=centre)
+
+
+def luong_attention(
+    q: Float[Tensor, "B H T A"],
+    k: Float[Tensor, "B H S C"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    windows: Windows,
+    pairwise: Bool[Tensor, "b h T S"] | None = None,
+    pairs: Pairs = dot_product,
+    renormalise: bool = False,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Softmax of the scores over each window, times its Gaussian if it has one; then the sum of values.
+
+    renormalise: weights are divided by their sum after the Gaussian. A query without a key gives zero.
+    """
+
+    def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        some = None if pairwise is None else pairwise[:, :, rows]
+        weights, index = _weights(q[:, :, rows], k, windows.rows(rows), some, pairs, renormalise)
+        return (weights[..., None, :] @ _take(v, index))[..., 0, :]
+
+    size = k[:, :, 0].numel() * windows.width * k.element_size()
+    return by_tiles(attend, q.shape[2], cut("window", impl, q).queries(size), q, k, v)
+
+
+def luong_weights(
+    q: Float[Tensor, "B H T A"],
+    k: Float[Tensor, "B H S C"],
+    *,
+    windows: Windows,
+    pairwise: Bool[Tensor, "b h T S"] | None = None,
+    pairs: Pairs = dot_product,
+    renormalise: bool = False,
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `luong_attention` applies, each at its key."""
+    weights, index = _weights(q, k, windows, pairwise, pairs, renormalise)
+    everywhere = weights.new_zeros(*weights.shape[:3], k.shape[2])
+    return everywhere.scatter_add(3, index.expand_as(weights), weights)
+
+
+def _weights(
+    q: Tensor,
+    k: Tensor,
+    windows: Windows,
+    pairwise: Tensor | None,
+    pairs: Pairs,
+    renormalise: bool,
+) -> tuple[Float[Tensor, "B H T W"], Int[Tensor, "b h T W"]]:
+    S = k.shape[2]
+    j = windows.start[..., None] + torch.arange(windows.width, device=q.device)
+    low, high = windows.low[:, None, None, None], windows.high[:, None, :, None]
+    allowed = (j >= low) & (j <= high) & (j >= 0) & (j < S)
+    index = j.clamp(0, S - 1)
+    if pairwise is not None:
+        shape = torch.broadcast_shapes(pairwise.shape[:3], index.shape[:3])
+        picked = pairwise.expand(*shape, -1).gather(3, index.expand(*shape, -1))
+        allowed = allowed & picked
+    heads_last = rearrange(_take(k, index), "b h t w c -> b t h w c")
+    scores = pairs(rearrange(q, "b h t a -> b t h 1 a"), heads_last)
+    weights = masked_softmax(rearrange(scores, "b t h 1 w -> b h t w"), allowed)
+    if windows.centre is not None:
+        apart = j - windows.centre[..., None]
+        weights = weights * (-(apart**2) / (2 * windows.sigma**2)).exp().to(weights.dtype)
+    if renormalise:
+        total = weights.sum(-1, keepdim=True)
+        weights = weights / torch.where(total > 0, total, 1)
+    return weights, index
+
+
+def _take(z: Float[Tensor, "B H S C"], index: Int[Tensor, "b h T W"]) -> Float[Tensor, "B H T W C"]:
+    """The rows of z in each window."""
+    B, H, _, C = z.shape
+    flat = index.expand(B, H, -1, -1).flatten(2)
+    return z.gather(2, flat[..., None].expand(-1, -1, -1, C)).unflatten(2, index.shape[2:])

@@ -1,0 +1,365 @@
+"""Softmax attention over a pattern of pairs (Child et al. 2019, arXiv 1904.10509; Beltagy et al. 2020, arXiv 2004.05150).
+
+    y_i = sum_j a_ij v_j,   a_i = softmax of scale q_i . k_j over j in A_i,   A = A_1 | A_2 | ..   (j <= i when causal)
+
+Queries are cut into N blocks of c for each of d lanes (see `functional.patterns`). Terms A_n that share the blocks have their keys side by
+side; those that do not are parts of their own, merged under one softmax by the logarithm of each row's sum of exponentials. A pair of
+several terms counts in the first of them.
+
+    q [B H N d c K],   k [B H N d s K],   scores [B H N d c s]
+
+Blocks are copies by position. Where the keys of a block grow with T, its queries are taken a tile at a time. Before the keys of the tokens
+are those that every query sees: learned ones, and global tokens of the mask. Rows of global tokens are computed apart, over all keys.
+"""
+
+from dataclasses import replace
+from functools import reduce
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from regard.core.compaction import compaction
+from regard.core.errors import ShapeError
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl, choose, sizes_of
+from regard.functional.patterns import Pattern, PerHead, picture
+from regard.functional.rows import attend as attend_rows, masked_softmax, scores, take, tiled
+
+TILE = 128
+"""Queries of a block, or of a tile."""
+
+KeysAndValues = tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]]
+
+
+class Prefix(NamedTuple):
+    """Keys and values before those of the tokens. at: the global tokens that they are, -1 learned; present: those that exist."""
+
+    k: Float[Tensor, "B H E K"]
+    v: Float[Tensor, "B H E V"]
+    at: Int[Tensor, "B E"]
+    present: Bool[Tensor, "B E"]
+
+
+def pattern_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    *,
+    pattern: Pattern,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    prefix: KeysAndValues | None = None,
+    max_global: int | None = None,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale q k^T) v over the pairs of the pattern that the mask allows; zero where there is none.
+
+    prefix: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
+    it any token may be one, and where `mask.global_tokens` is given every query is compared with every key: time grows
+    as T^2, memory does not. So it does in a program that is exported for any length; there, memory too.
+    Raises ShapeError where a pattern for each head meets another number of heads.
+    """
+    _check(q, k, pattern)
+    free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
+    if free_length or (mask.global_tokens is not None and max_global is None):
+        return _dense(q, k, v, prefix, pattern, mask, scale, impl)
+    attention = choose("pattern", attend, impl, tile=TILE)
+    how = {"pattern": pattern, "mask": mask, "scale": scale, "max_global": max_global}
+    return attention(q, k, v, *(prefix or (None, None)), **how)
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    first_k: Float[Tensor, "B H E K"] | None = None,
+    first_v: Float[Tensor, "B H E V"] | None = None,
+    *,
+    pattern: Pattern,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    max_global: int | None = None,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    learned = None if first_k is None or first_v is None else (first_k, first_v)
+    if isinstance(pattern, PerHead):
+        how = {"scale": scale, "max_global": max_global, "tile": tile}
+        return _by_head([q, k, v, first_k, first_v], pattern, mask, how)
+
+    prefix, rows = prefix_keys(k, v, learned, mask, max_global)
+    groups = _groups(pattern)
+    earlier: list[Pattern] = []
+    parts: list[Tensor] = []
+    for terms in groups:
+        merged = len(groups) > 1
+        parts.append(_part(q, k, v, prefix, terms, earlier, mask, scale, tile, merged))
+        earlier, prefix = [*earlier, *terms], None
+    y = parts[0]
+    if len(groups) > 1:
+        both = torch.stack(parts)
+        y = (both[..., -1:].softmax(0) * both[..., :-1]).sum(0).to(v.dtype)
+    spans = [term.span for term in pattern.terms if term.span is not None]
+    if mask.causal:  # the first tokens see each other alone
+        spans = [span for span in spans if span.start > 0]
+    for at, present in (*rows, *(_places(span, q) for span in spans)):
+        y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=learned)
+    return y
+
+
+def _groups(pattern: Pattern) -> list[list[Pattern]]:
+    """The terms of the pattern; those that can share blocks together, those whose keys do not grow with T first."""
+    sized = [term.queries for term in pattern.terms if isinstance(term.queries, int)]
+    groups: dict[tuple, list[Pattern]] = {}
+    for term in sorted(pattern.terms, key=lambda term: term.queries == "all"):
+        shared = sized and term.queries == "any" and term.lanes == 1
+        groups.setdefault((term.lanes, sized[0] if shared else term.queries), []).append(term)
+    return list(groups.values())
+
+
+def _part(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    prefix: Prefix | None,
+    terms: list[Pattern],
+    earlier: list[Pattern],
+    mask: Mask,
+    scale: float | None,
+    tile: int,
+    merged: bool,
+) -> Float[Tensor, "B H T V"]:
+    """Outputs over the pairs of these terms that are in no earlier one; merged: with `_mass` as the last column."""
+    T, d = q.shape[2], terms[0].lanes
+    lane = (T + d - 1) // d
+    size = next((term.queries for term in terms if term.queries != "any"), tile)
+    c = lane if isinstance(size, str) else torch.sym_min(size, lane)
+    first = d * c * torch.arange((lane + c - 1) // c, device=q.device)[:, None, None]
+    first = first + torch.arange(d, device=q.device)[:, None]  # N d 1: each block's first query
+    i = first + d * torch.arange(c, device=q.device)  # N d c
+    i = i.clamp(max=T - 1)  # copies of the last query are dropped below
+
+    keys = [term.keys(first, c, T, mask.causal) for term in terms]
+    j = beside(first[..., :0], *keys)  # h N d s, or N d s
+    j = j if j.dim() == 4 else j[None]
+    keys = [z[None, ..., None, :] for z in j.split([z.shape[-1] for z in keys], dim=-1)]
+    there, at = (j >= 0) & (j < T), j.clamp(0, T - 1)
+    others = None if mask.global_tokens is None else ~mask.global_tokens
+    for marks in (mask.valid, others):
+        there = there if marks is None else there & marks[:, at]
+
+    def allowed(i: Int[Tensor, "1 1 N d t 1"]) -> Bool[Tensor, "b h N d t s"]:
+        own, before = [], list(earlier)
+        for term, some in zip(terms, keys, strict=True):
+            twice = (one.contains(i, some) for one in before)
+            own.append(reduce(lambda pairs, again: pairs & ~again, twice, term.contains(i, some)))
+            before.append(term)
+        pairs = _masked(beside(*own) & there[..., None, :], mask, i, at[None, ..., None, :])
+        return pairs if prefix is None else beside(_seen(prefix, mask, i), pairs)
+
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H N d t V"]:
+        found, pairs = scores(q, k, scale), allowed(i[None, None, :, :, rows, None])
+        a = masked_softmax(found, pairs)
+        y = a.to(v.dtype) @ v
+        return torch.cat([y, _mass(found, pairs, a)], dim=-1) if merged else y
+
+    column = at
+    if prefix is not None:
+        k, v = joined((prefix.k, prefix.v), (k, v))
+        E = prefix.k.shape[2]
+        column = beside(torch.arange(E, device=q.device), at + E)
+    y = tiled(some, tile, take(q, i), _take(k, column), _take(v, column))
+    return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
+
+
+def _take(z: Float[Tensor, "B H S K"], at: Int[Tensor, "#H N d s"]) -> Float[Tensor, "B H N d s K"]:
+    """z at positions that all heads share, or of each."""
+    if at.shape[0] == 1:
+        return take(z, at[0])
+    H, S = z.shape[1:3]
+    head = S * torch.arange(H, device=z.device).view(-1, 1, 1, 1)
+    return z.flatten(1, 2).index_select(1, (head + at).flatten()).unflatten(1, at.shape)
+
+
+def beside(*parts: Shaped[Tensor, "*#n _"]) -> Shaped[Tensor, "*n s"]:
+    shape = torch.broadcast_shapes(*(z.shape[:-1] for z in parts))
+    return torch.cat([z.expand(*shape, z.shape[-1]) for z in parts], dim=-1)
+
+
+def _masked(
+    pairs: Bool[Tensor, "b h N d t s"],
+    mask: Mask,
+    i: Int[Tensor, "1 1 N d t 1"],
+    j: Int[Tensor, "b h N d 1 s"],
+) -> Bool[Tensor, "b h N d t s"]:
+    """These pairs, as far as the order and single pairs of the mask allow."""
+    if mask.causal:
+        pairs = pairs & (j <= i)
+    if mask.pairwise is None:
+        return pairs
+    b, h = (torch.arange(n, device=j.device) for n in mask.pairwise.shape[:2])
+    b, h = (z.view(shape) for z, shape in ((b, (-1, 1, 1, 1, 1, 1)), (h, (-1, 1, 1, 1, 1))))
+    return pairs & mask.pairwise[b, h, i, j]
+
+
+def _seen(prefix: Prefix, mask: Mask, i: Int[Tensor, "1 1 N d t 1"]) -> Bool[Tensor, "b h N d t E"]:
+    at, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))
+    return _masked(present, mask, i, at.clamp(min=0)) | (at < 0)
+
+
+def _mass(
+    scores: Float[Tensor, "*B s"], allowed: Bool[Tensor, "*b s"], a: Float[Tensor, "*B s"]
+) -> Float[Tensor, "*B 1"]:
+    """Logarithm of the sum of exponentials that the weights a were divided by: the largest score less the largest weight's logarithm."""
+    least, most = torch.finfo(scores.dtype).min, a.amax(-1, keepdim=True)
+    none = most == 0
+    peak = scores.masked_fill(~allowed, least).amax(-1, keepdim=True)
+    return (peak - most.masked_fill(none, 1).log()).masked_fill(none, least)
+
+
+def prefix_keys(
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    learned: KeysAndValues | None,
+    mask: Mask,
+    max_global: int | None,
+) -> tuple[Prefix | None, list[tuple[Tensor, Tensor]]]:
+    """Keys before those of the tokens; positions of the global tokens among them, and which of these exist."""
+    E = 0 if learned is None else learned[0].shape[2]
+    if mask.global_tokens is None or max_global is None:
+        if learned is None:
+            return None, []
+        at = torch.full((1, E), -1, device=k.device)
+        return Prefix(*learned, at, at < 0), []
+    at, present = global_places(mask.global_tokens, max_global)
+    both = joined(learned, (pick(k, at), pick(v, at)))
+    padded = F.pad(at, (E, 0), value=-1), F.pad(present, (E, 0), value=True)
+    return Prefix(*both, *padded), [(at, present)]
+
+
+def _places(span: range, q: Tensor) -> tuple[Int[Tensor, "B M"], Bool[Tensor, "B M"]]:
+    at = torch.arange(q.shape[2], device=q.device)[span.start : span.stop]
+    return at.expand(q.shape[0], -1), torch.ones_like(at, dtype=torch.bool).expand(q.shape[0], -1)
+
+
+def _by_head(
+    tensors: list[Tensor | None], pattern: PerHead, mask: Mask, how: dict[str, Any]
+) -> Float[Tensor, "B H T V"]:
+    """Heads of one pattern together."""
+    pairwise = mask.pairwise
+    each = None if pairwise is None or pairwise.shape[1] == 1 else pairwise
+    apart = [None if z is None else z.unbind(1) for z in (*tensors, each)]
+    found: dict[int, Tensor] = {}
+    for one in dict.fromkeys(pattern.heads):
+        heads = [h for h, other in enumerate(pattern.heads) if other == one]
+        given: list[Any] = [z and torch.stack([z[h] for h in heads], dim=1) for z in apart]
+        *own, pairs = given
+        some = mask if pairs is None else replace(mask, pairwise=pairs)
+        y = attend(*own, pattern=one, mask=some, **how)
+        found |= dict(zip(heads, y.unbind(1), strict=True))
+    return torch.stack([found[h] for h in range(len(found))], dim=1)
+
+
+def _dense(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    learned: KeysAndValues | None,
+    pattern: Pattern,
+    mask: Mask,
+    scale: float | None,
+    impl: Impl,
+) -> Float[Tensor, "B H T V"]:
+    """Every query is compared with every key."""
+    E = 0 if learned is None else learned[0].shape[2]
+    k, v = joined(learned, (k, v))
+
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        pairs = _pairs(pattern, mask, k.shape[2] - E, E, rows, q.device)
+        return attend_rows(q, k, v, pairs, scale=scale, impl=impl)
+
+    return tiled(some, sizes_of(impl, tile=TILE)["tile"], q, k, v)
+
+
+def _pairs(
+    pattern: Pattern, mask: Mask, T: int, E: int, rows: slice, device: torch.device
+) -> Bool[Tensor, "b h t S"]:
+    allowed = mask.dense(T, T, pattern=picture(pattern, T, device=device, rows=rows), rows=rows)
+    return F.pad(allowed, (E, 0), value=True)
+
+
+def weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    *,
+    pattern: Pattern,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    prefix: Float[Tensor, "B H E K"] | None = None,
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `pattern_attention` applies, prefix keys first; rows without a key are zero."""
+    _check(q, k, pattern)
+    T, E = q.shape[2], 0 if prefix is None else prefix.shape[2]
+    k = k if prefix is None else torch.cat([prefix, k], dim=2)
+    pairs = _pairs(pattern, mask, T, E, slice(0, T), q.device)
+    return masked_softmax(scores(q, k, scale), pairs).to(q.dtype)
+
+
+def global_places(
+    global_tokens: Bool[Tensor, "B T"], count: int
+) -> tuple[Int[Tensor, "B M"], Bool[Tensor, "B M"]]:
+    """Positions of the first `count` global tokens of every row, and which of them exist."""
+    order = compaction(global_tokens)
+    return order.source[:, :count], order.valid[:, :count]
+
+
+def pick(z: Shaped[Tensor, "B H T K"], at: Int[Tensor, "B M"]) -> Shaped[Tensor, "B H M K"]:
+    return z.gather(2, at[:, None, :, None].expand(-1, z.shape[1], -1, z.shape[3]))
+
+
+def replace_rows(
+    y: Float[Tensor, "B H T V"],
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    mask: Mask,
+    at: Int[Tensor, "B M"],
+    present: Bool[Tensor, "B M"],
+    *,
+    scale: float | None = None,
+    prefix: KeysAndValues | None = None,
+    impl: Impl = "plain",
+) -> Float[Tensor, "B H T V"]:
+    """y, with the rows of global tokens computed anew over all keys that the mask allows."""
+    T = q.shape[2]
+    allowed = present[:, None, :, None].expand(-1, 1, -1, T)
+    if mask.causal:
+        allowed = allowed & (torch.arange(T, device=q.device) <= at[:, None, :, None])
+    if mask.valid is not None:
+        allowed = allowed & mask.valid[:, None, None, :]
+    if mask.pairwise is not None:
+        allowed = allowed & pick(mask.pairwise.expand(q.shape[0], -1, -1, -1), at)
+    if prefix is not None:
+        k, v = joined(prefix, (k, v))
+        allowed = F.pad(allowed, (prefix[0].shape[2], 0), value=True)
+    rows = attend_rows(pick(q, at), k, v, allowed, scale=scale, impl=impl)
+    rows = torch.where(present[:, None, :, None], rows, pick(y, at))
+    return y.scatter(2, at[:, None, :, None].expand_as(rows), rows)
+
+
+def joined(first: KeysAndValues | None, second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Keys and values of the prefix, and these behind them."""
+    if first is None:
+        return second
+    return torch.cat([first[0], second[0]], dim=2), torch.cat([first[1], second[1]], dim=2)
+
+
+def _check(q: Tensor, k: Tensor, pattern: Pattern) -> None:
+    if q.shape[2] != k.shape[2]:
+        raise ShapeError(
+            f"a pattern needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
+        )
+    if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
+        raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")

@@ -1,0 +1,135 @@
+"""Streams over a pattern (see `functional.pattern`): the keys that later queries may still see, and nothing else.
+
+A pattern of bounded reach sees its first `sinks` tokens, and the last `reach` before a query: these are kept. Without a bound every key is kept.
+A step is the same softmax over the kept keys and the new ones, whose positions are given; a long step is cut into chunks, each of which sees the
+sinks, and the `reach` keys before it.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.functional.choice import Impl, choose
+from regard.functional.pattern import KeysAndValues, beside, joined, pick
+from regard.functional.patterns import Pattern
+from regard.functional.rows import TILE, masked_softmax, scores, take, tiled
+from regard.functional.shared.cache import advance, columns, put
+
+CHUNK = 64
+"""New tokens that are compared with the same keys."""
+
+
+class State(NamedTuple):
+    """Keys and values that later queries may see.
+
+    A pattern of bounded reach keeps its first `sinks` tokens, and the last `reach`, the last token in the last column; one without bound
+    keeps token t in column t, and nothing apart.
+    """
+
+    k: Float[Tensor, "B H C K"]
+    v: Float[Tensor, "B H C V"]
+    first_k: Float[Tensor, "B H sinks K"]
+    first_v: Float[Tensor, "B H sinks V"]
+    length: Int[Tensor, "B"]
+
+
+def initial_state(
+    like: Tensor,
+    batch_size: int,
+    num_heads: int,
+    head_dim: int,
+    pattern: Pattern,
+    max_len: int | None,
+) -> State:
+    """The state before the first token, in the dtype and on the device of `like`."""
+    rooms = (max_len or 0, 0) if pattern.reach is None else (pattern.reach, pattern.sinks)
+    last, first = (like.new_zeros(batch_size, num_heads, room, head_dim) for room in rooms)
+    length = torch.zeros(batch_size, dtype=torch.long, device=like.device)
+    return State(last, last.clone(), first, first.clone(), length)
+
+
+def extend(
+    q: Float[Tensor, "B H N K"],
+    k: Float[Tensor, "B H N K"],
+    v: Float[Tensor, "B H N V"],
+    state: State,
+    *,
+    pattern: Pattern,
+    valid: Bool[Tensor, "B N"] | None = None,
+    donate: bool = False,
+    prefix: KeysAndValues | None = None,
+    impl: Impl = "auto",
+) -> tuple[Float[Tensor, "B H N V"], State]:
+    """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
+    N, reach, sinks = q.shape[2], pattern.reach, pattern.sinks
+    attention = choose("pattern step", attend_next, impl, chunk=CHUNK)
+    if reach is None:
+        at = columns(state.length, valid, N, state.k, donate)
+        k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
+        seen = joined(prefix, (k[:, :, : at.seen], v[:, :, : at.seen]))
+        y = attention(q, *seen, pattern=pattern, query=at.query, key=at.key)
+        return y, state._replace(k=k, v=v, length=at.length)
+
+    before, column = state.length[:, None], torch.arange(sinks + reach + N, device=q.device)
+    sink = torch.where(column < before, column, sinks + column - before)[:, :sinks]
+    sink = sink.clamp(max=sinks + torch.sym_min(sinks, N) - 1)
+    length = advance(state.length, valid, N)
+    last = (length - state.length)[:, None] + sinks + column[:reach]
+
+    def stored(first: Tensor, latest: Tensor, new: Tensor) -> Float[Tensor, "B H S K"]:
+        if sinks == 0:
+            return torch.cat([latest, new], dim=2)
+        first = pick(torch.cat([first, new[:, :, :sinks]], dim=2), sink)
+        return torch.cat([first, latest, new], dim=2)
+
+    k, v = stored(state.first_k, state.k, k), stored(state.first_v, state.v, v)
+    key = before + column - sinks - reach
+    key = torch.where(column < sinks, column, key.masked_fill(key < sinks, -1))
+    query, seen = before + torch.arange(N, device=q.device), joined(prefix, (k, v))
+    y = attention(q, *seen, pattern=pattern, query=query, key=key, store=(sinks, reach))
+    latest = [z[:, :, sinks + N :] if valid is None else pick(z, last) for z in (k, v)]
+    return y, State(latest[0], latest[1], k[:, :, :sinks], v[:, :, :sinks], length)
+
+
+def attend_next(
+    q: Float[Tensor, "B H N K"],
+    k: Float[Tensor, "B H n K"],
+    v: Float[Tensor, "B H n V"],
+    *,
+    pattern: Pattern,
+    query: Int[Tensor, "B N"],
+    key: Int[Tensor, "B S"],
+    store: tuple[int, int] | None = None,
+    chunk: int = CHUNK,
+) -> Float[Tensor, "B H N V"]:
+    """Each query over the keys of its pattern, and those of the prefix, which come first.
+
+    query, key: positions, -1 where there is no token. store: sinks and reach of the keys before those of the new tokens: a chunk of queries sees
+    these alone.
+    """
+    N, S = q.shape[2], key.shape[1]
+    E = k.shape[2] - S
+    many = store is not None and N > chunk
+    if store is not None and many:
+        sinks, reach = store
+        first = chunk * torch.arange((N + chunk - 1) // chunk, device=q.device)[:, None]
+        i = first + torch.arange(chunk, device=q.device)
+        near = first + sinks + torch.arange(reach + chunk, device=q.device)
+        j = beside(torch.arange(sinks, device=q.device), near)
+        key = torch.where(j < S, key[:, j.clamp(max=S - 1)], -1)
+        i, j = i.clamp(max=N - 1), j.clamp(max=S - 1) + E
+        j = beside(torch.arange(E, device=q.device), j)
+        q, k, v, query = take(q, i), take(k, j), take(v, j), query[:, i]
+    else:
+        q, k, v = (z.unsqueeze(2) for z in (q, k, v))
+        query, key = query[:, None], key[:, None]
+
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H n t V"]:
+        i, j = query[:, None, :, rows, None], key[:, None, :, None]
+        pairs = F.pad(pattern.contains(i, j) & (j >= 0) & (j <= i), (E, 0), value=True)
+        return masked_softmax(scores(q, k), pairs).to(v.dtype) @ v
+
+    return tiled(some, TILE, q, k, v).flatten(2, 3)[:, :, :N]

@@ -1,0 +1,391 @@
+"""Patterns of allowed pairs as values, combined with `|`.
+
+    Window(256, 256) | First(1)                     a sliding window and one token that sees all and is seen by all
+    PerHead((Window(64, 64), Strided(64)))          one pattern for each head
+
+A pattern is about positions: `contains(i, j)` is true if query i may see key j, and `reach` and `sinks` bound what a causal stream must keep.
+Causality, padding and single pairs belong to the mask, which is applied besides.
+
+For `functional.pattern`, queries are cut into N blocks of c for each of d lanes, the tokens of one remainder mod d: those that share keys.
+A pattern has its `lanes` d, the `queries` c that suit it, and gives the `keys` that a block may need, from the block's first query.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.core.errors import OptionError
+from regard.core.shapes import check_positive
+
+
+class Pattern:
+    """A set of (query, key) positions."""
+
+    @property
+    def lanes(self) -> int:
+        return 1
+
+    @property
+    def queries(self) -> int | Literal["any", "all"]:
+        """Queries of a block; "any" number, or "all" of a lane: their keys grow with T."""
+        return "all"
+
+    def contains(
+        self, i: Int[Tensor, "b 1 *T 1"], j: Int[Tensor, "b h *S s"]
+    ) -> Bool[Tensor, "b h *T s"]:
+        """True if query i may see key j; broadcast, heads along the second axis."""
+        raise NotImplementedError
+
+    def keys(
+        self, first: Int[Tensor, "N d 1"], c: int, T: int, causal: bool
+    ) -> Int[Tensor, "*h N d s"]:
+        """Every key of the c queries from `first` on, at most once; others besides, and positions beyond 0 .. T - 1."""
+        return torch.arange(T, device=first.device).expand(1, 1, T)
+
+    @property
+    def span(self) -> range | None:
+        """The tokens that see all and are seen by all, if the pattern is about these."""
+        return None
+
+    @property
+    def reach(self) -> int | None:
+        """Largest distance from a query back to a key, `sinks` aside; None: no bound."""
+        return None
+
+    @property
+    def sinks(self) -> int:
+        """Number of first tokens that every later query sees."""
+        return 0
+
+    @property
+    def terms(self) -> "tuple[Pattern, ...]":
+        return (self,)
+
+    def __or__(self, other: "Pattern") -> "Pattern":
+        if isinstance(other, PerHead):
+            return PerHead(tuple(self | one for one in other.heads))
+        return Union(tuple(dict.fromkeys(self.terms + other.terms)))
+
+
+@dataclass(frozen=True)
+class Window(Pattern):
+    """i - before <= j <= i + after, in steps of `dilation`: before + 1 + after keys, the query itself among them."""
+
+    before: int
+    after: int
+    dilation: int = 1
+
+    def __post_init__(self):
+        check_positive(dilation=self.dilation)
+        _check_counts(before=self.before, after=self.after)
+
+    @property
+    def lanes(self) -> int:
+        return self.dilation
+
+    @property
+    def queries(self) -> Literal["any"]:
+        return "any"
+
+    @property
+    def reach(self) -> int:
+        return self.before * self.dilation
+
+    def contains(self, i, j):
+        near = (j >= i - self.before * self.dilation) & (j <= i + self.after * self.dilation)
+        return near if self.dilation == 1 else near & (j % self.dilation == i % self.dilation)
+
+    def keys(self, first, c, T, causal):
+        before = torch.sym_min(self.before, T)
+        after = 0 if causal else torch.sym_min(self.after, T)
+        return first + self.dilation * torch.arange(-before, c + after, device=first.device)
+
+
+@dataclass(frozen=True)
+class Block(Pattern):
+    """Keys of the query's own block of `size` tokens, and of `before` and `after` whole blocks beside it."""
+
+    size: int
+    before: int = 0
+    after: int = 0
+
+    def __post_init__(self):
+        check_positive(size=self.size)
+        _check_counts(before=self.before, after=self.after)
+
+    @property
+    def queries(self) -> int:
+        return self.size
+
+    @property
+    def reach(self) -> int:
+        return (self.before + 1) * self.size - 1
+
+    def contains(self, i, j):
+        own, block = i // self.size, j // self.size
+        return (block >= own - self.before) & (block <= own + self.after)
+
+    def keys(self, first, c, T, causal):
+        stop = self.size * (1 if causal else 1 + self.after)
+        return first + torch.arange(-self.before * self.size, stop, device=first.device)
+
+
+@dataclass(frozen=True)
+class Strided(Pattern):
+    """Keys at a whole number of strides from the query: (i - j) mod stride = 0."""
+
+    stride: int
+
+    def __post_init__(self):
+        check_positive(stride=self.stride)
+
+    @property
+    def lanes(self) -> int:
+        return self.stride
+
+    def contains(self, i, j):
+        return i % self.stride == j % self.stride
+
+    def keys(self, first, c, T, causal):
+        return first + self.stride * torch.arange(c, device=first.device)
+
+
+@dataclass(frozen=True)
+class Summary(Pattern):
+    """The last `width` columns of every block: j mod block >= block - width. `group` g counts g * width further in."""
+
+    block: int
+    width: int
+    group: int = 0
+
+    def __post_init__(self):
+        check_positive(block=self.block, width=self.width)
+        _check_counts(group=self.group)
+        if (self.group + 1) * self.width > self.block:
+            raise OptionError(
+                f"width ({self.width}) of group {self.group} does not fit into a block of {self.block} columns"
+            )
+
+    @property
+    def first(self) -> int:
+        return self.block - (self.group + 1) * self.width
+
+    def contains(self, i, j):
+        column = j % self.block
+        return (column >= self.first) & (column < self.first + self.width)
+
+    def keys(self, first, c, T, causal):
+        block = torch.arange((T + self.block - 1) // self.block, device=first.device)[:, None]
+        column = self.first + torch.arange(self.width, device=first.device)
+        return (self.block * block + column).flatten()[None, None]
+
+
+class _Global(Pattern):
+    """Tokens of `span` see all and are seen by all; their own rows are computed apart."""
+
+    @property
+    def queries(self) -> Literal["any"]:
+        return "any"
+
+    @property
+    def reach(self) -> int | None:
+        return 0 if self.bounds[0] == 0 else None
+
+    @property
+    def sinks(self) -> int:
+        start, stop = self.bounds
+        return stop if start == 0 else 0
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+    @property
+    def span(self) -> range:
+        return range(*self.bounds)
+
+    def contains(self, i, j):
+        return self._holds(i) | self._holds(j)
+
+    def keys(self, first, c, T, causal):
+        return torch.arange(*self.bounds, device=first.device)[None, None]
+
+    def _holds(self, place: Int[Tensor, "*n"]) -> Bool[Tensor, "*n"]:
+        start, stop = self.bounds
+        return (place >= start) & (place < stop)
+
+
+@dataclass(frozen=True)
+class First(_Global):
+    """The first `count` tokens are global: they see all and are seen by all."""
+
+    count: int
+
+    def __post_init__(self):
+        check_positive(count=self.count)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, self.count
+
+
+@dataclass(frozen=True)
+class Span(_Global):
+    """The tokens from `start` to before `stop` are global: they see all and are seen by all."""
+
+    start: int
+    stop: int
+
+    def __post_init__(self):
+        if isinstance(self.stop, int):  # not the free length of an exported program
+            _check_counts(start=self.start)
+            check_positive(**{"stop - start": self.stop - self.start})
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return self.start, self.stop
+
+
+@dataclass(frozen=True)
+class All(Pattern):
+    """Every pair."""
+
+    def contains(self, i, j):
+        return torch.ones_like(j, dtype=torch.bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Scattered(Pattern):
+    """Blocks that a table names for each block of queries, head by head: table[h, i // size] holds j // size, or -1."""
+
+    size: int
+    table: Int[Tensor, "H N r"]
+
+    @property
+    def queries(self) -> int:
+        return self.size
+
+    def contains(self, i, j):
+        head = torch.arange(len(self.table), device=j.device).view(-1, *[1] * (i.dim() - 2))
+        named = self.table[head, (i // self.size).clamp(min=0)]  # b H *T 1 r
+        block = torch.where(j >= 0, j // self.size, -2)
+        return reduce(or_, (one == block for one in named.unbind(-1)), j != j)
+
+    def keys(self, first, c, T, causal):
+        block = self.table[:, first[:, 0, 0] // self.size]  # H N r
+        again = (block[..., :, None] == block[..., None, :]).tril(-1).any(-1)
+        inside = torch.arange(self.size, device=block.device)
+        j = self.size * block[..., None] + inside
+        return j.masked_fill((again | (block < 0))[..., None], -1).flatten(2)[:, :, None]
+
+
+@dataclass(frozen=True)
+class Union(Pattern):
+    """Pairs of any of the terms, each counted once. Written with `|`."""
+
+    parts: tuple[Pattern, ...]
+
+    @property
+    def terms(self) -> tuple[Pattern, ...]:
+        return self.parts
+
+    @property
+    def reach(self) -> int | None:
+        reaches = [part.reach for part in self.parts]
+        return None if None in reaches else max(r for r in reaches if r is not None)
+
+    @property
+    def sinks(self) -> int:
+        return max(part.sinks for part in self.parts)
+
+    def contains(self, i, j):
+        return reduce(or_, (part.contains(i, j) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class PerHead(Pattern):
+    """One pattern for each head, in the order of the heads."""
+
+    heads: tuple[Pattern, ...]
+
+    @property
+    def reach(self) -> int | None:
+        return Union(self.heads).reach
+
+    @property
+    def sinks(self) -> int:
+        return Union(self.heads).sinks
+
+    def contains(self, i, j):
+        return torch.cat(
+            torch.broadcast_tensors(*(one.contains(i, j) for one in self.heads)), dim=1
+        )
+
+    def __or__(self, other):
+        others = other.heads if isinstance(other, PerHead) else (other,) * len(self.heads)
+        if len(others) != len(self.heads):
+            raise OptionError(
+                f"patterns for {len(self.heads)} and for {len(others)} heads cannot be joined"
+            )
+        return PerHead(tuple(a | b for a, b in zip(self.heads, others, strict=True)))
+
+
+def picture(
+    pattern: Pattern,
+    T: int,
+    *,
+    causal: bool = False,
+    device: torch.device | None = None,
+    rows: slice = slice(None),
+) -> Bool[Tensor, "1 h t T"]:
+    """The pairs of the queries `rows` among T tokens: the dense oracle, and what the documentation draws."""
+    place = torch.arange(T, device=device)
+    query = place[rows][:, None]
+    pairs = pattern.contains(query[None, None], place[None, None, None, :])
+    pairs = pairs.expand(1, -1, query.shape[0], T)
+    return pairs & (place <= query) if causal else pairs
+
+
+def draw_blocks(
+    num_heads: int, num_blocks: int, count: int, *, seed: int, causal: bool, first_is_global: bool
+) -> Int[Tensor, "H N r"]:
+    """`count` different blocks for each head and block, from `seed`; -1 where there are not so many to choose from.
+
+    None of the block's own window (one block to each side), nor the first where it is global; only earlier ones when
+    `causal` (Zaheer et al. 2020, arXiv 2007.14062).
+    """
+    generator = torch.Generator().manual_seed(seed + causal)
+    own = torch.arange(num_blocks, device="cpu")
+    first = int(first_is_global)
+    near = (own - 1).clamp(min=first)  # where the window begins
+    width = (own + 2).clamp(max=num_blocks) - near
+    choice = (near if causal else num_blocks - width.clamp(min=0)) - first
+    if first_is_global:
+        choice = choice.masked_fill(own == 0, 0)
+    drawn = torch.full((num_heads, num_blocks, count), -1, device="cpu")
+    for n in range(count):  # Floyd's sampling without replacement
+        last = choice - count + n
+        lot = torch.rand(
+            num_heads, num_blocks, generator=generator, device="cpu", dtype=torch.float64
+        )
+        rank = (lot * (last + 1)).long()
+        taken = (drawn == rank[..., None]).any(-1)
+        drawn[:, :, n] = torch.where(last < 0, -1, torch.where(taken, last, rank))
+    block = drawn + first
+    block = (
+        block
+        if causal
+        else torch.where(block >= near[:, None], block + width[:, None].clamp(min=0), block)
+    )
+    return torch.where(drawn < 0, -1, block)
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise OptionError(f"{name} ({count!r}) must be a whole number, 0 or more")

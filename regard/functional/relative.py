@@ -1,0 +1,151 @@
+"""Attention by content and by distance (Dai et al. 2019, arXiv 1901.02860).
+
+    A_ij = (q_i + u) . k_j + (q_i + v_b) . r_(p_i - j),   p_i = i + S - T:  the last query is at the last key
+
+and, with segments (Yang et al. 2019, arXiv 1906.08237), + (q_i + b) . s_ij, with s_ij one of two vectors:
+i and j of one segment, or of two.
+
+Each tile of queries is multiplied once with the vector of each distance, and the relative shift (a view of the same
+numbers with rows one shorter) moves the products to their keys: no [T S K] is stored, and no [T S] beyond a tile.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl
+from regard.functional.softmax import Bias, softmax_attention, softmax_weights
+
+
+class Segments(NamedTuple):
+    """Segment of every query and key; vectors for pairs of one segment and for pairs of two."""
+
+    query: Int[Tensor, "B T"]
+    key: Int[Tensor, "B S"]
+    s: Float[Tensor, "2 H K"]  # of one segment, of two
+    b: Float[Tensor, "H K"]
+
+
+class Terms(NamedTuple):
+    """Parameters of the scores besides queries and keys."""
+
+    r: Float[Tensor, "n H K"]  # of `distances(T, S, causal)`
+    u: Float[Tensor, "H K"]
+    v_b: Float[Tensor, "H K"]
+    segments: Segments | None = None
+
+
+def distances(T: int, S: int, causal: bool, device: torch.device) -> Int[Tensor, "n"]:
+    """The distances p_i - j that T queries and S keys need, falling from S - 1."""
+    lowest = 0 if causal and T <= S else 1 - T
+    return torch.arange(S - 1, lowest - 1, -1, device=device)
+
+
+def relative_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    terms: Terms,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    window: int | None = None,
+    dropout: float = 0.0,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale A) v over the allowed keys.
+
+    window: under `mask.causal`, a query sees no more than the last `window` keys. `mask.shift` must be None: a context
+    of ragged rows has its tokens at their end.
+    """
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    return softmax_attention(
+        q + terms.u[:, None],
+        k,
+        v,
+        bias=score_bias(q, terms, k.shape[2], mask.causal, scale),
+        mask=mask,
+        scale=scale,
+        window=window,
+        dropout=dropout,
+        impl=impl,
+    )
+
+
+def relative_weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    *,
+    terms: Terms,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    window: int | None = None,
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `relative_attention` applies, before dropout; rows without a key are zero."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    bias = score_bias(q, terms, k.shape[2], mask.causal, scale)
+    return softmax_weights(
+        q + terms.u[:, None], k, bias=bias, mask=mask, scale=scale, window=window
+    )
+
+
+def score_bias(
+    q: Float[Tensor, "B H T K"],
+    terms: Terms,
+    S: int,
+    causal: bool,
+    scale: float,
+) -> Bias:
+    """All terms beside scale (q_i + u) . k_j."""
+    distance = distance_bias(q, terms, S, causal, scale)
+    if terms.segments is None:
+        return distance
+    segment = segment_bias(q, terms.segments, scale)
+
+    def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
+        return distance(rows, cols) + segment(rows, cols)
+
+    return bias
+
+
+def segment_bias(q: Float[Tensor, "B H T K"], segments: Segments, scale: float) -> Bias:
+    """scale (q_i + b) . s_ij for any tile."""
+    both = torch.einsum("bhtk,nhk->bhtn", scale * (q + segments.b[:, None]), segments.s)
+
+    def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
+        one = segments.query[:, None, rows, None] == segments.key[:, None, None, cols]
+        return torch.where(one, both[:, :, rows, :1], both[:, :, rows, 1:])
+
+    return bias
+
+
+def distance_bias(
+    q: Float[Tensor, "B H T K"],
+    terms: Terms,
+    S: int,
+    causal: bool,
+    scale: float,
+) -> Bias:
+    """scale (q_i + v_b) . r_(p_i - j) for any tile; finite and without meaning where causality hides the key."""
+    T = q.shape[2]
+    q, r = scale * (q + terms.v_b[:, None]), terms.r.transpose(0, 1)
+
+    def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
+        t, s = rows.stop - rows.start, cols.stop - cols.start
+        first = T - rows.stop + cols.start
+        count = s if causal and T <= S else t + s - 1
+        every = q[:, :, rows] @ r[:, first : first + count].transpose(-1, -2)
+        return relative_shift(every, s)
+
+    return bias
+
+
+def relative_shift(every: Float[Tensor, "*b t n"], s: int) -> Float[Tensor, "*b t s"]:
+    """Entry (i, j) is every[i, t - 1 - i + j] where there is such a column; else it has no meaning. n >= s."""
+    t, n = every.shape[-2:]
+    flat = F.pad(every, (0, 1)).flatten(-2)
+    return flat[..., t - 1 : t - 1 + t * n].unflatten(-1, (t, n))[..., :s]

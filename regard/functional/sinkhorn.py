@@ -1,0 +1,221 @@
+"""Attention to a sorted mixture of blocks (Sparse Sinkhorn Attention; Tay et al. 2020, arXiv 2002.11296).
+
+    K'_g = sum_u S_gu K_u,   V'_g = sum_u S_gu V_u        whole blocks are mixed; the order inside them is kept
+    y of block g = softmax(q [K'_g; K_g]^T / sqrt(K)) [V'_g; V_g]
+
+Blocks of C tokens are an axis: q, k, v [B H N C K]. In a stream, what was sorted for a block is kept until the next begins.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional import rows
+from regard.functional.rows import masked_softmax
+from regard.functional.shared.cache import columns, put
+
+NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
+
+Join = Literal["joint", "separate"]
+
+
+def balance(
+    logits: Float[Tensor, "B H N N"],
+    present: Bool[Tensor, "B N"] | None = None,
+    *,
+    num_iterations: int,
+) -> Float[Tensor, "B H N N"]:
+    """Sinkhorn's doubly stochastic matrix: rows, then columns, divided by their sums, in logarithms.
+
+    Columns sum to one; rows do, as far as the iterations get. Absent blocks have neither row nor column.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    pairs = None if present is None else (present[:, :, None] & present[:, None, :])[:, None]
+    logits = logits if pairs is None else logits.masked_fill(~pairs, NONE)
+    for _ in range(num_iterations):
+        for dim in (-1, -2):
+            logits = logits - logits.logsumexp(dim, keepdim=True)
+            logits = logits if pairs is None else logits.masked_fill(~pairs, NONE)
+    return logits.exp()
+
+
+def earlier_blocks(
+    logits: Float[Tensor, "B H G N"], block: Int[Tensor, "#B G"] | None = None
+) -> Float[Tensor, "B H G N"]:
+    """The causal form: each row is a softmax over the blocks before its own, `block` (by default 0, 1, ..). The first has none."""
+    source = torch.arange(logits.shape[-1], device=logits.device)
+    block = source[None] if block is None else block
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return masked_softmax(logits, (source < block[..., None])[:, None])
+
+
+def sinkhorn_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    *,
+    sorting: Float[Tensor, "B H N N"],
+    block_size: int,
+    mask: Mask = OPEN,
+    join: Join = "joint",
+    sort_cut: int | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """Attention to the sorted block and the own block, or with `sort_cut` to that many first sorted blocks alone.
+
+    sorting: from `balance`, or from `earlier_blocks` where the mask is causal; N blocks cover T tokens.
+    join: one softmax over both blocks, or the sum of two.
+    """
+    T, C, N = q.shape[2], block_size, sorting.shape[3]
+    valid = q.new_ones(1, T, dtype=torch.bool) if mask.valid is None else mask.valid
+    if mask.valid is not None:
+        q, k, v = (torch.where(valid[:, None, :, None], z, z.new_zeros(())) for z in (q, k, v))
+    q, k, v = (F.pad(z, (0, 0, 0, N * C - T)).unflatten(2, (N, C)) for z in (q, k, v))
+    valid = F.pad(valid, (0, N * C - T)).unflatten(1, (N, C))  # b N C
+    sorted_k, sorted_v = mixed(sorting[:, :, :sort_cut], k), mixed(sorting[:, :, :sort_cut], v)
+    shared = valid.any(1)[:, None] & valid.any(2)[:, :, None]  # b N C: places of sorted blocks
+    if sort_cut is not None:
+        seen = shared[:, :sort_cut].flatten(1)[:, None, None]
+        q, sorted_k, sorted_v = (z.flatten(2, 3) for z in (q, sorted_k, sorted_v))
+        y = rows.attend(q, sorted_k, sorted_v, seen, scale=scale)
+        return y[:, :, :T]
+    own = valid[:, :, None]
+    if mask.causal:
+        place, block = torch.arange(C, device=q.device), torch.arange(q.shape[2], device=q.device)
+        own = (place <= place[:, None])[None, None]
+        shared = (block > 0)[None, :, None].expand(-1, -1, C)
+    y = beside_sorted(q, k, v, sorted_k, sorted_v, own, shared[:, :, None], join, scale)
+    return y.flatten(2, 3)[:, :, :T]
+
+
+def mixed(
+    sorting: Float[Tensor, "B H G N"], z: Float[Tensor, "B H N C K"]
+) -> Float[Tensor, "B H G C K"]:
+    return (sorting.to(z.dtype) @ z.flatten(3)).unflatten(3, z.shape[3:])
+
+
+def beside_sorted(
+    q: Float[Tensor, "B H G C K"],
+    k: Float[Tensor, "B H G C K"],
+    v: Float[Tensor, "B H G C V"],
+    sorted_k: Float[Tensor, "B H G C K"],
+    sorted_v: Float[Tensor, "B H G C V"],
+    own: Bool[Tensor, "#B #G c C"],
+    shared: Bool[Tensor, "#B #G 1 C"],
+    join: Join,
+    scale: float | None = None,
+) -> Float[Tensor, "B H G C V"]:
+    """Queries of a block see its sorted block and the block itself."""
+    B, G, C = q.shape[0], q.shape[2], q.shape[3]
+    own, shared = (
+        z.expand(B, G, C, -1).flatten(0, 1)[:, None] for z in (own, shared)
+    )  # each block is a row of a batch
+    q, k, v, sorted_k, sorted_v = (
+        z.transpose(1, 2).flatten(0, 1) for z in (q, k, v, sorted_k, sorted_v)
+    )
+    if join == "separate":
+        y = rows.attend(q, k, v, own, scale=scale)
+        y = y + rows.attend(q, sorted_k, sorted_v, shared, scale=scale)
+    else:
+        keys, values = torch.cat([sorted_k, k], dim=2), torch.cat([sorted_v, v], dim=2)
+        y = rows.attend(q, keys, values, torch.cat([shared, own], dim=3), scale=scale)
+    return y.unflatten(0, (B, G)).transpose(1, 2)
+
+
+def weights(
+    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H T K"], *, sorting: Tensor, **how
+) -> Float[Tensor, "B H T T"]:
+    """The weights of tokens, through the sorting: what values that are one-hot give."""
+    each = torch.eye(k.shape[2], dtype=q.dtype, device=q.device).expand(*k.shape[:3], -1)
+    return sinkhorn_attention(q, k, each, sorting=sorting, **how)
+
+
+class State(NamedTuple):
+    k: Float[Tensor, "B H S K"]  # by position
+    v: Float[Tensor, "B H S V"]
+    sorted_k: Float[Tensor, "B H C K"]  # for the block that has begun
+    sorted_v: Float[Tensor, "B H C V"]
+    total: Float[Tensor, "B D"]  # of all tokens
+    length: Int[Tensor, "B"]
+
+
+Sort = Callable[[Float[Tensor, "b G D"], Float[Tensor, "b H S K"]], Float[Tensor, "b H G N"]]
+"""Scores of the first N blocks, whose keys are given, for the blocks whose summaries are given."""
+
+
+def empty(
+    like: Tensor,
+    batch_size: int,
+    num_heads: int,
+    head_dim: int,
+    block_size: int,
+    *,
+    max_len: int | None,
+    dim: int,
+) -> State:
+    """The state before the first token, in the dtype and on the device of `like`."""
+    room = -(-(max_len or 0) // block_size) * block_size
+    store = like.new_zeros(batch_size, num_heads, room, head_dim)
+    block = like.new_zeros(batch_size, num_heads, block_size, head_dim)
+    length = torch.zeros(batch_size, dtype=torch.long, device=like.device)
+    total = like.new_zeros(batch_size, dim)
+    return State(store, store.clone(), block, block.clone(), total, length)
+
+
+def extend(
+    q: Float[Tensor, "B H N K"],
+    k: Float[Tensor, "B H N K"],
+    v: Float[Tensor, "B H N V"],
+    state: State,
+    *,
+    summary: Float[Tensor, "B N D"],
+    sort: Sort,
+    valid: Bool[Tensor, "B N"] | None = None,
+    join: Join = "joint",
+    donate: bool = False,
+) -> tuple[Float[Tensor, "B H N V"], State]:
+    """Causal outputs for the next N tokens, of which the absent come last; `total` is the caller's to advance.
+
+    summary: of the block that begins with each token. The tokens touch G blocks, of which the first may have begun.
+    """
+    N, C = q.shape[2], state.sorted_k.shape[2]
+    at = columns(state.length, valid, N, state.k, donate)
+    store = put(state.k, k, at, donate), put(state.v, v, at, donate)
+    G = (N + C - 2) // C + 1
+    filled, g = (state.length % C)[:, None], torch.arange(G, device=q.device)
+    block = (state.length // C)[:, None] + g  # B G
+    place = torch.arange(C, device=q.device)
+
+    first = [z[:, :, None].expand(-1, -1, G, -1, -1) for z in (state.sorted_k, state.sorted_v)]
+    n = (at.seen - 1) // C  # blocks that may be complete before one begins
+    if n and (at.start is None or at.start % C == 0 or at.start % C + N > C):  # a block begins
+        complete = [z[:, :, : n * C] for z in store]
+        begun = _rows(summary[:, None], (g * C - filled).clamp(0, N - 1))[:, 0]
+        S = sort(begun, complete[0])
+        S = earlier_blocks(S, block)
+        begins = ((g > 0) | (filled == 0))[:, None, :, None, None]
+        new = (mixed(S, z[:, :, : S.shape[3] * C].unflatten(2, (-1, C))) for z in complete)
+        first = [torch.where(begins, z, old) for z, old in zip(new, first, strict=True)]
+
+    cells = (block[..., None] * C + place).flatten(1)  # B GC: positions
+    own = [_rows(z, cells.clamp(max=at.seen - 1)).unflatten(2, (G, C)) for z in store]
+    queries, seen = q[:, :, None], (place <= filled)[:, None, None]
+    if N > 1:
+        token = (cells - state.length[:, None]).clamp(0, N - 1)  # copies where a cell has none
+        queries, seen = _rows(q, token).unflatten(2, (G, C)), (place <= place[:, None])[None, None]
+    shared = (block > 0)[..., None, None].expand(-1, -1, -1, C)
+    y = beside_sorted(queries, own[0], own[1], first[0], first[1], seen, shared, join).flatten(2, 3)
+    y = y if N == 1 else _rows(y, filled + torch.arange(N, device=q.device))
+    last = ((filled[:, 0] + at.length - state.length - 1) // C).clamp_min(0)  # of the G
+    row = torch.arange(q.shape[0], device=q.device)
+    kept_k, kept_v = (z[:, :, 0] if G == 1 else z[row, :, last] for z in first)
+    return y, State(*store, kept_k, kept_v, state.total, at.length)
+
+
+def _rows(z: Float[Tensor, "B H S K"], at: Int[Tensor, "B n"]) -> Float[Tensor, "B H n K"]:
+    return rows.take_each(z, at[:, None].expand(-1, z.shape[1], -1))

@@ -1,1 +1,0 @@
-"""Softmax over blocks that a learned sort brings together."""

@@ -1,0 +1,123 @@
+"""Exact softmax attention (Vaswani et al. 2017, arXiv 1706.03762).
+
+y_i = sum_j a_ij v_j,   a_i = softmax over the allowed j of  scale q_i . k_j + bias_ij
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl, sizes_of
+from regard.functional.rows import TILE, attend, grouped, masked_softmax, tiled
+
+Bias = Callable[[slice, slice], Tensor]
+"""Queries, keys -> what is added to their scaled scores, [b H t s]; so that no [H T S] is stored."""
+
+
+def softmax_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    bias: Bias | None = None,
+    window: int | None = None,
+    exclude_self: bool = False,
+    dropout: float = 0.0,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale q k^T + bias) v over the allowed keys; G divides H. A query with no allowed key gives zero.
+
+    scale: 1 / sqrt(K) by default. window: under `mask.causal`, a query sees no more than the last `window` keys. exclude_self: a query may
+    see itself only if it may see nothing else (shared-QK attention, arXiv 2001.04451); it needs T = S. dropout: probability, applied
+    as given. impl: see `functional.choice`.
+    """
+    T, S = q.shape[2], k.shape[2]
+    rows_of = partial(attend, scale=scale, dropout=dropout, impl=impl)
+    if bias is None and window is None and not exclude_self:
+        if mask.only_causal and T == S:
+            return rows_of(q, k, v, causal=True)
+        if not mask.causal:
+            return rows_of(q, k, v, _given(mask))
+
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        cols = visible_keys(mask, T, S, rows, window)
+        k, v = k[:, :, cols], v[:, :, cols]
+        pairs = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
+        if bias is None:
+            return rows_of(q, k, v, pairs)
+        seen = pairs.any(-1, keepdim=True)
+        y = rows_of(q, k, v, bias(rows, cols).masked_fill(~(pairs | ~seen), -torch.inf))
+        return torch.where(seen, y, y.new_zeros(()))
+
+    tile = sizes_of(impl, tile=TILE)["tile"]
+    if window is not None:  # a tile of fewer queries sees fewer keys
+        tile = min(tile, max(window, tile // 2))
+    return tiled(some, tile, q, k, v, random=dropout > 0)
+
+
+def softmax_weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    *,
+    mask: Mask = OPEN,
+    scale: float | None = None,
+    bias: Bias | None = None,
+    window: int | None = None,
+    exclude_self: bool = False,
+) -> Float[Tensor, "B H T S"]:
+    """The weights that `softmax_attention` applies, before dropout; rows without a key are zero."""
+    T, S = q.shape[2], k.shape[2]
+    rows, cols = slice(0, T), slice(0, S)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = scale * q @ grouped(k, q.shape[1]).mT
+    scores = scores if bias is None else scores + bias(rows, cols)
+    return masked_softmax(
+        scores, allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
+    )
+
+
+def allowed_pairs(
+    mask: Mask,
+    T: int,
+    S: int,
+    rows: slice,
+    cols: slice,
+    exclude_self: bool,
+    window: int | None,
+    device: torch.device,
+) -> Bool[Tensor, "b h t s"]:
+    """Allowed pairs of these queries and keys; `exclude_self` needs all keys that they may see."""
+    allowed = mask.dense(T, S, device=device, rows=rows, cols=cols)
+    key = torch.arange(S, device=device)[cols]
+    if window is not None and mask.causal:
+        last = mask.last_key(T, S, device)[:, rows]
+        allowed = allowed & (key > last[:, None, :, None] - window)
+    if exclude_self:
+        oneself = torch.arange(T, device=device)[rows, None] == key
+        others = allowed & ~oneself
+        allowed = torch.where(others.any(-1, keepdim=True), others, allowed & oneself)
+    return allowed
+
+
+def visible_keys(mask: Mask, T: int, S: int, rows: slice, window: int | None = None) -> slice:
+    """The keys that some of these queries may see by causality and window; at least one."""
+    if not mask.causal or mask.shift is not None:
+        return slice(0, S)
+    stop = max(rows.stop + S - T, 1)
+    first = 0 if window is None else rows.start + S - T - window + 1
+    return slice(min(max(first, 0), stop - 1), stop)
+
+
+def _given(mask: Mask) -> Bool[Tensor, "b h t S"] | None:
+    """The pairs that a mask without an order allows; None: all."""
+    if mask.valid is None:
+        return mask.pairwise
+    valid = mask.valid[:, None, None]
+    return valid if mask.pairwise is None else mask.pairwise & valid

@@ -1,1 +1,0 @@
-"""Softmax over dense, biased, relative and scored logits."""

@@ -1,1 +1,0 @@
-"""Softmax over the pairs that a pattern names."""

@@ -1,0 +1,150 @@
+"""Sliding-window attention (Parmar et al. 2018, arXiv 1802.05751; Beltagy et al. 2020, arXiv 2004.05150).
+
+    y_i = sum_j a_ij v_j,   a_i = softmax of q_i . k_j / sqrt(K) over j in A_i
+    A_i = { j : |i - j| <= w d, (i - j) mod d = 0 },   j <= i when causal
+
+w is the window (of one side), d the dilation. Tokens of one remainder mod d see each other alone: they are a lane. Every lane is cut into
+N blocks of c queries, and a block needs the s = w + c (+ w) keys from w steps before its first query:
+
+    q [B H N d c K],   k [B H N d s K],   scores [B H N d c s]:   time and memory grow as T (w + c)
+
+The blocks are copies by position: slices in a loop have a backward that grows as T^2. Keys may begin before the queries, and the last query
+stands at the last key. So a stream is nothing else: its w d latest keys come before the new ones.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.choice import Impl, choose
+from regard.functional.rows import (
+    attend as attend_rows,
+    grouped,
+    masked_softmax,
+    scores,
+    take,
+    tiled,
+)
+from regard.functional.shared.cache import advance
+
+TILE = 128
+"""Queries of a block, c. More of them: fewer and larger products, more of which is masked."""
+
+
+def window_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    *,
+    window: int,
+    dilation: int = 1,
+    mask: Mask = OPEN,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """Each query over its window, as far as the mask allows; zero where it may see nothing. G divides H, S >= T.
+
+    With global tokens, of which any token may be one, every query is compared with every key: time grows as T S.
+    """
+    attention = choose("window", attend, impl, tile=TILE)
+    return attention(q, k, v, window=window, dilation=dilation, mask=mask)
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    *,
+    window: int,
+    dilation: int = 1,
+    mask: Mask = OPEN,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    T, S, d = q.shape[2], k.shape[2], dilation
+    k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
+    if mask.global_tokens is not None:
+        return _dense(q, k, v, window, d, mask, tile)
+
+    w, c = torch.sym_min(window, S), torch.sym_min(tile, (T + d - 1) // d)
+    step = torch.arange(
+        -w, c if mask.causal else c + w, device=q.device
+    )  # from a block's first query to its keys
+    ahead = step - torch.arange(c, device=q.device)[:, None]  # c s: from each query to each key
+    near = (ahead >= -w) & (ahead <= (0 if mask.causal else w))
+
+    first = d * c * torch.arange((T + d * c - 1) // (d * c), device=q.device)[:, None, None]
+    first = first + torch.arange(d, device=q.device)[:, None]  # N d 1: each block's first query
+    i, j = first + d * step[w : w + c], first + d * step + S - T  # N d c, N d s: positions
+    allowed = near & ((j >= 0) & (j < S))[:, :, None]
+    i, j = i.clamp(max=T - 1), j.clamp(0, S - 1)  # copies of the last query are dropped below
+    if mask.valid is not None:
+        allowed = allowed & mask.valid[:, None, j][..., None, :]
+    if mask.pairwise is not None:
+        allowed = allowed & mask.pairwise[:, :, i[..., None], j[..., None, :]]
+
+    a = masked_softmax(scores(take(q, i), take(k, j)), allowed)
+    y = a.to(v.dtype) @ take(v, j)
+    return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
+
+
+def _dense(q, k, v, window: int, dilation: int, mask: Mask, tile: int) -> Float[Tensor, "B H T V"]:
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        return attend_rows(q, k, v, pairs(window, dilation, mask, k.shape[2], rows), impl="plain")
+
+    return tiled(some, tile, q, k, v)
+
+
+def weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G T K"],
+    *,
+    window: int,
+    dilation: int = 1,
+    mask: Mask = OPEN,
+) -> Float[Tensor, "B H T T"]:
+    """The weights a that `window_attention` mixes with, over all keys."""
+    allowed = pairs(window, dilation, mask, k.shape[2], slice(0, k.shape[2]), q.device)
+    return masked_softmax(scores(q, grouped(k, q.shape[1])), allowed).to(q.dtype)
+
+
+def pairs(
+    window: int, dilation: int, mask: Mask, T: int, rows: slice, device: torch.device | None = None
+) -> Bool[Tensor, "b h t T"]:
+    """Allowed pairs of the queries `rows`."""
+    place = torch.arange(T, device=device)
+    ahead = place - place[rows, None]
+    near = (ahead.abs() <= window * dilation) & (ahead % dilation == 0)
+    return mask.dense(T, T, pattern=near[None, None], rows=rows)
+
+
+class State(NamedTuple):
+    """The w d latest keys and values of each row, the last token in the last column."""
+
+    k: Float[Tensor, "B G R K"]
+    v: Float[Tensor, "B G R V"]
+    length: Int[Tensor, "B"]
+
+
+def extend(
+    q: Float[Tensor, "B H N K"],
+    k: Float[Tensor, "B G N K"],
+    v: Float[Tensor, "B G N V"],
+    state: State,
+    *,
+    window: int,
+    dilation: int = 1,
+    valid: Bool[Tensor, "B N"] | None = None,
+    impl: Impl = "auto",
+) -> tuple[Float[Tensor, "B H N V"], State]:
+    """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
+    N, R = q.shape[2], state.k.shape[2]
+    k, v = torch.cat([state.k, k], dim=2), torch.cat([state.v, v], dim=2)
+    here = torch.arange(R + N, device=q.device) >= R - state.length[:, None]
+    mask = Mask(causal=True, valid=here)
+    y = window_attention(q, k, v, window=window, dilation=dilation, mask=mask, impl=impl)
+    length = advance(state.length, valid, N)
+    last = ((length - state.length)[:, None] + torch.arange(R, device=q.device))[:, None, :, None]
+    k, v = (z.gather(2, last.expand(-1, z.shape[1], -1, z.shape[3])) for z in (k, v))
+    return y, State(k, v, length)

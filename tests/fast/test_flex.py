@@ -1,0 +1,117 @@
+"""Patterns through FlexAttention: the same pairs, one kernel for each pattern, and what it refuses."""
+
+import pytest
+import torch
+
+import regard
+from regard import Mask, UnknownNameError, UnsupportedError
+from regard.core.counting import count
+from regard.fast import flex
+from regard.fast.flex import mask_mod
+from regard.functional import pattern_attention
+from regard.functional.choice import recorded
+from regard.functional.patterns import First, PerHead, Strided, Window, picture
+from tests.functional.test_pattern import PATTERNS, B, H
+
+
+def test_mask_mod_is_the_picture():
+    T = 13
+    i, j = torch.arange(T)[:, None], torch.arange(T)
+    for pattern in (Window(2, 1, 2) | First(1), PerHead((Window(1, 1), Strided(3)))):
+        for h, pairs in enumerate(picture(pattern, T, causal=True)[0]):
+            assert torch.equal(mask_mod(pattern, causal=True)(None, torch.tensor(h), i, j), pairs)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_flex_computes_the_same_pairs(pattern, causal, monkeypatch):
+    monkeypatch.setattr(flex, "BLOCK", 16)
+    T = 33
+    q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
+    valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
+    mask = (
+        Mask(causal=causal, valid=valid, compact=True)
+        if PATTERNS.index(pattern) % 2
+        else Mask(causal=causal)
+    )
+    expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="plain")
+    found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_flex_is_compiled_for_patterns_and_not_for_lengths(monkeypatch):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(flex._attend, fullgraph=True, backend=backend)
+    monkeypatch.setattr(flex, "_compile", lambda: compiled)
+    monkeypatch.setattr(flex, "_flex", lambda device: flex._compiled)
+    monkeypatch.setattr(flex, "BLOCK", 16)
+    torch._dynamo.reset()
+    for n, pattern in enumerate([*(Window(before, 1) for before in range(2, 12)), Strided(4)]):
+        for T in (33, 57, 70, 90) if n == 0 else (57,):
+            q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
+            valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
+            mask = Mask(causal=True, valid=valid, compact=True) if n % 2 else Mask()
+            found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
+            expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="plain")
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        assert n + 1 <= len(graphs) <= 2 + 2 * n
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_block_masks_name_every_block_with_a_pair(pattern, causal):
+    T = 33
+    pairs = torch.nn.functional.pad(picture(pattern, T, causal=causal), (0, 3, 0, 3))
+    tiles = pairs.unflatten(-1, (9, 4)).unflatten(-3, (9, 4))
+    blocks = flex.block_mask(pattern, T, causal=causal, device=torch.device("cpu"), size=4)
+    some = tiles.any(-1).any(-2)
+    found = blocks.to_dense().bool()
+    assert (some <= found).all()
+    if "Scattered" not in repr(pattern):
+        assert torch.equal(found, some.expand_as(found))
+
+
+def test_an_implementation_that_cannot_serve_is_refused():
+    q = torch.randn(B, H, 8, 16)
+    mask = Mask(pairwise=torch.ones(1, 1, 8, 8, dtype=torch.bool))
+    with pytest.raises(UnsupportedError, match="does not take pairwise"):
+        pattern_attention(q, q, q, pattern=Window(1, 1), mask=mask, impl="flex")
+    with pytest.raises(UnsupportedError, match="no backward pass on cpu"):
+        pattern_attention(q.requires_grad_(), q, q, pattern=Window(1, 1), impl="flex")
+    with pytest.raises(UnknownNameError, match="Did you mean 'flex'"):
+        pattern_attention(q, q, q, pattern=Window(1, 1), impl="flx")
+
+
+def test_build_offers_the_implementation():
+    assert regard.build("local", dim=8, num_heads=2, impl="plain").impl == "plain"
+    assert regard.build("softmax", dim=8, num_heads=2, impl="auto").name == "softmax"
+    with pytest.raises(UnsupportedError, match="softmax has no implementation 'flex'"):
+        regard.build("softmax", dim=8, num_heads=2, impl="flex")
+
+
+def test_what_computed_is_recorded():
+    with recorded() as used:
+        regard.build("softmax", dim=8, num_heads=2)(torch.zeros(1, 3, 8))
+    assert used == {"fused"}
+    local = regard.build("local", dim=32, num_heads=2, window_size=2, impl="flex")
+    with recorded() as used, torch.no_grad():
+        local(torch.zeros(1, 3, 32))
+    assert used == {"flex"}
+    with recorded() as used:
+        regard.build("local", dim=8, num_heads=2)(torch.zeros(1, 3, 8))
+    assert used == {"tiles"}
+
+
+def test_a_count_of_operations_sees_all_of_them():
+    local = regard.build("local", dim=32, num_heads=2, window_size=2, impl="flex")
+    x = torch.zeros(1, 9, 32)
+    with torch.no_grad():
+        with recorded(plain_instead=True) as used:
+            found = count(lambda: local(x))
+        local.impl = "plain"
+        assert used == {"flex"} and found.flops == count(lambda: local(x)).flops

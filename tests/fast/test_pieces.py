@@ -1,0 +1,90 @@
+"""Causal sums in pieces of time: cuts change nothing."""
+
+from functools import partial
+
+import pytest
+import torch
+
+import regard
+from regard import Mask
+from regard.fast.cpu.efficient import piece_sizes
+from regard.functional import (
+    efficient_attention,
+    favor_attention,
+    linear_attention,
+    random_feature_attention,
+)
+from regard.functional.choice import Form, recorded
+
+W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+KERNELS = {
+    "linear": lambda q, k, v, w, mask, impl: linear_attention(q, k, v, mask=mask, impl=impl),
+    "efficient": lambda q, k, v, w, mask, impl: efficient_attention(q, k, v, mask=mask, impl=impl),
+    "fourier": random_feature_attention,
+    "arc_cosine": partial(random_feature_attention, features="arc_cosine"),
+    "positive": favor_attention,
+    "hyperbolic": partial(favor_attention, features="hyperbolic"),
+    "relu": partial(favor_attention, features="relu"),
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_pieces_give_what_the_plain_form_gives(name, size):
+    """Outputs and gradients, with rows of different lengths and decays too large for one piece."""
+    generator = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(3, 2, 1103, 8, generator=generator, dtype=torch.float64) for _ in "qkv")
+    leaves = [z.requires_grad_() for z in (q, k * size, v, W.clone())]
+    valid = torch.arange(1103) < torch.tensor([[1103], [581], [1]])
+    mask, results = Mask(causal=True, valid=valid, compact=True), []
+    for impl in ("plain", "pieces", Form("pieces", tile=100, chunk=7, room=1 << 16)):
+        with recorded() as used:
+            y = KERNELS[name](*leaves, mask=mask, impl=impl)
+        assert used == (set() if impl == "plain" else {"pieces"})
+        results.append((y, *torch.autograd.grad(y.cos().sum(), leaves, allow_unused=True)))
+    for ours in results[1:]:
+        for one, other in zip(ours, results[0], strict=True):
+            if one is not None or other is not None:
+                torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_piece_is_halved_down_to_a_token_where_keys_grow():
+    k = torch.zeros(1, 1, 300, 2, dtype=torch.float64)
+    k[0, 0, 137:, 1], k[0, 0, 138:, 1] = 100.0, 200.0
+    sizes = piece_sizes(k, k[:, :, 0], 128)
+    starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
+    assert {137, 138} <= set(starts) and starts[-1] == 300 and min(sizes) >= 1
+    assert piece_sizes(k[:, :, :137], k[:, :, 0], 128) == [128, 9]
+
+
+def test_small_features_and_gates_are_left_to_the_plain_form():
+    q = torch.zeros(1, 2, 50, 8)
+    gate = torch.zeros(1, 2, 50)
+    with recorded() as used:
+        linear_attention(q, q, q, mask=Mask(causal=True))
+        random_feature_attention(q, q, q, W.float(), gate, mask=Mask(causal=True))
+    assert used == {"plain"}
+    with pytest.raises(regard.UnsupportedError, match="with a gate the plain form is faster"):
+        random_feature_attention(q, q, q, W.float(), gate, mask=Mask(causal=True), impl="pieces")
+
+
+def test_a_key_that_is_no_number_ends_too():
+    q, k, v = (torch.ones(2, 1, 200, 4) for _ in "qkv")
+    k[0, 0, 70:] = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e30])
+    k[1, 0, 90] = 1000.0
+    y = efficient_attention(q, k, v, mask=Mask(causal=True))
+    torch.testing.assert_close(y[1], v[1])
+
+
+def test_training_keeps_outputs_and_borders_alone():
+    """What is kept of 16,384 tokens for the backward pass: less than one tensor of their features."""
+    torch.manual_seed(0)
+    mixer = regard.build("performer", dim=32, num_heads=2, num_features=256, impl="pieces")
+    x = torch.randn(1, 16384, 32)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda z: kept.append((z.untyped_storage().data_ptr(), z.untyped_storage().nbytes())) or z,
+        lambda z: z,
+    ):
+        mixer(x, mask=Mask(causal=True))
+    assert sum(size for _, size in set(kept)) < 2 * 16384 * 256 * 4

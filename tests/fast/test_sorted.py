@@ -1,0 +1,79 @@
+import pytest
+import torch
+
+from regard.core import Mask
+from regard.core.counting import count
+from regard.fast.cpu.sorted import _sorted, attend
+from regard.functional import lsh_attention
+from regard.functional.choice import Form
+from regard.functional.sorted import chunks, last_of_group, weights
+
+T = 150
+
+
+def parts():
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, g = (
+        torch.randn(2, 3, T, 8, generator=generator, dtype=torch.float64) for _ in range(4)
+    )
+    group = torch.randint(0, 5, (2, 3, 3, T), generator=generator)
+    return [z.requires_grad_() for z in (q, k, v)], group, g
+
+
+def masks():
+    valid = torch.arange(T) < torch.tensor([[T], [T - 40]])
+    pairwise = torch.rand(2, 1, T, T, generator=torch.Generator().manual_seed(1)) < 0.7
+    return [Mask(), Mask(valid=valid), Mask(pairwise=pairwise), Mask(causal=True)]
+
+
+@pytest.mark.parametrize("room", [1, 1 << 15, 1 << 17, 1 << 20])
+@pytest.mark.parametrize("mask", masks(), ids=["open", "padded", "pairs", "causal"])
+@pytest.mark.parametrize("kind", ["chunks", "last"])
+def test_however_much_is_held_at_once_it_is_the_masked_softmax(room, mask, kind):
+    """Parts of a row, whole rows, and many rows; outputs and gradients."""
+    leaves, group, g = parts()
+    window = last_of_group(40) if kind == "last" else chunks(16, after=1, same_group=False)
+    rules = {"group": group, "window": window, "mask": mask, "exclude_self": True}
+    y = attend(*leaves, **rules, form=Form(room=room))
+    wanted = weights(*leaves[:2], **rules) @ leaves[2]
+    torch.testing.assert_close(y, wanted, rtol=0, atol=1e-12)
+    for ours, theirs in zip(
+        torch.autograd.grad(y, leaves, g), torch.autograd.grad(wanted, leaves, g), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["chunks", "last"])
+def test_scores_whose_exponentials_are_no_numbers(kind):
+    leaves, group, g = parts()
+    window = last_of_group(40) if kind == "last" else chunks(16, after=1, same_group=False)
+    rules = {"group": group, "window": window, "exclude_self": True, "scale": 300.0}
+    y = attend(*leaves, **rules, form=Form())
+    wanted = weights(*leaves[:2], **rules) @ leaves[2]
+    torch.testing.assert_close(y, wanted, rtol=0, atol=1e-10)
+    for ours, theirs in zip(
+        torch.autograd.grad(y, leaves, g), torch.autograd.grad(wanted, leaves, g), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("highest", [7, 1 << 40])
+def test_many_rows_are_sorted_as_one_by_one(highest):
+    group = torch.randint(-3, highest, (2, 3, 2, 5000), generator=torch.Generator().manual_seed(0))
+    ordered, source = _sorted(group)
+    wanted, tokens = torch.sort(group, dim=-1, stable=True)
+    assert torch.equal(source, tokens)
+    same = ordered[..., 1:] == ordered[..., :-1]
+    assert torch.equal(same, wanted[..., 1:] == wanted[..., :-1])
+
+
+def test_no_pairs_are_stored_for_the_backward_pass():
+    q = torch.zeros(1, 2, 4096, 16, requires_grad=True)
+    buckets = torch.zeros(1, 2, 2, 4096, dtype=torch.long)
+
+    def train():
+        y = lsh_attention(q, q, q, buckets=buckets, chunk_size=64, mask=Mask(causal=True))
+        y.sum().backward()
+
+    pairs = 2 * 2 * 4096 * 128 * 4  # float32 scores of all rounds
+    assert count(train).peak_bytes < 2 * pairs

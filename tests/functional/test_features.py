@@ -1,0 +1,162 @@
+"""Random features: unbiased, orthogonal rows no worse than independent ones, the law of the frequencies, the rate of the error."""
+
+import pytest
+import torch
+
+from regard import Mask, build
+from regard.functional import (
+    efficient_attention,
+    favor_attention,
+    linear_attention,
+    softmax_attention,
+)
+from regard.functional.features import (
+    FEATURE_MAPS,
+    _projected,
+    arc_cosine,
+    fourier,
+    gaussian_rows,
+)
+
+K, M, DRAWS = 8, 8, 4000
+
+
+def pairs():
+    """Three pairs of scaled tokens whose sum is clearly off zero."""
+    generator = torch.Generator().manual_seed(3)
+    x, noise = torch.randn(2, 3, K, generator=generator, dtype=torch.float64)
+    x = 0.9 * x / x.norm(dim=1, keepdim=True)
+    y = 0.6 * x + 0.15 * noise
+    assert ((x + y).norm(dim=1) > 1).all()
+    return x, y
+
+
+def projections(orthogonal, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    rows = [gaussian_rows(M, K, orthogonal=orthogonal, generator=generator) for _ in range(DRAWS)]
+    return torch.stack(rows)
+
+
+def exponential(features):
+    def phi(x, w):
+        x = K**0.25 * x[None, None]  # whose inner products are divided by K^(1/2)
+        wx, half = _projected(x, w, features)
+        return (wx - half[..., None]).exp()[0] / wx.shape[-1] ** 0.5
+
+    return phi
+
+
+positive, hyperbolic = exponential("positive"), exponential("hyperbolic")
+
+
+def estimates(phi, w):
+    """phi(x) phi(y) for each draw [draws] and pair [3]."""
+    x, y = pairs()
+    return (phi(x, w) * phi(y, w)).sum(-1)
+
+
+def standard_errors_off(found, truth):
+    return (found.mean(0) - truth).abs() / (found.std(0) / len(found) ** 0.5)
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+@pytest.mark.parametrize("phi", [positive, hyperbolic])
+def test_positive_features_are_unbiased(phi, orthogonal):
+    x, y = pairs()
+    off = standard_errors_off(estimates(phi, projections(orthogonal)), (x * y).sum(-1).exp())
+    assert (off < 4).all(), off
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+def test_fourier_features_are_unbiased(orthogonal):
+    x, y = pairs()
+    truth = (-(x - y).square().sum(-1) / 2).exp()
+    off = standard_errors_off(estimates(fourier, projections(orthogonal)), truth)
+    assert (off < 4).all(), off
+
+
+def test_arc_cosine_features_are_unbiased():
+    x, y = pairs()
+    lengths = x.norm(dim=1) * y.norm(dim=1)
+    angle = ((x * y).sum(-1) / lengths).acos()
+    truth = lengths * (angle.sin() + (torch.pi - angle) * angle.cos()) / (2 * torch.pi)
+    off = standard_errors_off(estimates(arc_cosine, projections(False)), truth)
+    assert (off < 4).all(), off
+
+
+def test_without_the_sign_of_r_orthogonal_rows_are_biased():
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(DRAWS, K, K, generator=generator, dtype=torch.float64)
+    norms = torch.randn(DRAWS, K, K, generator=generator, dtype=torch.float64).norm(dim=-1)
+    unsigned = torch.linalg.qr(normal).Q.transpose(1, 2) * norms[..., None]
+    x, y = pairs()
+    off = standard_errors_off(estimates(positive, unsigned), (x * y).sum(-1).exp())
+    assert off.max() > 10, off
+
+
+def test_orthogonal_rows_have_no_larger_variance():
+    for phi in (positive, fourier):
+        orthogonal, independent = (
+            estimates(phi, projections(kind, seed=1)).var(0) for kind in (True, False)
+        )
+        assert (orthogonal <= independent).all(), (orthogonal, independent)
+
+
+def test_orthogonal_rows_are_orthogonal_and_unit_norms_are_alike():
+    generator = torch.Generator().manual_seed(0)
+    rows = gaussian_rows(K, K, orthogonal=True, generator=generator)
+    gram = rows @ rows.T
+    assert (gram - gram.diagonal().diag()).abs().max() < 1e-12
+    alike = gaussian_rows(3 * K - 2, K, orthogonal=True, generator=generator, unit_norms=True)
+    assert alike.shape == (3 * K - 2, K)
+    torch.testing.assert_close(alike.norm(dim=1), torch.full((3 * K - 2,), K**0.5).double())
+
+
+def test_a_learned_scale_multiplies_the_frequencies():
+    """w ~ N(0, 1 / s^2) is the Gaussian kernel of bandwidth s; sigma = 1 / s."""
+    x, y = pairs()
+    s = 1.7
+    truth = (-(x - y).square().sum(-1) / (2 * s**2)).exp()
+    off = standard_errors_off(estimates(fourier, projections(False) / s), truth)
+    assert (off < 4).all(), off
+    mixer = build("rfa", dim=16, num_heads=2)
+    assert torch.equal(mixer._w(), mixer.projection.w)
+
+
+def test_the_error_of_attention_shrinks_as_one_over_the_root_of_the_features():
+    generator = torch.Generator().manual_seed(5)
+    q, k, v = (
+        0.5 * torch.randn(1, 1, 32, K, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    exact = softmax_attention(q, k, v, mask=Mask(causal=True))
+
+    def error(num_features):
+        found = []
+        for _ in range(24):
+            w = gaussian_rows(num_features, K, orthogonal=True, generator=generator)
+            found.append(favor_attention(q, k, v, w[None], mask=Mask(causal=True)) - exact)
+        return torch.stack(found).square().mean().sqrt()
+
+    rate = (error(64) / error(1024)).log2() / 4
+    assert 0.4 < rate < 0.6, rate
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_rows_of_efficient_attention_sum_to_one(causal):
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(2, 3, 70, K, generator=generator, dtype=torch.float64) for _ in range(2))
+    ones = torch.ones(2, 3, 70, 1, dtype=torch.float64)
+    torch.testing.assert_close(efficient_attention(q, k, ones, mask=Mask(causal=causal)), ones)
+
+
+def test_a_users_own_function_is_a_feature_map():
+    def squares(x):
+        return torch.cat([x**2, torch.ones_like(x[..., :1])], dim=-1)
+
+    q, k, v = (torch.randn(2, 3, 200, K, dtype=torch.float64) for _ in range(3))
+    weights = (squares(q) @ squares(k).transpose(-1, -2)).tril()
+    expected = weights / (weights.sum(-1, keepdim=True) + 1e-6) @ v
+    y = linear_attention(q, k, v, mask=Mask(causal=True), feature_map=squares)
+    torch.testing.assert_close(y, expected)
+    assert build("linear", dim=8, num_heads=2, feature_map=squares).phi is squares
+    assert FEATURE_MAPS["relu"](torch.tensor([-1.0, 2.0])).tolist() == [0, 2]

@@ -1,0 +1,208 @@
+"""Patterns: the algebra, the picture, and attention that agrees with the picture however its blocks fall."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard import Mask, OptionError, ShapeError, build
+from regard.functional import pattern_attention
+from regard.functional.choice import Form
+from regard.functional.pattern import weights
+from regard.functional.pattern_stream import extend, initial_state
+from regard.functional.patterns import (
+    All,
+    Block,
+    First,
+    PerHead,
+    Scattered,
+    Span,
+    Strided,
+    Summary,
+    Window,
+    draw_blocks,
+    picture,
+)
+
+B, H, K = 2, 3, 4
+TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
+PATTERNS = [
+    Window(2, 1),
+    Window(2, 2, 3),
+    Block(4),
+    Block(3, 1, 1),
+    Strided(4),
+    Window(3, 3) | Strided(4),
+    Block(4) | Summary(4, 2),
+    Summary(5, 2, 1) | Summary(3, 1),
+    Window(1, 1, 2) | Window(1, 1, 3) | First(2) | Strided(5),
+    All(),
+    PerHead((Window(1, 1), Strided(3), Window(1, 1))) | First(1),
+    Block(3, 1, 1) | Scattered(3, TABLE) | First(3),
+    Window(1, 2) | Span(4, 7) | First(1),
+    Scattered(4, TABLE) | Span(8, 12),
+    Scattered(3, TABLE) | Window(1, 1) | Strided(4),
+]
+CHUNK, SINGLES = 8, 25
+TINY = Form(tile=4, chunk=3, room=2048)
+
+
+def masks(T: int, causal: bool):
+    valid = torch.arange(T) < torch.tensor([[T], [max(T - 3, 1)]])
+    pairwise = torch.rand(1, H, T, T) > 0.4
+    few = torch.rand(B, T) > 0.7
+    few = few & (few.cumsum(1) <= 3) & valid
+    yield Mask(causal=causal)
+    yield Mask(causal=causal, valid=valid, compact=True)
+    yield Mask(causal=causal, pairwise=pairwise)
+    yield Mask(causal=causal, valid=valid, pairwise=pairwise, global_tokens=few, compact=True)
+
+
+@pytest.mark.parametrize("impl", [TINY, replace(TINY, name="plain")], ids=["fast", "plain"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_it_equals_the_dense_softmax_in_outputs_and_gradients(pattern, causal, impl):
+    torch.manual_seed(0)
+    for T, max_global in ((1, None), (5, 3), (13, None), (13, 3)):
+        q, k, v = (
+            torch.randn(B, H, T, K, dtype=torch.float64, requires_grad=True) for _ in range(3)
+        )
+        outer_k, outer_v = (
+            torch.randn(B, H, 2, K, dtype=torch.float64, requires_grad=True) for _ in range(2)
+        )
+        dy = torch.randn(B, H, T, K, dtype=torch.float64)
+        for mask in masks(T, causal):
+            for prefix in (None, (outer_k, outer_v)):
+                leaves = (q, k, v) if prefix is None else (q, k, v, *prefix)
+                y = pattern_attention(
+                    q,
+                    k,
+                    v,
+                    pattern=pattern,
+                    mask=mask,
+                    prefix=prefix,
+                    max_global=max_global,
+                    impl=impl,
+                )
+                found = weights(q, k, pattern=pattern, mask=mask, prefix=prefix and prefix[0])
+                dense = found @ (v if prefix is None else torch.cat([outer_v, v], dim=2))
+                torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
+                own, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
+                torch.testing.assert_close(own, expected, rtol=0, atol=1e-12)
+
+
+def test_union_is_a_set():
+    a, b, c = Window(2, 2), Strided(3), First(1)
+    assert torch.equal(picture(a | b, 13), picture(a, 13) | picture(b, 13))
+    assert torch.equal(picture(a | b | c, 13), picture(c | b | a, 13))
+    assert (a | a).terms == (a,) and a | b == a | b
+    heads = PerHead((a, b))
+    assert (heads | c) == PerHead((a | c, b | c)) and (c | heads) == PerHead((c | a, c | b))
+    assert (heads | PerHead((c, c))) == (heads | c)
+
+
+def test_identities():
+    T = 13
+    assert torch.equal(picture(Window(T, T), T), picture(All(), T))
+    assert torch.equal(picture(Block(T), T), picture(All(), T))
+    assert torch.equal(picture(First(T), T), picture(All(), T))
+    assert torch.equal(picture(Strided(1), T), picture(All(), T))
+    assert torch.equal(picture(Window(T, T, 4), T), picture(Strided(4), T))
+    assert picture(Window(2, 5), T, causal=True).sum(-1).max() == 3  # w + 1 keys, itself among them
+
+
+def test_blocks_come_from_the_seed_and_keep_away_from_the_window():
+    drawn = draw_blocks(2, 9, 3, seed=1, causal=False, first_is_global=True)
+    assert torch.equal(drawn, draw_blocks(2, 9, 3, seed=1, causal=False, first_is_global=True))
+    assert not torch.equal(drawn, draw_blocks(2, 9, 3, seed=2, causal=False, first_is_global=True))
+    past = draw_blocks(2, 9, 3, seed=1, causal=True, first_is_global=True)
+    for h in range(2):
+        for g in range(9):
+            row = [b for b in drawn[h, g].tolist() if b >= 0]
+            assert len(row) == len(set(row)) and all(b > 0 and abs(b - g) > 1 for b in row)
+            assert all(0 < b < g - 1 for b in past[h, g].tolist() if b >= 0)
+
+
+def test_cost_follows_the_pairs():
+    from regard.core.counting import count
+
+    def flops(T, pattern):
+        q = torch.empty(1, 2, T, 8, device="meta")
+        return count(lambda: pattern_attention(q, q, q, pattern=pattern)).flops
+
+    for pattern in (Window(16, 16), Block(16), Window(4, 4, 4) | First(1)):
+        assert math.isclose(flops(2048, pattern) / flops(512, pattern), 4, rel_tol=0.2)
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(OptionError, match=r"before \(-1\)"):
+        Window(-1, 2)
+    with pytest.raises(OptionError, match=r"width \(3\) of group 1"):
+        Summary(5, 3, 1)
+    with pytest.raises(OptionError, match="2 and for 3 heads"):
+        PerHead((All(), All())) | PerHead((All(),) * 3)
+    q = torch.zeros(1, 2, 5, 4)
+    with pytest.raises(ShapeError, match="on one axis, got 5 and 4"):
+        pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
+    with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
+        pattern_attention(q, q, q, pattern=PerHead((All(),)))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        Window(3, 3),
+        Window(2, 2, dilation=3),
+        Window(3, 3) | First(2),
+        Window(0, 0) | First(1),
+        Window(0, 0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("begin", [5, 1])
+def test_single_tokens_for_long(pattern, begin):
+    chunks = [begin, *[1] * SINGLES, 4, *[1] * SINGLES]
+    valid = torch.ones(2, sum(chunks), dtype=torch.bool)
+    valid[1, begin + SINGLES + 2 : begin + SINGLES + 4] = False  # the end of the chunk of four
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 2, 2, len(valid[0]), 4, generator=generator, dtype=torch.float64)
+    state, outputs, start = initial_state(q, 2, 2, 4, pattern, None), [], 0
+    most = pattern.sinks + pattern.reach
+    for n in chunks:
+        new = slice(start, start + n)
+        some = valid[:, new] if n == 4 else None
+        y, state = extend(
+            *(z[:, :, new] for z in (q, k, v)),
+            state,
+            pattern=pattern,
+            valid=some,
+            donate=True,
+            impl=Form(chunk=CHUNK),
+        )
+        outputs.append(y)
+        start += n
+        assert state.k.shape[2] + state.first_k.shape[2] == most
+    streamed = torch.cat(outputs, dim=2)
+    for row in range(2):
+        alone = [z[row, :, valid[row]][None] for z in (q, k, v)]
+        expected = pattern_attention(*alone, pattern=pattern, mask=Mask(causal=True))
+        torch.testing.assert_close(streamed[row, :, valid[row]][None], expected)
+
+
+@pytest.mark.parametrize("name", ["strided", "global", "head_mix", "longformer", "bigbird"])
+def test_a_program_is_exported_for_any_length(name):
+    mixer = build(name, dim=24, num_heads=3, max_len=200).double().eval()
+    x = torch.randn(2, 64, 24, dtype=torch.float64)
+    length = {1: torch.export.Dim("length", min=2, max=200)}
+    mask = Mask(causal=name != "bigbird")
+    program = torch.export.export(
+        mixer,
+        (x,),
+        {"mask": mask},
+        dynamic_shapes={"x": length, "mask": [None] * 4},
+        prefer_deferred_runtime_asserts_over_guards=True,
+    ).module()
+    for T in (9, 200):
+        other = torch.randn(2, T, 24, dtype=torch.float64)
+        torch.testing.assert_close(program(other, mask=mask), mixer(other, mask=mask))
