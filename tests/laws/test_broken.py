@@ -517,7 +517,6 @@ BROKEN = [
     ("transfer", KeepsATensor),
     ("transfer", GatesBesideItsHeads),
     ("transfer", KeepsWhatMemoryHeld),
-    ("transfer", StartsElsewhere),
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
     ("compiled", ExportsNoGradient),
@@ -561,7 +560,6 @@ WORDS = {
     DividesByANorm: "not finite in torch.float16",
     GatesBesideItsHeads: "`beside_heads`",
     KeepsWhatMemoryHeld: "does not restore gain, which keeps what memory held",
-    StartsElsewhere: "first.weight, whose standard deviation is",
     SilentAfter64: "outputs of tokens 64 to 127 are zero",
     WrongSumAtABorder: "extend",
     WrongSumWithoutBlocks: "67 tokens",
@@ -591,6 +589,12 @@ def test_poison_is_caught_when_the_door_does_not_clear(monkeypatch):
     monkeypatch.setattr("regard.core.mixer._clear", lambda x, valid: x)
     with pytest.raises(LawError, match=r"^poison: "):
         check_mixer(lambda: make(Outsider), "poison")
+
+
+def test_another_start_after_reset_is_noted():
+    (verdict,) = check_mixer(lambda: make(StartsElsewhere), "transfer").verdicts
+    assert verdict.outcome == "cannot judge"
+    assert "does not restore first.weight, whose standard deviation is" in verdict.sentence
 
 
 def test_every_law_was_seen_to_fail():

@@ -1,10 +1,12 @@
 """State dict round trip, deepcopy, pickle, device move, and queries, keys and values made elsewhere keep the function.
 
-Built on the meta device, `to_empty` and `reset_parameters` of every part restore what construction gives.
+Built on the meta device, `to_empty` and `reset_parameters` of every part leave nothing of the memory's content. A parameter that
+starts elsewhere than construction has it is noted: the function is the same, a training from there is another.
 """
 
 import copy
 import io
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,7 +34,8 @@ def law(subject: Subject) -> None:
     require(torch.equal(clone(x, mask=mask), y), "a deep copy is another function")
     require(clone.options == mixer.options, "a deep copy loses the options")
     _given_heads(subject, mixer)
-    require_reset(subject.factory, lambda made: _outputs(made, x.float(), mask))
+    call = partial(_outputs, x=x.float(), mask=mask)
+    require_reset(subject.factory, call, other_starts=subject.cannot_judge)
     stored = io.BytesIO()
     torch.save(mixer, stored)
     stored.seek(0)
