@@ -591,6 +591,16 @@ def test_poison_is_caught_when_the_door_does_not_clear(monkeypatch):
         check_mixer(lambda: make(Outsider), "poison")
 
 
+class Narrow(Local):
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads, window_size=4)
+
+
+def test_limits_of_a_parent_are_not_asked_of_a_class_without_its_options():
+    (verdict,) = check_mixer(lambda: make(Narrow), "limit").verdicts
+    assert verdict.outcome == "does not apply"
+
+
 def test_another_start_after_reset_is_noted():
     (verdict,) = check_mixer(lambda: make(StartsElsewhere), "transfer").verdicts
     assert verdict.outcome == "cannot judge"
