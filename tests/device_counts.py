@@ -28,7 +28,6 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 import regard
 from regard import Mask, fast
 from regard.functional import rows
-from regard.functional.shared import recompute
 from regard.mixers._patterned import PatternMixer
 
 DEVICE, T, DIM = "counted", 40, 32
@@ -205,7 +204,7 @@ def main(names: list[str]) -> None:
     _setup_privateuseone_for_python_backend(DEVICE)
     torch.autograd.set_multithreading_enabled(False)
     # Checkpoints compute a pass again inside the backward, which a device of Python's own cannot do.
-    recompute.checkpoint = rows.checkpoint = lambda function, *arguments, **_: function(*arguments)
+    rows.checkpoint = lambda function, *arguments, **_: function(*arguments)
     fast.FAST["softmax", DEVICE] = fast.FAST["softmax", "cuda"]
     for name in names or regard.MIXERS.names():
         long = {} if name in GROWS else long_counts(name)

@@ -17,6 +17,7 @@ from regard.core.packages import lacking
 from regard.fast import fla, flex, sdpa
 from regard.fast.cpu import clusters, efficient, linear, pattern, sorted as sorted_chunks
 from regard.functional.choice import Form, record_of_this
+from regard.functional.shared.recompute import twice_differentiable
 
 
 def always(*tensors: Tensor | None, form: Form, **options: Any) -> str | None:
@@ -30,7 +31,7 @@ class Entry:
 
     unfit: called like the function; a reason why it cannot serve, or None. shortest: fewest queries from which "auto" takes it.
     without: fields of a mask that it does not support. compiles: torch.compile captures it. elsewhere: named, it also computes forward
-    passes on other devices. twice: options under which it is not differentiated again.
+    passes on other devices.
     """
 
     name: str
@@ -176,63 +177,3 @@ def _chosen(
     if why := entry.refuses(form, tensors, options):
         raise UnsupportedError(f'impl={form.name!r} cannot serve: {why}. Use impl="plain"')
     return entry
-
-
-# ------------------------------------------------------------------ second derivatives
-
-
-def twice_differentiable(
-    fast: Callable[..., Any], plain: Callable[..., Any], *inputs: Tensor | None
-) -> Any:
-    """fast(*inputs); where its gradient is differentiated itself (create_graph=True), plain(*inputs) takes its place.
-
-    Autograd would take the tensors that a gradient by hand saved for constants. Neither function may hold a tensor that needs a gradient
-    and is not among the inputs.
-    """
-    y = fast(*inputs)
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        return y
-    if not any(z is not None and z.requires_grad for z in inputs):
-        return y
-    if isinstance(y, Tensor):
-        return _Twice.apply(plain, 1, y, *inputs)[0]
-    return _Twice.apply(plain, len(y), *y, *inputs)
-
-
-class _Twice(torch.autograd.Function):
-    """A replacement's outputs, unchanged; the plain form and the inputs are kept beside them."""
-
-    @staticmethod
-    def forward(ctx, plain, count: int, *tensors: Tensor | None):
-        ctx.plain, ctx.count = plain, count
-        ctx.save_for_backward(*tensors[count:])
-        ctx.set_materialize_grads(False)
-        return tuple(y.detach() for y in cast(tuple[Tensor, ...], tensors[:count]))
-
-    @staticmethod
-    def backward(ctx, *dy: Tensor | None):
-        """First derivative: the replacement's own. Under `create_graph`: autograd through the plain form."""
-        inputs = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return None, None, *(None for _ in dy), *by_autograd(ctx.plain, inputs, dy)
-        return None, None, *dy, *(None for _ in inputs)
-
-
-def by_autograd(
-    plain: Callable[..., Any],
-    inputs: Sequence[Tensor | None],
-    gradients: Sequence[Tensor | None],
-) -> list[Tensor | None]:
-    """Gradients of the inputs from those of plain(*inputs), differentiable themselves; None for inputs that need none."""
-    # Aliases: an input that was made from another one is not differentiated through here.
-    own = [z.view_as(z) if z is not None and z.requires_grad else z for z in inputs]
-    y = plain(*own)
-    made = (y,) if isinstance(y, Tensor) else y
-    given = [(z, dz.to(z.dtype)) for z, dz in zip(made, gradients, strict=True) if dz is not None]
-    given = [(z, dz) for z, dz in given if z.requires_grad]
-    wanted = [z for z in own if z is not None and z.requires_grad]
-    if not given:
-        return [None] * len(own)
-    outputs, their = zip(*given, strict=True)
-    found = iter(torch.autograd.grad(outputs, wanted, their, create_graph=True, allow_unused=True))
-    return [next(found) if z is not None and z.requires_grad else None for z in own]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from regard.core.errors import OptionError, UnsupportedError
-from regard.functional.shared.implementation import loses_backward
+from regard.functional.choice import plain_alone
 
 Merge = Literal["concat", "mean"]
 
@@ -52,7 +52,7 @@ class ReversibleSequence(nn.Module):
         self.merge, self.recompute = merge, recompute
 
     def forward(self, x: Float[Tensor, "B T D"], *args: Any, **kwargs: Any) -> Tensor:
-        if self.recompute and torch.is_grad_enabled() and not loses_backward():
+        if self.recompute and torch.is_grad_enabled() and not plain_alone():
             _check_arguments(args, kwargs)
             parameters = [p for p in self.blocks.parameters() if p.requires_grad]
             y_1, y_2 = _Reversible.apply(x, x, self.blocks, args, kwargs, *parameters)

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
+from regard.functional.rows import recomputed
 from regard.functional.shared.implementation import Cut
-from regard.functional.shared.recompute import recomputed
 
 
 def tiles(length: int, size: int) -> Iterator[slice]:

@@ -93,19 +93,9 @@ def compiling() -> bool:
     return torch.compiler.is_compiling()
 
 
-def compiles(z: Tensor) -> bool:
-    """True if a kernel that is slow in plain PyTorch is compiled for z: on CUDA, unless its caller is compiled."""
-    return z.device.type == "cuda" and not compiling()
-
-
 def transformed() -> bool:
     """True inside torch.func's transforms and forward-mode AD, which take plain PyTorch alone."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-def loses_backward() -> bool:
-    """True where an autograd.Function has no backward: in transforms, and in torch.export, which keeps its forward alone."""
-    return transformed() or torch.compiler.is_exporting()
 
 
 def _values_are_unknown() -> bool:

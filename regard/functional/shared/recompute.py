@@ -1,71 +1,36 @@
-"""Functions that the backward computes again: to save memory, or to differentiate what a fast kernel leaves out."""
+"""Second derivatives of kernels that have a first one by hand."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from regard.functional.shared.implementation import compiling, loses_backward, transformed
+from regard.functional.choice import plain_alone
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
-
-
-def recomputed(
-    function: Callable[..., Any],
-    *arguments: Any,
-    when: bool = True,
-    random: bool = False,
-    **options: Any,
-) -> Any:
-    """function(*arguments, **options); the backward calls it again, `when` asked and if there is one.
-
-    random: it draws random numbers, the same ones both times.
-    """
-    if not when or not torch.is_grad_enabled() or loses_backward():
-        return function(*arguments, **options)
-    return checkpoint(
-        function, *arguments, use_reentrant=False, preserve_rng_state=random, **options
-    )
 
 
 def twice_differentiable(
     fast: Callable[..., Made],
     plain: Callable[..., Made],
     *inputs: Tensor | None,
-    inlined: bool = False,
 ) -> Made:
     """fast(*inputs), where plain(*inputs) is the same function in operations that autograd can differentiate again.
 
     The first derivative is that of `fast`, which may be written by hand: autograd would take the tensors saved for it
     for constants. Where it is differentiated itself (create_graph=True), and under torch.func's transforms, `plain`
-    takes its place, as in torch.export, which drops a backward by hand. inlined: autograd can differentiate `fast`
-    too, with its functions `applied`: an exported program keeps it, where `plain` costs T^2. Neither function may hold
-    a tensor that needs a gradient and is not among the inputs.
+    takes its place, as in torch.export, which drops a backward by hand. Neither function may hold a tensor that needs a gradient and is
+    not among the inputs.
     """
-    if transformed() or (loses_backward() and not inlined):
+    if plain_alone():
         return plain(*inputs)
     y = fast(*inputs)
-    if compiling() or not _needs_gradient(inputs):
+    if torch.compiler.is_compiling() or not _needs_gradient(inputs):
         return y
     if isinstance(y, Tensor):
         return _Twice.apply(plain, 1, y, *inputs)[0]
     return cast(Made, _Twice.apply(plain, len(y), *y, *inputs))
-
-
-def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """function.apply(*arguments); in torch.export its forward alone, which autograd must be able to differentiate."""
-    if loses_backward():
-        return function.forward(_Nothing(), *arguments)
-    return function.apply(*arguments)
-
-
-class _Nothing:
-    """The context of a forward that no backward follows."""
-
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        pass
 
 
 def by_autograd(

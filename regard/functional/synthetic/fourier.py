@@ -2,7 +2,7 @@
 
     y = Re( F_seq F_hid x )
 
-Rows of different lengths are loses_backward in one batch by Bluestein's identity jk = (j^2 + k^2 - (k - j)^2) / 2, which
+Rows of different lengths are transformed in one batch by Bluestein's identity jk = (j^2 + k^2 - (k - j)^2) / 2, which
 makes a transform of any length n a convolution with the chirp exp(i pi m^2 / n). Its phase is taken from m^2 mod 2n in
 integers, so that long rows lose no digits.
 """
@@ -15,13 +15,13 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.shared.implementation import loses_backward
+from regard.functional.choice import plain_alone
 
 
 def fourier_mixing(
     x: Float[Tensor, "B T D"], *, mask: Mask = OPEN, norm: Literal["backward", "ortho"] = "backward"
 ) -> Float[Tensor, "B T D"]:
-    """Real part of the transform over tokens and channels; a row with padding is loses_backward at its own length.
+    """Real part of the transform over tokens and channels; a row with padding is transformed at its own length.
 
     With `mask.valid`, valid tokens come first in every row. norm: "backward" leaves sums as they are, "ortho" divides
     by sqrt(n D). Computed in float32 where x has less.
@@ -29,7 +29,7 @@ def fourier_mixing(
     B, T, D = x.shape
     wide = x if x.dtype == torch.float64 else x.float()
     if mask.valid is None:
-        y = _whole(wide) if loses_backward() else _Whole.apply(wide)
+        y = _whole(wide) if plain_alone() else _Whole.apply(wide)
         n = torch.full((1,), T, device=x.device)
     else:
         n = mask.valid.sum(1).clamp_min(1)
