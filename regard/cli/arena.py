@@ -1,173 +1,226 @@
-"""`regard arena` on the command line: which suite or finding, and what of it is replaced."""
+"""`regard arena` on the command line: which question, and what of it is replaced."""
 
-import dataclasses
-from dataclasses import asdict, dataclass
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from regard.cli.bench import LEDGER, PAGE
-from regard.cli.names import choice, own, task
+from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
-from regard.core import OptionError, UnknownNameError
+from regard.core import OptionError
 from regard.core.options import Above0, CheckedOptions, Seed
 
 if TYPE_CHECKING:
-    from regard.lab.arena.suite import Contest, Suite
-    from regard.lab.findings import Finding
+    from regard.lab.experiment.question import Question
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
+Flag = FlagCreatePairsOff[bool]
+_PART = "REGARD_PART_OF"
+"""Set in the processes that `--workers` starts: they print nothing and draw nothing."""
 
 
 @dataclass(frozen=True)
 class Arena(metaclass=CheckedOptions):
-    """Train and time all mechanisms of a suite, or what a finding compares; what the ledger has already is not run again.
+    """Ask a question: train and time its entries. What the ledger has already is not run again, and each result is kept as it comes.
 
-    Started several times at once on one ledger, the processes share the work. Mixers, tasks and suites of your own are
-    written module:Class (a suite or finding: module:NAME). Of a finding, --seeds, --tokens and --hours are replaced alone.
+    Started several times at once on one ledger, the processes share the work. A question, mixers and tasks of your own are
+    written module:NAME. A question that breaks a law of an experiment is refused before anything is run.
     """
 
-    suite: Positional[str] = "quick"
+    question: Positional[str] = "fingerprint"
+    """a name of `regard ls questions`, or module:NAME of your own"""
     mixers: tuple[str, ...] = ()
-    """these in the place of the suite's"""
+    """these in the place of the question's entries"""
     task: str | None = None
-    """this in the place of the suite's tasks"""
+    """this in the place of the question's columns, as a screen"""
     task_options: tuple[str, ...] = ()
     """NAME=VALUE of the task"""
     lengths: tuple[int, ...] = ()
     """tokens at which speed is measured"""
     dim: int | None = None
-    """width of the models that are trained and of the layers that are timed"""
+    """width of the models that are trained, other than the fingerprint's own, and of the blocks that are timed"""
     seeds: tuple[Seed, ...] = ()
     rates: tuple[Above0, ...] = ()
-    """learning rates, each tried from the first seed; the best on validation serves the other seeds"""
+    """learning rates"""
     tokens: int | None = None
     """of training, for each model"""
     hours: Above0 | None = None
     """nothing new is begun after so many, and what is running ends first; the same command goes on later"""
+    until_told: Flag = False
+    """of a comparison: add seeds until each claim is told, or the time is spent"""
     on: Literal["here", "ray"] = "here"
     """ray: training as tasks of the cluster of RAY_ADDRESS, or of one started here; timings stay here"""
+    workers: int | None = None
+    """processes of one thread each; as many as there are cores by default"""
     ledger: Path = LEDGER
     page: Path = PAGE
     """drawn anew as results come"""
+    rows: Path | None = None
+    """a file of committed results (.jsonl): read first, and written as results come"""
     folder: Path = Path("runs/arena/trials")
     """where unfinished training is kept, so that a killed run goes on"""
     json: Json = False
 
     def run(self) -> int:
-        from regard.lab.arena.ledger import Ledger
-        from regard.lab.arena.report import write_page
-        from regard.lab.arena.run import run_suite
         from regard.lab.data.files import check_writable
+        from regard.lab.experiment.ledger import Ledger
+        from regard.lab.experiment.run import Outcome, ask
+        from regard.lab.report import write_page
 
-        chosen = suite_or_finding(self.suite)
-        if not hasattr(chosen, "race"):
-            return self._finding(chosen)
-        suite = self._suite(chosen)
-        check_writable(self.page)
+        question = self._question()
+        part = _PART in os.environ
+        if not part:
+            check_writable(self.page)
+        self.ledger.parent.mkdir(parents=True, exist_ok=True)
+        outcome = Outcome(question=question.name)
         with Ledger(self.ledger) as ledger:
-            draw = lambda: write_page(ledger.results(), self.page)  # noqa: E731
-            try:
-                outcome = run_suite(
-                    suite,
-                    ledger,
-                    self.folder,
-                    progress=not self.json,
-                    hours=self.hours,
-                    redraw=draw,
-                    on_ray=self.on == "ray",
-                )
-            finally:
-                if ledger.results():  # also where it was stopped
-                    draw()
+            if self.rows is not None and self.rows.exists():
+                ledger.read_rows(self.rows)
+
+            def draw() -> None:
+                found = ledger.rows()
+                if found and not part:
+                    write_page(found, self.page)
+                    if self.rows is not None:
+                        ledger.write_rows(self.rows, question.name)
+
+            with self._others(part):
+                try:
+                    ask(
+                        question,
+                        ledger,
+                        self.folder,
+                        progress=not self.json and not part,
+                        hours=self.hours,
+                        until_told=self.until_told,
+                        on_ray=self.on == "ray",
+                        redraw=draw,
+                        outcome=outcome,
+                    )
+                finally:
+                    draw()  # also where it was stopped
+        if part:
+            return 0
         if self.json:
-            print_json(asdict(outcome) | {"ledger": str(self.ledger)})
-        else:
-            print(
-                f"{outcome.suite}: {outcome.new} new results, {outcome.found} already there, "
-                f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
-            )
-            if outcome.left:
-                print(f"{outcome.left} not begun in time: the same command goes on.")
+            print_json(asdict(outcome) | {"ledger": str(self.ledger), "page": str(self.page)})
+            return 0
+        print(
+            f"{outcome.question}: {outcome.new} new results, {outcome.found} already there, "
+            f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
+        )
+        if outcome.left:
+            print(f"{outcome.left} not begun in time: the same command goes on.")
         return 0
 
-    def _finding(self, finding: "Finding") -> int:
-        from regard.lab.arena.ledger import Ledger
-        from regard.lab.findings import run_finding
+    @contextmanager
+    def _others(self, part: bool) -> Iterator[None]:
+        """The other processes of `workers`; each computes with one thread, and so does this one."""
+        import torch
 
-        for name in ("mixers", "task", "task_options", "lengths", "dim", "rates"):
-            if getattr(self, name):
-                raise OptionError(
-                    f"--{name.replace('_', '-')} is of a suite, and {finding.name} is a finding with entries of its own: "
-                    "--seeds, --tokens and --hours may be given"
-                )
-        with Ledger(self.ledger) as ledger:
-            tally = run_finding(
-                finding,
-                ledger,
-                self.folder,
-                seeds=self.seeds,
-                tokens=self.tokens,
-                hours=self.hours,
-                progress=not self.json,
-            )
-        if self.json:
-            print_json(asdict(tally) | {"ledger": str(self.ledger)})
-        else:
-            left = f", {tally.left} not begun within {self.hours:g} hours" if tally.left else ""
-            print(
-                f"{tally.finding}: {tally.new} new results, {tally.found} already there{left}, {tally.seconds:.0f} s. "
-                f"`regard report --finding {self.suite}` draws the page."
-            )
-        return 0
+        from regard.lab.experiment.workers import cores
 
-    def _suite(self, suite: "Suite") -> "Suite":
+        count = (cores() if self.on == "here" else 1) if self.workers is None else self.workers
+        if count < 1:
+            raise OptionError(f"workers ({count}) must be at least 1")
+        if part or count == 1 or torch.cuda.is_available():
+            yield
+            return
+        torch.set_num_threads(1)
+        environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "regard", *sys.argv[1:]]
+        others = [
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+            )
+            for _ in range(count - 1)
+        ]
+        try:
+            yield
+        except BaseException:
+            for other in others:
+                other.terminate()
+            raise
+        finally:
+            for other in others:
+                other.wait()
+
+    def _question(self) -> "Question":
         from regard.cli.arguments import option
-        from regard.lab.arena.suite import Race, brief, contests as contests_of
+        from regard.lab.experiment.question import Column, columns
+        from regard.lab.experiment.speed import Setting
+        from regard.lab.train import TrainConfig
 
+        question = entry("questions", self.question)
+        changes: dict[str, Any] = {}
         if self.mixers:
-            listed = {choice.name: choice for choice in suite.choices}
+            listed = {one.name: one for one in question.entries}
             named = [choice(name) for name in self.mixers]
-            suite = dataclasses.replace(
-                suite, trained=(), mixers=tuple(listed.get(one.name, one) for one in named)
-            )
-        contests = suite.contests
+            changes["entries"] = tuple(listed.get(one.name, one) for one in named)
+        vary = question.vary
         if self.task is not None:
             own = task(self.task, dict(map(option, self.task_options)))
-            train = brief(tokens=500_000, batch_size=32, eval_every=50)
-            contests = contests_of(own, train)
+            train = TrainConfig(
+                tokens=500_000, batch_size=32, lr=2e-3, eval_every=50, checkpoint_every=50, keep=1
+            )
+            kept = tuple(one for one in vary if isinstance(one, Setting))
+            vary = (*kept, *columns(own, train))
+            changes |= {
+                "name": vary[-1].name,
+                "about": f"every entry on {self.task}",
+                "kind": "screen",
+                "claims": (),
+                "allowed": None,
+                "shells": (),
+            }
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")
-        if self.tokens is not None:
-            contests = tuple(_with(contest, "train", tokens=self.tokens) for contest in contests)
-        race = suite.race
-        if self.dim is not None:
-            contests = tuple(_with(contest, "size", dim=self.dim) for contest in contests)
-            race = race and dataclasses.replace(race, dim=self.dim)
         if self.lengths:
-            race = dataclasses.replace(race or Race(lengths=()), lengths=self.lengths)
-        return dataclasses.replace(
-            suite,
-            contests=contests,
-            race=race,
-            seeds=self.seeds or suite.seeds,
-            rates=self.rates or suite.rates,
+            model = next(
+                (one for one in vary if isinstance(one, Setting)),
+                Setting(kind="forward", length=1, unit="block", seconds=2.0),
+            )
+            vary = (
+                *(replace(model, length=length) for length in self.lengths),
+                *(one for one in vary if isinstance(one, Column)),
+            )
+        if self.dim is not None:
+            vary = tuple(_wider(one, self.dim) for one in vary)
+        if self.tokens is not None:
+            vary = tuple(_budget(one, self.tokens) for one in vary)
+        if vary is not question.vary:
+            changes["vary"] = vary
+        if self.seeds:
+            changes["seeds"] = self.seeds
+        if self.rates:
+            changes["rates"] = self.rates
+        return replace(question, **changes)
+
+
+def _wider(one: Any, dim: int) -> Any:
+    if hasattr(one, "task"):
+        return one if one.model is not None else replace(one, shell=replace(one.shell, dim=dim))
+    return replace(one, dim=dim)
+
+
+def _budget(one: Any, tokens: int) -> Any:
+    if not hasattr(one, "task"):
+        return one
+    if one.train.tokens is None:
+        return replace(
+            one,
+            train=replace(
+                one.train, steps=max(1, tokens // (one.train.batch_size * one.task.max_len))
+            ),
         )
-
-
-def suite_or_finding(name: str) -> Any:
-    """The Suite or Finding of this name, or module:NAME. Raises UnknownNameError, OptionError."""
-    from regard.cli.describe import catalog
-
-    if ":" in name:
-        return own(name, ("suites", "findings"))[1]
-    suites, findings = catalog("suites"), catalog("findings")
-    if name in suites or name in findings:
-        return suites[name] if name in suites else findings[name]
-    raise UnknownNameError("suite", name, [*suites.names(), *findings.names()])
-
-
-def _with(contest: "Contest", part: str, **changes: int) -> "Contest":
-    changed = dataclasses.replace(getattr(contest, part), **changes)
-    return dataclasses.replace(contest, **{part: changed})
+    return replace(one, train=replace(one.train, tokens=tokens))

@@ -14,9 +14,8 @@ from regard.core.options import Above0, CheckedOptions
 from regard.core.visible import visible
 
 if TYPE_CHECKING:
-    from regard.lab.arena.choice import Choice
-    from regard.lab.arena.results import Timed
-    from regard.lab.arena.speed import Setting
+    from regard.lab.experiment.entry import Entry
+    from regard.lab.experiment.speed import Setting, Timed
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 Flag = FlagCreatePairsOff[bool]
@@ -60,7 +59,7 @@ class Bench(metaclass=CheckedOptions):
     json: Json = False
 
     def run(self) -> int:
-        from regard.lab.arena.speed import measure, obstacle
+        from regard.lab.experiment.speed import measure, obstacle
 
         for device in self.devices:
             _check_device(device)
@@ -87,7 +86,7 @@ class Bench(metaclass=CheckedOptions):
             {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
         ]
         if self.plot is not None and timed:
-            from regard.lab.arena.report.timings import draw_timings
+            from regard.lab.report.picture import draw_timings
 
             draw_timings(timed, self.plot)
         if self.json:
@@ -100,7 +99,7 @@ class Bench(metaclass=CheckedOptions):
         return 0
 
     def _settings(self) -> "list[Setting]":
-        from regard.lab.arena.speed import STREAMING, Setting
+        from regard.lab.experiment.speed import STREAMING, Setting
 
         return [
             Setting(
@@ -141,11 +140,11 @@ def _line(row: "Timed") -> dict[str, Any]:
         "mixer": row.mixer,
         "causal": row.causal,
         "impl": row.impl,
-        "ms": row.median_ms,
+        "ms": row.ms,
         "quartiles": f"{row.low_ms:.4g} to {row.high_ms:.4g}",
         "softmax ms": row.baseline_ms,
         "ratio": row.ratio,
-        "GFLOP": None if row.flops is None else row.flops / 1e9,
+        "GFLOP": None if not row.flops else row.flops / 1e9,
         "share": None if row.share is None else f"{row.share:.0%}",
         "peak MiB": row.peak_bytes / 2**20,
         "rounds": row.rounds,
@@ -163,11 +162,11 @@ def _origin(row: "Timed") -> str:
     )
 
 
-def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
+def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Entry]":
     """Each mixer with those of the options that it has."""
     from regard.cli.arguments import option
     from regard.cli.names import choice
-    from regard.lab.arena.choice import check_entries
+    from regard.lab.experiment.entry import check_entries
     from regard.mixers import MIXERS
     from regard.mixers.build import option_names, resolve
 
@@ -186,12 +185,12 @@ def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Choice]":
     return chosen
 
 
-def _faults(choices: "list[Choice]", path: Path) -> dict[str, str]:
+def _faults(choices: "list[Entry]", path: Path) -> dict[str, str]:
     """Mixer -> the law that it breaks, for those that break one."""
     from rich.console import Console
 
-    from regard.lab.arena.laws import fault, verdict
-    from regard.lab.arena.ledger import Ledger
+    from regard.lab.experiment.ledger import Ledger
+    from regard.lab.experiment.mechanism_laws import fault, verdict
 
     with Ledger(path) as ledger, Console(stderr=True).status("laws") as status:
         faults = {}

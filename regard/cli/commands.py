@@ -31,7 +31,7 @@ class Ls:
     """List what there is."""
 
     kind: Positional[str | None] = None
-    """mixers, pools, scores, models, positions, feed_forwards, tasks, suites, findings, recipes or sources; all by default"""
+    """mixers, pools, scores, models, positions, feed_forwards, tasks, questions, recipes or sources; all by default"""
     json: Json = False
 
     def run(self) -> int:
@@ -84,63 +84,42 @@ class Train:
 class Report:
     """Draw the ledger: a table here, and one page that opens from disk."""
 
+    question: Positional[str | None] = None
+    """this alone, by the name under which it was asked; all by default"""
     ledger: Path = LEDGER
-    """or a page (.html), or the JSON saved from one (.json)"""
     page: Path = PAGE
     picture: Path | None = None
     """also draw quality against speed against memory here, as .png or .svg"""
-    finding: str | None = None
-    """in the place of the table and page: what came out of this finding, as a page in --folder"""
-    folder: Path = Path("runs/findings")
+    document: Path | None = None
+    """also write the question as a document (.md) here"""
     json: Json = False
 
     def run(self) -> int:
-        if self.finding is not None:
-            return self._finding(self.finding)
-        from regard.lab.arena.report import picture, plain, read_rows, terminal, write_page
         from regard.lab.data.files import check_writable
+        from regard.lab.report import document, picture, read_rows, terminal, told, write_page
 
-        for path in filter(None, (self.page, self.picture)):
+        for path in filter(None, (self.page, self.picture, self.document)):
             check_writable(path)
         if not self.ledger.exists():
-            raise OptionError(
-                f"there is no ledger at {self.ledger}. `regard arena quick` makes one."
-            )
+            raise OptionError(f"there is no ledger at {self.ledger}. `regard arena` makes one.")
         rows = read_rows(self.ledger)
+        if self.question is not None:
+            names = dict.fromkeys(row.question for row in rows if row.kind == "asked")
+            if self.question not in names:
+                raise UnknownNameError("asked question", self.question, list(names))
+            rows = [row for row in rows if row.kind != "asked" or row.question == self.question]
         page = write_page(rows, self.page).resolve()
         drawn = picture(rows, self.picture) if self.picture else None
+        written = document(rows, self.document) if self.document else None
         if self.json:
-            print_json(plain(rows) | {"page": str(page), "picture": drawn and str(drawn)})
+            paths = {
+                "page": str(page),
+                "picture": drawn and str(drawn),
+                "document": written and str(written),
+            }
+            print_json(told(rows) | paths)
         else:
             console().print(terminal(rows))
-            print(f"\nThe page: {page}")
-        return 0
-
-    def _finding(self, name: str) -> int:
-        from regard.cli.names import entry
-        from regard.lab.arena.ledger import Ledger
-        from regard.lab.findings.page import stored, summary, write
-
-        finding = entry("findings", name)
-        rows = []
-        if self.ledger.exists():
-            with Ledger(self.ledger) as ledger:
-                rows = [row for row in ledger.findings() if row.finding == finding.name]
-        if not rows:
-            raise OptionError(
-                f"{self.ledger} has nothing of {finding.name} yet. `regard arena {name}` runs it."
-            )
-        page = write(finding, rows, self.folder).resolve()
-        results = stored(finding, page.with_suffix(".json"))
-        found = summary(results)
-        if self.json:
-            about = {"finding": finding.name, "claims": found, "old": results.old}
-            print_json(about | {"page": str(page)})
-        else:
-            print_table(found, title=finding.name)
-            if results.old:
-                told = ", ".join(f"{count} of {name}" for name, count in results.old.items())
-                print(visible_lines(f"Old rows left out: {told}."))
             print(f"\nThe page: {page}")
         return 0
 
@@ -154,7 +133,7 @@ class Merge:
     json: Json = False
 
     def run(self) -> int:
-        from regard.lab.arena.ledger import Ledger
+        from regard.lab.experiment.ledger import Ledger
 
         if not self.others:
             raise OptionError(f"merge: name the ledgers whose rows {self.into} takes, after it")

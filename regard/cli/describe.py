@@ -20,8 +20,7 @@ SOURCES = {
     "tasks": ("regard.lab.tasks", "TASKS"),
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
-    "suites": ("regard.lab.arena.suite", "SUITES"),
-    "findings": ("regard.lab.findings", "FINDINGS"),
+    "questions": ("regard.lab.questions", "QUESTIONS"),
     "recipes": ("regard.lab.recipes", "RECIPES"),
     "sources": ("regard.lab.data.sources", "SOURCES"),
 }

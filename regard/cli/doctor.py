@@ -54,7 +54,7 @@ def _machine() -> list[dict[str, str]]:
     import torch
 
     from regard import __version__
-    from regard.lab.arena.provenance import describe
+    from regard.lab.experiment.provenance import describe
 
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -129,7 +129,7 @@ def _package(name: str, oldest: str, extra: str = "") -> dict[str, str]:
 
 
 def _environment() -> list[dict[str, str]]:
-    from regard.lab.arena.allocator import VARIABLES
+    from regard.lab.experiment.allocator import VARIABLES
 
     settings = [_row(name, os.environ.get(name, "not set")) for name in THREADS]
     retained = "changes timings by up to 6 times; figures are quoted without it"

@@ -12,7 +12,7 @@ from regard.cli.describe import catalog
 from regard.core import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
-    from regard.lab.arena.choice import Choice
+    from regard.lab.experiment.entry import Entry
 
 BASES: dict[str, tuple[str, str]] = {
     "mixers": ("regard.core", "Mixer"),
@@ -20,8 +20,7 @@ BASES: dict[str, tuple[str, str]] = {
     "scores": ("regard.nn.scores", "Score"),
     "models": ("torch.nn", "Module"),
     "tasks": ("regard.lab.tasks", "Task"),
-    "suites": ("regard.lab.arena.suite", "Suite"),
-    "findings": ("regard.lab.findings", "Finding"),
+    "questions": ("regard.lab.experiment.question", "Question"),
     "recipes": ("regard.lab.recipes", "Recipe"),
 }
 """Kind -> module and name of the base of one's own entry of this kind."""
@@ -31,8 +30,7 @@ WANTED = {
     "scores": "a subclass of regard.nn.scores.Score",
     "models": "a torch.nn.Module",
     "tasks": "a subclass of regard.lab.tasks.Task",
-    "suites": "a regard.lab.arena.suite.Suite",
-    "findings": "a regard.lab.findings.Finding",
+    "questions": "a regard.lab.Question",
     "recipes": "a function without arguments that returns a regard.lab.recipes.Run",
 }
 
@@ -40,7 +38,7 @@ WANTED = {
 def entry(kind: str, name: str) -> Any:
     """The entry of this catalogue, or what `module:Class` names, where the module may lie in the current folder.
 
-    Mixers, pools, models and tasks are classes; a suite is a Suite; a recipe is a function that returns a Run. Raises
+    Mixers, pools, models and tasks are classes; a question is a Question; a recipe is a function that returns a Run. Raises
     UnknownNameError, OptionError.
     """
     if ":" in name:
@@ -51,15 +49,15 @@ def entry(kind: str, name: str) -> Any:
     return found[name]
 
 
-def choice(name: str, options: Mapping[str, Any] | None = None) -> "Choice":
+def choice(name: str, options: Mapping[str, Any] | None = None) -> "Entry":
     """A mixer of the catalogue, or one's own under the label that was typed. Raises UnknownNameError, OptionError."""
-    from regard.lab.arena.choice import Choice
+    from regard.lab.experiment.entry import Entry
     from regard.mixers import MIXERS
 
     cls = entry("mixers", name)
     if cls in MIXERS.values():
-        return Choice(mixer=cls.name, options=options or {})
-    return Choice(mixer=cls, options=options or {}, typed=name)
+        return Entry(mixer=cls.name, options=options or {})
+    return Entry(mixer=cls, options=options or {}, typed=name)
 
 
 def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:
@@ -138,7 +136,7 @@ def _fits(kind: str, found: Any) -> bool:
     if kind == "recipes" and inspect.isfunction(found):
         return not inspect.signature(found).parameters
     base = getattr(import_module(module), name)
-    if kind in ("suites", "findings", "recipes"):
+    if kind in ("questions", "recipes"):
         return isinstance(found, base)
     return isinstance(found, type) and issubclass(found, base)
 

@@ -48,10 +48,10 @@ class Recommend(metaclass=CheckedOptions):
     json: Json = False
 
     def run(self) -> int:
-        from regard.lab.arena.choice import check_entries
-        from regard.lab.arena.ledger import Ledger
         from regard.lab.arena.recommend import Case, measure, recommend
         from regard.lab.arena.report import read_rows
+        from regard.lab.experiment.entry import check_entries
+        from regard.lab.experiment.ledger import Ledger
 
         case = Case(
             length=self.length,

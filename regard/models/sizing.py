@@ -22,11 +22,13 @@ def count_parameters(config: StackConfig) -> int:
         return sum(p.numel() for p in config.build().parameters() if p.requires_grad)
 
 
-def match_parameters(config: Config, target: int, *, tolerance: float = TOLERANCE) -> Config:
+def match_parameters(
+    config: Config, target: int, *, tolerance: float = TOLERANCE, step: int = STEP
+) -> Config:
     """The configuration with hidden_dim changed so that its parameter count is within `tolerance` of `target`.
 
     Counts are affine in hidden_dim: two are taken and the width solved for. A mixer that includes its feed-forward
-    has a hidden_dim of its own, which is changed instead. Raises OptionError where no width will do.
+    has a hidden_dim of its own, which is changed instead. `step`: the width is a multiple of it. Raises OptionError where no width will do.
     """
     check_positive(target=target)
     low, high = 24 * config.dim, 48 * config.dim
@@ -35,7 +37,7 @@ def match_parameters(config: Config, target: int, *, tolerance: float = TOLERANC
     if slope <= 0:
         raise OptionError(f"{config.mixer_name}: hidden_dim does not change the parameter count")
     width = low + (target - count_low) / slope
-    matched = with_hidden_dim(config, max(STEP, STEP * round(width / STEP)))
+    matched = with_hidden_dim(config, max(step, step * round(width / step)))
     count = count_parameters(matched)
     if abs(count - target) > tolerance * target:
         raise OptionError(

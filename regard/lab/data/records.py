@@ -155,6 +155,11 @@ class Examples(Dataset):
         """Sequences of one length with a label for each token, both [n T]."""
         return cls(tokens.ravel(), np.full(len(tokens), tokens.shape[1]), labels.ravel())
 
+    def rows(self) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
+        """All tokens and all labels, where sequences are of one length and every token has a label or -100."""
+        n = len(self)
+        return self._tokens.view(n, -1).long(), self._labels.view(n, -1).long()
+
     def __len__(self) -> int:
         return len(self._ends)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.records import IGNORED, Data, Examples, checksum
 
@@ -112,6 +113,14 @@ class Task(ABC):
 
         Raises OptionError where there is nothing to take it over.
         """
+
+    def scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        """A score of each item, whose mean is the metric: what an interval takes the spread of items from."""
+        raise OptionError(f"{self.name} gives no score of each item")
+
+    @property
+    def has_scores(self) -> bool:
+        return type(self).scores is not Task.scores
 
     @abstractmethod
     def trivial_baseline(self, splits: Splits | None = None) -> float:

@@ -1,1 +1,0 @@
-"""Which mechanism, at my length, on my machine: train all that fit a task, time them, and keep every result."""

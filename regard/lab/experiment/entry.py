@@ -1,0 +1,125 @@
+"""Entry: one of the things that a question compares, under the label by which all pages call it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from functools import partial
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from regard.core import Mixer, OptionError
+from regard.lab.experiment.source import label as written, source
+from regard.mixers import MIXERS
+from regard.mixers.build import build, resolve
+
+if TYPE_CHECKING:
+    from regard.lab.experiment.question import Column
+    from regard.models import ModelConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A mechanism with its options in the column's shell, or a model made whole.
+
+    mixer: a catalogue name or a class; `typed` is what a user wrote for the class. options: its own. model: fields of the
+    model's configuration that differ from the shell's (position, norm ...). make: instead of a mixer, the configuration of
+    any model that serves the column's task. before: a column that is trained first, from the same seed; the weights that fit
+    are taken. title: instead of the name with its options.
+    """
+
+    mixer: str | type[Mixer] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    make: "Callable[[Column], ModelConfig] | None" = None
+    before: "Column | None" = None
+    title: str = ""
+    typed: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.mixer is None) == (self.make is None):
+            raise OptionError(f"entry {self.title!r} needs one of mixer and make")
+        if self.make is not None and not self.title:
+            raise OptionError("an entry that makes its model needs a title")
+        self.source  # noqa: B018  as early as can be: the file may be edited while the question runs
+
+    @property
+    def name(self) -> str:
+        """A name of the catalogue, module:Class, or the title of an entry without a mixer. A subclass never has its parent's name."""
+        if self.mixer is None:
+            return self.title
+        cls = resolve(self.mixer)
+        return cls.name if cls in MIXERS.values() else self.typed or written(cls)
+
+    @property
+    def label(self) -> str:
+        """The title, or the name with the options and fields that were given: "local, window 4"."""
+        given = {**self.options, **self.model}
+        return self.title or ", ".join([self.name, *(_said(*pair) for pair in given.items())])
+
+    @property
+    def source(self) -> str:
+        return source(resolve(self.mixer) if self.mixer is not None else self.make)
+
+    def build(self, *, dim: int, num_heads: int, max_len: int) -> Mixer:
+        assert self.mixer is not None
+        return build(self.mixer, dim=dim, num_heads=num_heads, max_len=max_len, **self.options)
+
+    def sketch(self, *, dim: int = 24, num_heads: int = 3, max_len: int = 64) -> Mixer:
+        """On the meta device: what it can do, at no cost."""
+        with torch.device("meta"):
+            return self.build(dim=dim, num_heads=num_heads, max_len=max_len)
+
+    def identity(self) -> dict[str, Any]:
+        """The entry as a part of keys: its name, options, and the source of all that it holds."""
+        held = {**self.options, **self.model}
+        return {
+            "mixer": self.name,
+            "options": dict(self.options),
+            "model": dict(self.model),
+            "source": self.source,
+        } | sources(held)
+
+    def refusal(self, sketch: Mixer, needed: str) -> str | None:
+        """Why its sketch lacks the capability `needed`, or None."""
+        reason = sketch.capabilities.refusals().get(needed)
+        return None if reason is None else f"{self.name} does not support {needed}: {reason}"
+
+
+def _said(name: str, value: Any) -> str:
+    short = name.removesuffix("_size").removeprefix("num_").replace("_", " ")
+    if isinstance(value, type | FunctionType):
+        value = value.__name__
+    return short if value is True else f"{short} {value}"
+
+
+def check_entries(entries: Iterable[Entry]) -> None:
+    """OptionError where two of them would be shown under one label."""
+    labels: set[str] = set()
+    for entry in entries:
+        if entry.label in labels:
+            raise OptionError(
+                f"{entry.label} cannot be entered twice: its results would share a label. Leave one out, or give it a title."
+            )
+        labels.add(entry.label)
+
+
+def sources(*parts: Any) -> dict[str, Any]:
+    """{"sources": label -> source} of the classes and functions in these values, however deep; empty without any."""
+    named: dict[str, str] = {}
+
+    def look(value: Any) -> None:
+        if is_dataclass(value) and not isinstance(value, type):
+            value = vars(value)
+        if isinstance(value, Mapping):
+            value = tuple(value.values())
+        if isinstance(value, list | tuple):
+            for one in value:
+                look(one)
+        elif isinstance(value, partial):
+            look((value.func, value.args, value.keywords))
+        elif isinstance(value, type | FunctionType):
+            named[written(value)] = source(value)
+
+    look(parts)
+    return {"sources": named} if named else {}

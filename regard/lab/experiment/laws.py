@@ -1,0 +1,333 @@
+"""The ten laws of an experiment. A question that breaks one is refused before it is run, and its page says how each was met.
+
+     1  one shell, one baseline at its best        6  two sources of uncertainty: seeds, and rows of the test set
+     2  equal budgets, named                       7  a verdict is written by nobody
+     3  rates are searched until the best is inside  8  small is said
+     4  three lines in every column                9  same command, same page
+     5  the structure is smaller than the input   10  a row has one source
+
+A screen is held to 4, 5, 9 and 10, and has no claim; a comparison to all.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from regard.core import OptionError
+from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.lines import LINES
+from regard.lab.experiment.provenance import commit
+from regard.lab.experiment.question import Question
+from regard.lab.experiment.shell import _CONFIGS, EQUAL, model_config
+from regard.lab.tasks import Splits, Task
+from regard.mixers.build import resolve
+from regard.models import count_parameters
+
+LEAST_SEEDS = 8
+SIZES = (
+    "window_size",
+    "chunk_size",
+    "block_size",
+    "num_slots",
+    "num_clusters",
+    "top_k",
+    "num_landmarks",
+    "size",
+    "radius",
+)
+"""Options, and fields of options, that are sizes of a structure in tokens or slots."""
+
+
+class ExperimentError(OptionError):
+    """A question breaks a law of an experiment."""
+
+    def __init__(self, law: int, question: Question, why: str, instead: str):
+        super().__init__(
+            f"{question.name} breaks law {law} of an experiment ({NAMES[law]}): {why}. {instead}"
+        )
+        self.law = law
+
+
+NAMES = {
+    1: "one shell, one baseline at its best",
+    2: "equal budgets",
+    3: "rates are searched until the best is inside",
+    4: "three lines in every column",
+    5: "the structure is smaller than the input",
+    6: "uncertainty has two sources",
+    7: "a verdict is written by nobody",
+    8: "small is said",
+    9: "same command, same page",
+    10: "a row has one source",
+}
+
+
+def check(question: Question, load: Callable[[Task], Splits]) -> dict[int, str]:
+    """How each law was met. Raises ExperimentError, with the law's number, for the first that is broken."""
+    of_kind = (4, 5, 9, 10) if question.kind == "screen" else tuple(NAMES)
+    if question.kind == "screen" and question.claims:
+        raise ExperimentError(
+            7,
+            question,
+            "it is a screen and has claims",
+            'Give it kind="comparison", which all ten laws check',
+        )
+    return {law: _LAWS[law](question, load) for law in of_kind}
+
+
+def _shell(question: Question, load: Callable[[Task], Splits]) -> str:
+    if len(question.shells) < 2:
+        raise ExperimentError(
+            1,
+            question,
+            "its shell was not searched",
+            "Give `shells` of which the baseline's best is taken: positions, norms or widths",
+        )
+    if question.baseline not in [entry.label for entry in question.entries]:
+        raise ExperimentError(
+            1,
+            question,
+            f"it has no entry {question.baseline!r}",
+            "Enter the baseline, or name another by `baseline`",
+        )
+    base = next(entry for entry in question.entries if entry.label == question.baseline)
+    for shell in question.shells:
+        for column in question.trained:
+            position = shell.position
+            kinds = {
+                e.label: _positions(e, position) for e in question.entries if e.mixer is not None
+            }
+            beside = [
+                _positions(e, position)
+                for e in question.entries
+                if e.mixer is not None and e.mixer == base.mixer
+            ]
+            for label, kind in kinds.items():
+                if kind not in beside:
+                    raise ExperimentError(
+                        1,
+                        question,
+                        f"{label} has positions {_named(kind)} and no entry of {base.name} has the same",
+                        'Give both the same by `model={"position": ...}`, or enter the baseline with them too',
+                    )
+            for one in _bounds(question):
+                pair = [kinds.get(name) for name in (one.of, one.beside) if name]
+                if (
+                    len(pair) == 2
+                    and None not in pair
+                    and pair[0] != pair[1]
+                    and "position" not in question.factors
+                ):
+                    raise ExperimentError(
+                        1,
+                        question,
+                        f"{one.of} has positions {_named(pair[0])} and {one.beside} {_named(pair[1])}",
+                        'Compare at equal positions, or declare factors=("position",)',
+                    )
+            del column
+    return f"the best of {len(question.shells)} shells for {question.baseline}, given to every entry that takes it"
+
+
+def _positions(entry: Entry, position: str) -> frozenset[str]:
+    """Kinds of positions that an entry gets or brings."""
+    assert entry.mixer is not None
+    brought = getattr(resolve(entry.mixer), "brings", frozenset())
+    given = {str(entry.model.get("position", position))} - {"none"}
+    return frozenset(brought | given)
+
+
+def _named(kinds: "frozenset[str] | None") -> str:
+    return " and ".join(sorted(kinds or ())) or "none"
+
+
+def _bounds(question: Question) -> Iterator[Any]:
+    for claim in question.claims:
+        for one in claim.expected:
+            yield one
+            yield from one.when
+
+
+def _budgets(question: Question, load: Callable[[Task], Splits]) -> str:
+    base = next(entry for entry in question.entries if entry.label == question.baseline)
+    told = []
+    for column in question.trained:
+        splits = load(column.task)
+        target = count_parameters(model_config(column, base, splits))  # type: ignore[arg-type]
+        for entry in question.entries:
+            if "size" in question.factors or (
+                (entry.before is None) != (base.before is None) and "before" in question.factors
+            ):
+                continue
+            if (entry.before is None) != (base.before is None):
+                raise ExperimentError(
+                    2,
+                    question,
+                    f"{entry.label} and {base.label} are not both trained before",
+                    'Declare factors=("before",), or give both the same',
+                )
+            try:
+                count = count_parameters(model_config(column, entry, splits, beside=base))  # type: ignore[arg-type]
+            except OptionError as error:
+                raise ExperimentError(
+                    2,
+                    question,
+                    str(error).rstrip("."),
+                    'Change dim, leave the entry out, or declare factors=("size",)',
+                ) from error
+            if abs(count - target) > EQUAL * target:
+                raise ExperimentError(
+                    2,
+                    question,
+                    f"{entry.label} has {count:,} parameters in {column.name}, {count / target - 1:+.1%} of {base.label}'s {target:,}",
+                    f"Let them differ by at most {EQUAL:.0%}: leave hidden_dim to the engine",
+                )
+        told.append(f"{target:,} parameters in {column.name}")
+    return f"within {EQUAL:.0%} of {', '.join(told)}; equal steps, and equal time read off the same curves; operations counted"
+
+
+def _rates(question: Question, load: Callable[[Task], Splits]) -> str:
+    if not question.rates:
+        raise ExperimentError(
+            3,
+            question,
+            "it has no rates to search",
+            "Give `rates`, a grid in which the best may lie",
+        )
+    if not question.widen:
+        raise ExperimentError(
+            3,
+            question,
+            f"its rates ({', '.join(f'{rate:g}' for rate in question.rates)}) may not be widened",
+            "Leave out widen=False",
+        )
+    return f"from {', '.join(f'{rate:g}' for rate in question.rates)}, with two seeds, widened until each entry's best is inside"
+
+
+def _lines(question: Question, load: Callable[[Task], Splits]) -> str:
+    labels = [entry.label for entry in question.entries]
+    for column in question.trained:
+        missing = [line.label for line in LINES if line.label not in labels]
+        if column.task.kind not in _CONFIGS and missing:
+            raise ExperimentError(
+                4,
+                question,
+                f"{column.name} is of kind {column.task.kind}, in whose model nothing can stand for {' and '.join(missing)}",
+                f"Enter models with the titles {' and '.join(missing)}",
+            )
+    return "chance, a model without mixing and the bag in every column; what does not pass them is grey"
+
+
+def _structure(question: Question, load: Callable[[Task], Splits]) -> str:
+    for column in question.trained:
+        for entry in question.entries:
+            if entry.mixer is None:
+                continue
+            sketch = entry.sketch(
+                dim=column.shell.dim, num_heads=column.shell.num_heads, max_len=column.task.max_len
+            )
+            for name, size in sizes(sketch.options):
+                if 2 * size >= column.task.max_len:
+                    raise ExperimentError(
+                        5,
+                        question,
+                        f"{entry.label} has {name} {size}, and {column.name} has at most {column.task.max_len} tokens",
+                        f"Give {name} less than half of them",
+                    )
+    return "every window, chunk, bucket and number of slots is below half of the tokens"
+
+
+def sizes(options: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Names and values of the options that are sizes of a structure, however deep."""
+    for name, value in options.items():
+        if name in SIZES and isinstance(value, int) and not isinstance(value, bool):
+            yield name, value
+        elif isinstance(value, Mapping):
+            yield from sizes(value)
+        elif is_dataclass(value) and not isinstance(value, type):
+            yield from sizes({one.name: getattr(value, one.name) for one in fields(value)})
+        elif isinstance(value, list | tuple):
+            for one in value:
+                yield from sizes({name: one})
+
+
+def _uncertainty(question: Question, load: Callable[[Task], Splits]) -> str:
+    seeds = len(set(question.seeds))
+    if seeds < LEAST_SEEDS:
+        raise ExperimentError(
+            6, question, f"it has {seeds} seed{'s' * (seeds != 1)}", f"Give at least {LEAST_SEEDS}"
+        )
+    for column in question.trained:
+        if not column.task.has_scores:
+            raise ExperimentError(
+                6,
+                question,
+                f"{column.task.name} gives no score of each test item ({column.task.metric})",
+                "Choose a task that does, or a screen",
+            )
+    return f"{seeds} seeds and the test items, both in each interval; failed runs are counted and decide no mean"
+
+
+def _verdicts(question: Question, load: Callable[[Task], Splits]) -> str:
+    for claim in question.claims:
+        if not claim.smallest > 0:
+            raise ExperimentError(
+                7,
+                question,
+                f"a claim names no smallest effect worth telling: {claim.text}",
+                "Give `smallest`",
+            )
+        if not (claim.text and claim.source and claim.expected):
+            raise ExperimentError(
+                7, question, "a claim needs a text, a source and bounds", "Give all three"
+            )
+        for one in claim.expected:
+            for condition in one.when:
+                if question.column(condition.column) != question.column(one.column):
+                    raise ExperimentError(
+                        7,
+                        question,
+                        f"a bound on {question.column(one.column)} has a condition on {question.column(condition.column)}",
+                        "A condition is on the column that it guards",
+                    )
+    return "verdicts follow from intervals at 99 %; claims, tasks and smallest effects were kept before the first run"
+
+
+def _small(question: Question, load: Callable[[Task], Splits]) -> str:
+    if not question.limits:
+        raise ExperimentError(
+            8, question, "it does not say what runs of its size cannot tell", "Give `limits`"
+        )
+    told = [
+        f"{c.name}: {c.train.steps or c.train.tokens:,} {'steps' if c.train.steps else 'tokens'}"
+        for c in question.trained
+    ]
+    return f"asked for this budget alone ({', '.join(told)})"
+
+
+def _same(question: Question, load: Callable[[Task], Splits]) -> str:
+    if question.kind == "comparison" and commit().endswith("+changes"):
+        raise ExperimentError(
+            9,
+            question,
+            "the working tree has changes, and its page could name no commit",
+            "Commit them first",
+        )
+    return f"commit {commit()}"
+
+
+def _sources(question: Question, load: Callable[[Task], Splits]) -> str:
+    return f"sources of {len(question.entries)} entries, the engine and torch are part of each row's key"
+
+
+_LAWS: dict[int, Callable[[Question, Callable[[Task], Splits]], str]] = {
+    1: _shell,
+    2: _budgets,
+    3: _rates,
+    4: _lines,
+    5: _structure,
+    6: _uncertainty,
+    7: _verdicts,
+    8: _small,
+    9: _same,
+    10: _sources,
+}

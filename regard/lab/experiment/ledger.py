@@ -1,0 +1,288 @@
+"""Ledger: the file in which every result is kept, one row for each trial, under the hash of the trial's content.
+
+SQLite with a rollback journal and full synchronisation: what `put` has returned from survives `kill -9` and power loss,
+in one file. A damaged file is never repaired or replaced.
+
+Each row carries its own sha256, and the rows are chained by another: opening the file finds a row that was altered, lost, added,
+exchanged or cut off by an accident, or by a program that does not know how they are chained. The chain has no secret. It cannot
+find rows by somebody who computes it anew, an older copy of the whole file in the place of a newer one, or a number that
+was wrong when it was put in. Bytes that hold no row (free pages, page heads) are checked by SQLite's own integrity check, as far as that goes.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core import PathError, StoredDataError
+from regard.core.visible import visible
+from regard.lab.data.files import locked, path_error, reported, whole
+from regard.lab.experiment.row import Row, canonical, plain, read_row
+
+FORMAT = 2
+APPLICATION = 0x52474152  # "RGAR" in the header, which marks the database as ours
+BUSY_SECONDS = 60
+_SCHEMA = f"""
+    PRAGMA application_id = {APPLICATION};
+    CREATE TABLE format (version INTEGER NOT NULL, rows INTEGER NOT NULL, chain TEXT NOT NULL);
+    CREATE TABLE trials (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+                         result TEXT NOT NULL, sha256 TEXT NOT NULL);
+    INSERT INTO format VALUES ({FORMAT}, 0, '');
+"""
+
+
+def trial_key(content: Mapping[str, Any]) -> str:
+    """sha256 of the content as canonical JSON: equal for equal content, whatever the order of its fields."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+class Ledger:
+    """Results by trial. Opening reads and verifies every row; a new path makes a new ledger.
+
+    Several processes may write to one ledger. The first result of a trial stays: putting another under the same key
+    changes nothing.
+
+    >>> ledger = Ledger("runs/ledger.sqlite")
+    >>> ledger.put(trial_key({"task": "listops", ...}), result)
+
+    Raises StoredDataError, naming the file and what is wrong, if it is truncated, altered or no ledger; PathError where it
+    cannot be opened or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        with reported(self.path, "opened"):
+            if not self.path.exists():
+                _create(self.path)
+            elif not self.path.is_file() or self.path.stat().st_size == 0:
+                raise self._damaged("is empty" if self.path.is_file() else "is not a file")
+        try:
+            self._connection = sqlite3.connect(
+                self.path, timeout=BUSY_SECONDS, isolation_level=None
+            )
+        except sqlite3.Error as error:
+            raise failure(self.path, error) or self._damaged(f"cannot be read ({error})") from error
+        try:
+            self._read("PRAGMA synchronous = EXTRA")
+            self._verified()
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, key: str) -> Row | None:
+        """The result of this trial, or None if it has not been run."""
+        row = self._read("SELECT number, key, kind, result, sha256 FROM trials WHERE key = ?", key)
+        return self._decode(self._intact(_StoredRow(*row[0]))) if row else None
+
+    def put(self, key: str, row: Row) -> None:
+        """Keep this result; when this returns it is on the disk. ValueError for one that could not be read again, PathError
+        where the disk is full, say.
+        """
+        text = canonical(plain(row))
+        read_row(json.loads(text))
+        self._keep([(key, row.kind, text)])
+
+    def merge(self, other: "Ledger") -> int:
+        """Keep every row of another ledger whose trial is not here yet, all of them or none. Returns how many were new."""
+        return self._keep([(row.key, row.kind, row.result) for row in other._verified()])
+
+    def _keep(self, given: Iterable[tuple[str, str, str]]) -> int:
+        new = 0
+        try:
+            with self._connection as connection:  # commits, or rolls back on an error
+                connection.execute("BEGIN IMMEDIATE")
+                ((rows, chain),) = connection.execute("SELECT rows, chain FROM format")
+                for key, kind, text in given:
+                    if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
+                        continue
+                    new += 1
+                    digest = _row_hash(rows + new, key, kind, text)
+                    row = _StoredRow(rows + new, key, kind, text, digest)
+                    connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
+                    chain = _link(chain, row)
+                connection.execute("UPDATE format SET rows = ?, chain = ?", (rows + new, chain))
+        except sqlite3.DatabaseError as error:
+            raise failure(self.path, error) or self._damaged(
+                f"cannot be written ({error})"
+            ) from error
+        return new
+
+    def rows(self) -> list[Row]:
+        """All results, oldest first; verified again."""
+        return [self._decode(row) for row in self._verified()]
+
+    def of_cell(self, cell: str) -> list[Row]:
+        """The results of one cell, oldest first."""
+        query = "SELECT number, key, kind, result, sha256 FROM trials WHERE json_extract(result, '$.cell') = ? ORDER BY number"
+        return [self._decode(self._intact(_StoredRow(*row))) for row in self._read(query, cell)]
+
+    def write_rows(self, path: Path, question: str) -> int:
+        """The rows of a question as lines of JSON, for one that takes longer than a sitting; the number of lines."""
+        verified = self._verified()
+        asked = [
+            row
+            for row in map(self._decode, verified)
+            if row.kind == "asked" and row.question == question
+        ]
+        cells = {line[2] for row in asked for line in row.config["cells"]}
+        contents = [(row.key, json.loads(row.result)) for row in verified]
+        lines = [
+            canonical({"key": key, "row": row})
+            for key, row in contents
+            if row["cell"] in cells or (row["kind"] == "asked" and row["question"] == question)
+        ]
+        with whole(path) as partial:
+            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return len(lines)
+
+    def read_rows(self, path: Path) -> int:
+        """Keep the rows of such a file whose trials are not here yet. Returns how many were new. StoredDataError for what is none."""
+        given = []
+        with reported(path, "read"):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, start=1):
+            try:
+                content = json.loads(line)
+                row, key = read_row(content["row"]), content["key"]
+                if not (isinstance(key, str) and len(key) == 64):
+                    raise ValueError("its key is no sha256")
+            except (ValueError, TypeError, LookupError, RecursionError) as error:
+                raise StoredDataError(
+                    f"{path} has a line that cannot be read: {number}, {visible(str(error))}"
+                ) from error
+            given.append((key, row.kind, canonical(plain(row))))
+        return self._keep(given)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __contains__(self, key: str) -> bool:
+        return bool(self._read("SELECT 1 FROM trials WHERE key = ?", key))
+
+    def _read(self, query: str, *values: str) -> list[tuple]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except UnicodeDecodeError as error:  # in SQLite's own complaint about an altered table
+            raise self._damaged(f"cannot be read ({error})") from error
+        except sqlite3.DatabaseError as error:
+            raise failure(self.path, error) or self._damaged(f"cannot be read ({error})") from error
+
+    def _verified(self) -> list["_StoredRow"]:
+        self._read("BEGIN")  # one view of both tables, though another process may be writing
+        try:
+            ((application,),) = self._read("PRAGMA application_id")
+            if application != APPLICATION:
+                raise self._damaged("is a database of another program")
+            faults = self._read("PRAGMA integrity_check(1)")
+            if faults != [("ok",)]:
+                raise self._damaged(f"is truncated or altered ({faults[0][0]})")
+            header = self._read("SELECT version, rows, chain FROM format")
+            rows = [
+                _StoredRow(*row)
+                for row in self._read(
+                    "SELECT number, key, kind, result, sha256 FROM trials ORDER BY number"
+                )
+            ]
+        finally:
+            self._connection.rollback()
+        if len(header) != 1:
+            raise self._damaged(f"has {len(header)} format lines, and needs one")
+        version, count, last = header[0]
+        if version != FORMAT:
+            raise self._damaged(
+                f"has format {version!r}, and this version of regard reads format {FORMAT}",
+                mended=False,
+            )
+        chain = ""
+        for expected, row in enumerate(rows, start=1):
+            if row.number != expected:
+                raise self._damaged(f"lacks row {expected}")
+            chain = _link(chain, self._intact(row))
+        if len(rows) != count:
+            raise self._damaged(f"holds {len(rows)} rows where {count} were written")
+        if chain != last:
+            raise self._damaged("has rows that were exchanged")
+        return rows
+
+    def _intact(self, row: "_StoredRow") -> "_StoredRow":
+        if row.sha256 != _row_hash(*row[:4]):
+            raise self._damaged(
+                f"has an altered row: {row.number} ({row.kind}, key {str(row.key)[:12]})"
+            )
+        return row
+
+    def _decode(self, row: "_StoredRow") -> Row:
+        try:
+            return read_row(json.loads(row.result))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._damaged(
+                f"has a row that cannot be read: {row.number}, {error}", mended=False
+            ) from error
+
+    def _damaged(self, what: str, *, mended: bool = True) -> StoredDataError:
+        instead = "Restore it from a copy, or" if mended else "Use that version of regard, or"
+        return StoredDataError(
+            f"ledger {self.path} {visible(what)}. {instead} name another file to start anew."
+        )
+
+
+def failure(path: Path, error: sqlite3.Error) -> PathError | None:
+    """SQLite's error as one about the path; None where the content is damaged."""
+    name = getattr(error, "sqlite_errorname", "")
+    if name in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+        return path_error(path, None, f"another process has held it for {BUSY_SECONDS} seconds")
+    for start, (number, said) in _FAILURES.items():
+        if name.startswith(start) and name != "SQLITE_IOERR_SHORT_READ":
+            return path_error(path, number, said)
+    return None
+
+
+_FAILURES: dict[str, tuple[int | None, str]] = {
+    "SQLITE_FULL": (errno.ENOSPC, ""),
+    "SQLITE_IOERR": (errno.EIO, ""),
+    "SQLITE_READONLY": (None, "it may only be read"),
+    "SQLITE_PERM": (errno.EACCES, ""),
+    "SQLITE_CANTOPEN": (None, "it, or its journal beside it, cannot be opened"),
+}
+
+
+class _StoredRow(NamedTuple):
+    number: int
+    key: str
+    kind: str
+    result: str
+    sha256: str
+
+
+def _row_hash(number: int, key: str, kind: str, result: str) -> str:
+    return hashlib.sha256(
+        json.dumps([number, key, kind, result], default=repr).encode()
+    ).hexdigest()
+
+
+def _link(chain: str, row: _StoredRow) -> str:
+    return hashlib.sha256(f"{chain}{row.sha256}".encode()).hexdigest()
+
+
+def _create(path: Path) -> None:
+    """An empty ledger, written whole; where two processes come at once, the second finds the first one's."""
+    with locked(path):
+        if path.exists():
+            return
+        with whole(path) as partial:
+            try:
+                connection = sqlite3.connect(partial)
+                connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+                connection.close()
+            except sqlite3.Error as error:
+                raise failure(path, error) or error from error

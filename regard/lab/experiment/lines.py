@@ -1,0 +1,88 @@
+"""Two mixers that are lines to compare with, with the parameters of softmax attention, 4 D^2.
+
+    unmixed   y_i = W_out W_v x_i                    each token alone
+    bag       y_i = W_out mean_j (W_v x_j)           all tokens that i may see, alike
+
+W_v makes 2 D channels. What does not pass both lines has shown no attention.
+"""
+
+import torch
+from torch import nn
+
+from regard.core import Capabilities, Mixer, No, Observation
+from regard.lab.experiment.entry import Entry
+from regard.nn.starts import glorot
+
+
+class Unmixed(Mixer):
+    name = "unmixed"
+    family = "score-free"
+    paper = "none"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=No("no token sees another"),
+        global_tokens=No("no token sees another"),
+        cross=No("no token sees another"),
+        streaming=No("it is a line to compare with"),
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T D",
+        memory="T D",
+    )
+
+    def __init__(self, dim: int):
+        super().__init__(dim)
+        self.value = nn.Linear(dim, 2 * dim, bias=False)
+        self.out = nn.Linear(2 * dim, dim, bias=False)
+        glorot(self.value, self.out)
+
+    def mix(self, x, context, mask):
+        return self.out(self.value(x))
+
+    def _observe(self, x, context, mask):
+        v = self.value(x)[:, None]
+        weights = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(len(x), 1, -1, -1)
+        return Observation(v=v, weights=weights, heads=v)
+
+
+class Bag(Mixer):
+    name = "bag"
+    family = "score-free"
+    paper = "none"
+    capabilities = Capabilities(
+        causal=True,
+        pairwise=No("it sums tokens before any of them is asked"),
+        global_tokens=True,
+        cross=No("it is a line to compare with"),
+        streaming=No("it is a line to compare with"),
+        attention_map=True,
+        positions=frozenset({"absolute"}),
+        time="T D",
+        memory="T D",
+    )
+
+    def __init__(self, dim: int):
+        super().__init__(dim)
+        self.value = nn.Linear(dim, 2 * dim, bias=False)
+        self.out = nn.Linear(2 * dim, dim, bias=False)
+        glorot(self.value, self.out)
+
+    def mix(self, x, context, mask):
+        return self.out(self._means(self.value(x), mask))
+
+    def _means(self, v, mask):
+        T = v.shape[1]
+        if mask.causal:
+            return v.cumsum(1) / torch.arange(1, T + 1, dtype=v.dtype, device=v.device)[:, None]
+        count = T if mask.valid is None else mask.valid.sum(1)[:, None, None].clamp(min=1)
+        return (v.sum(1, keepdim=True) / count).expand_as(v)
+
+    def _observe(self, x, context, mask):
+        v, T = self.value(x), x.shape[1]
+        seen = mask.dense(T, T, device=x.device).to(x.dtype)
+        weights = (seen / seen.sum(-1, keepdim=True).clamp(min=1)).expand(len(x), 1, T, T)
+        return Observation(v=v[:, None], weights=weights, heads=self._means(v, mask)[:, None])
+
+
+LINES = (Entry(mixer=Unmixed, title="no mixing"), Entry(mixer=Bag, title="the bag"))
+"""Entries of every trained column, beside chance."""

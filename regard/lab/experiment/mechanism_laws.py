@@ -1,0 +1,46 @@
+"""A mechanism's laws, checked once for each state of its source; a ledger keeps the verdict."""
+
+import time
+
+from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.ledger import Ledger, trial_key
+from regard.lab.experiment.provenance import provenance, versions
+from regard.lab.experiment.row import Row, as_json
+from regard.mixers import MIXERS
+from regard.mixers.build import resolve
+from regard.testing import LawError, check_mixer
+
+
+def key(entry: Entry) -> str:
+    """Of the verdict in the ledger: of this source, which an edit changes, under these versions."""
+    return trial_key({"kind": "laws"} | as_json(entry.identity()) | versions())
+
+
+def fault(row: Row) -> str | None:
+    """Why the mechanism may not be measured, or None."""
+    return None if row.reason is None else f"{row.mixer} breaks a law. {row.reason}"
+
+
+def verdict(entry: Entry, ledger: Ledger, command: str | None = None) -> Row:
+    """From the ledger, or judged now and put into it."""
+    row = ledger.get(key(entry))
+    if row is None:
+        row = judge(entry, "laws", command)
+        ledger.put(key(entry), row)
+    return row
+
+
+def judge(entry: Entry, question: str, command: str | None = None) -> Row:
+    """Its laws, now; those of the library's defaults in short, as its tests check them whole."""
+    origin = provenance(device="cpu", dtype="float64", command=command)
+    began, message = time.perf_counter(), None
+    ours = resolve(entry.mixer) in MIXERS.values()  # type: ignore[arg-type]
+    try:
+        check_mixer(lambda: entry.build(dim=24, num_heads=3, max_len=64), variant=ours)
+    except LawError as error:
+        inherited = resolve(entry.mixer).name  # type: ignore[arg-type]
+        message = str(error).splitlines()[0].replace(f": {inherited}: ", f": {entry.name}: ", 1)
+    return Row(
+        kind="laws", question=question, column="laws", entry=entry.label, cell=key(entry), source=entry.source, mixer=entry.name,
+        options=as_json(dict(entry.options)), reason=message, seconds=time.perf_counter() - began, provenance=origin,
+    )  # fmt: skip

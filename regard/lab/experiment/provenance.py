@@ -1,0 +1,99 @@
+"""Origin of a number: commit, command, device, versions."""
+
+import hashlib
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import torch
+
+import regard
+from regard.lab.experiment.allocator import allocator
+from regard.lab.experiment.row import Provenance
+
+PACKAGE = Path(regard.__file__).parent
+
+
+def provenance(
+    *, device: str = "cpu", dtype: str = "float32", command: str | None = None
+) -> Provenance:
+    """Provenance of what is computed now on this device; `command` is this process's own by default."""
+    return Provenance(
+        commit=commit(),
+        command=command or own_command(),
+        device=describe(device),
+        threads=torch.get_num_threads(),
+        dtype=dtype,
+        versions=versions(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        allocator=allocator(),
+    )
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "regard": regard.__version__,
+    }
+
+
+def own_command() -> str:
+    program, *arguments = sys.argv
+    path = Path(program)
+    name = f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
+    return shlex.join([*name.split(), *arguments])
+
+
+def describe(device: str) -> str:
+    """Name of the device: "AMD EPYC 7B13, 2 threads", "NVIDIA H100 80GB HBM3"."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+@cache
+def commit() -> str:
+    """Commit of the checkout that holds this package, "+changes" when it is not clean; "unknown" without one."""
+    root = PACKAGE.parent
+    top = _git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root.resolve():
+        return "unknown"
+    head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return "unknown" if head is None else head[:12] + ("+changes" if changes else "")
+
+
+@cache
+def source_sha256() -> str:
+    """Checksum of every Python file of the package, names included."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+@cache
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next((name for name in names if name), platform.processor() or platform.machine())
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,263 @@
+"""Question: what is compared, on what, and what would agree with what was published; a value, which the engine runs.
+
+    entries    what is compared: mechanisms with options, or whole models
+    vary       the columns: tasks with a shell and a budget, or passes that are timed
+    claims     what was published, as bounds on differences between entries; verdicts follow from intervals
+    kind       "screen": does each entry by itself pass a mark? It holds no claim. "comparison": is one thing better than another, by how much?
+
+An example, whole:
+
+    from regard.lab import Claim, Column, Entry, Question, Shell, above
+    from regard.lab.tasks import StdlibBytes
+    from regard.lab.train import TrainConfig
+
+    BYTES = Column(name="bytes", task=StdlibBytes(length=256), train=TrainConfig(tokens=2_000_000))
+
+    REACH = Question(
+        name="reach",
+        about="Does a window of 16 cost bits on bytes of Python?",
+        kind="comparison",
+        entries=(Entry(mixer="softmax"), Entry(mixer="local", options={"window_size": 16})),
+        vary=(BYTES,),
+        shells=(Shell(position="rotary"), Shell(position="learned")),
+        rates=(1e-3, 3e-3),
+        claims=(
+            Claim(
+                text="A window of 16 predicts bytes worse than full attention.",
+                source="Tay et al. 2020, arXiv 2011.04006",
+                smallest=0.02,
+                expected=(above("local, window 16", "softmax", column="bytes"),),
+            ),
+        ),
+    )
+
+`regard arena module:REACH` runs it and `regard report` draws its page; a question that breaks a law of an experiment
+(`regard.lab.experiment.laws`) is refused before anything is run.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torch import nn
+
+from regard.core import OptionError, UnknownNameError
+from regard.lab.data.checks import check_seed
+from regard.lab.experiment.entry import Entry, check_entries
+from regard.lab.experiment.speed import Setting
+from regard.lab.tasks import Splits, Task
+from regard.lab.train import FitResult, TrainConfig
+from regard.lab.train.short import Short
+
+Place = Literal["encoder", "decoder", "cross"]
+Kind = Literal["screen", "comparison"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """What stands around every mechanism of a column: sizes, positions, and further fields of the task's model."""
+
+    dim: int = 64
+    num_heads: int = 4
+    num_layers: int = 2
+    position: str = "sinusoidal"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A task, the budget and the shell that every entry gets. The engine replaces the rate and the seed of `train`.
+
+    place: of an encoder-decoder, which of its three mixers is compared; the other two are softmax. either: the task has a
+    causal form too (its field `causal`), which is given to mechanisms that have no other. model: makes the model around an entry, where
+    it is not one of the task's kind. later: begun when all else is done.
+    """
+
+    name: str
+    task: Task
+    train: TrainConfig | Short
+    shell: Shell = field(default_factory=Shell)
+    place: Place = "encoder"
+    model: "Callable[[Entry, Column], nn.Module] | None" = None
+    either: bool = False
+    later: bool = False
+
+    @property
+    def causal(self) -> bool:
+        """True if the mechanism sees only earlier tokens."""
+        kind = self.task.kind
+        named = bool(getattr(self.task, "causal", False))
+        return (
+            named or kind == "language_model" or (kind == "translate" and self.place == "decoder")
+        )
+
+    def causally(self) -> "Column":
+        """The column with its task's causal form."""
+        return replace(self, task=replace(self.task, causal=True))  # type: ignore[call-arg]
+
+
+def columns(task: Task, train: TrainConfig, shell: Shell | None = None) -> tuple[Column, ...]:
+    """The column of a task of one's own, named by its file where it reads one; or one for each place of an encoder-decoder."""
+    path = getattr(task, "path", None)
+    name = f"{task.name} ({Path(path).name})" if path else task.name
+    if task.kind != "translate":
+        return (Column(name=name, task=task, train=train, shell=shell or Shell()),)
+    return tuple(
+        Column(name=f"{name}, {place}", task=task, train=train, shell=shell or Shell(), place=place)
+        for place in get_args(Place)
+    )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An entry trained from one seed: the model has its best weights."""
+
+    entry: Entry
+    column: Column
+    model: nn.Module
+    splits: Splits
+    result: FitResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """`of`'s measure less that of `beside`, or alone, lies between `least` and `most`: a bound on a mean over seeds.
+
+    column: where; the question's only one by default. measure: of Question.measures; the task's metric by default. ratio: `of` by
+    `beside`, and the bounds are factors. when: what must hold on the same column for this bound to be judged at all.
+    """
+
+    of: str
+    beside: str | None = None
+    column: str = ""
+    measure: str | None = None
+    least: float = -math.inf
+    most: float = math.inf
+    ratio: bool = False
+    when: tuple["Expected", ...] = ()
+
+
+def above(of: str, beside: str, *, by: float = 0.0, ratio: bool = False, **more: Any) -> Expected:
+    """More by `by`; a negative one says "hardly less". With `ratio`, `by` is a factor."""
+    return Expected(of=of, beside=beside, least=_bound(by, ratio), ratio=ratio, **more)
+
+
+def below(of: str, beside: str, *, by: float = 0.0, ratio: bool = False, **more: Any) -> Expected:
+    """Less by `by`: better, where the measure is a cost. With `ratio`, by more than the factor `by`."""
+    most = 1 / _bound(by, ratio) if ratio else 0.0 - by
+    return Expected(of=of, beside=beside, most=most, ratio=ratio, **more)
+
+
+def near(of: str, beside: str, *, within: float, **more: Any) -> Expected:
+    return Expected(of=of, beside=beside, least=-within, most=within, **more)
+
+
+def reaches(of: str, least: float, **more: Any) -> Expected:
+    return Expected(of=of, least=least, **more)
+
+
+def stays_below(of: str, most: float, **more: Any) -> Expected:
+    return Expected(of=of, most=most, **more)
+
+
+def _bound(by: float, ratio: bool) -> float:
+    return (by or 1.0) if ratio else by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A published statement, its source, and the results that would agree with it: all of `expected`.
+
+    smallest: the smallest effect worth telling, in the measure's unit. withdrawn: why the comparison is unfair, with the number that
+    shows it; it replaces the verdict wherever that is shown.
+    """
+
+    text: str
+    source: str
+    expected: tuple[Expected, ...]
+    smallest: float = 0.0
+    withdrawn: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Raises OptionError where two entries share a label or two columns a name, UnknownNameError where a claim names none.
+
+    rates: learning rates. In a screen each is tried and the best on validation kept; in a comparison the grid goes on in its own ratio
+    until the best is inside, unless `widen` is False. shells: searched with the baseline alone, and the best is given to every
+    entry; the columns' own by default. baseline: label of the entry beside which sizes are matched. factors: in what entries may differ
+    besides the mechanism ("position"), each of its values crossed with the baseline. measures: more numbers, of the trained model.
+    allowed: share of the pairs a column needs that an entry's structure allows, or None. mark: the score at which a screen calls a
+    column reached. hours: after which nothing new is begun. limits: what such runs cannot say.
+    """
+
+    name: str
+    about: str = ""
+    entries: tuple[Entry, ...]
+    vary: tuple[Column | Setting, ...]
+    kind: Kind = "screen"
+    claims: tuple[Claim, ...] = ()
+    seeds: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
+    widen: bool = True
+    shells: tuple[Shell, ...] = ()
+    baseline: str = "softmax"
+    factors: tuple[str, ...] = ()
+    measures: Callable[[Fitted], Mapping[str, float]] | None = None
+    allowed: Callable[[Entry, Column], float | None] | None = None
+    mark: float = 0.9
+    hours: float | None = None
+    limits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise OptionError(f"kind must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
+        if not self.entries or not self.vary:
+            raise OptionError(f"question {self.name} needs entries and columns")
+        check_entries(self.entries)
+        for seed in self.seeds:
+            check_seed("question", seed)
+        for rate in self.rates:
+            if not (rate > 0 and math.isfinite(rate)):
+                raise OptionError(f"a rate must be a positive number, got {rate!r}")
+        if self.hours is not None and not self.hours > 0:
+            raise OptionError(f"hours ({self.hours}) must be positive")
+        if not self.seeds:
+            object.__setattr__(self, "seeds", tuple(range(2 if self.kind == "screen" else 8)))
+        names, labels = [one.name for one in self.vary], [entry.label for entry in self.entries]
+        for name in names:
+            if names.count(name) > 1:
+                raise OptionError(f"question {self.name} has two columns {name!r}")
+        trained = [column.name for column in self.trained]
+        for claim in self.claims:
+            for one in claim.expected:
+                for bound in (one, *one.when):
+                    for label in filter(None, (bound.of, bound.beside)):
+                        if label not in labels:
+                            raise UnknownNameError(f"entry of {self.name}", label, labels)
+                    if bound.column not in names and (bound.column or len(trained) != 1):
+                        raise UnknownNameError(f"column of {self.name}", bound.column, names)
+
+    @property
+    def trained(self) -> tuple[Column, ...]:
+        return tuple(one for one in self.vary if isinstance(one, Column))
+
+    @property
+    def timed(self) -> tuple[Setting, ...]:
+        return tuple(one for one in self.vary if isinstance(one, Setting))
+
+    def column(self, name: str) -> str:
+        """The name of the column that a bound is of."""
+        return name or self.trained[0].name
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "about": self.about,
+            "kind": self.kind,
+            "entries": [entry.label for entry in self.entries],
+            "columns": [one.name for one in self.vary],
+            "claims": [f"{claim.text} ({claim.source})" for claim in self.claims],
+        }

@@ -1,0 +1,411 @@
+"""One reading of a question's rows, shared by the page, the terminal and the documentation.
+
+Nothing here is measured again and nothing is filled in. Rows of cells that the question no longer has, because a source, an option, the
+budget or the engine changed, are old: they are counted by entry and enter nothing.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.lab.experiment.row import Row
+from regard.lab.experiment.speed import Timed
+from regard.lab.experiment.statistics import (
+    Interval,
+    Scores,
+    Verdict,
+    interval,
+    number,
+    seeds_to_tell,
+    together,
+    verdict,
+)
+
+
+def best_rate(rows: Iterable[Row], better: str) -> float | None:
+    """The learning rate with the best mean validation score, over the seeds that tried most rates; None without one."""
+    by_rate: dict[float, dict[int, float]] = {}
+    for row in rows:
+        if row.rate is not None and row.valid_value is not None:
+            by_rate.setdefault(row.rate, {})[row.seed] = row.valid_value
+    if not by_rate:
+        return None
+    tried = Counter(seed for values in by_rate.values() for seed in values)
+    most = max(tried.values())
+    seeds = {seed for seed, count in tried.items() if count == most}
+    means = {
+        rate: statistics.fmean(found)
+        for rate, values in by_rate.items()
+        if (found := [value for seed, value in values.items() if seed in seeds])
+    }
+    return (max if better == "higher" else min)(means, key=lambda rate: means[rate])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An entry in a column, at its best rate. `failed`: runs that were not finite or came out below no mixing; they decide no mean."""
+
+    entry: str
+    column: str
+    causal: bool | None
+    rows: tuple[Row, ...]  # one a seed, at the best rate, that did not fail
+    failed: tuple[Row, ...]
+    tried: tuple[Row, ...]  # all, at all rates
+    rate: float | None
+    reason: str | None  # why there is nothing
+    allowed: float | None  # share of the needed pairs that the structure allows
+
+    @property
+    def values(self) -> list[float]:
+        return [row.value for row in self.rows if row.value is not None]
+
+    @property
+    def mean(self) -> float | None:
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def at_edge(self) -> bool:
+        """True if the best rate is the lowest or the highest that was tried."""
+        rates = sorted({row.rate for row in self.tried if row.rate is not None})
+        return bool(rates) and self.rate in (rates[0], rates[-1])
+
+    def by_seed(self, measure: str | None = None) -> dict[int, Scores]:
+        """The measure, or the task's metric with the scores of test items."""
+        found = {}
+        for row in self.rows:
+            if measure is None or measure == row.metric:
+                if row.value is not None:
+                    found[row.seed] = Scores(row.value, row.scores)
+            elif measure in row.values:
+                found[row.seed] = Scores(row.values[measure])
+        return found
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound of a claim, the interval that it bounds, and what follows; `reason` says why a verdict was withheld."""
+
+    expected: Mapping[str, Any]
+    interval: Interval | None
+    verdict: Verdict
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    claim: Mapping[str, Any]
+    bounds: tuple[Bound, ...]
+    needs: str | None = None  # what would tell
+
+    @property
+    def verdict(self) -> Verdict:
+        return (
+            "withdrawn"
+            if self.claim["withdrawn"]
+            else together([one.verdict for one in self.bounds])
+        )
+
+
+class Results:
+    """The rows of a question as it stood when it was asked last.
+
+    asked: its record. labels, columns, lines: in the question's order. old: entry -> how many of its rows are left out.
+    """
+
+    def __init__(self, asked: Row, rows: Iterable[Row]):
+        self.asked, self.config = asked, asked.config
+        every = list(rows)
+        self.labels = [entry["label"] for entry in self.config["entries"]]
+        self.columns = {column["name"]: column for column in self.config["columns"]}
+        self.lines: list[str] = list(self.config["lines"])
+        known = {cell for _, _, cell, *_ in self.config["cells"]}
+        mine = [
+            row
+            for row in every
+            if row.question == asked.question and row.kind in ("trained", "timed")
+        ]
+        self.old = dict(Counter(row.entry for row in mine if row.cell not in known))
+        self.first = min(
+            (row for row in every if row.kind == "asked" and row.cell == asked.cell),
+            key=_started,
+            default=asked,
+        )
+        self.laws = {row.entry: row for row in every if row.kind == "laws"}
+        by_cell: dict[str, list[Row]] = {}
+        for row in every:
+            if row.cell in known:
+                by_cell.setdefault(row.cell, []).append(row)
+        self.cells: dict[tuple[str, str], Cell] = {}
+        self.timed: dict[tuple[str, str], Timed] = {}
+        lines = [line for line in self.config["cells"] if _line(line[0]) in self.lines]
+        for line in [
+            *lines,
+            *(line for line in self.config["cells"] if _line(line[0]) not in self.lines),
+        ]:
+            label, column, cell, *more = line
+            found = by_cell.get(cell, [])
+            if self.columns[column]["kind"] == "timed":
+                if found:
+                    self.timed[label, column] = Timed.of_row(max(found, key=_started))
+            else:
+                self.cells[label, column] = self._cell(label, column, found, *more)
+
+    def _cell(
+        self,
+        label: str,
+        column: str,
+        rows: list[Row],
+        causal: bool,
+        reason: str | None,
+        allowed: float | None,
+    ) -> Cell:
+        better = self.columns[column]["better"]
+        newest = max((row.data, _started(row)) for row in rows)[0] if rows else ""
+        rows = [row for row in rows if row.data == newest]
+        rate = best_rate(rows, better)
+        at = {row.seed: row for row in rows if row.rate == rate}
+        unmixed = (
+            None if _line(label) in self.lines else self._line_of(self.lines[:1], column, causal)
+        )
+        failed = [
+            row
+            for row in at.values()
+            if row.value is None or (unmixed is not None and _worse(row.value, unmixed, better))
+        ]
+        if len(failed) == len(at) and any(row.value is not None for row in failed):
+            failed = [
+                row for row in failed if row.value is None
+            ]  # not a run but the entry is below: it is shown, and grey
+        kept = [row for row in at.values() if row not in failed]
+        if reason is None and not kept:
+            reason = next((row.reason for row in rows if row.reason), None)
+        return Cell(
+            label, column, causal, tuple(kept), tuple(failed), tuple(rows), rate, reason, allowed
+        )
+
+    def _line_of(self, labels: Sequence[str], column: str, causal: bool | None) -> float | None:
+        """The worst value of the first of these lines, in the form that the entry has."""
+        for label in labels:
+            for name in (f"{label}, causal" if causal else label, label):
+                cell = self.cells.get((name, column))
+                if cell is not None and cell.values and cell.causal == causal:
+                    return (min if self.columns[column]["better"] == "higher" else max)(cell.values)
+        return None
+
+    def three_lines(self, column: str, causal: bool | None) -> dict[str, float]:
+        """Chance, and the best value of no mixing and the bag, as far as they are known."""
+        better = max if self.columns[column]["better"] == "higher" else min
+        known = {}
+        for label in self.lines:
+            for name in (f"{label}, causal", label):
+                cell = self.cells.get((name, column))
+                if (
+                    cell is not None
+                    and cell.values
+                    and cell.causal == causal
+                    and label not in known
+                ):
+                    known[label] = better(cell.values)
+        chances = [
+            row.chance
+            for (_, name), cell in self.cells.items()
+            if name == column and cell.causal == causal
+            for row in cell.tried
+        ]
+        if chance := [one for one in chances if one is not None]:
+            known = {"chance": chance[0]} | known
+        return known
+
+    def passes(self, cell: Cell) -> bool | None:
+        """Above the three lines with every seed; None where lines or values are not known."""
+        lines = self.three_lines(cell.column, cell.causal)
+        if not cell.values or len(lines) < 1 + len(self.lines):
+            return None
+        if self.columns[cell.column]["better"] == "higher":
+            return min(cell.values) > max(lines.values())
+        return max(cell.values) < min(lines.values())
+
+    def mark(self, cell: Cell) -> str:
+        """ "reached", "in part", "not reached", or "" where there is nothing or nothing to compare with."""
+        passes = self.passes(cell)
+        if passes is None:
+            return ""
+        if not passes:
+            return "not reached"
+        of_shares = self.columns[cell.column]["metric"] == "accuracy"
+        return "reached" if of_shares and (cell.mean or 0.0) >= self.config["mark"] else "in part"
+
+    def gain(self, label: str) -> float | None:
+        """Mean over the columns of shares of max(0, (score - bag) / (1 - bag)); None until all are known."""
+        found = []
+        for name, column in self.columns.items():
+            if column["kind"] != "trained" or column["metric"] != "accuracy" or column["later"]:
+                continue
+            cell = self.cells.get((label, name))
+            bag = self.three_lines(name, cell.causal if cell else None).get(
+                self.lines[-1] if self.lines else ""
+            )
+            if cell is None or cell.mean is None or bag is None:
+                return None
+            found.append(max(0.0, (cell.mean - bag) / (1 - bag)))
+        return statistics.fmean(found) if found else None
+
+    def at_equal_time(self, column: str) -> dict[str, float]:
+        """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""
+        rows = {
+            label: cell.rows
+            for (label, name), cell in self.cells.items()
+            if name == column and cell.rows
+        }
+        times = [row.seconds for found in rows.values() for row in found if row.seconds]
+        if not times:
+            return {}
+        end = min(times)
+        at = {}
+        for label, found in rows.items():
+            looks = [
+                [
+                    value
+                    for step, value in row.curve
+                    if step * row.seconds <= end * row.steps * 1.001
+                ]
+                for row in found
+                if row.steps
+            ]
+            if looks and all(looks):
+                at[label] = statistics.fmean(one[-1] for one in looks)
+        return at
+
+    # ------------------------------------------------------------------ claims
+
+    def judged(self) -> list[Judged]:
+        return [self._judged(claim) for claim in self.config["claims"]]
+
+    def _judged(self, claim: Mapping[str, Any]) -> Judged:
+        bounds = tuple(self._bound(one, claim["smallest"]) for one in claim["expected"])
+        untold = [
+            one
+            for one in bounds
+            if one.verdict == "cannot tell" and one.reason is None and one.interval is not None
+        ]
+        needs = None
+        if untold and all(math.isfinite(one.interval.half) for one in untold if one.interval):
+            seeds = max(
+                seeds_to_tell(one.interval, *_least_most(one.expected), claim["smallest"])
+                for one in untold
+                if one.interval
+            )
+            seconds = sum(row.seconds for cell in self.cells.values() for row in cell.rows) / max(
+                1, len(self.config["seeds"])
+            )
+            more = seeds - max(one.interval.seeds for one in untold if one.interval)
+            needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
+        return Judged(claim, bounds, needs)
+
+    def _bound(self, expected: Mapping[str, Any], smallest: float) -> Bound:
+        found = self._difference(expected)
+        word = verdict(found, *_least_most(expected))
+        if word not in ("agrees", "disagrees"):
+            return Bound(expected, found, word)
+        reason = (
+            self._early()
+            or self._grey(expected)
+            or next(filter(None, map(self._unmet, expected["when"])), None)
+            or self._edge(expected)
+        )
+        return Bound(expected, found, "cannot tell" if reason else word, reason)
+
+    def _column(self, expected: Mapping[str, Any]) -> str:
+        return expected["column"] or next(
+            name for name, one in self.columns.items() if one["kind"] == "trained"
+        )
+
+    def _values(self, label: str, expected: Mapping[str, Any]) -> dict[int, Scores]:
+        column = self._column(expected)
+        timed = self.timed.get((label, column))
+        if timed is not None:
+            return {0: Scores(getattr(timed, expected["measure"] or "ms"))}
+        cell = self.cells.get((label, column))
+        return {} if cell is None else cell.by_seed(expected["measure"])
+
+    def _difference(self, expected: Mapping[str, Any]) -> Interval | None:
+        beside = None if expected["beside"] is None else self._values(expected["beside"], expected)
+        return interval(self._values(expected["of"], expected), beside, ratio=expected["ratio"])
+
+    def _early(self) -> str | None:
+        """Rows that were begun before the claims were kept can't judge them."""
+        stated = self.first.provenance.started
+        rows = [row for cell in self.cells.values() for row in cell.rows]
+        early = sum(row.provenance.started < stated for row in rows)
+        return (
+            f"{early} of {len(rows)} results were begun before the claim was written down"
+            if early
+            else None
+        )
+
+    def _grey(self, expected: Mapping[str, Any]) -> str | None:
+        for label in filter(None, (expected["of"], expected["beside"])):
+            cell = self.cells.get((label, self._column(expected)))
+            if cell is not None and not self.passes(cell):
+                return f"`{label}` does not pass the three lines of {cell.column}"
+        return None
+
+    def _edge(self, expected: Mapping[str, Any]) -> str | None:
+        for label in filter(None, (expected["of"], expected["beside"])):
+            cell = self.cells.get((label, self._column(expected)))
+            if cell is not None and cell.at_edge:
+                return f"the best rate of `{label}` is at the edge of those tried"
+        return None
+
+    def _unmet(self, condition: Mapping[str, Any]) -> str | None:
+        found = self._difference(condition)
+        if found is not None and verdict(found, *_least_most(condition)) == "agrees":
+            return None
+        told = (
+            "not known"
+            if found is None
+            else f"{number(found.mean)} ({number(found.low)} to {number(found.high)})"
+        )
+        beside = f" less `{condition['beside']}`" if condition["beside"] else ""
+        least, most = _least_most(condition)
+        needs = f"above {number(least)}" if math.isfinite(least) else f"below {number(most)}"
+        return (
+            f"the bound holds where `{condition['of']}`{beside} is {needs}, and here it is {told}"
+        )
+
+
+def _least_most(expected: Mapping[str, Any]) -> tuple[float, float]:
+    """Bounds on the scale of the interval; JSON has null for what is not bounded."""
+    least = -math.inf if expected["least"] is None else expected["least"]
+    most = math.inf if expected["most"] is None else expected["most"]
+    if not expected["ratio"]:
+        return least, most
+    return (math.log(least) if least > 0 else -math.inf), (
+        math.log(most) if most < math.inf else math.inf
+    )
+
+
+def _line(label: str) -> str:
+    """The line of a label, whose causal form has one of its own."""
+    return label.removesuffix(", causal")
+
+
+def _worse(value: float, than: float, better: str) -> bool:
+    return value < than if better == "higher" else value > than
+
+
+def _started(row: Row) -> str:
+    return row.provenance.started
+
+
+def questions(rows: Iterable[Row]) -> list[Results]:
+    """The questions that these rows are of, each as it was asked last; the newest question first."""
+    every = list(rows)
+    asked: dict[str, Row] = {}
+    for row in sorted((row for row in every if row.kind == "asked"), key=_started):
+        asked.pop(row.question, None)
+        asked[row.question] = row
+    return [Results(row, every) for row in reversed(asked.values())]

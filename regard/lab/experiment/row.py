@@ -1,0 +1,291 @@
+"""Row: one result, as the ledger keeps it and pages draw it; every field is read as its declared type, or refused.
+
+Nothing that was received is ever more than text, a number within bounds, or a short list of such.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from types import NoneType
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from regard.core.visible import visible
+
+Kind = Literal["trained", "timed", "laws", "asked"]
+Better = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Origin of a number."""
+
+    commit: str  # of the working tree, with "+changes" when it is not clean; "unknown" outside a checkout
+    command: str
+    device: str  # as a person would name it: "AMD EPYC 7B13, 2 threads"
+    threads: int
+    dtype: str
+    versions: dict[str, str]  # python, torch, regard
+    started: str  # ISO 8601, UTC
+    allocator: str = "unknown"  # "default", or the settings that differ from it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one entry of a question came to in one column, from one seed at one rate; or why there is nothing.
+
+    kind: "trained"; "timed", whose setting (length, batch ...) is in `setting`; "laws", of a mechanism, whose `reason` is the law
+    that it breaks; "asked", a question as it stood, in `config`. cell: what the result is of, seed and rate apart; rows of unlike
+    cells never meet in a mean, an interval or a curve.
+    """
+
+    kind: Kind
+    question: str  # by which it was first asked
+    column: str
+    entry: str  # label
+    cell: str
+    source: str  # of the code
+    provenance: Provenance
+    mixer: str = ""  # name of the catalogue, or module:Class
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    rate: float | None = None  # learning rate
+    causal: bool | None = None  # whether the mechanism saw earlier tokens alone
+    metric: str = ""
+    better: Better = "higher"
+    value: float | None = None  # of the test split, at the best validation checkpoint
+    valid_value: float | None = None  # by which the rate is chosen
+    chance: float | None = None  # the metric of the task's trivial baseline
+    values: dict[str, float] = field(default_factory=dict)  # what else was measured
+    scores: list[float] = field(default_factory=list)  # of each test item; their mean is `value`
+    parameters: int = 0
+    flops: int = 0  # counted: of one training item's forward pass; timed: of one pass
+    steps: int = 0
+    tokens: int = 0  # seen in training
+    seconds: float = 0.0
+    data: str = ""  # sha256
+    curve: list[tuple[int, float]] = field(default_factory=list)  # (step, validation metric)
+    setting: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)  # task, model and training
+    reason: str | None = None  # why there is no value
+
+    @property
+    def engine(self) -> tuple[str, str]:
+        """Versions on which a result depends; torch's without its build, which goes with the device."""
+        versions = self.provenance.versions
+        return versions.get("regard", "unknown"), versions.get("torch", "unknown").partition("+")[0]
+
+
+FORMAT = 2
+LONGEST_TEXT = 20_000  # characters
+LONGEST_LIST = 200_000
+LARGEST_NUMBER = 1e100  # sums and products of such stay finite
+LARGEST_WHOLE = 2**63
+DEEPEST = 10  # lists within lists of an option
+_SIGNED = {"value", "valid_value", "chance", "rate"}  # everything else counts from zero
+
+
+class Field(NamedTuple):
+    """The values that a field of a row may hold."""
+
+    type: str  # a key of _IS, or "word" for one of `words`
+    words: tuple[str, ...]
+    none: bool  # None is allowed
+    required: bool
+    signed: bool
+
+    @property
+    def wanted(self) -> str:
+        if self.type == "word":
+            return f"one of {', '.join(self.words)}"
+        bound = "" if self.signed or self.type not in ("whole", "number") else " of at least 0"
+        return _WANTED[self.type] + bound + (" or null" if self.none else "")
+
+
+_TYPES: dict[Any, str] = {
+    str: "text",
+    int: "whole",
+    float: "number",
+    bool: "flag",
+    dict[str, Any]: "options",
+    dict[str, str]: "texts",
+    dict[str, float]: "numbers",
+    list[float]: "list",
+    list[tuple[int, float]]: "curve",
+    Provenance: "origin",
+}
+_WANTED = {
+    "text": f"a text of at most {LONGEST_TEXT:,} characters",
+    "whole": "a whole number",
+    "number": "a finite number",
+    "flag": "true or false",
+    "options": "an object of texts, numbers and lists",
+    "texts": "an object of texts",
+    "numbers": "an object of finite numbers",
+    "list": f"a list of at most {LONGEST_LIST:,} finite numbers",
+    "curve": "a list of [step, number] pairs",
+    "origin": "an object with the fields of a provenance",
+}
+
+
+def _schema(cls: type) -> dict[str, Field]:
+    schema = {}
+    for one in fields(cls):
+        hint, words = get_type_hints(cls)[one.name], ()
+        none = NoneType in get_args(hint)
+        if none:
+            (hint,) = (part for part in get_args(hint) if part is not NoneType)
+        if get_origin(hint) is Literal:
+            words = get_args(hint)
+        required = one.default is MISSING and one.default_factory is MISSING
+        kind = "word" if words else _TYPES[hint]
+        schema[one.name] = Field(kind, words, none, required, one.name in _SIGNED)
+    return schema
+
+
+_ROW, _ORIGIN = _schema(Row), _schema(Provenance)
+
+
+def read_row(values: object) -> Row:
+    """The row with these values, or ValueError that names the field and what it must hold."""
+    return Row(**_checked(_ROW, values))
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """The row as JSON values, without the fields that hold what they hold by default; read_row reads it back."""
+    empty = Row(
+        kind="asked",
+        question="",
+        column="",
+        entry="",
+        cell="",
+        source="",
+        provenance=row.provenance,
+    )
+    shown = asdict(row)
+    return {
+        name: value
+        for name, value in shown.items()
+        if _ROW[name].required or value != getattr(empty, name)
+    }
+
+
+def _checked(schema: Mapping[str, Field], values: object) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ValueError(f"a row must be an object, got {_said(values)}")
+    strange = sorted(visible(str(name)) for name in values.keys() - schema.keys())
+    if strange:
+        raise ValueError(f"unknown fields: {', '.join(strange)[:200]}")
+    missing = [name for name, one in schema.items() if one.required and name not in values]
+    if missing:
+        raise ValueError(f"missing fields: {', '.join(missing)}")
+    return {name: _value(name, schema[name], value) for name, value in values.items()}
+
+
+def _value(name: str, wanted: Field, value: Any) -> Any:
+    if value is None and wanted.none:
+        return None
+    if wanted.type == "origin":
+        return Provenance(**_checked(_ORIGIN, value))
+    fits = value in wanted.words if wanted.type == "word" else _IS[wanted.type](value)
+    if not fits or (not wanted.signed and wanted.type in ("whole", "number") and value < 0):
+        raise ValueError(f"{name} must be {wanted.wanted}, got {_said(value)}")
+    return [tuple(point) for point in value] if wanted.type == "curve" else value
+
+
+def _is_text(value: object) -> bool:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        return False
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)  # halves of characters
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
+
+
+def _is_number(value: object) -> bool:
+    if type(value) is int:
+        return _is_whole(value)
+    return type(value) is float and math.isfinite(value) and abs(value) <= LARGEST_NUMBER
+
+
+def _is_option(value: object, depth: int = DEEPEST) -> bool:
+    if isinstance(value, list | tuple | dict) and (depth == 0 or len(value) > LONGEST_LIST):
+        return False
+    if isinstance(value, dict):
+        return all(_is_text(k) and _is_option(v, depth - 1) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_option(item, depth - 1) for item in value)
+    return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_text(k) and _is_text(v) for k, v in value.items())
+
+
+def _is_numbers(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_text(k) and _is_number(v) for k, v in value.items())
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and len(value) <= LONGEST_LIST and all(map(_is_number, value))
+
+
+def _is_curve(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(point, list | tuple)
+        and len(point) == 2
+        and _is_whole(point[0])
+        and _is_number(point[1])
+        for point in value
+    )
+
+
+_IS: dict[str, Callable[[Any], bool]] = {
+    "text": _is_text,
+    "whole": _is_whole,
+    "number": _is_number,
+    "flag": lambda value: isinstance(value, bool),
+    "options": lambda value: isinstance(value, dict) and _is_option(value),
+    "texts": _is_texts,
+    "numbers": _is_numbers,
+    "list": _is_list,
+    "curve": _is_curve,
+}
+
+
+def _said(value: object) -> str:
+    text = visible(repr(value))
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def canonical(content: Any) -> str:
+    """JSON with sorted keys and no spaces. NaN is refused."""
+    return json.dumps(
+        content, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_jsonable
+    )
+
+
+def _jsonable(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, type) or callable(value):
+        return f"{value.__module__}:{value.__qualname__}"
+    return str(value)  # paths, types of tensors
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON has it: dataclasses as their fields, classes by their names, tuples as lists, what is not finite as null."""
+    return json.loads(json.dumps(value, default=_jsonable), parse_constant=lambda _: None)
+
+
+def newest(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Row]:
+    """The row of each key that was begun last."""
+    found: dict[Any, Row] = {}
+    for row in sorted(rows, key=lambda row: row.provenance.started):
+        found[key(row)] = row
+    return found

@@ -1,0 +1,144 @@
+"""Source of a class or function: the checksum by which its results are told from those before an edit."""
+
+import ast
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache, partial
+from importlib.machinery import PathFinder
+from importlib.util import resolve_name
+from pathlib import Path
+from typing import Any
+
+from regard.core import OptionError
+
+LIBRARY = "regard"
+APART = ("regard.lab", "regard.testing", "regard.reference", "regard.cli")
+"""Parts of the library that no mechanism's result depends on."""
+
+
+def label(of: Callable[..., Any]) -> str:
+    """module:Class, as it is written on a command line."""
+    return f"{of.__module__}:{of.__qualname__}"
+
+
+@cache  # what runs is what was imported, whatever the file holds later
+def source(of: Any) -> str:
+    """The sha256 of the name of a class or function and of the code of every module that it needs.
+
+    These are its module, those of its parents, and what they import in turn: of Regard the modules that are reached, of one's own
+    all, of installed packages only its own. Imports count where an import statement names them; comment lines and docstrings do
+    not. Raises OptionError for one that was typed in at a prompt.
+    """
+    while isinstance(of, partial):
+        of = of.func
+    parents = of.__mro__ if isinstance(of, type) else (of,)
+    files = _files([one.__module__ for one in parents], home=of.__module__)
+    if of.__module__ not in files:
+        raise OptionError(
+            f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. "
+            "Write it into a module."
+        )
+    digest = hashlib.sha256(label(of).encode())
+    for name, path in sorted(files.items()):
+        digest.update(f"\n{name}\n{_code(path)}".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _code(path: Path) -> str:
+    """The lines of a file that are not blank, comments or docstrings; all of a file that is not Python."""
+    content = path.read_bytes()
+    if path.suffix != ".py":
+        return hashlib.sha256(content).hexdigest()
+    lines = content.decode("utf-8", errors="replace").splitlines()
+    try:
+        tree = ast.parse(content)
+    except SyntaxError:  # it was never imported
+        return "\n".join(lines)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            told = node.body[0]
+            lines[told.lineno - 1 : told.end_lineno] = [""] * (told.end_lineno - told.lineno + 1)  # type: ignore[operator]
+    return "\n".join(line.rstrip() for line in lines if line.strip() and line.lstrip()[0] != "#")
+
+
+def _files(waiting: list[str], home: str) -> dict[str, Path]:
+    """Module -> file, of these and of what they import."""
+    files: dict[str, Path] = {}
+    own = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        apart = name.startswith(APART) and name not in own
+        path = None if name in files or apart else _located(name)
+        if path is None:
+            continue
+        ours = name.partition(".")[0] == LIBRARY
+        same = name.partition(".")[0] == home.partition(".")[0]
+        if ours or same or not _installed(path):
+            files[name] = path
+            waiting += _imported(name, path, whole=not ours)
+    return files
+
+
+@cache
+def _located(name: str) -> Path | None:
+    """File of a module, which is not imported for it; None for one that has none."""
+    if name in sys.modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        return Path(file) if file and os.path.isfile(file) else None
+    parts, places, spec = name.split("."), None, None
+    for end in range(1, len(parts) + 1):
+        if end > 1 and places is None:  # not in a package
+            return None
+        spec = PathFinder.find_spec(".".join(parts[:end]), places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations
+    assert spec is not None
+    return Path(spec.origin) if spec.origin and os.path.isfile(spec.origin) else None
+
+
+def _installed(path: Path) -> bool:
+    real = Path(os.path.realpath(path))
+    standard = os.path.realpath(sysconfig.get_path("stdlib"))
+    return real.is_relative_to(standard) or bool({"site-packages", "dist-packages"} & {*real.parts})
+
+
+@cache
+def _imported(name: str, path: Path, whole: bool) -> tuple[str, ...]:
+    """The modules that may be imported by a file's statements; with `whole`, the packages that they are in too."""
+    return tuple(dict.fromkeys(_statements(name, path, whole)))
+
+
+def _statements(name: str, path: Path, whole: bool) -> Iterator[str]:
+    if path.suffix != ".py":
+        return
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    if whole:
+        yield package
+    try:
+        statements = ast.parse(path.read_bytes())
+    except SyntaxError:  # it was never imported
+        return
+    for node in ast.walk(statements):
+        named: list[str] = []
+        if isinstance(node, ast.Import):
+            named = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # beyond the package
+                base = resolve_name("." * node.level + (node.module or ""), package)
+                named = [
+                    *([base] if base != LIBRARY else []),
+                    *(f"{base}.{alias.name}" for alias in node.names),
+                ]
+        for one in named:
+            if one.partition(".")[0] == LIBRARY:
+                yield one
+            else:
+                parts = one.split(".")
+                yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))

@@ -1,0 +1,426 @@
+"""Speed: passes of several mechanisms at one length, interleaved with fused softmax attention in the same run.
+
+What is timed is a block, of mechanism and feed-forward layer, or the bare layer: two GAU layers stand beside one of
+softmax and its feed-forward, at equal parameters.
+
+A round calls every entry once, so that a machine that slows down slows all of them; medians and quartiles are over
+rounds. A large matrix product is timed in the same rounds: the rate beside which each mixer's own is read. Operations are
+counted on the eager form, whichever implementation is timed, and so is peak memory on a CPU; on CUDA the allocator reports it.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from regard.core import Mask, OptionError, UnsupportedError
+from regard.core.counting import count
+from regard.core.shapes import check_positive
+from regard.functional.choice import recorded
+from regard.lab.experiment.block import equal_block
+from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
+from regard.lab.experiment.provenance import provenance
+from regard.lab.experiment.row import Provenance, Row, as_json
+from regard.models.sizing import TOLERANCE
+
+Pass = Literal["forward", "train", "prefill", "decode"]
+Unit = Literal["block", "layer"]
+"""The timed unit: mechanism and feed-forward layer at equal parameters, or the bare layer."""
+DECODE_STEPS = 8  # of one token each, timed together
+MOST_ROUNDS = 50
+FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
+RATE_ROUNDS = 5  # in which the matrix product is timed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One measurement's setting. `length`: tokens processed, or for decode already in the state."""
+
+    kind: Pass
+    length: int
+    batch: int = 1
+    dim: int = 256
+    num_heads: int = 4
+    dtype: str = "float32"
+    device: str = "cpu"
+    causal: bool | None = (
+        None  # None: bidirectional where a mixer can be; prefill and decode are always causal
+    )
+    seconds: float = 8.0  # spent on rounds, all entries together
+    unit: Unit = "layer"
+
+    def __post_init__(self):
+        if self.kind in STREAMING and self.causal is False:
+            raise OptionError(f"{self.kind} is causal: causal=False cannot be timed. Leave it out.")
+        check_positive(length=self.length, batch=self.batch, dim=self.dim, num_heads=self.num_heads)
+        if self.kind not in PASSES:
+            raise OptionError(f"kind must be one of {', '.join(PASSES)}, got {self.kind!r}")
+        if self.dtype not in ("float32", "bfloat16", "float16", "float64"):
+            raise OptionError(
+                f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}"
+            )
+
+    @property
+    def name(self) -> str:
+        """As a column's: the pass, its length, and what differs from the rule."""
+        told = [f"{self.kind} {self.length}"]
+        told += [
+            f"{key}={getattr(self, key)}"
+            for key in ("batch", "dtype", "device", "causal", "unit")
+            if getattr(self, key) != _RULE[key]
+        ]
+        return ", ".join(told)
+
+    @property
+    def max_len(self) -> int:
+        """The longest that a mixer must serve: decoding goes beyond `length`."""
+        return self.length + (DECODE_STEPS + 1 if self.kind == "decode" else 0)
+
+
+_RULE = {one.name: one.default for one in fields(Setting)} | {"unit": "block"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """One pass of one mechanism at one length, beside fused softmax attention in the same run, interleaved."""
+
+    entry: str  # label
+    mixer: str
+    source: str
+    options: dict[str, Any]
+    kind: Pass
+    length: int  # for decode: tokens already in the state
+    batch: int
+    dim: int
+    num_heads: int
+    causal: bool
+    ms: float  # median
+    low_ms: float  # quartiles
+    high_ms: float
+    baseline_ms: float  # median of softmax (same causality) in the same interleaved run
+    peak_bytes: int  # live tensor bytes at the highest point, beyond parameters and input; decode: with the state
+    rounds: int
+    provenance: Provenance
+    impl: str = "plain"  # what computed, where a mechanism has implementations to choose from
+    flops: int = 0  # counted, of one pass
+    matrix_rate: float = 0.0  # operations a second of a large matrix product in the same run
+    unit: Unit = "layer"
+    parameters: int = 0
+    baseline_parameters: int = 0  # of softmax's
+    state_bytes: int | None = (
+        None  # of a row's state after `length` tokens; None where it does not stream
+    )
+
+    @property
+    def ratio(self) -> float:
+        """Time relative to fused softmax attention: below 1 is faster."""
+        return self.ms / self.baseline_ms
+
+    @property
+    def tokens_per_second(self) -> float:
+        return 1e3 * self.batch * (1 if self.kind == "decode" else self.length) / self.ms
+
+    @property
+    def is_equal(self) -> bool:
+        """True if the block has as many parameters as softmax's, within 10 %; a bare layer may have any number."""
+        if self.unit == "layer" or not self.parameters or not self.baseline_parameters:
+            return True
+        return abs(self.parameters / self.baseline_parameters - 1) <= TOLERANCE
+
+    @property
+    def share(self) -> float | None:
+        """Share of the machine's matrix-product rate; projections and recomputation count. None where nothing is counted."""
+        if not self.flops or not self.matrix_rate:
+            return None
+        return self.flops / (1e-3 * self.ms * self.matrix_rate)
+
+    def as_row(self, question: str, column: str, cell: str) -> Row:
+        plain = asdict(self) | {"provenance": self.provenance}
+        return Row(
+            kind="timed", question=question, column=column, cell=cell, rate=None,
+            **{name: plain[name] for name in _SHARED},
+            values={name: float(plain[name]) for name in _VALUES if plain[name] is not None},
+            setting={name: plain[name] for name in _SETTING},
+        )  # fmt: skip
+
+    @classmethod
+    def of_row(cls, row: Row) -> "Timed":
+        """The timing that a row of kind "timed" keeps."""
+        values: dict[str, Any] = {name: row.values[name] for name in _VALUES if name in row.values}
+        for name in ("peak_bytes", "rounds", "baseline_parameters", "state_bytes"):
+            values |= {name: int(values[name])} if name in values else {}
+        return cls(**{name: getattr(row, name) for name in _SHARED}, **values, **row.setting)
+
+
+_SHARED = ("entry", "mixer", "source", "options", "causal", "parameters", "flops", "provenance")
+_SETTING = ("kind", "length", "batch", "dim", "num_heads", "unit", "impl")
+_VALUES = (
+    "ms", "low_ms", "high_ms", "baseline_ms", "peak_bytes", "rounds", "matrix_rate", "baseline_parameters", "state_bytes",
+)  # fmt: skip
+
+
+def obstacle(choice: Entry, setting: Setting) -> str | None:
+    """Why this pass cannot be timed for this mixer at this size, or None."""
+    if setting.kind in STREAMING:
+        needed = "streaming"
+    elif setting.causal is None:
+        return None
+    else:
+        needed = "causal" if setting.causal else "bidirectional"
+    return choice.refusal(choice.sketch(dim=setting.dim, num_heads=setting.num_heads), needed)
+
+
+def measure(
+    choices: Sequence[Entry], setting: Setting, origin: Provenance | None = None
+) -> list[Timed]:
+    """One row for each choice, in order.
+
+    Each is timed beside softmax of the same causality: the setting's, or else bidirectional where the mixer can be so
+    and the pass is not a streaming one. Raises UnsupportedError, with the reason, where a choice cannot do the pass.
+    """
+    origin = origin or provenance(device=setting.device, dtype=setting.dtype)
+    for choice in choices:
+        reason = obstacle(choice, setting)
+        if reason is not None:
+            raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
+    entries = [_Timing(choice, setting) for choice in choices]
+    baselines = {
+        causal: _Timing(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}
+    }
+    for entry in entries:
+        if (entry.choice.mixer, dict(entry.choice.options)) == ("softmax", {}):
+            baselines[entry.causal] = entry
+    unlike = [entry for entry in baselines.values() if entry not in entries]
+    rounds, rate = _run_rounds([*entries, *unlike], setting)
+    return [entry.row(baselines[entry.causal], rounds, rate, origin) for entry in entries]
+
+
+_SOFTMAX = Entry(mixer="softmax")
+
+
+class _Timing:
+    """A mixer ready to be timed, and its times so far."""
+
+    def __init__(self, choice: Entry, setting: Setting, causal: bool | None = None):
+        torch.manual_seed(0)
+        self.choice, self.setting = choice, setting
+        if causal is None:
+            causal = setting.causal
+        if causal is None:
+            causal = (
+                setting.kind in STREAMING
+                or choice.refusal(choice.sketch(), "bidirectional") is not None
+            )
+        self.causal = causal
+        unit = _built(choice, setting, causal)
+        self.parameters = sum(p.numel() for p in unit.parameters() if p.requires_grad)
+        unit = unit.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
+        self.call: _Call = PASSES[setting.kind](unit, setting, causal)
+        self.times: list[float] = []
+        self.peak_bytes, self.flops = self._cost()
+        self.state_bytes = _state_bytes(choice, setting)
+
+    def sample(self) -> float:
+        """Seconds of one pass."""
+        prepared = self.call.prepare()
+        synchronize(self.setting.device)
+        began = time.perf_counter()
+        self.call.run(prepared)
+        synchronize(self.setting.device)
+        return (time.perf_counter() - began) / self.call.repeats
+
+    def _cost(self) -> tuple[int, int]:
+        """Peak bytes and operations of one pass; doubles as the first warm-up."""
+        prepared = self.call.prepare()
+        with recorded(plain_instead=True) as used:
+            counted = count(lambda: self.call.run(prepared))
+        self.impl = ", ".join(sorted(used)) or "plain"
+        peak = counted.peak_bytes
+        if torch.device(self.setting.device).type == "cuda":
+            prepared = self.call.prepare()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            self.call.run(prepared)
+            synchronize(self.setting.device)
+            peak = torch.cuda.max_memory_allocated() - before
+        return peak + self.call.held_bytes, counted.flops // self.call.repeats
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
+
+    def row(self, softmax: "_Timing", rounds: int, rate: float, origin: Provenance) -> Timed:
+        low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        setting = self.setting
+        return Timed(
+            entry=self.choice.label,
+            mixer=self.choice.name,
+            source=self.choice.source,
+            options=as_json(dict(self.choice.options)),
+            kind=setting.kind,
+            length=setting.length,
+            batch=setting.batch,
+            dim=setting.dim,
+            num_heads=setting.num_heads,
+            causal=self.causal,
+            ms=1e3 * median,
+            low_ms=1e3 * low,
+            high_ms=1e3 * high,
+            baseline_ms=1e3 * softmax.median,
+            peak_bytes=self.peak_bytes,
+            impl=self.impl,
+            flops=self.flops,
+            matrix_rate=rate,
+            rounds=rounds,
+            provenance=origin,
+            unit=setting.unit,
+            parameters=self.parameters,
+            baseline_parameters=softmax.parameters,
+            state_bytes=self.state_bytes,
+        )
+
+
+def _state_bytes(choice: Entry, setting: Setting) -> int | None:
+    """Of one row after `length` tokens, which may be fewer than there is room for; None where the mechanism does not stream."""
+    facts = {"dim": setting.dim, "num_heads": setting.num_heads, "max_len": setting.max_len}
+    mixer = choice.build(**facts).to(getattr(torch, setting.dtype)).eval()
+    if choice.refusal(mixer, "streaming"):
+        return None
+    one = replace(setting, batch=1, device="cpu")
+    with torch.no_grad():
+        _, state = mixer.extend(_tokens(one, setting.length), mixer.initial_state(1))
+    return sum({s.data_ptr(): s.nbytes() for s in _storages(state)}.values())
+
+
+def _built(choice: Entry, setting: Setting, causal: bool) -> nn.Module:
+    facts = {"dim": setting.dim, "num_heads": setting.num_heads, "max_len": setting.max_len}
+    if setting.unit == "layer":
+        return choice.build(**facts)
+    return equal_block(choice, **facts, causal=causal).build()
+
+
+def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
+    """Fills the entries' times; the number of rounds, and the rate of the matrix product."""
+    product = MatrixProduct(setting.device, getattr(torch, setting.dtype))
+    product_times: list[float] = []
+    for warm_up in (product.sample, *(entry.sample for entry in entries)):
+        warm_up()
+    gc.collect()
+    gc.disable()
+    try:
+        began, rounds = time.perf_counter(), 0
+        while not _enough(rounds, time.perf_counter() - began, setting.seconds):
+            first = rounds % len(entries)  # no entry always follows the same one
+            for entry in entries[first:] + entries[:first]:
+                entry.times.append(entry.sample())
+            if rounds < RATE_ROUNDS:
+                product_times.append(product.sample())
+            rounds += 1
+        return rounds, product.flops / statistics.median(product_times)
+    finally:
+        gc.enable()
+
+
+def _enough(rounds: int, elapsed: float, seconds: float) -> bool:
+    least = 5 if elapsed < FAST_ROUND * max(rounds, 1) else 3
+    return rounds >= least and (elapsed >= seconds or rounds >= MOST_ROUNDS)
+
+
+@dataclass(frozen=True)
+class _Call:
+    prepare: Callable[[], Any]  # not timed; its result goes to `run`
+    run: Callable[[Any], None]
+    repeats: int = 1  # passes in one run
+    held_bytes: int = 0  # streaming state
+
+
+def _forward(unit: Any, setting: Setting, causal: bool) -> _Call:
+    x, mask = _tokens(setting, setting.length), Mask(causal=causal)
+
+    @torch.no_grad()
+    def run(_: None) -> None:
+        unit(x, mask=mask)
+
+    return _Call(lambda: None, run)
+
+
+def _train(unit: Any, setting: Setting, causal: bool) -> _Call:
+    """Forward and backward, to the input and all parameters."""
+    x, mask = _tokens(setting, setting.length).requires_grad_(), Mask(causal=causal)
+    gradient = torch.randn_like(x)
+    unit.train()
+
+    def clear() -> None:
+        unit.zero_grad(set_to_none=True)
+        x.grad = None
+
+    def run(_: None) -> None:
+        unit(x, mask=mask).backward(gradient)
+
+    return _Call(clear, run)
+
+
+def _prefill(unit: Any, setting: Setting, causal: bool) -> _Call:
+    """All tokens into an empty state with room for them."""
+    x = _tokens(setting, setting.length)
+
+    @torch.no_grad()
+    def empty() -> Any:
+        return unit.initial_state(setting.batch, max_len=setting.max_len)
+
+    @torch.no_grad()
+    def run(state: Any) -> None:
+        unit.extend(x, state, donate=True)
+
+    return _Call(empty, run)
+
+
+def _decode(unit: Any, setting: Setting, causal: bool) -> _Call:
+    """One token after `length` others, which one `extend` has put into the state."""
+    new = _tokens(setting, 1)
+    with torch.no_grad():
+        empty = unit.initial_state(setting.batch, max_len=setting.max_len)
+        _, full = unit.extend(_tokens(setting, setting.length), empty, donate=True)
+    held_bytes = sum({s.data_ptr(): s.nbytes() for s in _storages(full)}.values())
+
+    @torch.no_grad()
+    def copy() -> Any:
+        state = pytree.tree_map_only(torch.Tensor, torch.clone, full)
+        return unit.extend(new, state, donate=True)[1]
+
+    @torch.no_grad()
+    def run(state: Any) -> None:
+        for _ in range(DECODE_STEPS):
+            _, state = unit.extend(new, state, donate=True)
+
+    return _Call(copy, run, DECODE_STEPS, held_bytes)
+
+
+PASSES: dict[Pass, Callable[[Any, Setting, bool], _Call]] = {
+    "forward": _forward,
+    "train": _train,
+    "prefill": _prefill,
+    "decode": _decode,
+}
+STREAMING: tuple[Pass, ...] = ("prefill", "decode")
+
+
+def _tokens(setting: Setting, length: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(length)
+    x = torch.randn(setting.batch, length, setting.dim, generator=generator)
+    return x.to(device=setting.device, dtype=getattr(torch, setting.dtype))
+
+
+def _storages(state: Any) -> list[torch.UntypedStorage]:
+    return [
+        leaf.untyped_storage()
+        for leaf in pytree.tree_leaves(state)
+        if isinstance(leaf, torch.Tensor)
+    ]

@@ -1,0 +1,136 @@
+"""Intervals over seeds and test items, and the verdict on a bound, which follows from them.
+
+    d[s, i]   difference of two entries' scores, or one's score, from seed s at test item i
+    mean +- t(nu) sqrt(a + b),   a = Var_s(mean_i d) / S,   b = Var_i(mean_s d) / N
+    nu = (a + b)^2 / (a^2 / (S - 1) + b^2 / (N - 1))                                        (Satterthwaite)
+
+at 99 %, since a hundred verdicts are given. It is a little wide, as the noise within a seed and an item is counted in both parts
+(Owen 2007, "The pigeonhole bootstrap", has the like for resampling). Where test items have no scores, b = 0 and the interval says so.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.99
+Verdict = Literal["agrees", "disagrees", "withdrawn", "cannot tell", "not run"]
+
+
+class Scores(NamedTuple):
+    """The result of one seed."""
+
+    value: float
+    items: Sequence[float] = ()
+
+
+class Interval(NamedTuple):
+    """Bounds of a mean over `seeds` seeds and `items` test items (0: of seeds alone); infinitely wide from one seed."""
+
+    mean: float
+    half: float
+    seeds: int
+    items: int = 0
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half
+
+
+def interval(
+    by_seed: Mapping[int, Scores],
+    beside: Mapping[int, Scores] | None = None,
+    *,
+    ratio: bool = False,
+) -> Interval | None:
+    """Of the mean, or of the difference paired by seed and item; None without a seed that both have.
+
+    With `ratio`, of the mean of logarithms of values: `exp` of it is the geometric mean of the factors.
+    """
+    seeds = sorted(seed for seed in by_seed if beside is None or seed in beside)
+    if not seeds:
+        return None
+    pairs = [(by_seed[seed], None if beside is None else beside[seed]) for seed in seeds]
+    values = np.array(
+        [_value(a, ratio) - (0.0 if b is None else _value(b, ratio)) for a, b in pairs]
+    )
+    items = _items(pairs) if not ratio else None
+    S, N = len(seeds), 0 if items is None else items.shape[1]
+    if S == 1:
+        return Interval(float(values.mean()), math.inf, 1, N)
+    a = values.var(ddof=1) / S
+    b = 0.0 if items is None or N < 2 else items.mean(0).var(ddof=1) / N
+    if a + b == 0:
+        return Interval(float(values.mean()), 0.0, S, N)
+    freedom = (a + b) ** 2 / (a**2 / (S - 1) + (b**2 / (N - 1) if b else 0.0))
+    half = float(stats.t.ppf(0.5 + LEVEL / 2, freedom) * math.sqrt(a + b))
+    return Interval(float(values.mean()), half, S, N)
+
+
+def _value(scores: Scores, ratio: bool) -> float:
+    if not ratio:
+        return scores.value
+    return math.log(scores.value) if scores.value > 0 else -math.inf
+
+
+def _items(pairs: Sequence[tuple[Scores, Scores | None]]) -> np.ndarray | None:
+    """[S N], or None where a seed has no scores of items, or of other items."""
+    lengths = {len(one.items) for pair in pairs for one in pair if one is not None}
+    if len(lengths) != 1 or not lengths.pop():
+        return None
+    return np.array([np.subtract(a.items, 0.0 if b is None else b.items) for a, b in pairs])
+
+
+def verdict(found: Interval | None, least: float, most: float) -> Verdict:
+    """Agrees where the interval lies wholly between the bounds, disagrees where it lies wholly outside."""
+    if found is None:
+        return "not run"
+    if not math.isfinite(found.half):
+        return "cannot tell"
+    if least < found.low and found.high < most:
+        return "agrees"
+    return "disagrees" if found.high < least or found.low > most else "cannot tell"
+
+
+def together(verdicts: Sequence[Verdict]) -> Verdict:
+    """A claim of several bounds agrees where all do, and disagrees where one does."""
+    for word in ("disagrees", "not run", "cannot tell"):
+        if word in verdicts:
+            return word  # type: ignore[return-value]
+    return "agrees" if verdicts else "not run"
+
+
+def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -> int:
+    """Seeds after which the interval would be as narrow as the distance to the nearer bound, or as the smallest effect."""
+    gap = max(
+        smallest / 2, min(abs(found.mean - one) for one in (least, most) if math.isfinite(one))
+    )
+    return max(found.seeds + 1, math.ceil(found.seeds * (found.half / gap) ** 2))
+
+
+def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Values of items whose mean is the area under the curve, and whose spread is that of DeLong's estimate (Biometrics 1988)."""
+    positive = labels > 0.5
+    n, m = int(positive.sum()), int((~positive).sum())
+    ranks = stats.rankdata(scores)
+    within = np.empty(len(scores))
+    within[positive] = (ranks[positive] - stats.rankdata(scores[positive])) / m
+    within[~positive] = 1 - (ranks[~positive] - stats.rankdata(scores[~positive])) / n
+    area = within[positive].mean()
+    share = np.where(positive, n, m) / len(scores)
+    return area + (within - area) / share
+
+
+def number(value: float) -> str:
+    """The number in the form that pages show: three decimals, or three digits."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if 0.01 <= abs(value) < 10 else f"{value:.3g}"

@@ -1,0 +1,188 @@
+"""The fingerprint of capabilities: what one layer of each mechanism reaches within some hundred steps, alone, in four tasks.
+
+Settings were tuned so that softmax attention solves the four; a row says "reached x within N steps", never "cannot".
+Structures are smaller than half of the shortest row, 32 tokens: windows of 4 to each side see 9 of them.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import Mask, Mixer
+from regard.functional.patterns import First, Window
+from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.models import TokenReader
+from regard.lab.experiment.question import Column, Question, Shell
+from regard.lab.experiment.speed import Setting
+from regard.lab.tasks import StdlibBytes
+from regard.lab.tasks.fingerprint import Ability, Address, Capacity, Counting, Lookup, Order
+from regard.lab.train import TrainConfig
+from regard.lab.train.short import Short
+from regard.mixers import HeadGroup
+
+DIM, NUM_HEADS = 32, 4
+RATES = (3e-3, 1e-2)
+SHELL = Shell(dim=DIM, num_heads=NUM_HEADS, num_layers=1, position="learned")
+MARKED = {"longformer": 1}
+"""First tokens of each row that the mask marks as global: without them longformer is local."""
+_BY_CONTENT = frozenset({"hashed", "routed", "sorted"})
+"""Families whose pairs are chosen by content."""
+
+
+def model(entry: Entry, column: Column) -> nn.Module:
+    """Newly initialised from torch's generator."""
+    task = column.task
+    assert isinstance(task, Ability)
+    return TokenReader(
+        entry.build(dim=DIM, num_heads=NUM_HEADS, max_len=task.max_len),
+        vocab_size=task.vocab_size,
+        num_classes=task.num_classes,
+        max_len=task.max_len,
+        causal=column.causal,
+        marked=0 if column.causal else MARKED.get(entry.name, 0),
+    )
+
+
+def _column(task: Ability, steps: int, *, later: bool = False) -> Column:
+    return Column(
+        name=task.name,
+        task=task,
+        train=Short(steps=steps),
+        shell=SHELL,
+        model=model,
+        either=True,
+        later=later,
+    )
+
+
+_WINDOW = Window(2, 2)
+ENTRIES = (
+    Entry(mixer="softmax"),
+    Entry(title="scored, additive", mixer="scored", options={"score": "additive"}),
+    Entry(title="luong_local, window 4", mixer="luong_local", options={"window_size": 4}),
+    Entry(title="local, window 4", mixer="local", options={"window_size": 4}),
+    Entry(title="strided, stride sqrt(T/2)", mixer="strided"),
+    Entry(title="global, 1 token", mixer="global"),
+    Entry(
+        title="head_mix, windows of 2, one dilated by 4, one with the first token",
+        mixer="head_mix",
+        options={"patterns": (_WINDOW, Window(2, 2, 4), _WINDOW | First(1), _WINDOW)},
+    ),
+    Entry(
+        title="head_groups, two of window 4, two linear",
+        mixer="head_groups",
+        options={"groups": (HeadGroup("local", 2, {"window_size": 4}), HeadGroup("linear", 2))},
+    ),
+    Entry(
+        title="longformer, window 4, first token global",
+        mixer="longformer",
+        options={"window_size": 4, "max_global": 1},
+    ),
+    Entry(
+        title="bigbird, blocks of 4, 1 random",
+        mixer="bigbird",
+        options={"block_size": 4, "num_random": 1},
+    ),
+    Entry(
+        title="reformer, chunks of 8, 2 hashes",
+        mixer="reformer",
+        options={"chunk_size": 8, "num_hashes": 2},
+    ),
+    Entry(title="routing, 4 clusters of T/4", mixer="routing", options={"num_clusters": 4}),
+    Entry(title="sinkhorn, blocks of 8", mixer="sinkhorn", options={"block_size": 8}),
+    Entry(title="linformer, 8 slots", mixer="linformer", options={"num_slots": 8}),
+    Entry(title="compressed, 3 to 1", mixer="compressed"),
+    Entry(mixer="efficient"),
+    Entry(mixer="linear"),
+    Entry(title="rfa, 32 features", mixer="rfa", options={"num_features": 32}),
+    Entry(title="performer, 32 features", mixer="performer", options={"num_features": 32}),
+    Entry(mixer="synthesizer_dense"),
+    Entry(mixer="synthesizer_random"),
+    Entry(mixer="synthesizer_factorized_dense"),
+    Entry(title="synthesizer_factorized_random, rank 8", mixer="synthesizer_factorized_random"),
+    Entry(title="mixture, softmax and synthesizer_random", mixer="mixture"),
+    Entry(title="fixed_patterns, 3 and one learned head", mixer="fixed_patterns"),
+    Entry(title="mlp_mixer, 16 hidden", mixer="mlp_mixer"),
+    Entry(title="gmlp, 128 hidden", mixer="gmlp", options={"hidden_dim": 128}),
+    Entry(mixer="fnet"),
+    Entry(title="gau, keys of 32", mixer="gau", options={"key_dim": 32}),
+    Entry(
+        title="flash, chunks of 8, keys of 32",
+        mixer="flash",
+        options={"chunk_size": 8, "key_dim": 32},
+    ),
+    Entry(title="mixed_chunk, chunks of 8", mixer="mixed_chunk", options={"chunk_size": 8}),
+    Entry(mixer="transformer_xl"),
+)
+
+
+def allowed_share(entry: Entry, column: Column) -> float | None:
+    """Share of the needed pairs of tokens that the structure allows, c. A perfect use of them gives c + (1 - c) chance.
+
+    None where no pairs are needed as such, or where content chooses the pairs.
+    """
+    needed = getattr(column.task, "needed", None)
+    if needed is None:
+        return None
+    mixer = entry.build(dim=DIM, num_heads=NUM_HEADS, max_len=column.task.max_len)
+    if mixer.family in _BY_CONTENT:
+        return None
+    marked = 0 if column.causal else MARKED.get(entry.name, 0)
+    pairs = seen_pairs(mixer, column.task.max_len, causal=column.causal, marked=marked)
+    return float(pairs[needed].double().mean())
+
+
+def seen_pairs(mixer: Mixer, length: int, *, causal: bool, marked: int = 0) -> Tensor:
+    """[T T] True where a token's output has a gradient with respect to another token, for any of some random inputs.
+
+    Row i of a batch of T copies gives the gradients of token i, so that one backward pass gives all.
+    """
+    at = torch.arange(length)
+    marks = (at < marked).expand(length, -1) if marked else None
+    mask = Mask(causal=causal, global_tokens=marks)
+    mixer = mixer.double().eval()
+    seen = torch.zeros(length, length, dtype=torch.bool)
+    for draw in range(16):  # a squared relu is zero for half of the pairs of each
+        generator = torch.Generator().manual_seed(draw)
+        x = torch.randn(length, mixer.dim, generator=generator, dtype=torch.float64)
+        x = x.expand(length, -1, -1).clone().requires_grad_()
+        chosen = mixer(x, mask=mask)[at, at] @ torch.randn(mixer.dim, generator=generator).double()
+        (gradient,) = torch.autograd.grad(chosen.sum(), x)
+        seen |= (gradient != 0).any(-1)
+        if seen.all():
+            break
+    return seen
+
+
+FINGERPRINT = Question(
+    name="fingerprint",
+    about="what one layer of every mechanism looks up, orders, addresses and counts within some hundred steps: ten minutes on two cores",
+    entries=ENTRIES,
+    vary=(
+        Setting(kind="forward", length=2048, dim=64, num_heads=4, unit="block", seconds=1.0),
+        _column(Lookup(), 500),
+        _column(Order(), 300),
+        _column(Address(), 300),
+        _column(Counting(), 600),
+        _column(Capacity(), 1500, later=True),
+        Column(
+            name="bytes",
+            task=StdlibBytes(length=128),
+            train=TrainConfig(
+                tokens=300_000, batch_size=16, lr=2e-3, eval_every=150, checkpoint_every=150, keep=1
+            ),
+            shell=Shell(dim=64, num_heads=4, num_layers=2, position="learned"),
+            later=True,
+        ),
+    ),
+    rates=RATES,
+    seeds=(0, 1),
+    allowed=allowed_share,
+    hours=0.155,
+    limits=(
+        "One layer of width 32, rows of 32 to 48 tokens, learned positions: a cell says what was reached within so many steps, never what cannot be.",
+        "The settings were tuned so that softmax attention solves the four columns.",
+        "A low cell has one of three causes: the structure, the steps or the rate. Parameters are printed, not matched.",
+        "Generalisation to other lengths, scale and, in most rows, the causal form are not tested.",
+    ),
+)
+"""The page of `make arena`."""

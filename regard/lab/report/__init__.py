@@ -1,0 +1,60 @@
+"""The answer, drawn from a ledger's rows: a terminal table, plain data, one page, one picture, one document.
+
+    terminal(rows)            -> something rich can print        told(rows)            -> plain data, for --json
+    read_rows(path)           -> the rows of a ledger, or of the JSON inside a page
+    write_page(rows, path)    -> report.html, self-contained     picture(rows, path)   -> .png or .svg for a README
+
+Python computes, JavaScript draws.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from regard.core import OptionError
+from regard.lab.data.files import whole
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.row import Row
+from regard.lab.report.terminal import terminal
+from regard.lab.report.told import told
+
+__all__ = ["document", "picture", "read_rows", "terminal", "told", "write_page"]
+
+
+def read_rows(path: str | os.PathLike[str]) -> list[Row]:
+    """Rows of a ledger. Raises StoredDataError for what is none, PathError where it cannot be read."""
+    with Ledger(path) as ledger:
+        return ledger.rows()
+
+
+def write_page(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
+    """Write the page for these rows, whole or not at all. Returns where it is."""
+    from regard.lab.report.page import render
+
+    path, text = Path(path), render(rows)
+    with whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
+def picture(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
+    """Draw the newest question's chart and grid as one picture, PNG or SVG after the path's ending.
+
+    Raises OptionError for another ending, and where there is nothing to draw.
+    """
+    from regard.lab.report.picture import draw
+
+    return draw(told(rows)["questions"], Path(path))
+
+
+def document(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
+    """Write the newest question as Markdown, whole or not at all. Raises OptionError where nothing was asked."""
+    from regard.lab.report.document import markdown
+
+    questions = told(rows)["questions"]
+    if not questions:
+        raise OptionError("rows must hold a question: there is nothing to write")
+    path = Path(path)
+    with whole(path) as partial:
+        partial.write_text(markdown(questions[0]), encoding="utf-8")
+    return path

@@ -1,0 +1,216 @@
+"""Pictures: what is gained over the bag against speed and memory beside the grid, and time and memory against length."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from regard.core import OptionError
+from regard.core.visible import visible
+from regard.lab.data.files import whole
+from regard.lab.experiment.speed import Timed
+from regard.lab.report.layout import Bubble, place_labels
+from regard.lab.report.terminal import size
+
+WIDTH, HEIGHT = 860, 470
+LARGEST, SMALLEST = 1400.0, 24.0  # areas of bubbles, in square pixels
+BLUE, GREY = "#3f7fd1", "#848b94"
+
+
+def draw(questions: Sequence[Mapping[str, Any]], path: Path) -> Path:
+    """The newest question with both qualities and timings. Raises OptionError where none has, and for a wrong ending."""
+    for question in questions:
+        charts = [chart for chart in (trade(question), grid(question)) if chart is not None]
+        if charts:
+            return save(alt.vconcat(*charts, spacing=24), path)
+    raise OptionError("rows must hold what was trained: there is nothing to draw")
+
+
+def trade(question: Mapping[str, Any]) -> Any:
+    """Gain over the bag against tokens a second; area: peak memory. None where nothing has all three."""
+    timed = next((one for one in question["columns"] if one["kind"] == "timed"), None)
+    if timed is None:
+        return None
+    rows = [
+        row for row in question["rows"] if row["gain"] is not None and timed["name"] in row["timed"]
+    ]
+    if len(rows) < 2:
+        return None
+    most = max(row["timed"][timed["name"]]["peak bytes"] for row in rows)
+    speeds = [row["timed"][timed["name"]]["tokens per second"] for row in rows]
+    low, high = math.log10(min(speeds) / 1.3), math.log10(max(speeds) * 1.5)
+    points = []
+    for row in rows:
+        at = row["timed"][timed["name"]]
+        share = (math.log10(at["tokens per second"]) - low) / (high - low)
+        points.append(
+            {
+                "name": visible(row["entry"].partition(",")[0]),
+                "x": share * WIDTH,
+                "y": (1.05 - row["gain"]) / 1.1 * HEIGHT,
+                "area": max(SMALLEST, LARGEST * at["peak bytes"] / most),
+                "colour": GREY if row["line"] else BLUE,
+                "fill": 0.25 if row["causal"] else 0.7,
+            }
+        )
+    bubbles = [Bubble(p["x"], p["y"], math.sqrt(p["area"] / math.pi), p["name"]) for p in points]
+    for point, place in zip(points, place_labels(bubbles, WIDTH, HEIGHT), strict=True):
+        point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
+    data = alt.Data(values=points)
+    at_x = alt.X("x:Q", scale=alt.Scale(domain=[0, WIDTH]), axis=None)
+    at_y = alt.Y("y:Q", scale=alt.Scale(domain=[HEIGHT, 0]), axis=None)
+    circles = alt.Chart(data).mark_circle(stroke=BLUE, strokeWidth=0.8).encode(
+        x=at_x, y=at_y, size=alt.Size("area:Q", scale=None, legend=None),
+        color=alt.Color("colour:N", scale=None, legend=None), opacity=alt.Opacity("fill:Q", scale=None, legend=None),
+    )  # fmt: skip
+    labels = (
+        alt.Chart(data)
+        .mark_text(fontSize=11)
+        .encode(x=alt.X("label_x:Q", scale=None), y=alt.Y("label_y:Q", scale=None), text="name:N")
+    )
+    rules = [
+        {"y": (1.05 - gain) / 1.1 * HEIGHT, "text": f"{gain:.2f}"}
+        for gain in (0, 0.25, 0.5, 0.75, 1)
+    ]
+    across = (
+        alt.Chart(alt.Data(values=rules))
+        .mark_rule(color="#dfe3e8")
+        .encode(y=alt.Y("y:Q", scale=alt.Scale(domain=[HEIGHT, 0]), axis=None))
+    )
+    levels = (
+        alt.Chart(alt.Data(values=rules))
+        .mark_text(align="right", dx=-6, fontSize=10, color=GREY)
+        .encode(x=alt.value(0), y="y:Q", text="text:N")
+    )
+    ticks = [
+        {
+            "x": (math.log10(base * 10**power) - low) / (high - low) * WIDTH,
+            "text": size(base * 10**power, ""),
+        }
+        for power in range(2, 9)
+        for base in (1, 2, 5)
+        if low < math.log10(base * 10**power) < high
+    ]
+    down = alt.Chart(alt.Data(values=ticks)).mark_rule(color="#eef0f3").encode(x=at_x)
+    speeds_at = (
+        alt.Chart(alt.Data(values=ticks))
+        .mark_text(dy=12, fontSize=10, color=GREY)
+        .encode(x=at_x, y=alt.value(HEIGHT), text="text:N")
+    )
+    title = alt.TitleParams(
+        "Above a uniform mean of all tokens: mean of (score - bag) / (1 - bag)",
+        subtitle=f"against tokens a second at {timed['length']:,} tokens, one block of width {timed['dim']}; area: peak memory, largest {size(most)}; pale: causal form",
+        anchor="start",
+    )
+    return alt.layer(across, down, circles, labels, levels, speeds_at).properties(
+        width=WIDTH, height=HEIGHT, title=title
+    )
+
+
+def grid(question: Mapping[str, Any]) -> Any:
+    """Scores by entry and column; grey where the three lines are not passed."""
+    columns = [
+        one
+        for one in question["columns"]
+        if one["kind"] == "trained" and one["metric"] == "accuracy" and not one["later"]
+    ]
+    cells = []
+    for row in question["rows"]:
+        for column in columns:
+            cell = row["cells"].get(column["name"])
+            if cell is None or cell["mean"] is None:
+                continue
+            grey = row["line"] or cell["mark"] == "not reached" or cell["bag"] is None
+            share = 0.0 if grey else max(0.0, (cell["mean"] - cell["bag"]) / (1 - cell["bag"]))
+            name = row["entry"] + (" (causal)" if cell["causal"] and not row["line"] else "")
+            cells.append(
+                {
+                    "entry": visible(name),
+                    "column": column["name"],
+                    "text": f"{cell['mean']:.2f}",
+                    "share": share,
+                    "grey": grey,
+                }
+            )
+    if not cells:
+        return None
+    order = list(dict.fromkeys(cell["entry"] for cell in cells))
+    base = alt.Chart(alt.Data(values=cells)).encode(
+        x=alt.X(
+            "column:N",
+            sort=[one["name"] for one in columns],
+            title=None,
+            axis=alt.Axis(orient="top", labelAngle=0),
+        ),
+        y=alt.Y("entry:N", sort=order, title=None, axis=alt.Axis(labelLimit=420)),
+    )
+    tiles = base.mark_rect(stroke="white").encode(
+        color=alt.condition(
+            "datum.grey",
+            alt.value("#eef0f3"),
+            alt.Color(
+                "share:Q", scale=alt.Scale(domain=[0, 1], range=["#eaf1fb", BLUE]), legend=None
+            ),
+        )
+    )
+    words = base.mark_text(fontSize=11).encode(
+        text="text:N",
+        color=alt.condition("datum.share > 0.75", alt.value("white"), alt.value("#1b1f24")),
+    )
+    return alt.layer(tiles, words).properties(
+        width=120 * len(columns),
+        height=18 * len(order),
+        title=alt.TitleParams(f"{question['name']}: accuracy", anchor="start"),
+    )
+
+
+def draw_timings(rows: Iterable[Timed], path: Path) -> Path:
+    """Time and memory against length, one row for each pass. Raises OptionError for a wrong ending, or nothing to draw."""
+    values = [
+        {
+            "entry": visible(row.entry),
+            "pass": f"{row.kind}, {row.provenance.dtype}, {row.provenance.device}",
+            "length": row.length,
+            "ms": row.ms,
+            "MB": row.peak_bytes / 1e6,
+        }
+        for row in rows
+    ]
+    if not values:
+        raise OptionError("rows must hold a timing: there is nothing to draw")
+    lines = []
+    for kind in dict.fromkeys(value["pass"] for value in values):
+        base = alt.Chart(
+            alt.Data(values=[value for value in values if value["pass"] == kind])
+        ).mark_line(point=True)
+        charts = [
+            base.encode(
+                x=alt.X("length:Q", scale=alt.Scale(type="log", nice=False), title="tokens"),
+                y=alt.Y(f"{unit}:Q", scale=alt.Scale(type="log", nice=False), title=unit),
+                color=alt.Color("entry:N", title=None),
+            ).properties(width=330, height=300)
+            for unit in ("ms", "MB")
+        ]
+        lines.append(alt.hconcat(*charts, spacing=60).properties(title=kind))
+    return save(alt.vconcat(*lines, spacing=30), path)
+
+
+def save(chart: Any, path: Path) -> Path:
+    """Save as .png or .svg, on white. Raises OptionError for any other ending."""
+    import vl_convert
+
+    if path.suffix not in (".png", ".svg"):
+        raise OptionError(f"path ({path}) must end in .png or .svg")
+    spec = (
+        chart.configure_view(stroke=None)
+        .configure(background="white", padding=14)
+        .to_json(indent=None)
+    )
+    with whole(path) as partial:
+        if path.suffix == ".svg":
+            partial.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+        else:
+            partial.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+    return path

@@ -1,0 +1,271 @@
+"""Tasks that each need one ability of one layer: to look up, to keep order, to go to an address, to count.
+
+    lookup    k1=3 k7=0 k4=2 | k7 k4 k1    ->  0 2 3        pairs of key and value, one token each; then the keys in another order
+    order     a c b d | . . . .            ->  b d a c      symbols, then blanks: the symbols in one order, the same in every row
+    address   a c b d | @2 @0 @0 @3        ->  b a a d      symbols, then tokens that each name a place
+    counting  a b a a c                    ->  3 1 3 3 1    how often the token is in the row; causal: so far
+
+Rows are drawn in whole-array operations and never come twice. Answers are classes 0, 1, ..; tokens that are not asked have none.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.lab.data.checks import check_sizes
+from regard.lab.data.records import IGNORED, Examples
+from regard.lab.tasks.synthetic import accuracy_of_answers, most_frequent_answer
+from regard.lab.tasks.task import Batch, Drawn, Splits, TaskKind
+
+
+class Rows(NamedTuple):
+    tokens: NDArray[np.integer]  # [n T]
+    labels: NDArray[np.integer]  # [n T]: a class, or -100 where nothing is asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ability(Drawn):
+    """Base of these tasks: accuracy over the tokens that are asked, which stand in the same places of every row.
+
+    causal: for models that see no later token. Only `counting` then asks something else, for elsewhere the question comes last.
+    """
+
+    kind: ClassVar[TaskKind] = "masked_language_model"  # of an instance: see __post_init__
+    metric = "accuracy"
+    better = "higher"
+    baseline = "most frequent answer"
+
+    causal: bool = False
+    train_size: int = 16000  # 500 steps of 32 rows
+    valid_size: int = 512
+    test_size: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.causal:
+            object.__setattr__(self, "kind", "language_model")
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int: ...
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size}
+
+    @abstractmethod
+    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+        """So many rows."""
+
+    @property
+    def needed(self) -> Bool[Tensor, "T T"] | None:
+        """True where the answer at a token (row) may depend on another (column); None where content alone decides."""
+        return None
+
+    def load(self) -> Splits:
+        """The parts have generators of their own: other sizes of one leave the others as they are."""
+        sizes = self.train_size, self.valid_size, self.test_size
+        draws = (
+            self.draw(size, np.random.default_rng([self.seed, part]))
+            for part, size in enumerate(sizes)
+        )
+        return Splits(*(Examples.windows(rows.tokens, rows.labels) for rows in draws))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        logits = model(batch["tokens"], valid=batch["valid"]).float()
+        return F.cross_entropy(
+            logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
+        )
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        """Accuracy of always giving the training split's most frequent answer: chance."""
+        return most_frequent_answer(splits or self.load())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(Ability):
+    """Lookup: the value of a key. A row holds half of the keys, so that which keys it holds is no answer."""
+
+    name = "lookup"
+
+    num_pairs: int = 24
+    num_values: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.name, num_pairs=self.num_pairs, num_values=self.num_values)
+
+    @property
+    def num_keys(self) -> int:
+        return 2 * self.num_pairs
+
+    @property
+    def vocab_size(self) -> int:
+        return 1 + self.num_keys * (self.num_values + 1)
+
+    @property
+    def num_classes(self) -> int:
+        return self.num_values
+
+    @property
+    def max_len(self) -> int:
+        return 2 * self.num_pairs
+
+    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+        keys = rng.random((count, self.num_keys)).argsort(1)[:, : self.num_pairs]
+        values = rng.integers(0, self.num_values, keys.shape)
+        order = rng.random(keys.shape).argsort(1)
+        asked, answers = (np.take_along_axis(found, order, 1) for found in (keys, values))
+        pairs = 1 + self.num_values * keys + values
+        questions = 1 + self.num_values * self.num_keys + asked
+        return Rows(np.concatenate([pairs, questions], 1), _asked_last(answers))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity(Lookup):
+    """Capacity: lookup among so many keys that a state of fixed size is short of room."""
+
+    name = "capacity"
+
+    num_pairs: int = 64
+    train_size: int = 48000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(Ability):
+    """Order: symbols again, in an order that is random and the same in every row (a shift would suit some strides)."""
+
+    name = "order"
+
+    length: int = 24  # symbols to give again
+    symbols: int = 16  # different ones
+    order_seed: int = 5  # of the order; with this one a window of 4 reaches no answer
+    train_size: int = 9600
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.name, length=self.length, symbols=self.symbols)
+
+    @property
+    def vocab_size(self) -> int:
+        return 2 + self.symbols
+
+    @property
+    def num_classes(self) -> int:
+        return self.symbols
+
+    @property
+    def max_len(self) -> int:
+        return 2 * self.length
+
+    @property
+    def order(self) -> NDArray[np.integer]:
+        """The place of each answer's symbol."""
+        drawn = torch.Generator().manual_seed(self.order_seed)
+        return torch.randperm(self.length, generator=drawn).numpy()
+
+    @property
+    def needed(self) -> Bool[Tensor, "T T"]:
+        needed = torch.zeros(self.max_len, self.max_len, dtype=torch.bool)
+        needed[torch.arange(self.length, self.max_len), torch.from_numpy(self.order)] = True
+        return needed
+
+    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+        symbols = rng.integers(0, self.symbols, (count, self.length))
+        blanks = np.full_like(symbols, 1 + self.symbols)
+        return Rows(np.concatenate([1 + symbols, blanks], 1), _asked_last(symbols[:, self.order]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address(Ability):
+    """Address: the symbol at a place that a token names."""
+
+    name = "address"
+
+    length: int = 16  # symbols, and questions
+    symbols: int = 16  # different ones
+    train_size: int = 9600
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.name, length=self.length, symbols=self.symbols)
+
+    @property
+    def vocab_size(self) -> int:
+        return 1 + self.symbols + self.length
+
+    @property
+    def num_classes(self) -> int:
+        return self.symbols
+
+    @property
+    def max_len(self) -> int:
+        return 2 * self.length
+
+    @property
+    def needed(self) -> Bool[Tensor, "T T"]:
+        needed = torch.zeros(self.max_len, self.max_len, dtype=torch.bool)
+        needed[self.length :, : self.length] = True
+        return needed
+
+    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+        symbols = rng.integers(0, self.symbols, (count, self.length))
+        places = rng.integers(0, self.length, (count, self.length))
+        tokens = np.concatenate([1 + symbols, 1 + self.symbols + places], 1)
+        return Rows(tokens, _asked_last(np.take_along_axis(symbols, places, 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Ability):
+    """Counting: how often each token is in its row, or came so far; class c stands for c + 1, the last for more as well."""
+
+    name = "counting"
+
+    length: int = 32
+    symbols: int = 16  # different ones, of unequal frequency
+    most: int = 8  # the largest count that is told apart
+    train_size: int = 19200
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.name, length=self.length, symbols=self.symbols, most=self.most)
+
+    @property
+    def vocab_size(self) -> int:
+        return 1 + self.symbols
+
+    @property
+    def num_classes(self) -> int:
+        return self.most
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+        frequency = np.arange(1, self.symbols + 1) ** -0.75
+        symbols = rng.choice(self.symbols, (count, self.length), p=frequency / frequency.sum())
+        equal = symbols[:, :, None] == symbols[:, None, :]
+        if self.causal:
+            equal &= np.tri(self.length, dtype=bool)
+        return Rows(1 + symbols, np.minimum(equal.sum(2), self.most) - 1)
+
+
+def _asked_last(answers: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Labels of rows whose first half asks nothing."""
+    return np.concatenate([np.full_like(answers, IGNORED), answers], 1)

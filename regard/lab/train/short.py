@@ -1,0 +1,143 @@
+"""Training for seconds: `fit` without its folder, its checkpoints, its processes and its display.
+
+A run of 500 steps of 3 ms spends more time on these than on its steps (docs/log.md), and nobody goes on with a run of two seconds.
+Here the rate rises linearly and falls linearly, rows are taken by index from two tensors, and a run ends when its task is solved.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from regard.core import OptionError
+from regard.core.shapes import check_positive
+from regard.lab.data.records import IGNORED, Examples
+from regard.lab.tasks.task import Splits
+from regard.lab.train.loop import DivergedError
+from regard.nn import after_step
+
+WARMUP = 0.1  # share of the steps in which the rate rises
+LAST = 0.02  # share of the top rate that the last step has
+LOOK = 50  # steps between points of the curve
+SOLVED, OVER = 0.99, 10  # accuracy of so many training steps at which a run ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class Short:
+    """The budget of such a run."""
+
+    steps: int
+    batch_size: int = 32
+    lr: float = 3e-3  # where a question has no rates
+    tokens: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_positive(steps=self.steps, batch_size=self.batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortResult:
+    valid_value: float  # accuracy: what a rate is chosen by
+    value: float  # accuracy on the test split
+    steps: int  # fewer than asked for where the task was solved
+    solved: bool
+    seconds: float
+    loss: float  # mean of the last training steps, in nats
+    correct: tuple[float, ...]  # accuracy of each test row
+    curve: tuple[
+        tuple[int, float], ...
+    ]  # (step, accuracy of the training steps since the last): rows never come twice
+
+
+def short_fit(
+    model: nn.Module,
+    splits: Splits,
+    budget: Short,
+    *,
+    lr: float,
+    seed: int = 0,
+    name: str = "the task",
+    device: str = "cpu",
+) -> ShortResult:
+    """Trains model(tokens [B T]) -> logits [B T C] on rows of one length with a class or -100 at each token; no row comes twice.
+
+    AdamW (.9, .98) without decay, the gradient's norm cut at 1. The last weights are the result. Seeds torch's generator.
+
+    Raises DivergedError where the loss is not finite.
+    """
+    began = time.perf_counter()
+    assert isinstance(splits.train, Examples)
+    tokens, labels = (part.to(device) for part in splits.train.rows())
+    steps, most = budget.steps, budget.steps * budget.batch_size
+    if len(tokens) < most:
+        raise OptionError(
+            f"{name} has {len(tokens)} rows, and {steps} steps of {budget.batch_size} need {most}"
+        )
+    torch.manual_seed(seed)
+    order = torch.randperm(len(tokens), device="cpu")[:most].view(steps, -1)
+    model.to(device)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True
+    )
+    losses, accuracies, curve = [], [], []
+    model.train()
+    for step, rows in enumerate(order):
+        optimizer.param_groups[0]["lr"] = lr * _share(step, steps)
+        logits, asked = _answers(model, tokens[rows], labels[rows])
+        loss = F.cross_entropy(logits, asked)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        after_step(model)
+        losses.append(loss.item())
+        accuracies.append((logits.argmax(-1) == asked).float().mean().item())
+        if not math.isfinite(losses[-1]):
+            raise DivergedError(f"{name}: the loss of step {step + 1} is {losses[-1]} at lr={lr}")
+        if (step + 1) % LOOK == 0 or step + 1 == steps:
+            curve.append((step + 1, sum(accuracies[-LOOK:]) / len(accuracies[-LOOK:])))
+        if step >= OVER and sum(accuracies[-OVER:]) >= SOLVED * OVER:
+            break
+    correct = row_accuracies(model, splits.test)
+    return ShortResult(
+        valid_value=float(row_accuracies(model, splits.valid).mean()),
+        value=float(correct.mean()),
+        steps=len(losses),
+        solved=len(losses) < steps,
+        seconds=time.perf_counter() - began,
+        loss=sum(losses[-OVER:]) / len(losses[-OVER:]),
+        correct=tuple(round(one, 4) for one in correct.tolist()),
+        curve=tuple(curve),
+    )
+
+
+def _share(step: int, steps: int) -> float:
+    """Share of the top rate: up to 1 in the first tenth of the steps, then down to a fiftieth, both in a line."""
+    rise = max(1, round(WARMUP * steps))
+    if step < rise:
+        return (step + 1) / rise
+    return 1 - (1 - LAST) * (step - rise + 1) / (steps - rise)
+
+
+def _answers(
+    model: nn.Module, tokens: Int[Tensor, "B T"], labels: Int[Tensor, "B T"]
+) -> tuple[Tensor, Tensor]:
+    """Logits [n C] and classes [n] of the tokens that are asked."""
+    asked = labels != IGNORED
+    return model(tokens)[asked], labels[asked]
+
+
+@torch.no_grad()
+def row_accuracies(model: nn.Module, data: Examples) -> Tensor:
+    """[n] accuracy of each row, whose rows ask equally many tokens."""
+    model.eval()
+    found, device = [], next(model.parameters()).device
+    for tokens, labels in zip(*(part.split(128) for part in data.rows()), strict=True):
+        logits, asked = _answers(model, tokens.to(device), labels.to(device))
+        found.append((logits.argmax(-1) == asked).float().view(len(tokens), -1).mean(1))
+    return torch.cat(found).cpu()
