@@ -103,6 +103,7 @@ def _located(name: str) -> Path | None:
     return Path(spec.origin) if spec.origin and os.path.isfile(spec.origin) else None
 
 
+@cache
 def _installed(path: Path) -> bool:
     real = Path(os.path.realpath(path))
     standard = os.path.realpath(sysconfig.get_path("stdlib"))
