@@ -41,7 +41,10 @@ class Entry:
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
         if self.make is not None and not self.title:
             raise OptionError("an entry that makes its model needs a title")
-        if not (isinstance(self.mixer, str) or str(getattr(self.mixer, "__module__", "")).startswith("regard.")):
+        if not (
+            isinstance(self.mixer, str)
+            or str(getattr(self.mixer, "__module__", "")).startswith("regard.")
+        ):
             self.source  # noqa: B018  as early as can be: the file may be edited while the question runs
 
     @property
@@ -100,7 +103,7 @@ def check_entries(entries: Iterable[Entry]) -> None:
     for entry in entries:
         if entry.label in labels:
             raise OptionError(
-                f"{entry.label} cannot be entered twice: its results would share a label. Leave one out, or give it a title."
+                f"{entry.label} cannot be entered twice (law 10 of an experiment): its results would share a label. Leave one out, or give it a title."
             )
         labels.add(entry.label)
 

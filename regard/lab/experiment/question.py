@@ -138,6 +138,10 @@ class Expected:
     ratio: bool = False
     when: tuple["Expected", ...] = ()
 
+    def __post_init__(self) -> None:
+        if math.isnan(self.least) or math.isnan(self.most) or (self.ratio and self.most <= 0):
+            raise OptionError(f"a bound on {self.of} lies between {self.least} and {self.most}")
+
 
 def above(of: str, beside: str, *, by: float = 0.0, ratio: bool = False, **more: Any) -> Expected:
     """More by `by`; a negative one says "hardly less". With `ratio`, `by` is a factor."""
@@ -222,6 +226,8 @@ class Question:
         for rate in self.rates:
             if not (rate > 0 and math.isfinite(rate)):
                 raise OptionError(f"a rate must be a positive number, got {rate!r}")
+        if len({*self.rates}) < len(self.rates):
+            raise OptionError(f"question {self.name} has a rate twice: {self.rates}")
         if self.hours is not None and not self.hours > 0:
             raise OptionError(f"hours ({self.hours}) must be positive")
         if not self.seeds:
