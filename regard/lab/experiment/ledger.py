@@ -120,15 +120,17 @@ class Ledger:
         query = "SELECT number, key, kind, result, sha256 FROM trials WHERE json_extract(result, '$.cell') = ? ORDER BY number"
         return [self._decode(self._intact(_StoredRow(*row))) for row in self._read(query, cell)]
 
+    def asked(self, question: str) -> list[Row]:
+        """A question's records, in the order in which it was asked."""
+        query = "SELECT number, key, kind, result, sha256 FROM trials WHERE kind = 'asked' ORDER BY number"
+        rows = [self._decode(self._intact(_StoredRow(*row))) for row in self._read(query)]
+        mine = [row for row in rows if row.question == question]
+        return sorted(mine, key=lambda row: row.provenance.started)
+
     def write_rows(self, path: Path, question: str) -> int:
         """The rows of a question as lines of JSON, for one that takes longer than a sitting; the number of lines."""
         verified = self._verified()
-        asked = [
-            row
-            for row in map(self._decode, verified)
-            if row.kind == "asked" and row.question == question
-        ]
-        cells = {line[2] for row in asked for line in row.config["cells"]}
+        cells = {line[2] for row in self.asked(question) for line in row.config["cells"]}
         contents = [(row.key, json.loads(row.result)) for row in verified]
         lines = [
             canonical({"key": key, "row": row})

@@ -1,6 +1,7 @@
 """Trial: one entry trained in one column from one seed at one rate, under the budget that all others get."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from regard.lab.experiment.shell import model_config
 from regard.lab.tasks import Splits
 from regard.lab.train import fit
 from regard.lab.train.batches import in_order
+from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
 from regard.lab.train.transfer import take_weights
 
@@ -115,9 +117,11 @@ def run(
         provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", command=command),
     )  # fmt: skip
     try:
-        return dataclasses.replace(
-            row, **_trained(splits, cell, seed, rate, base, measures, folder, device)
-        )
+        found = _trained(splits, cell, seed, rate, base, measures, folder, device)
+        numbers = [found["value"], found["valid_value"], *found.get("values", {}).values()]
+        if not all(map(math.isfinite, numbers)):
+            raise DivergedError(f"{task.name}: its results are {', '.join(map(str, numbers))}")
+        return dataclasses.replace(row, **found)
     except RegardError as error:  # it diverged, or was refused at its size
         return dataclasses.replace(row, reason=str(error))
 
@@ -178,7 +182,7 @@ def _trained(
     if task.has_scores:
         on = next(model.parameters()).device
         batches = in_order(splits.test, column.train.batch_size, task.collate)
-        scores = task.scores(
+        scores = task.item_scores(
             model, ({k: v.to(on) if hasattr(v, "to") else v for k, v in b.items()} for b in batches)
         )
     return {

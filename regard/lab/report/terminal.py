@@ -72,7 +72,9 @@ def _cell(cell: Mapping[str, Any] | None) -> Text:
 
 
 def claim_lines(claim: Mapping[str, Any]) -> list[str]:
-    lines = [f"{claim['verdict']}: {claim['text']} ({claim['source']})"]
+    lines = [
+        f"{claim['verdict']}: {claim['text']} ({claim['source']}; written down at {claim['stated commit']})"
+    ]
     if claim["withdrawn"]:
         return [*lines, f"    withdrawn: {claim['withdrawn']}"]
     for one in claim["bounds"]:

@@ -114,13 +114,13 @@ class Task(ABC):
         Raises OptionError where there is nothing to take it over.
         """
 
-    def scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
         """A score of each item, whose mean is the metric: what an interval takes the spread of items from."""
         raise OptionError(f"{self.name} gives no score of each item")
 
     @property
     def has_scores(self) -> bool:
-        return type(self).scores is not Task.scores
+        return type(self).item_scores is not Task.item_scores
 
     @abstractmethod
     def trivial_baseline(self, splits: Splits | None = None) -> float:
