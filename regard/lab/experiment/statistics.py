@@ -121,19 +121,6 @@ def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -
     )
 
 
-def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Values of items whose mean is the area under the curve, and whose spread is that of DeLong's estimate (Biometrics 1988)."""
-    positive = labels > 0.5
-    n, m = int(positive.sum()), int((~positive).sum())
-    ranks = stats.rankdata(scores)
-    within = np.empty(len(scores))
-    within[positive] = (ranks[positive] - stats.rankdata(scores[positive])) / m
-    within[~positive] = 1 - (ranks[~positive] - stats.rankdata(scores[~positive])) / n
-    area = within[positive].mean()
-    share = np.where(positive, n, m) / len(scores)
-    return area + (within - area) / share
-
-
 def number(value: float) -> str:
     """The number in the form that pages show: three decimals, or three digits."""
     if value == 0 or not math.isfinite(value):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.lab.data.checks import check_sizes
 from regard.lab.data.records import IGNORED, Examples
-from regard.lab.tasks.synthetic import accuracy_of_answers, most_frequent_answer
+from regard.lab.tasks.synthetic import accuracy_of_answers, accuracy_of_rows, most_frequent_answer
 from regard.lab.tasks.task import Batch, Drawn, Splits, TaskKind
 
 
@@ -91,6 +91,9 @@ class Ability(Drawn):
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
+
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        return accuracy_of_rows(model, batches)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always giving the training split's most frequent answer: chance."""

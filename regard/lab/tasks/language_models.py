@@ -22,7 +22,7 @@ from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import Split, split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, ByteWindows, cut, sample
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind, evaluation
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind, evaluation, ratio_items
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,12 @@ class NextToken(Task):
     def facts(self) -> dict[str, Any]:
         return {"vocab_size": self.vocab_size}
 
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B T vocab"]:
+        """The model's logits."""
+        return model(batch["tokens"], valid=batch["valid"])
+
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        logits = model(batch["tokens"], valid=batch["valid"]).float()
+        logits = self.answer(model, batch).float()
         return F.cross_entropy(
             logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
         )
@@ -90,6 +94,20 @@ class LanguageModelling(NextToken):
         if not asked:
             raise OptionError(f"{self.name}: score needs at least one label, got none")
         return float(nats.compute()) / math.log(2)
+
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        """Of each window."""
+        bits: list[float] = []
+        counts: list[int] = []
+        with evaluation(model):
+            for batch in batches:
+                logits, labels = self.answer(model, batch).float(), batch["labels"]
+                nats = F.cross_entropy(
+                    logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none"
+                )
+                bits += (nats.double().sum(1) / math.log(2)).tolist()
+                counts += (labels != IGNORED).sum(1).tolist()
+        return ratio_items(bits, counts)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Bits of the test split under the training split's unigram frequencies (one added to each count)."""

@@ -26,7 +26,7 @@ from regard.lab.data.synthetic import (
 )
 from regard.lab.tasks.classify import Classify
 from regard.lab.tasks.language_models import NextToken
-from regard.lab.tasks.task import IGNORED, Batch, Drawn, Splits, evaluation
+from regard.lab.tasks.task import IGNORED, Batch, Drawn, Splits, evaluation, ratio_items
 
 
 def accuracy_of_answers(
@@ -45,6 +45,19 @@ def accuracy_of_answers(
     if not seen:
         raise OptionError(f"{who}: score needs at least one batch, got none")
     return float(accuracy.compute())
+
+
+def accuracy_of_rows(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+    """The same of each row, as their mean counts it."""
+    right: list[float] = []
+    counts: list[int] = []
+    with evaluation(model):
+        for batch in batches:
+            labels = batch["labels"]
+            answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
+            right += (answers == labels).sum(1).tolist()  # no answer is IGNORED
+            counts += (labels != IGNORED).sum(1).tolist()
+    return ratio_items(right, counts)
 
 
 def most_frequent_answer(splits: Splits) -> float:
@@ -158,6 +171,9 @@ class Recall(Drawn, NextToken):
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
 
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        return accuracy_of_rows(model, batches)
+
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the row's first value: in the row, and no association."""
         test = (splits or self.load()).test
@@ -204,6 +220,9 @@ class CopyAcross(Drawn, NextToken):
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
 
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        return accuracy_of_rows(model, batches)
+
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the training split's most frequent symbol."""
         return most_frequent_answer(splits or self.load())
@@ -240,6 +259,9 @@ class Duplication(Drawn, NextToken):
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
+
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        return accuracy_of_rows(model, batches)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the training split's most frequent token."""

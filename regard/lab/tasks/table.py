@@ -69,6 +69,21 @@ def auc(scores: Float[Tensor, "n"], labels: Tensor) -> float:
     return float(roc_auc_score(y.numpy(), scores[known].double().numpy()))
 
 
+def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Values of items whose mean is the area under the curve, and whose spread is that of DeLong's estimate (Biometrics 1988)."""
+    from scipy.stats import rankdata
+
+    positive = labels > 0.5
+    n, m = int(positive.sum()), int((~positive).sum())
+    ranks = rankdata(scores)
+    within = np.empty(len(scores))
+    within[positive] = (ranks[positive] - rankdata(scores[positive])) / m
+    within[~positive] = 1 - (ranks[~positive] - rankdata(scores[~positive])) / n
+    area = within[positive].mean()
+    share = np.where(positive, n, m) / len(scores)
+    return area + (within - area) / share
+
+
 def gauc(
     scores: Float[Tensor, "n"], labels: Int[Tensor, "n"], groups: Int[Tensor, "n"]
 ) -> float | None:
@@ -195,6 +210,20 @@ class TableTask(Task):
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         logits, labels, _ = self._answers(model, batches)
         return float(np.mean([auc(logits[:, k], labels[:, k]) for k in range(labels.shape[1])]))
+
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        """Of each row, in the mean over labels; one without a label moves nothing."""
+        logits, labels, _ = (
+            None if one is None else one.double().numpy() for one in self._answers(model, batches)
+        )
+        found = []
+        for score, label in zip(logits.T, labels.T, strict=True):
+            known = ~np.isnan(label)
+            items = auc_items(score[known], label[known])
+            of_all = np.full(len(label), items.mean())
+            of_all[known] += (items - items.mean()) * len(label) / known.sum()
+            found.append(of_all)
+        return np.mean(found, 0).tolist()
 
     def figures(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Figures]:
         """Label -> its figures."""

@@ -142,6 +142,18 @@ class Task(ABC):
         return count_valid(batch["tokens"], batch["valid"])
 
 
+def ratio_items(sums: Sequence[float], counts: Sequence[float]) -> list[float]:
+    """Values of items whose mean is r = sum(sums) / sum(counts), and whose spread is that of this ratio:
+
+    r + (s_i - r c_i) / mean(c), the first terms of its expansion; s_i / c_i where all counts are equal. None where nothing counts.
+    """
+    s, c = np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    if not c.sum():
+        return []
+    r = s.sum() / c.sum()
+    return (r + (s - r * c) / c.mean()).tolist()
+
+
 def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
     """[B T], zeros on the right; and what is valid, None where all is."""
     lengths = torch.tensor([len(row) for row in rows])
