@@ -6,15 +6,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-import converted
 import speed
 import trust
 
 from regard.cli.describe import ABILITIES, catalog
 from regard.lab.data.own import OWN
 from regard.lab.data.sources import SOURCES
-from regard.lab.findings import FINDINGS
-from regard.lab.findings.page import pages
 from regard.lab.tasks import Task
 
 DOCS = Path(__file__).parent
@@ -96,6 +93,17 @@ def own_copies() -> str:
     return "\n".join(["| format | what | path |", "|---|---|---|", *rows])
 
 
+def claims() -> str:
+    """One row for each claim, with the verdict of the page that tested it."""
+    found = json.loads((DOCS / "findings" / "claims.json").read_text())
+    lines = ["| page | claim | source | verdict |", "|---|---|---|---|"]
+    for row in found["claims"]:
+        frozen = " (frozen)" if row["page"] in found["frozen"] else ""
+        page = f"[{row['page']}]({row['page']}.md)"
+        lines.append(f"| {page} | {row['claim']} | {row['source']} | {row['verdict']}{frozen} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "mechanisms": (DOCS / "mechanisms.md", mechanisms),
     "tasks": (DOCS / "tasks.md", tasks),
@@ -103,6 +111,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "cuda": (DOCS / "speed.md", speed.on_cuda),
     "sources": (DOCS / "data.md", sources),
     "own copies": (DOCS / "data.md", own_copies),
+    "claims": (DOCS / "findings" / "README.md", claims),
     "laws": (DOCS / "trust.md", trust.laws),
     "mutants": (DOCS / "trust.md", trust.mutants),
     "faults": (DOCS / "trust.md", trust.faults),
@@ -125,12 +134,7 @@ def refreshed(text: str, name: str, table: str) -> str:
 
 def documents() -> dict[Path, str]:
     """Every document with a generated part, as it should be."""
-    made = {path: make() for path, make in PAGES.items()} | pages(
-        DOCS / "findings", FINDINGS.values()
-    )
-    made[DOCS / "findings" / "README.md"] += converted.index_line() + "\n"
-    if converted.KEPT.exists():
-        made[DOCS / "findings" / "conversion.md"] = converted.page()
+    made = {path: make() for path, make in PAGES.items()}
     for name, (path, make) in TABLES.items():
         made[path] = refreshed(made.get(path) or path.read_text(), name, make())
     return made
@@ -139,12 +143,7 @@ def documents() -> dict[Path, str]:
 def main(check: bool) -> int:
     made = documents()
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    stale += [
-        path
-        for folder in ("speed", "findings")
-        for path in (DOCS / folder).glob("*")
-        if path not in made and path.suffix != ".json"
-    ]
+    stale += [path for path in (DOCS / "speed").glob("*") if path not in made]
     if not check:
         for path in stale:
             path.parent.mkdir(exist_ok=True)

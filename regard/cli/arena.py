@@ -10,7 +10,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from regard.cli.bench import LEDGER, PAGE
 from regard.cli.names import choice, own, task
 from regard.cli.printing import print_json
-from regard.core import OptionError, UnknownNameError
+from regard.core import OptionError
 from regard.core.options import Above0, CheckedOptions, Seed
 
 if TYPE_CHECKING:
@@ -157,15 +157,12 @@ class Arena(metaclass=CheckedOptions):
 
 
 def suite_or_finding(name: str) -> Any:
-    """The Suite or Finding of this name, or module:NAME. Raises UnknownNameError, OptionError."""
+    """The suite of this name, or the Suite or Finding of module:NAME. Raises UnknownNameError, OptionError."""
     from regard.cli.describe import catalog
 
     if ":" in name:
         return own(name, ("suites", "findings"))[1]
-    suites, findings = catalog("suites"), catalog("findings")
-    if name in suites or name in findings:
-        return suites[name] if name in suites else findings[name]
-    raise UnknownNameError("suite", name, [*suites.names(), *findings.names()])
+    return catalog("suites")[name]
 
 
 def _with(contest: "Contest", part: str, **changes: int) -> "Contest":

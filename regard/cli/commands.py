@@ -31,7 +31,7 @@ class Ls:
     """List what there is."""
 
     kind: Positional[str | None] = None
-    """mixers, pools, scores, models, positions, feed_forwards, tasks, suites, findings, recipes or sources; all by default"""
+    """mixers, pools, scores, models, positions, feed_forwards, tasks, suites, recipes or sources; all by default"""
     json: Json = False
 
     def run(self) -> int:
@@ -90,7 +90,7 @@ class Report:
     picture: Path | None = None
     """also draw quality against speed against memory here, as .png or .svg"""
     finding: str | None = None
-    """in the place of the table and page: what came out of this finding, as a page in --folder"""
+    """in the place of the table and page: what came out of this finding, module:NAME, as a page in --folder"""
     folder: Path = Path("runs/findings")
     json: Json = False
 
@@ -117,11 +117,11 @@ class Report:
         return 0
 
     def _finding(self, name: str) -> int:
-        from regard.cli.names import entry
+        from regard.cli.names import own
         from regard.lab.arena.ledger import Ledger
         from regard.lab.findings.page import stored, summary, write
 
-        finding = entry("findings", name)
+        finding = own(name, ("findings",))[1]
         rows = []
         if self.ledger.exists():
             with Ledger(self.ledger) as ledger:

@@ -21,7 +21,6 @@ SOURCES = {
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
     "suites": ("regard.lab.arena.suite", "SUITES"),
-    "findings": ("regard.lab.findings", "FINDINGS"),
     "recipes": ("regard.lab.recipes", "RECIPES"),
     "sources": ("regard.lab.data.sources", "SOURCES"),
 }
