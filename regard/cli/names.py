@@ -22,7 +22,6 @@ BASES: dict[str, tuple[str, str]] = {
     "tasks": ("regard.lab.tasks", "Task"),
     "suites": ("regard.lab.arena.suite", "Suite"),
     "findings": ("regard.lab.findings", "Finding"),
-    "recipes": ("regard.lab.recipes", "Recipe"),
 }
 """Kind -> module and name of the base of one's own entry of this kind."""
 WANTED = {
@@ -33,15 +32,13 @@ WANTED = {
     "tasks": "a subclass of regard.lab.tasks.Task",
     "suites": "a regard.lab.arena.suite.Suite",
     "findings": "a regard.lab.findings.Finding",
-    "recipes": "a function without arguments that returns a regard.lab.recipes.Run",
 }
 
 
 def entry(kind: str, name: str) -> Any:
     """The entry of this catalogue, or what `module:Class` names, where the module may lie in the current folder.
 
-    Mixers, pools, models and tasks are classes; a suite is a Suite; a recipe is a function that returns a Run. Raises
-    UnknownNameError, OptionError.
+    Mixers, pools, models and tasks are classes; a suite is a Suite. Raises UnknownNameError, OptionError.
     """
     if ":" in name:
         return own(name, (kind,))[1]
@@ -70,7 +67,7 @@ def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:
         module, _, attribute = name.partition(":")
         wanted = ", nor ".join(WANTED[kind] for kind in kinds)
         raise OptionError(f"{name}: {attribute!r} in {module} is not {wanted}")
-    return kind, _entry(kind, found)
+    return kind, found
 
 
 def task(name: str, given: Mapping[str, Any]) -> Any:
@@ -135,17 +132,26 @@ def _public(names: Mapping[str, Any]) -> list[str]:
 
 def _fits(kind: str, found: Any) -> bool:
     module, name = BASES[kind]
-    if kind == "recipes" and inspect.isfunction(found):
-        return not inspect.signature(found).parameters
     base = getattr(import_module(module), name)
-    if kind in ("suites", "findings", "recipes"):
+    if kind in ("suites", "findings"):
         return isinstance(found, base)
     return isinstance(found, type) and issubclass(found, base)
 
 
-def _entry(kind: str, found: Any) -> Any:
-    if kind != "recipes":
-        return found
-    from regard.lab.recipes import Recipe
+def run(name: str) -> Any:
+    """The Run of TASK, TASK/MODEL, or what the function `module:function` returns. Raises UnknownNameError, OptionError."""
+    from regard.lab.train import Run, run_for
 
-    return found if isinstance(found, Recipe) else Recipe(found)
+    if ":" not in name:
+        if "/" not in name:
+            entry("tasks", name)  # whose error knows more spellings
+        return run_for(name)
+    function = imported(name)
+    if not inspect.isfunction(function) or inspect.signature(function).parameters:
+        raise OptionError(
+            f"{name} is not a function without arguments that returns a regard.lab.train.Run"
+        )
+    found = function()
+    if not isinstance(found, Run):
+        raise OptionError(f"{name} returned {type(found).__name__}, and not a Run")
+    return found

@@ -1,9 +1,9 @@
-"""The laboratory: data, tasks, training, recipes and the arena. It needs the extra `lab`."""
+"""The laboratory: data, tasks, training and the arena. It needs the extra `lab`."""
 
 from importlib.util import find_spec
 
 PACKAGES = (
-    *("accelerate", "altair", "filelock", "jinja2", "PIL", "polib", "rouge_score", "sacrebleu"),
+    *("accelerate", "altair", "filelock", "jinja2", "PIL", "rouge_score", "sacrebleu"),
     *("sklearn", "tensorboard", "tokenizers", "torchmetrics", "vl_convert"),
 )
 """The packages of the extra `lab`, by their import names."""

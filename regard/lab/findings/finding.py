@@ -41,9 +41,8 @@ from typing import Any
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
-from regard.lab.recipes import Run
 from regard.lab.tasks import Splits
-from regard.lab.train import FitResult
+from regard.lab.train import FitResult, Run
 
 
 @dataclass(frozen=True)

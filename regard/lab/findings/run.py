@@ -23,8 +23,8 @@ from regard.lab.arena.source import LIBRARY, label, source
 from regard.lab.data.checks import check_seed
 from regard.lab.data.files import check_writable
 from regard.lab.findings.finding import Entry, Finding, Fitted
-from regard.lab.recipes.run import Run, as_json, train
 from regard.lab.tasks import Splits
+from regard.lab.train.run import Run, as_json, train
 
 
 @dataclass(kw_only=True)

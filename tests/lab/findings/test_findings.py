@@ -31,9 +31,8 @@ from regard.lab.findings import (
 from regard.lab.findings.intervals import bounds, difference, interval, together, verdict
 from regard.lab.findings.page import pages, read, stored, summary, write
 from regard.lab.findings.results import Results
-from regard.lab.recipes import Run
 from regard.lab.tasks import ListOps
-from regard.lab.train import TrainConfig
+from regard.lab.train import Run, TrainConfig
 from regard.models import ClassifierConfig
 from tests.lab.arena.made_up import WHERE
 
@@ -347,16 +346,19 @@ def test_rows_of_another_budget_are_not_mixed(ledger, tmp_path):
     assert all(row.config["train"]["tokens"] == 100 for row in rows)
 
 
+OWN = "tests.lab.findings.test_findings:ONE"
+
+
 def test_mistakes_get_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = ["--ledger", str(tmp_path / "l.sqlite")]
     for words, said in [
-        (["arena", "norm"], "unknown suite 'norm'. Did you mean 'norms'?"),
-        (["arena", "norms", "--dim", "8", *ledger], "--dim is of a suite"),
-        (["arena", "norms", "--hours", "-1", *ledger], "hours (-1.0) must be greater than 0"),
-        (["arena", "norms", "--tokens", "0", *ledger], "tokens (0) must be a positive integer"),
-        (["report", "--finding", "norms", *ledger], "has nothing of norms yet"),
-        (["report", "--finding", "quick", *ledger], "unknown finding 'quick'"),
+        (["arena", "quik"], "unknown suite 'quik'. Did you mean 'quick'?"),
+        (["arena", OWN, "--dim", "8", *ledger], "--dim is of a suite"),
+        (["arena", OWN, "--hours", "-1", *ledger], "hours (-1.0) must be greater than 0"),
+        (["arena", OWN, "--tokens", "0", *ledger], "tokens (0) must be a positive integer"),
+        (["report", "--finding", OWN, *ledger], "has nothing of one yet"),
+        (["report", "--finding", "quick", *ledger], "there is no module 'quick'"),
     ]:
         assert main(words) == 2
         (line,) = capsys.readouterr().err.splitlines()
