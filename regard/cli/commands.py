@@ -71,13 +71,15 @@ class Show:
 
 @dataclass(frozen=True)
 class Train:
-    """Train a task's default model, or the one of TASK/MODEL: `regard train TASK --help` lists all fields.
+    """Train a task's default model, the one of TASK/MODEL, or one entry of a question: QUESTION/ENTRY/COLUMN.
+
+    `regard train NAME --help` lists all fields.
 
     Your own is a function that returns a Run, with any task and model in it: `regard train module:function`.
     """
 
     name: Positional[str]
-    """a name of `regard ls tasks`, TASK/MODEL with one of `regard ls models`, or module:function of your own"""
+    """a name of `regard ls tasks`, TASK/MODEL with one of `regard ls models`, QUESTION/ENTRY/COLUMN, or module:function of your own"""
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,31 @@ def task(name: str, given: Mapping[str, Any]) -> Any:
     return cls(**dict(given) | {key: Path(str(value)) for key, value in paths.items()})
 
 
+def _question(name: str) -> Any:
+    """The question of this name, or None."""
+    if ":" in name:
+        return own(name, ("questions",))[1]
+    questions = catalog("questions")
+    return questions[name] if name in questions else None
+
+
+def _trial(question: Any, label: str, column_name: str = "") -> Any:
+    """One entry of a question in a column, its first by default, from its first seed at its first rate."""
+    from regard.lab.experiment.trial import as_run
+
+    entries = {one.label: one for one in question.entries} | {
+        one.name: one for one in question.entries
+    }
+    columns = {one.name: one for one in question.trained}
+    for what, name, known in (("entry", label, entries), ("column", column_name, columns)):
+        if name and name not in known:
+            raise UnknownNameError(f"{what} of {question.name}", name, known)
+    column = columns[column_name or next(iter(columns))]
+    base = entries[question.baseline] if question.kind == "comparison" else None
+    rate = question.rates[0] if question.rates else None
+    return as_run(column, entries[label], question.seeds[0], rate, column.task.load(), base)
+
+
 def imported(name: str) -> Any:
     """What `module:name` names, where the module may lie in the current folder. Raises OptionError, UnknownNameError."""
     module, _, attribute = name.partition(":")
@@ -137,9 +162,11 @@ def _fits(kind: str, found: Any) -> bool:
 
 
 def run(name: str) -> Any:
-    """The Run of TASK, TASK/MODEL, or what the function `module:function` returns. Raises UnknownNameError, OptionError."""
+    """The Run of TASK, TASK/MODEL or QUESTION/ENTRY/COLUMN, or what `module:function` returns. Raises UnknownNameError, OptionError."""
     from regard.lab.train import Run, run_for
 
+    if "/" in name and (found := _question(name.partition("/")[0])) is not None:
+        return _trial(found, *name.split("/")[1:3])
     if ":" not in name:
         if "/" not in name:
             entry("tasks", name)  # whose error knows more spellings

@@ -41,7 +41,10 @@ class Entry:
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
         if self.make is not None and not self.title:
             raise OptionError("an entry that makes its model needs a title")
-        if not (isinstance(self.mixer, str) or str(getattr(self.mixer, "__module__", "")).startswith("regard.")):
+        if not (
+            isinstance(self.mixer, str)
+            or str(getattr(self.mixer, "__module__", "")).startswith("regard.")
+        ):
             self.source  # noqa: B018  as early as can be: the file may be edited while the question runs
 
     @property

@@ -184,8 +184,7 @@ class _Asking:
 
     def load(self, task: Task) -> Splits:
         if id(task) not in self.splits:
-            with self.display.doing(f"{task.name}: data"):
-                self.splits[id(task)] = task, task.load()
+            self.splits[id(task)] = task, task.load()
         return self.splits[id(task)][1]
 
     # ------------------------------------------------------------------ what is asked
