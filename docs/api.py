@@ -32,7 +32,6 @@ MODULES = (
     "regard.lab.data",
     "regard.lab.tasks",
     "regard.lab.train",
-    "regard.lab.recipes",
     "regard.lab.tables",
     "regard.lab.arena.report",
 )

@@ -186,41 +186,10 @@ def mechanism(cls: type[regard.Mixer]) -> str:
         f"```{{saved}} {cls.name}",
         "```",
         "",
-        *_trained(cls.name),
         _laws(cls.name),
         "",
     ]
     return "\n".join(lines)
-
-
-def _trained(mixer: str) -> list[str]:
-    """Quality in the committed findings: each entry at the learning rate that is best on validation, the mean of its seeds."""
-    lines = []
-    for path in sorted((DOCS / "findings").glob("*.json")):
-        entries: dict[tuple, dict[Any, list]] = {}
-        for row in _read(f"findings/{path.name}").get("rows", []):
-            model = row["config"].get("model") or {}
-            if row["value"] is not None and model.get("mixer") == mixer:
-                by_rate = entries.setdefault((row["entry"], row["task"], row["metric"]), {})
-                by_rate.setdefault(row["rate"], []).append(row)
-        for (entry, task, metric), by_rate in entries.items():
-            seeds = max(map(len, by_rate.values()))  # some rates were tried with one seed alone
-            found = min((r for r in by_rate.values() if len(r) == seeds), key=_on_validation)
-            mean = sum(row["value"] for row in found) / len(found)
-            which = "highest" if found[0]["better"] == "higher" else "lowest"
-            value = f"{mean:.4g} ({which} is best)"
-            link = f"[{path.stem}](../findings/{path.stem}.md)"
-            lines.append((entry, f"`{task}`", metric, value, len(found), link))
-    if not lines:
-        return []
-    head = ("entry", "task", "metric", "mean on test", "seeds", "finding, with the others")
-    return ["## Trained", "", *_table(head, lines), ""]
-
-
-def _on_validation(rows: list[dict[str, Any]]) -> float:
-    """Lower is better."""
-    sign = -1 if rows[0]["better"] == "higher" else 1
-    return sign * sum(row["valid_value"] for row in rows) / len(rows)
 
 
 def _matching(cls: type[regard.Mixer]) -> str:

@@ -94,7 +94,7 @@ def test_show_prints_ranges_and_literals(capsys):
 def test_names_stay_whole_in_80_columns_and_in_a_pipe(capsys, monkeypatch, terminal):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    for kind in ("mixers", "models", "tasks", "recipes"):
+    for kind in ("mixers", "models", "tasks"):
         _, out, _ = ran(capsys, "ls", kind)
         first = {line.split()[0] for line in out.splitlines() if line.strip()}
         assert set(catalog(kind).names()) <= first
@@ -125,7 +125,7 @@ WRONG = {
     "bench --mixers fnet --options widow=3": "none of fnet has an option 'widow'",
     "bench --mixers local --options window_size=0": "window_size (0) must be a positive integer",
     "bench --passes decode --plot speed.gif": "must end in .png or .svg",
-    "train digts": "unknown recipe 'digts'. Did you mean 'digits'?",
+    "train digts": "unknown task 'digts'. Did you mean 'digits'?",
     "train digits --model.mixr linear": "--model.mixer",
     "train digits --model.mixer linaer": "unknown mixer 'linaer'. Did you mean 'linear'?",
     "train digits --model.mixer-options widow": "NAME=VALUE",
@@ -159,7 +159,7 @@ def test_an_option_that_the_mixer_lacks_is_refused(capsys, tmp_path):
     assert code == 2 and "Did you mean 'num_kv_heads'?" in err
 
 
-def test_train_runs_a_recipe_with_changed_fields(capsys, tmp_path):
+def test_train_runs_a_task_with_changed_fields(capsys, tmp_path):
     line = (
         f"train digits --folder {tmp_path} --model.dim 8 --model.num-heads 2 --model.num-layers 1"
         " --model.mixer softmax --model.mixer-options num_kv_heads=1 --train.steps 2"
@@ -171,9 +171,9 @@ def test_train_runs_a_recipe_with_changed_fields(capsys, tmp_path):
     assert list(tmp_path.glob("checkpoints/step-*"))
 
 
-def test_train_without_a_recipe_says_how(capsys):
+def test_train_without_a_name_says_how(capsys):
     code, out, _ = ran(capsys, "train", "--help")
-    assert code == 0 and "regard ls recipes" in out
+    assert code == 0 and "regard ls tasks" in out
 
 
 def test_bench_times_and_says_what_cannot_run(capsys):

@@ -17,7 +17,7 @@ MINE = '''
 from dataclasses import dataclass
 
 from regard.lab.arena.suite import Contest, ModelSize, Race, Suite
-from regard.lab.recipes import Run
+from regard.lab.train import Run
 from regard.lab.tasks import ListOps
 from regard.lab.train import TrainConfig
 from regard.mixers.fnet import FNet
@@ -131,11 +131,11 @@ def test_bench(capsys):
     assert [row["mixer"] for row in found["timed"]] == ["mine:Mine", "softmax"]
 
 
-def test_train_a_recipe_with_a_mixer(capsys):
+def test_train_a_run_with_a_mixer(capsys):
     found = loaded(capsys, "train mine:sums --model.mixer mine:Mine")
     assert found["steps"] == 2
     code, _, err = ran(capsys, "train mine:nothing")
-    assert code == 2 and "mine:nothing returned int: a recipe returns a Run" in err
+    assert code == 2 and "mine:nothing returned int, and not a Run" in err
     code, _, err = ran(capsys, "train mine:sums --model.mixer mine:Lake")
     assert code == 2 and "'Lake' in mine is not a subclass of regard.Mixer" in err
 

@@ -62,7 +62,7 @@ def test_a_path_that_cannot_be_used_is_named(
     capsys, tmp_path, monkeypatch, report_ledger, line, inside, why
 ):
     monkeypatch.setattr("regard.lab.arena.speed.measure", lambda *_: pytest.fail("timed first"))
-    monkeypatch.setattr("regard.lab.recipes.run.fit", lambda *_, **__: pytest.fail("trained first"))
+    monkeypatch.setattr("regard.lab.train.run.fit", lambda *_, **__: pytest.fail("trained first"))
     (tmp_path / "file").write_text("a file")
     path = inside if inside.startswith("/") else tmp_path / inside
     words = line.replace("LEDGER", str(report_ledger)).replace("PAGE", f"{tmp_path}/p.html")
@@ -151,7 +151,7 @@ def test_an_interrupted_command_ends_with_the_one_that_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("regard.lab.recipes.train", interrupted)
+    monkeypatch.setattr("regard.lab.train.train", interrupted)
     monkeypatch.setattr("regard.lab.arena.run.run_suite", interrupted)
     monkeypatch.setattr("regard.cli.describe.overview", interrupted)
     assert main(shlex.split(line)) == 130
@@ -194,7 +194,7 @@ def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
     def greedy(*_, **__):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
 
-    monkeypatch.setattr("regard.lab.recipes.train", greedy)
+    monkeypatch.setattr("regard.lab.train.train", greedy)
     assert "out of memory" in refused(capsys, *TRAIN.split(), "--folder", str(tmp_path))
 
 

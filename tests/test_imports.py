@@ -35,9 +35,8 @@ LAB_MAY_IMPORT = {
     "data": set(),
     "tasks": {"data"},
     "train": {"data", "tasks"},
-    "recipes": {"data", "tasks", "train"},
-    "arena": {"data", "tasks", "train", "recipes"},
-    "findings": {"data", "tasks", "train", "recipes", "arena"},
+    "arena": {"data", "tasks", "train"},
+    "findings": {"data", "tasks", "train", "arena"},
     "tables": {"data", "tasks", "train"},
 }
 """The same inside `lab`."""
@@ -49,7 +48,6 @@ LAB_PACKAGES = (
     "altair",
     "filelock",
     "jinja2",
-    "polib",
     "rouge_score",
     "sacrebleu",
     "sklearn",

@@ -10,7 +10,7 @@ COMMANDS = {
     "ls": "list what there is",
     "show": "everything about one name: equation, paper, what it can do and why not, options, cost",
     "bench": "time mixers beside fused softmax attention",
-    "train": "train a recipe",
+    "train": "train a model on a task",
     "arena": "train and time all mechanisms of a suite",
     "report": "draw what the arena found: a table here, and a page that opens from disk",
     "merge": "put the results of other ledgers into one",

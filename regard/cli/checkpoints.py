@@ -282,7 +282,7 @@ def _run(folder: Path) -> Loaded:
         config = config_of(described)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StoredDataError(
-            f"{folder} does not say which model it holds ({error!r}): only runs of a recipe do. "
+            f"{folder} does not say which model it holds ({error!r}): only runs of `regard train` do. "
             "Build the model, and call regard.explore.page."
         ) from error
     model = config.build()

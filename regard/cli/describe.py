@@ -21,7 +21,6 @@ SOURCES = {
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
     "questions": ("regard.lab.questions", "QUESTIONS"),
-    "recipes": ("regard.lab.recipes", "RECIPES"),
     "sources": ("regard.lab.data.sources", "SOURCES"),
 }
 """Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
@@ -170,7 +169,7 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
     if kind == "sources":
         packages = {package.file: package.sha256 for package in entry.packages}
         facts |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
-        return facts | {"counts": dict(entry.counts), "get": entry.get_command, "options": []}
+        return facts | {"get": entry.get_command, "options": []}
     facts["options"] = _settings(entry) if _is_value(entry) else options(entry)
     return facts
 
@@ -188,10 +187,10 @@ def _configuration(entry: Any) -> Any:
 
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
-    """The fields of an entry that is a value; for a recipe, those of the run that it makes."""
+    """The fields of an entry that is a value."""
     if hasattr(entry, "details"):
         return [{"name": name, "default": value} for name, value in entry.details().items()]
-    fixed = _flat(asdict(entry() if hasattr(entry, "make") else entry))
+    fixed = _flat(asdict(entry))
     return [
         {"name": name, "default": _plain(value)}
         for name, value in fixed
@@ -211,8 +210,6 @@ def _text(entry: Any) -> str:
     """The docstring of the defining file, then the entry's own."""
     if hasattr(entry, "about"):
         return entry.about
-    if hasattr(entry, "make"):
-        return inspect.getdoc(entry.make) or ""
     cls = entry if inspect.isclass(entry) else type(entry)
     whole = inspect.getdoc(sys.modules[cls.__module__])
     own = _own_text(entry)

@@ -15,11 +15,11 @@ from regard.core import OptionError, UnknownNameError
 from regard.core.capabilities import growth
 from regard.core.shapes import check_positive
 from regard.lab.arena import speed
+from regard.lab.arena.report import words
+from regard.lab.arena.report.summary import LEVEL, LedgerSummary
 from regard.lab.experiment.entry import Choice
 from regard.lab.experiment.ledger import Ledger, trial_key
 from regard.lab.experiment.provenance import describe, provenance, versions
-from regard.lab.arena.report import words
-from regard.lab.arena.report.summary import LEVEL, LedgerSummary
 from regard.lab.experiment.row import Pass, Result, Timed, Trained
 from regard.mixers import MIXERS
 

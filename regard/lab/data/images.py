@@ -1,6 +1,5 @@
 """Readers of pictures: IDX files, scikit-learn's digits, Fashion-MNIST."""
 
-from collections.abc import Mapping
 from math import prod
 from typing import Literal, NamedTuple
 
@@ -91,14 +90,3 @@ def read_fashion_mnist(archive: Archive, part: Literal["train", "test"]) -> Imag
     names = [f"{_FOLDER}/{stem}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
     pixels, labels = (read_idx(archive.read(name), name) for name in names)
     return Images(pixels.astype(np.uint8), labels.astype(np.int64))
-
-
-def count_fashion_mnist(archive: Archive) -> Mapping[str, int]:
-    train, test = read_fashion_mnist(archive, "train"), read_fashion_mnist(archive, "test")
-    return {
-        "train": len(train.pixels),
-        "test": len(test.pixels),
-        "classes": len(np.unique(train.labels)),
-        "pixels": train.pixels[0].size,
-        "fewest of a class": int(np.bincount(train.labels).min()),
-    }

@@ -7,7 +7,6 @@ the first heading (the persons) is no speech. Names are as printed: an edition's
 """
 
 import re
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from regard.lab.data.archives import Archive
@@ -71,17 +70,6 @@ def read_turns(text: str) -> list[Turn]:
         elif going_on and not speaker:
             turns[-1] = turns[-1]._replace(text="\n".join([turns[-1].text, *spoken]))
     return turns
-
-
-def count_works(archive: Archive) -> Mapping[str, int]:
-    works, plays = read_works(archive), read_plays(archive)
-    return {
-        "works of Shakespeare": len(works),
-        "their characters": sum(map(len, works.values())),
-        "works of Milton": len(read_works(archive, "milton")),
-        "plays": len(plays),
-        "turns": sum(map(len, plays.values())),
-    }
 
 
 def _opened(first: str, rest: list[str]) -> tuple[str, list[str]]:

@@ -50,6 +50,7 @@ from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
 from regard.lab.train import FitResult, TrainConfig
 from regard.lab.train.short import Short
+from regard.models import StackConfig
 
 Place = Literal["encoder", "decoder", "cross"]
 Kind = Literal["screen", "comparison"]
@@ -71,8 +72,8 @@ class Column:
     """A task, the budget and the shell that every entry gets. The engine replaces the rate and the seed of `train`.
 
     place: of an encoder-decoder, which of its three mixers is compared; the other two are softmax. either: the task has a
-    causal form too (its field `causal`), which is given to mechanisms that have no other. model: makes the model around an entry, where
-    it is not one of the task's kind. later: begun when all else is done.
+    causal form too (its field `causal`), which is given to mechanisms that have no other. model: the configuration of the model around an
+    entry, where it is not that of the task's kind. later: begun when all else is done.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Column:
     train: TrainConfig | Short
     shell: Shell = field(default_factory=Shell)
     place: Place = "encoder"
-    model: "Callable[[Entry, Column], nn.Module] | None" = None
+    model: type[StackConfig] | None = None
     either: bool = False
     later: bool = False
 

@@ -191,8 +191,7 @@ class _Asking:
         except TypeError:
             key = id(task)
         if key not in self.splits:
-            with self.display.doing(f"{task.name}: data"):
-                self.splits[key] = task, task.load()
+            self.splits[key] = task, task.load()
         return self.splits[key][1]
 
     # ------------------------------------------------------------------ what is asked

@@ -16,7 +16,7 @@ from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.shell import model_config
 from regard.lab.tasks import Splits
-from regard.lab.train import fit
+from regard.lab.train import Run, fit
 from regard.lab.train.batches import in_order
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
@@ -87,11 +87,23 @@ def _facts(column: "Column", entry: Entry, splits: Splits, base: Entry | None) -
     }
 
 
-def build(column: "Column", entry: Entry, splits: Splits, base: Entry | None) -> nn.Module:
-    """Newly initialised from torch's generator."""
-    if column.model is not None:
-        return column.model(entry, column)
-    return model_config(column, entry, splits, beside=base).build()
+def as_run(
+    column: "Column",
+    entry: Entry,
+    seed: int,
+    rate: float | None,
+    splits: Splits,
+    base: Entry | None,
+) -> Run:
+    """The trial as a run of its own, with a folder and checkpoints."""
+    train = column.train.as_config() if isinstance(column.train, Short) else column.train
+    changes = {} if rate is None else {"lr": rate}
+    return Run(
+        task=column.task,
+        model=model_config(column, entry, splits, beside=base),
+        train=dataclasses.replace(train, seed=seed, **changes),
+        seed=seed,
+    )
 
 
 def run(
@@ -138,7 +150,7 @@ def _trained(
 ) -> dict[str, Any]:
     column, entry, task = cell.column, cell.entry, cell.column.task
     torch.manual_seed(seed)
-    model = build(column, entry, splits, base)
+    model = model_config(column, entry, splits, beside=base).build()
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     batch = task.collate([splits.train[0]])
     with torch.no_grad():

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,6 @@ from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.images import GREY_VALUES, PIXELS, read_digits, read_fashion_mnist
 from regard.lab.data.labelled import Images
-from regard.lab.data.own import read_own
-from regard.lab.data.own.images import grey
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
@@ -66,6 +63,10 @@ class Digits(Classify):
                 )
 
     @property
+    def image_size(self) -> tuple[int, int]:
+        return 8, 8
+
+    @property
     def max_len(self) -> int:
         return PIXELS
 
@@ -114,6 +115,10 @@ class FashionMNIST(Classify):
             raise OptionError(
                 f"fashion_mnist: valid_size ({self.valid_size}) must be below the {_TRAIN} training pictures"
             )
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        return 28, 28
 
     @property
     def max_len(self) -> int:
@@ -167,6 +172,10 @@ class Pathfinder(Drawn, Classify):
         published(self.size, self.contour_length)
 
     @property
+    def image_size(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
     def max_len(self) -> int:
         return self.size**2
 
@@ -193,88 +202,3 @@ class Pathfinder(Drawn, Classify):
 
         train, valid, test = map(part, self.parts)
         return Splits(train, valid, test, notes={"pillow": PIL.__version__})
-
-
-@dataclass(frozen=True, kw_only=True)
-class CIFAR10Grey(Classify):
-    """The Long Range Arena's Image: 1,024 grey values, token = value + 1; a tenth of the training part is validation."""
-
-    name = "cifar10_grey"
-    vocab_size = 257
-    num_classes = 10
-
-    path: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-
-    @property
-    def max_len(self) -> int:
-        return 1024
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, "cifar10")
-        train, test = (
-            Images(grey(found[name].pixels), found[name].labels) for name in ("train", "test")
-        )
-        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
-        every = np.arange(len(test.labels))
-        return Splits(pixel_rows(train, rows), pixel_rows(train, valid), pixel_rows(test, every))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MNIST(Classify):
-    """784 grey values, token = value + 1; a tenth of the training part, drawn by `seed`, is validation."""
-
-    name = "mnist"
-    vocab_size = 257
-    num_classes = 10
-
-    path: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-
-    @property
-    def max_len(self) -> int:
-        return 784
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, "mnist")
-        train, test = found["train"], found["test"]
-        if train.pixels.shape[1:] != (28, 28):
-            raise OptionError(
-                f"{self.name}: pictures have 28 x 28 pixels, and these {train.pixels.shape[1:]}"
-            )
-        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
-        every = np.arange(len(test.labels))
-        return Splits(pixel_rows(train, rows), pixel_rows(train, valid), pixel_rows(test, every))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LRAPathfinder(Classify):
-    """The Long Range Arena's pictures; the first eight tenths train, then a tenth each, as published."""
-
-    name = "lra_pathfinder"
-    vocab_size = 257
-    num_classes = 2
-
-    path: Path | None = None
-    size: int = 32  # pixels of a side
-
-    def __post_init__(self) -> None:
-        check_sizes(self.name, size=self.size)
-
-    @property
-    def max_len(self) -> int:
-        return self.size**2
-
-    def load(self) -> Splits:
-        images = read_own(self.name, self.path, "lra_pathfinder")["all"]
-        if images.pixels.shape[1:] != (self.size, self.size):
-            raise OptionError(
-                f"{self.name}: size is {self.size}, and the pictures have {images.pixels.shape[1:]} pixels"
-            )
-        borders = [len(images.labels) * 8 // 10, len(images.labels) * 9 // 10]
-        parts = np.split(np.arange(len(images.labels)), borders)
-        return Splits(*(pixel_rows(images, rows) for rows in parts))

@@ -15,11 +15,9 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.own import read_own
-from regard.lab.data.plays import read_works
+from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
-from regard.lab.data.sources import archive
 from regard.lab.data.splits import Split, split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, ByteWindows, cut, sample
 from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind, evaluation, ratio_items
@@ -144,56 +142,6 @@ class StdlibBytes(LanguageModelling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShakespeareBytes(LanguageModelling):
-    """Shakespeare bytes: the next byte of plays and poems; whole works are held out.
-
-    Shakespeare's works in modern spelling: 37 for training, 2 for validation, 3 for the test.
-    """
-
-    name = "shakespeare_bytes"
-    sources = ("shakespeare",)
-
-    def load(self) -> Splits:
-        works = read_works(archive("shakespeare"))
-        return self.of({name: text.encode("latin-1") for name, text in works.items()})
-
-    def of(self, works: Mapping[str, bytes]) -> Splits:
-        rng = np.random.default_rng(self.seed)
-        parts = self.windows(held_out(works, rng), rng)
-        return Splits(*(Examples.windows(*part) for part in parts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wikipedia(LanguageModelling):
-    """90 million bytes for training, 5 each for validation and test."""
-
-    path: Path | None = None
-    length: int = 512  # tokens in a window
-    valid_size: int = 512  # windows
-    test_size: int = 10**9
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, self.name)
-        texts = ([found[name]] for name in ("train", "valid", "test"))
-        parts = self.windows(texts, np.random.default_rng(self.seed))
-        return Splits(*(Examples.windows(*part) for part in parts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Enwik8(Wikipedia):
-    """Wikipedia's pages with their markup, in bits per byte."""
-
-    name = "enwik8"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text8(Wikipedia):
-    """Wikipedia's words in letters and spaces, in bits per letter: numbers do not compare with those of enwik8."""
-
-    name = "text8"
-
-
-@dataclass(frozen=True, kw_only=True)
 class OwnText(LanguageModelling):
     """The next byte of a text file of your own: the first nine tenths train, a twentieth each is for validation and test."""
 
@@ -202,7 +150,7 @@ class OwnText(LanguageModelling):
     path: Path | None = None
 
     def load(self) -> Splits:
-        found = read_own(self.name, self.path, "text_file")
+        found = read_text_file(own_path(self.name, self.path, "text_file"))
         texts = ([found[name]] for name in ("train", "valid", "test"))
         parts = self.windows(texts, np.random.default_rng(self.seed))
         return Splits(*(Examples.windows(*part) for part in parts))

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from torch import nn
 from regard.core import OptionError
 from regard.lab.data.checks import check_sizes
 from regard.lab.data.generated import Arrays, generated
-from regard.lab.data.listops import VOCABULARY, Expressions, check_grammar, generate_listops
-from regard.lab.data.own import read_own
+from regard.lab.data.listops import VOCABULARY, check_grammar, generate_listops
 from regard.lab.data.records import Examples
 from regard.lab.data.synthetic import (
     FIRST_SYMBOL,
@@ -266,32 +264,3 @@ class Duplication(Drawn, NextToken):
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the training split's most frequent token."""
         return most_frequent_answer(splits or self.load())
-
-
-@dataclass(frozen=True, kw_only=True)
-class LRAListOps(Classify):
-    """The Long Range Arena's files, with its splits."""
-
-    name = "lra_listops"
-    vocab_size = len(VOCABULARY)
-    num_classes = 10
-
-    path: Path | None = None
-    length: int = 2000  # tokens of an expression that are read
-
-    def __post_init__(self) -> None:
-        check_sizes(self.name, length=self.length)
-
-    @property
-    def max_len(self) -> int:
-        return self.length
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, "lra_listops")
-        return Splits(*(self._part(found[name]) for name in ("train", "valid", "test")))
-
-    def _part(self, found: Expressions) -> Examples:
-        lengths = np.minimum(found.lengths, self.length)
-        starts = np.cumsum(found.lengths) - found.lengths
-        within = np.arange(len(found.tokens)) - np.repeat(starts, found.lengths)
-        return Examples(found.tokens[within < self.length], lengths, found.values)

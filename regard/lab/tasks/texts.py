@@ -17,15 +17,12 @@ from regard.core import OptionError, StoredDataError
 from regard.lab.data.bibles import read_chapters
 from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.debian import Document, read_documents
-from regard.lab.data.labelled import LabelledPairs, Texts
-from regard.lab.data.own import own_path, read_own
-from regard.lab.data.own.delimited import read_delimited_texts
-from regard.lab.data.own.texts import read_columns
+from regard.lab.data.own import own_path, read_delimited_texts, read_saved
 from regard.lab.data.received import MOST_CLASSES
 from regard.lab.data.records import Examples, Ragged, Records
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import apart, spaced, split_of
-from regard.lab.data.texts import HARD, Email, read_emails, unique_emails, unique_newsgroups
+from regard.lab.data.texts import HARD, Email, read_emails, unique_emails
 from regard.lab.data.windows import MASKED_VOCABULARY
 from regard.lab.tasks.classify import Classify, Indices, stratified
 from regard.lab.tasks.task import Batch, Splits, count_valid, padded
@@ -88,13 +85,11 @@ class Match(Classify):
     def max_len(self) -> int:
         return self.length
 
-    def part(self, pairs: LabelledPairs) -> Records:
-        first, second = (byte_tokens(of, self.length) for of in (pairs.first, pairs.second))
-        columns: dict[str, Any] = {
-            "first": Ragged(*first),
-            "second": Ragged(*second),
-            "label": pairs.labels,
-        }
+    def part(
+        self, first: Sequence[bytes], second: Sequence[bytes], labels: NDArray[np.integer]
+    ) -> Records:
+        sides = [Ragged(*byte_tokens(texts, self.length)) for texts in (first, second)]
+        columns: dict[str, Any] = {"first": sides[0], "second": sides[1], "label": labels}
         return Records(columns, counted=("first", "second"))
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:
@@ -192,45 +187,6 @@ def _balanced(rows: Indices, labels: Indices) -> Indices:
     """The first rows of each class, equally many of both."""
     of = [rows[labels[rows] == label] for label in (0, 1)]
     return np.concatenate([found[: min(map(len, of))] for found in of])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Newsgroups(ByteText):
-    """Newsgroups: to which of twenty groups was a post sent? Byte-level classification of 20 Newsgroups.
-
-    The test part is the published one (later posts); a tenth of the training part, drawn by `seed`, is validation.
-
-    Equal posts count once. A post whose first `length` bytes equal those of an earlier post is left out after the parts are
-    drawn: the parts are the same at every length, and for `newsgroups_masked`. The table holds lower-case letters and
-    single spaces only.
-    """
-
-    name = "newsgroups"
-    sources = ("newsgroups20",)
-    num_classes = 20
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-
-    def load(self) -> Splits:
-        found = unique_newsgroups(archive("newsgroups20"))
-        return self.of(found["train"], found["test"])
-
-    def of(self, train: Texts, test: Texts) -> Splits:
-        """Raises StoredDataError for other classes than expected."""
-        if len(train.classes) != self.num_classes or train.classes != test.classes:
-            raise StoredDataError(
-                f"newsgroups: train has {len(train.classes)} classes and test {len(test.classes)}, "
-                f"and both should have the same {self.num_classes}"
-            )
-        rows, valid, none = stratified(train.labels, 0.1, 0.0, self.seed)
-        assert not len(none)
-        texts = [*train.texts, *test.texts]
-        labels = np.concatenate([train.labels, test.labels])
-        every = np.arange(len(train.texts), len(texts))
-        parts = apart([rows, valid, every], key=lambda row: texts[row][: self.length])
-        return Splits(*(self.part(texts, labels, np.array(part, dtype=int)) for part in parts))
 
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.'+#-]+[a-z0-9]+)*[+#]*|[^\sa-z0-9]")
@@ -388,48 +344,9 @@ class BibleChapters(Match):
             chosen = [pairs[row] for row in order]
             labels = np.array([a == b for a, b in chosen], dtype=np.int64)
             texts = [first[a].encode() for a, _ in chosen], [second[b].encode() for _, b in chosen]
-            return self.part(LabelledPairs(*texts, labels))
+            return self.part(*texts, labels)
 
         return Splits(part("train"), part("valid"), part("test"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class IMDb(ByteText):
-    """The Long Range Arena's Text at length 4000. A tenth of the training part, drawn by `seed`, is validation: the
-    Arena's code validates on the test part, which is not done here."""
-
-    name = "imdb"
-    num_classes = 2
-
-    path: Path | None = None
-    length: int = 1000
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, "imdb")
-        train, test = found["train"], found["test"]
-        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
-        return Splits(
-            self.part(train.texts, train.labels, rows),
-            self.part(train.texts, train.labels, valid),
-            self.part(test.texts, test.labels, np.arange(len(test.texts))),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LRARetrieval(Match):
-    """The Long Range Arena's Retrieval at length 4000, with its splits."""
-
-    name = "lra_retrieval"
-
-    path: Path | None = None
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, "lra_aan")
-        return Splits(*(self.part(found[name]) for name in ("train", "valid", "test")))
 
 
 @dataclass(frozen=True)
@@ -466,7 +383,7 @@ class LabelledTexts(ByteText):
 
     def load(self) -> Splits:
         path = own_path(self.name, self.path, "hugging_face")
-        read = read_delimited_texts if path.suffix in (".csv", ".tsv") else read_columns
+        read = read_delimited_texts if path.suffix in (".csv", ".tsv") else read_saved
         found = dict(read(path, text=self.text, label=self.label))
         whole = found.get("train") or found.get("all")
         if whole is None or len(whole.classes) < 2:

@@ -9,8 +9,7 @@ from torch import nn
 
 from regard.core import MissingDataError, OptionError
 from regard.lab.data.records import TableRow
-from regard.lab.recipes import RECIPES, Run, start
-from regard.lab.tasks import Adult, CorrelatedTasks, MovieLens, PlantedHistories
+from regard.lab.tasks import TASKS, Adult, CorrelatedTasks, MovieLens, PlantedHistories
 from regard.lab.tasks.table import (
     TableSplits,
     TableTask,
@@ -18,7 +17,7 @@ from regard.lab.tasks.table import (
     gauc,
     table_splits,
 )
-from regard.lab.train import TrainConfig
+from regard.lab.train import Run, TrainConfig, run_for, start
 from regard.models import (
     AutoIntConfig,
     DINConfig,
@@ -219,14 +218,16 @@ def test_a_run_refuses_other_fields_and_other_numbers_of_labels(tmp_path):
         Run(task=CorrelatedTasks(), model=AutoIntConfig(num_tasks=2), train=BRIEF)
 
 
-RECIPES_OF_TABLES = [
-    recipe.name for recipe in RECIPES.values() if recipe().task.kind in ("table", "vectors")
+RUNS = [
+    *(name for name, task in TASKS.items() if task.kind in ("table", "vectors")),
+    *("adult/mmoe", "adult/cross_network", "adult/compressed_interaction"),
+    *("adult/factorization_machine", "adult/logistic_regression"),
 ]
 
 
-@pytest.mark.parametrize("name", RECIPES_OF_TABLES)
+@pytest.mark.parametrize("name", RUNS)
 def test_recipes_of_tables_fit_their_tasks(name):
-    run = RECIPES[name]()
+    run = run_for(name)
     assert run.model.num_tasks == run.task.facts["num_tasks"]
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from regard.core import OptionError, RegardError
 from regard.lab.data.checks import check_seed
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
-from regard.lab.train import FitResult, TrainConfig, checkpoint, fit
+from regard.lab.train import checkpoint
+from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
+from regard.lab.train.loop import FitResult, fit
 from regard.lab.train.memory import check_memory
 from regard.lab.train.transfer import take_weights
 from regard.models import ModelConfig
@@ -50,20 +52,6 @@ class Run:
                 f"model.max_len ({max_len}) is below the longest sequence of {task.name} "
                 f"({task.max_len}). Raise model.max_len, or shorten the task."
             )
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A named function that makes a Run."""
-
-    make: Callable[[], Run]
-
-    @property
-    def name(self) -> str:
-        return self.make.__name__
-
-    def __call__(self) -> Run:
-        return self.make()
 
 
 def start(

@@ -8,9 +8,9 @@ from torch import nn
 
 from regard.lab.data.files import whole
 from regard.lab.data.windows import BYTE_VOCABULARY, PAD, START
-from regard.lab.recipes.run import Run
 from regard.lab.tasks import Splits
-from regard.lab.train import FitResult
+from regard.lab.train.loop import FitResult
+from regard.lab.train.run import Run
 
 PICTURE, SAMPLES = "curve.png", "samples.txt"
 SHOWN = 3  # samples
@@ -30,7 +30,7 @@ def ending(
     return [
         *lines,
         "The best weights in Python:",
-        "    from regard.lab.recipes import load",
+        "    from regard.lab.train import load",
         f"    model = load({str(run_dir)!r})",
     ]
 
