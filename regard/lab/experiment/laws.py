@@ -166,7 +166,7 @@ def _budgets(question: Question, load: Callable[[Task], Splits]) -> str:
                 "Name another by `baseline`",
             )
         for placed in (replace(column, shell=shell) for shell in question.shells):
-            target = _parameters(placed, base, splits, None)
+            target = count_parameters(model_config(placed, base, splits))  # type: ignore[arg-type]
             targets.append(target)
             for entry in question.entries:
                 _equal(question, placed, entry, base, splits, target)
@@ -190,7 +190,7 @@ def _equal(
     if "size" in question.factors or obstacle(column, entry, splits) is not None:
         return
     try:
-        count = _parameters(column, entry, splits, base)
+        count = count_parameters(model_config(column, entry, splits, beside=base))  # type: ignore[arg-type]
     except UnsupportedError:  # it cannot take this shell, and its row will say so
         return
     except OptionError as error:
@@ -207,12 +207,6 @@ def _equal(
             f"{entry.label} has {count:,} parameters in {column.name}, {count / target - 1:+.1%} of {base.label}'s {target:,}",
             f"Let them differ by at most {EQUAL:.0%}: leave hidden_dim to the engine",
         )
-
-
-def _parameters(column: Column, entry: Entry, splits: Splits, base: Entry | None) -> int:
-    if column.model is None:
-        return count_parameters(model_config(column, entry, splits, beside=base))  # type: ignore[arg-type]
-    return sum(p.numel() for p in column.model(entry, column).parameters() if p.requires_grad)
 
 
 def _rates(question: Question, load: Callable[[Task], Splits]) -> str:
@@ -260,14 +254,23 @@ def _structure(question: Question, load: Callable[[Task], Splits]) -> str:
     for column in question.trained:
         for entry in question.entries:
             for name, size in _structures(entry, column):
-                if 2 * size >= column.task.max_len:
+                length = _length(column, load)
+                if 2 * size >= length:
                     raise ExperimentError(
                         5,
                         question,
-                        f"{entry.label} has {name} {size}, and {column.name} has at most {column.task.max_len} tokens",
+                        f"{entry.label} has {name} {size}, and {column.name} has at most {length} tokens",
                         f"Give {name} less than half of them",
                     )
     return "every window, chunk, bucket and number of slots is below half of the tokens"
+
+
+def _length(column: Column, load: Callable[[Task], Splits]) -> int:
+    """Tokens of the longest row; of a table its fields, of a vector its numbers."""
+    if column.task.kind not in ("table", "vectors"):
+        return column.task.max_len
+    facts = {**column.task.facts, **load(column.task).facts}
+    return facts.get("input_dim") or len(facts.get("fields", ()))
 
 
 def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:

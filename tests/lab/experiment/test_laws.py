@@ -8,12 +8,11 @@ import pytest
 from regard import OptionError
 from regard.cli import main
 from regard.functional.patterns import Window
-from regard.lab import Claim, Entry, Shell, above, ask
+from regard.lab import Claim, Entry, above, ask
 from regard.lab.experiment import laws, run
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
-from regard.lab.experiment.trial import build
 from regard.lab.tasks import CorrelatedTasks
 from regard.mixers import HeadGroup
 from tests.lab.experiment.tiny import CLAIM, COLUMN, LOCAL, SCREEN, TINY, clean
@@ -33,12 +32,6 @@ def bound(*expected, smallest=0.02):
     return (Claim(text="t", source="s", smallest=smallest, expected=expected),)
 
 
-def wide_model(entry, column):
-    """More for the window than for the baseline."""
-    dim = 16 if entry.mixer == "softmax" else 20
-    return build(replace(column, model=None, shell=Shell(dim=dim, num_heads=2)), entry, None, None)
-
-
 NOPE = Entry(mixer="local", options={"window_size": 4}, model={"position": "none"})
 ROTARY = Entry(mixer="softmax", options={"position": "rotary"})
 BROKEN = {
@@ -52,7 +45,7 @@ BROKEN = {
     "no search of the shell": (1, replace(TINY, shells=TINY.shells[:1])),
     "no baseline": (1, replace(TINY, entries=(LOCAL,), claims=())),
     "5 % more parameters": (2, with_entry(Entry(mixer="linear", model={"hidden_dim": 71}))),
-    "parameters of a model of the column": (2, replace(TINY, vary=(replace(COLUMN, model=wide_model),))),
+    "parameters that no width gives": (2, with_entry(Entry(mixer="gau", options={"relative_bias": None}))),
     "one is trained before": (2, with_entry(Entry(mixer="linear", before=COLUMN))),
     "a rate that may not be widened": (3, replace(TINY, rates=(1e-3,), widen=False)),
     "no rates": (3, replace(TINY, rates=())),
@@ -88,7 +81,9 @@ def test_a_question_that_breaks_a_law_is_refused_before_anything_is_run(how, tmp
 def test_a_column_in_which_no_line_can_stand_is_refused(tmp_path):
     vectors = CorrelatedTasks(dim=40, train_size=16, valid_size=8, test_size=8)
     regression = replace(COLUMN, name="regression", task=vectors)
-    refused(replace(TINY, vary=(regression,), claims=()), tmp_path, 6)  # its R2 has no items
+    refused(
+        replace(TINY, vary=(regression,), claims=(), entries=TINY.entries[:1]), tmp_path, 6
+    )  # its R2 has no items
     unknown = type("Strange", (type(COLUMN.task),), {})(train_size=64, valid_size=8, test_size=8)
     object.__setattr__(unknown, "kind", "strange")
     refused(replace(SCREEN, vary=(replace(COLUMN, task=unknown),)), tmp_path, 4)
