@@ -159,12 +159,10 @@ class _Asking:
         self._share([self._judging(entry) for entry in own])
         self.asked = self._ask(met, last=question.kind == "screen")
         self._time(question.timed)
-        shelled = self._shelled() if question.kind == "comparison" else {}
-        if shelled:
-            question = replace(
-                question, vary=tuple(shelled.get(one.name, one) for one in question.vary)
-            )
-            self.question = question
+        if question.kind == "comparison":
+            shelled = self._shelled()
+            vary = tuple(shelled.get(one.name, one) for one in question.vary)
+            self.question = question = replace(question, vary=vary)
             self.asked = self._ask(met)
         first = [column for column in question.trained if not column.later]
         self._train(first)
