@@ -39,7 +39,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 import regard
-from regard.lab.arena.provenance import commit, source_sha256
+from regard.lab.experiment.provenance import commit, source_sha256
 from regard.testing import LAWS, judge_mixer, own_oracle
 
 Part = Literal["laws", "speed"]
@@ -333,7 +333,7 @@ def _options(name: str) -> dict[str, Any]:
 
 def _machine(plan: Plan, key: Key) -> dict[str, Any]:
     """Rates: a large matrix product, and a copy of 256 MiB, which is read and written."""
-    from regard.lab.arena.matrix_product import MatrixProduct
+    from regard.lab.experiment.matrix_product import MatrixProduct
 
     rate = MatrixProduct(plan.device, getattr(torch, key[1]))
     a = torch.empty((1 if plan.small else 256) * 2**20, dtype=torch.uint8, device=plan.device)
@@ -347,11 +347,11 @@ def _machine(plan: Plan, key: Key) -> dict[str, Any]:
 
 
 def _timed(plan: Plan, key: Key) -> dict[str, Any]:
-    from regard.lab.arena.choice import Choice
-    from regard.lab.arena.speed import Setting, measure, obstacle
+    from regard.lab.experiment.entry import Entry
+    from regard.lab.experiment.speed import Setting, measure, obstacle
 
     _, dtype, kind, length, name, impl = key
-    choice = Choice(mixer=name, options={} if impl == "auto" else {"impl": impl})
+    choice = Entry(mixer=name, options={} if impl == "auto" else {"impl": impl})
     setting = Setting(
         kind=kind,  # type: ignore[arg-type]
         length=int(length),
@@ -364,7 +364,7 @@ def _timed(plan: Plan, key: Key) -> dict[str, Any]:
     if why is not None:
         return {"outcome": "does not apply", "sentence": why}
     (row,) = measure([choice], setting)
-    return asdict(row) | {"ms": row.median_ms}
+    return asdict(row)
 
 
 @torch.no_grad()
@@ -548,7 +548,7 @@ def _peers(plan: Plan, key: Key) -> dict[str, Any]:
 
 def _medians(plan: Plan, calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Milliseconds, the device's work included; compilation is in an earlier call."""
-    from regard.lab.arena.matrix_product import synchronize
+    from regard.lab.experiment.matrix_product import synchronize
 
     def waiting(call: Callable[[], Any]) -> Callable[[], None]:
         def timed() -> None:
