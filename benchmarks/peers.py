@@ -24,8 +24,8 @@ from pairs import Pair, Pass, chosen
 
 from regard.cli.printing import print_json, print_table
 from regard.lab.experiment.entry import Entry
-from regard.lab.experiment.mechanism_laws import fault, verdict
 from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.mechanism_laws import fault, verdict
 from regard.lab.experiment.provenance import provenance
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
