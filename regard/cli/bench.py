@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from regard.cli.arguments import Length
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
 from regard.core.options import Above0, CheckedOptions
@@ -30,7 +31,7 @@ class Bench(metaclass=CheckedOptions):
 
     mixers: tuple[str, ...] = ()
     """names of mixers, or module:Class of your own; all of the catalogue by default"""
-    lengths: tuple[int, ...] = (256, 1024)
+    lengths: tuple[Length, ...] = (256, 1024)
     """tokens processed, or for decode already in the state"""
     passes: tuple[Literal["forward", "train", "prefill", "decode"], ...] = (
         "forward",
