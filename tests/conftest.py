@@ -30,7 +30,7 @@ def pytest_runtest_logstart(nodeid, location):
 @pytest.fixture(scope="session", autouse=True)
 def small_matrix_products():
     """The machine's own rate comes from a small product: a test needs no true rate, and every round of timing has one."""
-    from regard.lab.arena.matrix_product import SIDE
+    from regard.lab.experiment.matrix_product import SIDE
 
     SIDE["cpu"] = 64
 
@@ -72,7 +72,7 @@ def matrix(cases):
 
 def origin():
     """Where the counts of a run come from, as docs/trust.md names it."""
-    from regard.lab.arena.provenance import commit, describe, versions
+    from regard.lab.experiment.provenance import commit, describe, versions
 
     return {
         "commit": commit(),

@@ -11,7 +11,7 @@ COMMANDS = {
     "show": "everything about one name: equation, paper, what it can do and why not, options, cost",
     "bench": "time mixers beside fused softmax attention",
     "train": "train a recipe",
-    "arena": "train and time all mechanisms of a suite",
+    "arena": "ask a question: train and time what it compares",
     "report": "draw what the arena found: a table here, and a page that opens from disk",
     "merge": "put the results of other ledgers into one",
     "recommend": "which mechanism for your length and needs, with time, memory and reasons",

@@ -96,8 +96,8 @@ UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20, "Gi": 2*
 
 def amount(text: str) -> float:
     """`amount("8k")` -> 8000.0, `amount("2Ki")` -> 2048.0. Raises ValueError for what is no number with such a unit."""
-    parts = re.fullmatch(r"(-?[\d._]+)\s*([kMG]i?|)", text)
-    if parts is None:
+    parts = re.fullmatch(r"(-?[\d._]+)\s*(\w*)", text)
+    if parts is None or parts[2] not in UNITS:
         raise ValueError(f"{text!r} is no number such as 4096, 8k or 2Ki")
     return float(parts[1]) * UNITS[parts[2]]
 

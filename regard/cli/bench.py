@@ -91,10 +91,7 @@ class Bench(metaclass=CheckedOptions):
 
             draw_timings(timed, self.plot)
         if self.json:
-            computed = [
-                asdict(row) | {"ratio": row.ratio, "matrix_share": row.share} for row in timed
-            ]
-            print_json({"timed": computed, "not_run": absent, "laws_checked": not self.unchecked})
+            print_json({"timed": list(map(_data, timed)), "not_run": absent, "laws_checked": not self.unchecked})
         else:
             self._print(timed, absent)
         return 0
@@ -130,6 +127,12 @@ class Bench(metaclass=CheckedOptions):
         print(
             f"laws: {checked}. ratio: to softmax attention of the same causality. share: counted operations over time, of the matrix-product rate."
         )
+
+
+def _data(row: "Timed") -> dict[str, Any]:
+    plain = asdict(row)
+    median = {"median_ms": plain.pop("ms")}
+    return plain | median | {"ratio": row.ratio, "matrix_share": row.share}
 
 
 def _line(row: "Timed") -> dict[str, Any]:
@@ -174,7 +177,7 @@ def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Entry]":
     listed = [choice(name) for name in names or MIXERS.names()]
     check_entries(listed)
     options: Mapping[str, Any] = dict(map(option, words))
-    taken = {one.name: set(option_names(resolve(one.mixer))) for one in listed}
+    taken = {one.name: set(option_names(resolve(one.mixer or one.name))) for one in listed}
     for name in options:
         if not any(name in known for known in taken.values()):
             raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")

@@ -6,7 +6,7 @@ empty ledger there are only capabilities and declared costs.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -34,10 +34,6 @@ DIM, HEADS = 256, 4
 LEVEL = 0.05  # a smaller difference in time is called none
 TOLERANCE = 0.02  # of the best mean, within which another is as good
 SOFTMAX = "softmax"
-REACHED = (
-    "Reached: the question's mark of accuracy; of other metrics, within 2 % of the best mean. Not reached: not above chance, no mixing and "
-    "the bag with every seed. What reached no column, and is above these lines in none, is not chosen."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,40 +124,31 @@ def recommend(case: Case, rows: Iterable[Row] = (), own: Sequence[Entry] = ()) -
         if len(near) != 1:
             raise UnknownNameError("trained column", case.task, near or columns)
         case = replace(case, task=near[0])
-    able, excluded = _able(case, known)
-    ranked = sorted(able.values(), key=_rank)
+    ranked, excluded = _able(case, known)
     choice, sentence = _choice(case, ranked)
     return Recommendation(
-        case=case, sentence=sentence, choice=choice, ranked=ranked, excluded=excluded,
-        notes=_notes(case, known, able),
+        case=case, sentence=sentence, choice=choice, ranked=ranked, excluded=excluded, notes=_notes(case, known, ranked)
     )  # fmt: skip
 
 
-def measure(
-    case: Case,
-    ledger: Ledger,
-    own: Sequence[Entry] = (),
-    *,
-    seconds: float = 8.0,
-    progress: bool = False,
-) -> list[Row]:
+def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: float = 8.0, progress: bool = False) -> list[Row]:  # fmt: skip
     """Rough timings of everything that can do the case, beside fused softmax, kept in the ledger: about a minute.
 
     Four lengths up to the case's own, and to no more than 2,048, `seconds` for each; what this machine has timed already is not
     timed again. The laws are run on one's own mixers alone.
     """
     known = _Known(case, ledger.rows(), own)
-    able = tuple(known.entries[label] for label in _able(replace(case, memory=None), known)[0])
+    able, _ = _able(replace(case, memory=None), known)
+    entries = tuple(known.entries[label] for label in sorted(found.mechanism for found in able))
     top = min(case.length, ROUGH)
-    settings = tuple(
-        Setting(
-            kind=case.kind, length=length, dim=DIM, num_heads=HEADS, device=_device(), seconds=seconds,
-            causal=None if case.decode else case.causal, unit="block",
-        )
-        for length in sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
+    first = Setting(
+        kind=case.kind, length=top, dim=DIM, num_heads=HEADS, device=_device(), seconds=seconds,
+        causal=None if case.decode else case.causal, unit="block",
     )  # fmt: skip
+    lengths = sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
+    vary = tuple(replace(first, length=length) for length in lengths)
     about = f"rough timings up to {top:,} tokens"
-    question = Question(name="recommend", about=about, entries=able, vary=settings)
+    question = Question(name="recommend", about=about, entries=entries, vary=vary)
     return ask(question, ledger, ledger.path.parent, progress=progress)
 
 
@@ -196,12 +183,11 @@ class _Known:
         self.entries |= {entry.label: entry for entry in every if entry.name not in present}
         self.broken = {row.entry: row.reason for row in kept if row.kind == "laws" and row.reason}
         self.timed, self.elsewhere = _timed(case, [r for r in kept if r.entry in self.entries])
-        self.quality: dict[str, dict[str, Quality]] = {}
+        self.quality: dict[str, dict[str, Quality]] = {label: {} for label in self.entries}
         for results in questions(kept):
             for (label, column), cell in results.cells.items():
                 if label in self.entries and (cell.rows or cell.failed):
-                    of_label = self.quality.setdefault(label, {})
-                    of_label.setdefault(column, _quality(results, cell))
+                    self.quality[label].setdefault(column, _quality(results, cell))
 
 
 def _timed(case: Case, rows: Iterable[Row]) -> tuple[dict[str, list[Timed]], int]:
@@ -235,10 +221,17 @@ def _quality(results: Results, cell: Cell) -> Quality:
     return Quality(cell.mean, mark)
 
 
-def _able(case: Case, known: _Known) -> tuple[dict[str, Candidate], dict[str, str]]:
-    """What can do the case, and why the others cannot."""
+def _able(case: Case, known: _Known) -> tuple[list[Candidate], dict[str, str]]:
+    """What can do the case, the best first, and why the others cannot."""
     found = {label: _candidate(case, known, label) for label in known.entries}
-    able = {label: one for label, one in found.items() if isinstance(one, Candidate)}
+    able = [one for one in found.values() if isinstance(one, Candidate)]
+    able.sort(
+        key=lambda one: (
+            one.ratio is None,
+            one.ratio.value if one.ratio else _power(one.cost),
+            one.mechanism,
+        )
+    )
     return able, {label: one for label, one in found.items() if isinstance(one, str)}
 
 
@@ -251,14 +244,11 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
         sketch = entry.sketch(dim=DIM, num_heads=HEADS, max_len=case.length + 16)
     except OptionError as error:
         return str(error)
-    for why in (entry.refusal(sketch, need) for need in case.needs):
-        if why is not None:
-            return why
+    if refused := list(filter(None, (entry.refusal(sketch, need) for need in case.needs))):
+        return refused[0]
     can = sketch.capabilities
     cost, memory = (can.state, can.state) if case.decode and can.state else (can.time, can.memory)
-    quality = known.quality.get(label, {})
-    if case.task is not None:
-        quality = {name: found for name, found in quality.items() if name == case.task}
+    quality = {n: q for n, q in known.quality[label].items() if case.task in (None, n)}
     found = Candidate(mechanism=label, cost=cost, declared_memory=memory, quality=quality)
     if label not in known.timed:
         return found
@@ -289,52 +279,41 @@ def _power(cost: str) -> float:
     return growth(cost, 2**12, 2**16)
 
 
-def _rank(found: Candidate) -> tuple[bool, float, str]:
-    by = _power(found.cost) if found.ratio is None else found.ratio.value
-    return found.ratio is None, by, found.mechanism
-
-
 def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     """The choice, and the sentence that says why."""
+    at = f"at {case.length:,} tokens"
+    softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
+    fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
+    ratios = [(found.ratio, found) for found in fit if found.ratio is not None]
+    winners = [pair for pair in ratios if max(pair[0].high, pair[0].value / (1 - LEVEL)) < 1]
     if not ranked:
         return None, "Nothing in the catalogue can do all of this; the reasons are below."
-    if all(found.ratio is None for found in ranked if found.mechanism != SOFTMAX):
-        slower = [f.mechanism for f in ranked if _power(f.cost) < 1.95]
+    if all(found.ratio is None for found in ranked if found is not softmax):
+        slower = [found.mechanism for found in ranked if _power(found.cost) < 1.95]
         said = f" By declared cost {_joined(slower[:3])} grow more slowly." if slower else ""
-        return SOFTMAX, (
-            "Use fused softmax until something is measured: the ledger has no timing of another mechanism for this, "
-            f"and --measure takes some in about a minute.{said}"
-        )
-    fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
-    winners = [f for f in fit if f.ratio and max(f.ratio.high, f.ratio.value / (1 - LEVEL)) < 1]
-    softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
+        why = f" until something is measured: the ledger has no timing of another mechanism for this, and --measure takes some in about a minute.{said}"
+        return SOFTMAX, f"Use fused softmax{why}"
     if winners:
-        best, *others = winners
-        own, ratio = best.mechanism, best.ratio
+        (ratio, best), *others = winners
         low, speed, high = (_times(n) for n in (ratio.high, ratio.value, ratio.low))
         bounds = f" ({low} to {high})" if low != high else ""
-        level = [f.mechanism for f in others if f.ratio.value < ratio.value * (1 + LEVEL)]
+        level = [f.mechanism for near, f in others if near.value < ratio.value * (1 + LEVEL)]
         also = f" {_joined(level)} about as fast." if level else ""
         how = "measured" if ratio.measured else "by fitted growth"
-        why = f": {speed} as fast as fused softmax at {case.length:,} tokens{bounds}, {how}, {_judged(best)}.{also}"
-    elif not fit:
-        return (
-            None,
-            f"Nothing that can do this has reached {case.task or 'a column'}: train it for longer, or at other rates.",
-        )
-    elif softmax is None or softmax not in fit:
-        lacks = "cannot do this, for the reason below" if softmax is None else "has not reached it"
-        own, why = fit[0].mechanism, f", {_judged(fit[0])}: fused softmax {lacks}."
-    else:
-        ahead = [(f.crossover.at or 0.0, f.mechanism) for f in fit if f.crossover]
-        later = min((pair for pair in ahead if pair[0] > case.length), default=None)
-        where = (
-            f"below N = {two(later[0])}, where {later[1]} does"
-            if later
-            else f"at {case.length:,} tokens"
-        )
-        own, why = SOFTMAX, f", {_judged(softmax)}: nothing as good wins {where}."
-    return own, f"Use {'fused ' * (own == SOFTMAX)}{own}{why}"
+        why = f": {speed} as fast as fused softmax {at}{bounds}, {how}, {_judged(best)}.{also}"
+        return best.mechanism, f"Use {best.mechanism}{why}"
+    if not fit:
+        why = f"has reached {case.task or 'a column'}: train it for longer, or at other rates."
+        return None, f"Nothing that can do this {why}"
+    if softmax not in fit:
+        why = "has not reached it" if softmax else "cannot do this, for the reason below"
+        choice = fit[0].mechanism
+        return choice, f"Use {choice}, {_judged(fit[0])}: fused softmax {why}."
+    sure = [(f.crossover, f.mechanism) for f in fit if f.crossover and f.crossover.high]
+    later = min(((c.at, name) for c, name in sure if c.at and c.at > case.length), default=None)
+    where = f"below N = {two(later[0])}, where {later[1]} does" if later else at
+    good = f", {_judged(softmax)}: nothing as good" if softmax and softmax.quality else ": nothing"
+    return SOFTMAX, f"Use fused softmax{good} wins {where}."
 
 
 def _judged(found: Candidate) -> str:
@@ -345,27 +324,29 @@ def _judged(found: Candidate) -> str:
     return f"which reached none of {_joined(list(found.quality))}"
 
 
-def _notes(case: Case, known: _Known, able: Mapping[str, Candidate]) -> list[str]:
-    timed = {label: known.timed[label] for label in able if label in known.timed}
-    rows = [row for of_label in timed.values() for row in of_label]
-    where = {
-        f"One {row.unit}, batch {row.batch}, dim {row.dim}, {row.num_heads} heads, {row.provenance.device}"
-        for row in rows
-    }
+def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
+    able = {found.mechanism: found for found in ranked if found.ratio is not None}
+    rows = [row for name in able for row in known.timed[name]]
     lengths = ", ".join(f"{n:,}" for n in sorted({row.length for row in rows}))
-    other = [n for n in timed if able[n].causal != (case.causal or case.decode)]
-    unequal = [n for n, of_label in timed.items() if not all(row.is_equal for row in of_label)]
-    unproved = [n for n in timed if not able[n].quality]
+    other = [n for n, found in able.items() if found.causal != (case.causal or case.decode)]
+    unequal = [name for name in able if not all(row.is_equal for row in known.timed[name])]
+    unproved = [name for name, found in able.items() if not found.quality]
     old = [f"{count} of {label}" for label, count in sorted(known.old.items()) if count]
     told = {
-        "No timing for this in the ledger: capabilities and declared costs only.": not timed,
-        f"{_joined(list(where))}; measured at {lengths} tokens.": timed,
+        "No timing for this in the ledger: capabilities and declared costs only.": not rows,
+        **{
+            f"One {row.unit}, batch {row.batch}, dim {row.dim}, {row.num_heads} heads, {row.provenance.device}; measured at {lengths} tokens.": True
+            for row in rows[:1]
+        },
         f"Timed {'without' if case.causal else 'with'} a causal mask, as was the softmax beside them: {_joined(other)}.": other,
-        "Timed on one sequence; with a context of its own the time is another.": timed
+        "Timed on one sequence; with a context of its own the time is another.": rows
         and case.cross,
         f"Not of softmax's size at some lengths: {_joined(unequal)}.": unequal,
         f"Quality is not known here of {_joined(unproved)}.": unproved,
-        REACHED: known.quality,
+        "Reached: the question's mark of accuracy; of other metrics, within 2 % of the best mean. Not reached: with some seed not above chance, "
+        "no mixing and the bag; what is so in every column is not chosen.": any(
+            known.quality.values()
+        ),
         f"Old results left out, as source or options are others now: {_joined(old)}.": old,
         f"{known.elsewhere} timings left out, of another version, machine, type, size or unit.": known.elsewhere,
     }
