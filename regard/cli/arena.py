@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from regard.cli.arguments import Length
 from regard.cli.bench import LEDGER, PAGE
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
@@ -42,7 +43,7 @@ class Arena(metaclass=CheckedOptions):
     """this in the place of the question's columns, as a screen"""
     task_options: tuple[str, ...] = ()
     """NAME=VALUE of the task"""
-    lengths: tuple[int, ...] = ()
+    lengths: tuple[Length, ...] = ()
     """tokens at which speed is measured"""
     dim: int | None = None
     """width of the models that are trained, other than the fingerprint's own, and of the blocks that are timed"""

@@ -70,5 +70,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_cell(item)}" for name, item in value.items())
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(map(_cell, value))
+        cells = list(map(_cell, value))
+        return ("; " if any("," in cell for cell in cells) else ", ").join(cells)
     return "none" if value is None else visible_lines(str(value))
