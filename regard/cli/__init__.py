@@ -10,13 +10,8 @@ COMMANDS = {
     "ls": "list what there is",
     "show": "everything about one name: equation, paper, what it can do and why not, options, cost",
     "bench": "time mixers beside fused softmax attention",
-<<<<<<< HEAD
     "train": "train a model on a task",
-    "arena": "train and time all mechanisms of a suite",
-=======
-    "train": "train a recipe",
     "arena": "ask a question: train and time what it compares",
->>>>>>> w-recommend
     "report": "draw what the arena found: a table here, and a page that opens from disk",
     "merge": "put the results of other ledgers into one",
     "recommend": "which mechanism for your length and needs, with time, memory and reasons",

@@ -169,14 +169,10 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
     if kind == "sources":
         packages = {package.file: package.sha256 for package in entry.packages}
         facts |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
-<<<<<<< HEAD
         return facts | {"get": entry.get_command, "options": []}
-=======
-        return facts | {"counts": dict(entry.counts), "get": entry.get_command, "options": []}
     if kind == "questions":
         told = {"design": entry.kind} | entry.details() | facts | {"options": []}
         return {key: value for key, value in told.items() if key != "about"}
->>>>>>> w-recommend
     facts["options"] = _settings(entry) if _is_value(entry) else options(entry)
     return facts
 
@@ -194,15 +190,8 @@ def _configuration(entry: Any) -> Any:
 
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
-<<<<<<< HEAD
     """The fields of an entry that is a value."""
-    if hasattr(entry, "details"):
-        return [{"name": name, "default": value} for name, value in entry.details().items()]
     fixed = _flat(asdict(entry))
-=======
-    """The fields of an entry that is a value; for a recipe, those of the run that it makes."""
-    fixed = _flat(asdict(entry() if hasattr(entry, "make") else entry))
->>>>>>> w-recommend
     return [
         {"name": name, "default": _plain(value)}
         for name, value in fixed

@@ -1,10 +1,6 @@
 """Meanings and units of options, under one name for all classes; `help`, `regard show` and the site print them.
 
-<<<<<<< HEAD
-A field of a task or a suite is described where it is declared, if no other class takes it.
-=======
-A field of a task, a recipe or a question is described where it is declared, if no other class takes it.
->>>>>>> w-recommend
+A field of a task or a question is described where it is declared, if no other class takes it.
 """
 
 UNITS = {
