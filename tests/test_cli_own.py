@@ -212,7 +212,7 @@ def test_an_entry_of_a_question_is_trained_alone(capsys):
             "'Sums' in mine is not a subclass of regard.Mixer, nor a subclass of regard.core.pool.Pool",
         ),
         ("bench --mixers mine:Lake", "'Lake' in mine is not a subclass of regard.Mixer"),
-        ("arena mine:Mine", "'Mine' in mine is not a regard.lab.arena.suite.Suite"),
+        ("arena mine:Mine", "'Mine' in mine is not a regard.lab.Question"),
     ],
 )
 def test_what_is_wrong_is_named(capsys, line, words):
@@ -244,17 +244,22 @@ TASKS = {
 @pytest.mark.parametrize("task", TASKS)
 def test_the_arena_trains_on_ones_own_files(capsys, task):
     files()
-    line = f"arena mine:SUITE --mixers softmax --task {task} --task-options {TASKS[task]}"
-    first = loaded(capsys, f"{line} --tokens 100 --dim 8")
-    rows = [row for row in first["results"] if "task" in row]
+    line = f"arena mine:QUESTION --mixers softmax --task {task} --task-options {TASKS[task]}"
+    _, told = rows_of(capsys, f"{line} --tokens 100 --dim 8")
     name = TASKS[task].partition(" ")[0].removeprefix("path=")
     places = [", encoder", ", decoder", ", cross"] if task == "text_files" else [""]
-    assert [row["task"] for row in rows] == [f"{task} ({name}){place}" for place in places]
-    assert all(row["steps"] >= 1 for row in rows)
+    columns = [one["name"] for one in told["columns"] if one["kind"] == "trained"]
+    assert columns == [f"{task} ({name}){place}" for place in places]
+    assert all(
+        row["cells"][one]["steps"] or row["cells"][one]["reason"]
+        for row in told["rows"]
+        for one in columns
+        if one in row["cells"]
+    )
     Path("elsewhere").mkdir()
     Path(name).rename(Path("elsewhere") / name)
     moved = line.replace("path=", "path=elsewhere/")
-    assert loaded(capsys, f"{moved} --tokens 100 --dim 8")["new"] == 0
+    assert rows_of(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
 
 
 SMALL = "--train.steps 2 --train.eval-every 1 --train.batch-size 8"
@@ -285,9 +290,9 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
     assert found["case"]["memory"] == 2 * 2**30 and found["choice"] == "softmax"
     assert "mine:Mine" in {row["mechanism"] for row in found["ranked"]}
     assert "does not support causal" in loaded(capsys, f"{line} --causal")["excluded"]["mine:Mine"]
-    assert ran(capsys, "arena mine:SUITE --mixers softmax mine:Mine")[0] == 0
+    assert ran(capsys, "arena mine:QUESTION --mixers softmax mine:Mine --workers 1")[0] == 0
     code, out, _ = ran(capsys, f"{line} --task sums")
-    assert code == 0 and out.startswith("Use ") and "declared" in out
+    assert code == 0 and out.startswith("Nothing that can do this has reached sums")
     rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
     assert rows["mine:Mine"]["ratio"]["error"] is None and list(rows["mine:Mine"]["quality"]) == [
         "sums"
