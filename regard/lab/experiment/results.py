@@ -149,8 +149,9 @@ class Results:
             *(line for line in self.config["cells"] if _line(line[0]) not in self.lines),
         ]:
             label, column, cell, *more = line
-            found = by_cell.get(cell, [])
-            if self.columns[column]["kind"] == "timed":
+            kind = self.columns[column]["kind"]
+            found = [row for row in by_cell.get(cell, []) if row.kind == kind]
+            if kind == "timed":
                 if found:
                     self.timed[label, column] = Timed.of_row(max(found, key=_started))
             else:
