@@ -179,10 +179,8 @@ class Results:
             for row in at.values()
             if row.value is None or (unmixed is not None and _worse(row.value, unmixed, better))
         ]
-        if len(failed) == len(at) and any(row.value is not None for row in failed):
-            failed = [
-                row for row in failed if row.value is None
-            ]  # not a run but the entry is below: it is shown, and grey
+        if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey
+            failed = [row for row in failed if row.value is None]
         kept = [row for row in at.values() if row not in failed]
         if reason is None and not kept:
             reason = next((row.reason for row in rows if row.reason), None)
