@@ -31,6 +31,7 @@ _SCHEMA = f"""
     CREATE TABLE format (version INTEGER NOT NULL, rows INTEGER NOT NULL, chain TEXT NOT NULL);
     CREATE TABLE trials (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
                          result TEXT NOT NULL, sha256 TEXT NOT NULL);
+    CREATE INDEX cells ON trials (json_extract(result, '$.cell'));
     INSERT INTO format VALUES ({FORMAT}, 0, '');
 """
 
@@ -38,6 +39,18 @@ _SCHEMA = f"""
 def trial_key(content: Mapping[str, Any]) -> str:
     """sha256 of the content as canonical JSON: equal for equal content, whatever the order of its fields."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def row_key(row: Row) -> str:
+    """Key of a row's trial: what the row is of, and from which seed, rate and data, on which machine, or when."""
+    if row.kind == "laws":
+        return row.cell
+    if row.kind == "asked":
+        started = row.provenance.started
+        return trial_key({"kind": "asked", "config": row.config, "started": started})
+    if row.kind == "timed":
+        return trial_key({"cell": row.cell, "machine": row.provenance.device})
+    return trial_key({"cell": row.cell, "seed": row.seed, "rate": row.rate, "data": row.data})
 
 
 class Ledger:
@@ -150,8 +163,8 @@ class Ledger:
             try:
                 content = json.loads(line)
                 row, key = read_row(content["row"]), content["key"]
-                if not (isinstance(key, str) and len(key) == 64):
-                    raise ValueError("its key is no sha256")
+                if key != row_key(row):
+                    raise ValueError("its key is not the row's")
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise StoredDataError(
                     f"{path} has a line that cannot be read: {number}, {visible(str(error))}"

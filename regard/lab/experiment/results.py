@@ -149,8 +149,9 @@ class Results:
             *(line for line in self.config["cells"] if _line(line[0]) not in self.lines),
         ]:
             label, column, cell, *more = line
-            found = by_cell.get(cell, [])
-            if self.columns[column]["kind"] == "timed":
+            kind = self.columns[column]["kind"]
+            found = [row for row in by_cell.get(cell, []) if row.kind == kind]
+            if kind == "timed":
                 if found:
                     self.timed[label, column] = Timed.of_row(max(found, key=_started))
             else:
@@ -178,10 +179,8 @@ class Results:
             for row in at.values()
             if row.value is None or (unmixed is not None and _worse(row.value, unmixed, better))
         ]
-        if len(failed) == len(at) and any(row.value is not None for row in failed):
-            failed = [
-                row for row in failed if row.value is None
-            ]  # not a run but the entry is below: it is shown, and grey
+        if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey
+            failed = [row for row in failed if row.value is None]
         kept = [row for row in at.values() if row not in failed]
         if reason is None and not kept:
             reason = next((row.reason for row in rows if row.reason), None)

@@ -29,7 +29,7 @@ from regard.core.visible import visible
 from regard.lab.data.files import check_writable
 from regard.lab.experiment import laws, mechanism_laws, on_ray as ray_tasks, speed, trial
 from regard.lab.experiment.entry import Entry
-from regard.lab.experiment.ledger import Ledger, trial_key
+from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe, provenance, versions
 from regard.lab.experiment.question import Column, Question
@@ -245,9 +245,7 @@ class _Asking:
         for known in history[-1:] if last else history:
             if known.config == config:
                 return known
-        self.ledger.put(
-            trial_key({"kind": "asked", "config": config, "started": row.provenance.started}), row
-        )
+        self.ledger.put(row_key(row), row)
         return row
 
     def _column_facts(self, one: "Column | speed.Setting") -> dict[str, Any]:

@@ -156,7 +156,8 @@ class Timed:
         values: dict[str, Any] = {name: row.values[name] for name in _VALUES if name in row.values}
         for name in ("peak_bytes", "rounds", "baseline_parameters", "state_bytes"):
             values |= {name: int(values[name])} if name in values else {}
-        return cls(**{name: getattr(row, name) for name in _SHARED}, **values, **row.setting)
+        setting = {name: row.setting[name] for name in _SETTING}
+        return cls(**{name: getattr(row, name) for name in _SHARED}, **values, **setting)
 
 
 _SHARED = ("entry", "mixer", "source", "options", "causal", "parameters", "flops", "provenance")

@@ -52,7 +52,7 @@ def asked(question: Question, ledger: Ledger, folder: Path) -> Row:
 
 
 def cells(record: Row) -> dict[str, str]:
-    return {label: cell for label, _, cell, *_ in record.config["cells"]}
+    return {label: cell for label, name, cell, *_ in record.config["cells"] if name == "address"}
 
 
 def made_up(record: Row, label: str, values, *, rate=1e-2, items=20, started=None, **fields):
