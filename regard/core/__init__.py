@@ -16,7 +16,8 @@ from regard.core.errors import (
     UnsupportedError,
 )
 from regard.core.mask import OPEN, Mask
-from regard.core.mixer import Mixer, Observation, State
+from regard.core.mixer import Mixer, Observation
+from regard.core.states import Streamed, as_state
 
 __all__ = [
     "OPEN",
@@ -31,9 +32,10 @@ __all__ = [
     "PathError",
     "RegardError",
     "ShapeError",
-    "State",
     "StoredDataError",
+    "Streamed",
     "UnknownNameError",
     "UnsupportedError",
+    "as_state",
     "growth",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from regard.core.mask import Mask
 
@@ -28,8 +29,8 @@ def one_row_mask(mask: Mask, keys: Tensor, *, padding: bool) -> Mask:
 
 def one_row_state(state: Any) -> Any:
     """A state for the row, of the same shapes; its sums are one, since some are divided by."""
-    return type(state)(*(one_row(z, int(z.is_floating_point())) for z in state))
+    return tree_map(lambda z: one_row(z, int(z.is_floating_point())), state)
 
 
 def no_rows(state: Any) -> Any:
-    return type(state)(*(z[:0] for z in state))
+    return tree_map(lambda z: z[:0], state)

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from regard.core.capabilities import Capabilities, No
@@ -23,15 +23,6 @@ from regard.core.mask import OPEN, Mask
 from regard.core.memory import within_memory
 from regard.core.options import Recorded
 from regard.core.outline import prints_shapes
-from regard.core.ownership import (
-    Identity,
-    check_state,
-    identity,
-    mark,
-    mark_given_away,
-    most_tokens,
-    note_most,
-)
 from regard.core.shapes import (
     check_batch_size,
     check_flag,
@@ -40,17 +31,9 @@ from regard.core.shapes import (
     check_tokens,
     first_parameter,
 )
+from regard.core.states import Owner, bounded, check_state, longest, owner_of, stamped
 from regard.core.units import UNITS
 from regard.core.wrong_call import check_arguments
-
-
-class State(Protocol):
-    """A NamedTuple of tensors, batch first, on the module's device; `length` counts the valid tokens so far."""
-
-    @property
-    def length(self) -> Int[Tensor, "B"]: ...
-
-    def _replace(self, **fields: Tensor) -> "State": ...
 
 
 @prints_shapes
@@ -98,12 +81,12 @@ class Mixer(Recorded):
     """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
     _updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
-    _identity: Identity  # name and options that the states carry
+    _owner: Owner  # name and options that the states carry
 
     def __new__(cls, *args: Any, **kwargs: Any):
         mixer = super().__new__(cls, *args, **kwargs)
         if args or kwargs:
-            object.__setattr__(mixer, "_identity", identity(cls.name, mixer.options))
+            object.__setattr__(mixer, "_owner", owner_of(cls.name, mixer.options))
         return mixer
 
     def __init__(self, dim: int, *, max_len: int | None = None):
@@ -207,11 +190,7 @@ class Mixer(Recorded):
     ) -> Any:
         with within_memory(self.name):
             state = self._state_of(batch_size, max_len, context, valid)
-        if not torch.compiler.is_compiling():
-            prints_shapes(type(state))
-        mark(state, self._identity)
-        note_most(state.length, 0)
-        return state
+        return stamped(state, self._owner, 0)
 
     def _state_of(
         self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
@@ -253,29 +232,29 @@ class Mixer(Recorded):
         self._check_tokens("x", x)
         B, N, _ = x.shape
         check_flag(donate=donate)
-        check_state(self.name, state, x, self._identity, self._states_of_one_row)
+        check_state(self.name, state, x, self._owner, self._states_of_one_row)
         if valid is not None:
             Mask(valid=valid).check(self.name, B, N, N, device=x.device)
             self.require("padding")
-        most = self._most_after(state.length, valid, N)
-        if donate:
-            mark_given_away(state)
+        if not torch.compiler.is_compiling():
+            if state.most is None:
+                state = bounded(state, longest(state.length))
+            if donate and state.origin is not None:
+                state.origin.given_away = True
+        most = self._most_after(state, valid, N)
         y, after = self._extended(x, state, valid, donate)
-        mark(after, self._identity)
-        note_most(after.length, most)
-        return y, after
+        return y, stamped(after, self._owner, most)
 
-    def _most_after(self, length: Tensor, valid: Tensor | None, N: int) -> int | None:
+    def _most_after(self, state: Any, valid: Tensor | None, N: int) -> int | None:
         """A bound of the length after N more tokens; lengths are read only where the known bound is too large."""
+        most = None if torch.compiler.is_compiling() or state.most is None else state.most + N
         if self.capabilities.any_length or self.max_len is None:
-            return None
-        known = most_tokens(length)
-        if known is not None and known + N <= self.max_len:
-            return known + N
-        added = N if valid is None else valid.sum(1)
-        longest = int((length + added).max()) if len(length) else N
-        self._check_length("state length + new tokens", longest)
-        return longest
+            return most
+        if most is None or most > self.max_len:
+            added = N if valid is None else valid.sum(1)
+            most = int((state.length + added).max()) if len(state.length) else N
+            self._check_length("state length + new tokens", most)
+        return most
 
     def extend_normed(
         self,

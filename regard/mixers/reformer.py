@@ -157,7 +157,7 @@ class Reformer(Mixer):
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
-        return self.heads.merge(y), after._replace(length=advance(state.length, valid, x.shape[1]))
+        return self.heads.merge(y), replace(after, length=advance(state.length, valid, x.shape[1]))
 
     def _observe(self, x, context, mask):
         q, k, v, buckets = self._split(x)

@@ -10,7 +10,7 @@ The paper does not say how a denominator of either sign is kept from zero: here 
 The paper draws a matrix for each head and step from a stored pool: `pool_size`; evaluation uses the first H of it. By
 default each head keeps one.
 Segments with memory (the paper's stateful training): `extend` with the state of the segment before, detached by the
-caller, `state._replace(S=state.S.detach(), z=state.z.detach())`.
+caller, `replace(state, S=state.S.detach(), z=state.z.detach())` of dataclasses.
 """
 
 from dataclasses import replace

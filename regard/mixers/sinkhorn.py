@@ -17,6 +17,7 @@ default has one over both blocks. `sort_cut` = n: all queries see the first n so
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -173,7 +174,7 @@ class Sinkhorn(Mixer):
             key = torch.arange(after.k.shape[2], device=x.device)
             seen = key <= place(state.length, None, x.shape[1])[..., None]
             y = y + softmax_attention(q, after.k, after.v, mask=Mask(pairwise=seen[:, None]))
-        return self.heads.merge(y), after._replace(total=total[:, -1])
+        return self.heads.merge(y), replace(after, total=total[:, -1])
 
     def _scores(self, summary: Tensor, k: Tensor) -> Float[Tensor, "b H G N"]:
         """Scores of blocks with keys k for the blocks that begin."""

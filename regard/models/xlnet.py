@@ -27,8 +27,8 @@ from regard.core import Mask, ShapeError
 from regard.core.compaction import compaction, permute
 from regard.core.memory import within_memory
 from regard.core.options import Count, Depth, Rate, shown
-from regard.core.outline import prints_shapes
 from regard.core.shapes import check_batch_size, check_divisible, check_positive, is_dense
+from regard.core.states import Streamed, as_state
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax, recomputed
 from regard.mixers.transformer_xl import TransformerXL
@@ -80,8 +80,8 @@ class XLNetConfig(TrunkConfig):
         return XLNet(self)
 
 
-@prints_shapes
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     memory: tuple[Float[Tensor, "B M D"], ...]  # one for each layer, newest token last
     length: Int[Tensor, "B"]  # tokens so far; min(length, M) rows of a memory are tokens
 

@@ -119,7 +119,7 @@ class ForgetsThePast(Softmax):
 
 class RemembersAnothersPast(TransformerXL):
     def _extend(self, x, state, valid, donate):
-        return super()._extend(x, state._replace(memory=state.memory.roll(1, 0)), valid, donate)
+        return super()._extend(x, replace(state, memory=state.memory.roll(1, 0)), valid, donate)
 
 
 class ChangesItsState(Linear):
@@ -145,7 +145,7 @@ class LendsItsStore(Compressed):
         y, after = super()._extend(x, state, valid, donate)
         first, last = int(state.length[0]), int(after.length[0])
         is_written = first == 0 or first // self.factor < last // self.factor
-        return y, after if is_written else after._replace(k=state.k, v=state.v)
+        return y, after if is_written else replace(after, k=state.k, v=state.v)
 
 
 class MisplacesUnreadTokens(Softmax):
@@ -162,7 +162,7 @@ class GrowsUnread(Softmax):
         y, after = super()._extend(x, state, valid, donate)
         if transformed():
             k, v = (torch.nn.functional.pad(z, (0, 0, 0, 1)) for z in (after.k, after.v))
-            after = after._replace(k=k, v=v)
+            after = replace(after, k=k, v=v)
         return y, after
 
 

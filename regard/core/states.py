@@ -1,0 +1,220 @@
+"""Streaming states: frozen dataclasses of tensors, batch first, that record the mixer that made them.
+
+    @as_state
+    class State(Streamed):
+        k: Float[Tensor, "B H C K"]
+        length: Int[Tensor, "B"]        # valid tokens so far: every state has it
+
+A state is a pytree of its tensors, its owner static. `dataclasses.replace` changes fields, `torch.save` and `torch.load` keep it whole.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.serialization import add_safe_globals
+from torch.utils import _pytree as pytree
+
+from regard.core.errors import ShapeError, shown
+from regard.core.outline import outline
+from regard.core.shapes import is_dense
+
+HARMLESS = {"impl", "dropout"}
+"""Options that change nothing that is in a state."""
+
+Owner = tuple[tuple[str, str], ...]
+"""("mixer", name), and the name and value of each option that a state depends on."""
+
+AnyState = TypeVar("AnyState")
+
+
+@dataclass
+class Origin:
+    """What the mixer recorded when it made a state. Copies by `dataclasses.replace` share it, as they share storage."""
+
+    owner: Owner
+    shapes: Any = None  # None: the fields were made outside of the mixer
+    given_away: bool = False  # with donate=True, so that the storage may hold later tokens
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Streamed:
+    """Base of states; `as_state` makes the subclass a dataclass and a pytree."""
+
+    __match_args__: ClassVar[tuple[str, ...]]  # the subclass's fields, which are tensors or states
+    origin: Origin | None = None
+    most: int | None = field(init=False, default=None)
+    """No row has more tokens; set by the mixer alone and lost in copies, so that it holds for these very fields."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({outline({name: getattr(self, name) for name in self.__match_args__})})"
+
+
+@dataclass_transform(frozen_default=True)
+def as_state(cls: type[AnyState]) -> type[AnyState]:
+    """The subclass of Streamed as a frozen dataclass, a pytree, and one of the classes that `torch.load` takes."""
+    made: Any = dataclass(frozen=True, eq=False, repr=False)(cls)
+    names = made.__match_args__  # all fields but those of Streamed
+
+    def flatten(state: Any) -> tuple[list[Any], Owner | None]:
+        values = [getattr(state, name) for name in names]
+        return values, None if state.origin is None else state.origin.owner
+
+    def flatten_with_keys(state: Any) -> tuple[list[Any], Owner | None]:
+        values, owner = flatten(state)
+        return list(zip(map(pytree.GetAttrKey, names), values, strict=True)), owner
+
+    def unflatten(values: Any, owner: Owner | None) -> Any:
+        return made(*values, origin=None if owner is None else Origin(owner))
+
+    pytree.register_pytree_node(
+        made,
+        flatten,
+        unflatten,
+        serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+        to_dumpable_context=lambda owner: owner,
+        from_dumpable_context=lambda owner: owner and tuple(map(tuple, owner)),
+        flatten_with_keys_fn=flatten_with_keys,
+    )
+    add_safe_globals([made, Origin])
+    return made
+
+
+def owner_of(name: str, options: Mapping[str, Any]) -> Owner:
+    """What a mixer must share with the mixer that made a state."""
+    told = ((key, shown(value)) for key, value in options.items() if key not in HARMLESS)
+    return (("mixer", name), *told)
+
+
+def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:
+    """The same fields as a state that the mixer made just now; where it is compiled, as one that nothing is known of."""
+    if torch.compiler.is_compiling():
+        return replace(state, origin=None)  # type: ignore[type-var]
+    assert isinstance(state, Streamed), f"{owner[0][1]}: its state must be a Streamed, as_state"
+    made = object.__new__(type(state))
+    vars(made).update(vars(state), origin=Origin(owner, _shapes(state)), most=most)
+    return made
+
+
+def bounded(state: AnyState, most: int | None) -> AnyState:
+    """The same state with a bound of its length that is known."""
+    if most is None or torch.compiler.is_compiling():
+        return state
+    made = object.__new__(type(state))
+    vars(made).update(vars(state), most=most)
+    return made
+
+
+def longest(length: Int[Tensor, "B"]) -> int | None:
+    """The largest length, read from the device; None where there is nothing to read."""
+    if torch.compiler.is_compiling() or length.is_meta:
+        return None
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return None
+    return max(length.tolist(), default=0)
+
+
+def check_state(
+    who: str, state: Any, x: Tensor, owner: Owner, fresh: Callable[[], list[Any]]
+) -> None:
+    """Raise ShapeError unless the state is this mixer's, fits x and was not given away.
+
+    fresh: new states of the mixer, of each kind that it has, for one row.
+    """
+    wanted = f"{who}: state must come from initial_state or extend of this mixer"
+    length = getattr(state, "length", None)
+    if not (isinstance(state, Streamed) and isinstance(length, Tensor)):
+        raise ShapeError(f"{wanted}, got {type(state).__name__}")
+    if torch.compiler.is_compiling():
+        if length.shape[0] != x.shape[0]:
+            raise ShapeError(f"{who}: state has batch {length.shape[0]}, x has batch {x.shape[0]}")
+        return
+    origin = state.origin
+    if origin is not None and (origin.owner != owner or origin.given_away):
+        raise ShapeError(_refusal(who, wanted, origin, owner))
+    first = getattr(state, state.__match_args__[0])
+    if state.most is not None and isinstance(first, Tensor):  # the very fields that the mixer made
+        if first.dtype == x.dtype and first.shape[0] == x.shape[0] and first.device == x.device:
+            return
+    _check_fields(who, wanted, state, x)
+    if origin is not None and origin.shapes is not None:
+        if origin.shapes != _shapes(state):
+            raise ShapeError(f"{wanted}, and its fields were changed: {_spelled(state)}")
+    elif not any(_alike(state, other) for other in fresh()):
+        raise ShapeError(f"{wanted}, got one of other fields or widths: {_spelled(state)}")
+
+
+def _refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
+    if origin.owner == owner:
+        return (
+            f"{who}: this state was given away with donate=True, and its storage may hold later tokens. Go on from "
+            "the state that extend returned, or leave donate out."
+        )
+    old, new = dict(origin.owner), dict(owner)
+    if old["mixer"] != new["mixer"]:
+        return f"{wanted}, got one of {old['mixer']}"
+    name = next(key for key in {**new, **old} if new.get(key) != old.get(key))
+    return f"{wanted}, got one of a mixer with {name}={old.get(name)}, and this one has {new.get(name)}"
+
+
+def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
+    casts = torch.is_autocast_enabled(x.device.type)
+    for name, value in tensors(state).items():
+        if not isinstance(value, Tensor) or not is_dense(value):
+            raise ShapeError(f"{wanted}: one of its fields is not a dense tensor")
+        rows = value.shape[0] if value.dim() else "none"
+        if rows != x.shape[0]:
+            raise ShapeError(f"{who}: state has batch {rows} in {name}, x has batch {x.shape[0]}")
+        if value.device != x.device:
+            raise ShapeError(
+                f"{who}: state.{name} is on {value.device}, x on {x.device}. Move one of them."
+            )
+        if value.is_floating_point() and value.dtype != x.dtype and not casts:
+            raise ShapeError(
+                f"{who}: state.{name} has dtype {value.dtype}, x {x.dtype}. Convert one, or begin a new state."
+            )
+
+
+def tensors(state: Any, path: str = "") -> dict[str, Tensor]:
+    """The fields by name, also those of states in a tuple: `parts.0.k`."""
+    found: dict[str, Tensor] = {}
+    for name in state.__match_args__:
+        value = getattr(state, name)
+        parts = {str(i): z for i, z in enumerate(value)} if type(value) is tuple else {"": value}
+        for end, part in parts.items():
+            key = ".".join(filter(None, (path + name, end)))
+            found |= tensors(part, f"{key}.") if isinstance(part, Streamed) else {key: part}
+    return found
+
+
+def _shapes(part: Any) -> Any:
+    """Shapes without the batch, and types of what is no floating number: those may be converted."""
+    if isinstance(part, Tensor):
+        return part.shape[1:], part.is_floating_point() or part.dtype
+    if isinstance(part, Streamed):
+        part = [getattr(part, name) for name in part.__match_args__]
+    return tuple([_shapes(value) for value in part])
+
+
+def _alike(state: Any, other: Any) -> bool:
+    """Same fields, and in floating ones the same width and, before a time axis, the same number of heads."""
+    ours, theirs = tensors(state), tensors(other)
+    same = type(state) is type(other) and ours.keys() == theirs.keys()
+    return same and all(_fits(ours[name], theirs[name]) for name in ours)
+
+
+def _fits(ours: Tensor, theirs: Tensor) -> bool:
+    floating = ours.is_floating_point() and theirs.is_floating_point()
+    if ours.dim() != theirs.dim() or not (floating or ours.dtype == theirs.dtype):
+        return False
+    if floating and ours.dim() > 1 and ours.shape[-1] != theirs.shape[-1]:
+        return False
+    return ours.dim() <= 3 or ours.shape[1] == theirs.shape[1]
+
+
+def _spelled(state: Any) -> str:
+    return ", ".join(f"{name} {list(z.shape)}" for name, z in tensors(state).items())
