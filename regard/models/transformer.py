@@ -18,8 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import OptionError, ShapeError
-from regard.core.errors import shown
 from regard.core.compaction import compaction, permute
+from regard.core.errors import shown
 from regard.mixers.build import resolve
 from regard.models.config import Model
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
@@ -139,7 +139,7 @@ class Transformer(Model):
             return maps
         order = compaction(target_valid).target  # the decoder has moved valid tokens to the front
         kept = target_valid[:, None, :, None]
-        return [permute(weights, order, dim=2).where(shown, 0) for weights in maps]
+        return [permute(weights, order, dim=2).where(kept, 0) for weights in maps]
 
     def initial_state(
         self,
