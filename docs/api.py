@@ -8,13 +8,11 @@ import importlib
 import inspect
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from regard.core import Mixer
-from regard.core.units import UNITS
+from regard.cli.units import UNITS
 
 SNAPSHOT = Path(__file__).parent.parent / "tests/public_names.json"
 MODULES = (
@@ -126,9 +124,8 @@ def undescribed(value: Any) -> list[str]:
 
 
 def _own_doc(owner: Any) -> str:
-    """A mixer's docstring repeats its signature: its file's is taken. That of a dataclass without one is nothing else."""
-    is_mixer = inspect.isclass(owner) and issubclass(owner, Mixer)
-    told = (sys.modules[owner.__module__] if is_mixer else owner).__doc__ or ""
+    """The docstring of a dataclass that has none of its own is its signature, and says nothing."""
+    told = owner.__doc__ or ""
     return "" if told.startswith(f"{owner.__name__}(") else told
 
 

@@ -20,7 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import regard
 from regard.cli.describe import about
-from regard.core.units import UNITS
+from regard.cli.units import UNITS
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference"

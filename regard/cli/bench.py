@@ -10,8 +10,8 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
+from regard.core.errors import visible
 from regard.core.options import Above0, CheckedOptions
-from regard.core.visible import visible
 
 if TYPE_CHECKING:
     from regard.lab.arena.choice import Choice

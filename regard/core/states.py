@@ -8,7 +8,8 @@
 A state is a pytree of its tensors, its owner static. `dataclasses.replace` changes fields, `torch.save` and `torch.load` keep it whole.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -19,12 +20,24 @@ from torch.autograd import forward_ad
 from torch.serialization import add_safe_globals
 from torch.utils import _pytree as pytree
 
-from regard.core.errors import ShapeError, shown
-from regard.core.outline import outline
+from regard.core.errors import ShapeError, UnsupportedError, outline, shown
+from regard.core.mask import OPEN
+from regard.core.memory import require_memory
+from regard.core.request import (
+    clear,
+    compaction,
+    first_parameter,
+    one_row,
+    one_row_mask,
+    permute,
+)
 from regard.core.shapes import is_dense
 
 HARMLESS = {"impl", "dropout"}
 """Options that change nothing that is in a state."""
+
+LARGE = 1 << 16
+"""Rows times tokens of a new state from which on its size is compared with the free memory."""
 
 Owner = tuple[tuple[str, str], ...]
 """("mixer", name), and the name and value of each option that a state depends on."""
@@ -118,34 +131,100 @@ def longest(length: Int[Tensor, "B"]) -> int | None:
     return max(length.tolist(), default=0)
 
 
-def check_state(
-    who: str, state: Any, x: Tensor, owner: Owner, fresh: Callable[[], list[Any]]
-) -> None:
-    """Raise ShapeError unless the state is this mixer's, fits x and was not given away.
+def new_state(
+    mixer: Any, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
+) -> Any:
+    """The state before the first token. Raises OptionError where it does not fit in memory."""
+    make, rows = mixer._initial_state, batch_size
+    if rows * (max_len or 1) > LARGE and context is None:
+        each = _bytes(make(1, 128, None, None)) - _bytes(make(1, 64, None, None))
+        size = rows * (_bytes(make(1, None, None, None)) + each * (max_len or 0) // 64)
+        device = make(1, None, None, None).length.device
+        require_memory(mixer.name, "its state", size, device, "Choose smaller sizes.")
+    if rows == 0 and context is not None:
+        valid = one_row_mask(OPEN, context, padding=bool(mixer.capabilities.padding)).valid
+        context = one_row(context)
+    state = make(rows or 1, max_len, context, valid)
+    return stamped(state if rows else _no_rows(state), mixer._owner, 0)
 
-    fresh: new states of the mixer, of each kind that it has, for one row.
-    """
-    wanted = f"{who}: state must come from initial_state or extend of this mixer"
+
+def extended(
+    mixer: Any, x: Tensor, state: Any, valid: Tensor | None, donate: bool
+) -> tuple[Tensor, Any]:
+    """`mixer._extend` of compact rows, and of one row in the place of none; lengths are read only where no bound is known."""
+    N, most = x.shape[1], None
+    if not torch.compiler.is_compiling():
+        if state.most is None:
+            state = bounded(state, longest(state.length))
+        if donate and state.origin is not None:
+            state.origin.given_away = True
+        most = None if state.most is None else state.most + N
+    if not mixer.capabilities.any_length and mixer.max_len is not None:
+        if most is None or most > mixer.max_len:
+            added = N if valid is None else valid.sum(1)
+            most = int((state.length + added).max()) if len(state.length) else N
+            mixer._check_length("state length + new tokens", most)
+    if x.shape[0] == 0:
+        row = one_row_mask(OPEN, x, padding=bool(mixer.capabilities.padding))
+        y, after = mixer._extend(one_row(x), _one_row(state), row.valid, donate)
+        y, after = y[:0], _no_rows(after)
+    elif valid is None:
+        y, after = mixer._extend(x, state, None, donate)
+    else:
+        order = compaction(valid)
+        y, after = mixer._extend(order.of(x), state, order.valid, donate)
+        y = permute(clear(y, order.valid), order.target)
+    return y, stamped(after, mixer._owner, most)
+
+
+def _one_row(state: Any) -> Any:
+    """A state for the row that stands for none, of the same shapes; its sums are one, since some are divided by."""
+    return pytree.tree_map(lambda z: one_row(z, int(z.is_floating_point())), state)
+
+
+def _no_rows(state: Any) -> Any:
+    return pytree.tree_map(lambda z: z[:0], state)
+
+
+def _bytes(state: Any) -> int:
+    return sum(z.nbytes for z in tensors(state).values())
+
+
+def check_state(mixer: Any, state: Any, x: Tensor) -> None:
+    """Raise ShapeError unless the state is this mixer's, fits x and was not given away."""
+    wanted = f"{mixer.name}: state must come from initial_state or extend of this mixer"
     length = getattr(state, "length", None)
     if not (isinstance(state, Streamed) and isinstance(length, Tensor)):
         raise ShapeError(f"{wanted}, got {type(state).__name__}")
     if torch.compiler.is_compiling():
         if length.shape[0] != x.shape[0]:
-            raise ShapeError(f"{who}: state has batch {length.shape[0]}, x has batch {x.shape[0]}")
+            raise ShapeError(
+                f"{mixer.name}: state has batch {length.shape[0]}, x has batch {x.shape[0]}"
+            )
         return
     origin = state.origin
-    if origin is not None and (origin.owner != owner or origin.given_away):
-        raise ShapeError(_refusal(who, wanted, origin, owner))
+    if origin is not None and (origin.owner != mixer._owner or origin.given_away):
+        raise ShapeError(_refusal(mixer.name, wanted, origin, mixer._owner))
     first = getattr(state, state.__match_args__[0])
     if state.most is not None and isinstance(first, Tensor):  # the very fields that the mixer made
         if first.dtype == x.dtype and first.shape[0] == x.shape[0] and first.device == x.device:
             return
-    _check_fields(who, wanted, state, x)
+    _check_fields(mixer.name, wanted, state, x)
     if origin is not None and origin.shapes is not None:
         if origin.shapes != _shapes(state):
             raise ShapeError(f"{wanted}, and its fields were changed: {_spelled(state)}")
-    elif not any(_alike(state, other) for other in fresh()):
+    elif not any(_alike(state, other) for other in _new_ones(mixer)):
         raise ShapeError(f"{wanted}, got one of other fields or widths: {_spelled(state)}")
+
+
+def _new_ones(mixer: Any) -> list[Any]:
+    """A new state of each kind: without a context and, where that is declared, with one."""
+    states, weight = [mixer._initial_state(1, None, None, None)], first_parameter(mixer)
+    if mixer.capabilities.cross and weight is not None:
+        context = torch.zeros(1, 1, mixer.dim, dtype=weight.dtype, device=weight.device)
+        with suppress(UnsupportedError):  # it may take a context in whole requests alone
+            states.append(mixer._initial_state(1, None, context, None))
+    return states
 
 
 def _refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:

@@ -46,6 +46,7 @@ class ContextState(Streamed):
 
 
 class Compressed(Mixer):
+    __doc__ = __doc__
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"

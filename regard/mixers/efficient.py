@@ -47,6 +47,7 @@ class ContextState(Streamed):
 
 
 class Efficient(Mixer):
+    __doc__ = __doc__
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"

@@ -43,6 +43,7 @@ class State(Streamed):
 
 
 class FixedPatterns(Mixer):
+    __doc__ = __doc__
     name = "fixed_patterns"
     family = "score-free"
     paper = "Raganato et al. 2020, arXiv 2002.10260"

@@ -47,6 +47,7 @@ class ContextState(Streamed):
 
 
 class GAU(Mixer):
+    __doc__ = __doc__
     name = "gau"
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"

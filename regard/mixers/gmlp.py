@@ -32,6 +32,7 @@ class State(Streamed):
 
 
 class GMLP(Mixer):
+    __doc__ = __doc__
     name = "gmlp"
     family = "score-free"
     paper = "Liu et al. 2021, arXiv 2105.08050"

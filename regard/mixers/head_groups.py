@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
+from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.shared.cache import advance
 from regard.mixers.build import build, resolve
@@ -60,6 +61,7 @@ def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
 
 
 class HeadGroups(Mixer):
+    __doc__ = __doc__
     name = "head_groups"
     family = "banded"
     paper = "Roy et al. 2020, arXiv 2003.05997"
@@ -143,7 +145,7 @@ class HeadGroups(Mixer):
             raise UnsupportedError(
                 "head_groups does not support commitment_loss: none of its groups has centroids. Add one of routing."
             )
-        self._check_request(x, context, mask)
+        check_request(self, x, context, mask)
         total = x.new_zeros(())
         for member, given in self._given(x, context, mask):
             if hasattr(member, "commitment_loss"):

@@ -49,6 +49,7 @@ class ContextState(Streamed):
 
 
 class LuongLocal(Mixer):
+    __doc__ = __doc__
     name = "luong_local"
     family = "banded"
     paper = "Luong et al. 2015, arXiv 1508.04025"

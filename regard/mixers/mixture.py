@@ -77,6 +77,7 @@ class PairLogits(nn.Module):
 
 
 class Mixture(Mixer):
+    __doc__ = __doc__
     name = "mixture"
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"

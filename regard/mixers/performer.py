@@ -46,6 +46,7 @@ class State(Streamed):
 
 
 class Performer(RecurrentMixer):
+    __doc__ = __doc__
     name = "performer"
     paper = "Choromanski et al. 2020, arXiv 2009.14794"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
@@ -98,7 +99,7 @@ class Performer(RecurrentMixer):
     def changes_after_step(self) -> bool:
         return self.redraw_every is not None
 
-    def after_step(self) -> None:
+    def _after_step(self) -> None:
         if self.redraw_every is not None and self.projection.tick() % self.redraw_every == 0:
             self.projection.redraw()
 

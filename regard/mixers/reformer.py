@@ -38,6 +38,7 @@ from regard.nn.seeded import normal
 
 
 class Reformer(Mixer):
+    __doc__ = __doc__
     name = "reformer"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"

@@ -30,6 +30,7 @@ from regard.nn.starts import glorot
 
 
 class RFA(RecurrentMixer):
+    __doc__ = __doc__
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
@@ -96,7 +97,7 @@ class RFA(RecurrentMixer):
     def changes_after_step(self) -> bool:
         return self.drawn is not None
 
-    def after_step(self) -> None:
+    def _after_step(self) -> None:
         if self.drawn is not None:
             self.projection.tick()
             order = torch.randperm(

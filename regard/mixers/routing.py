@@ -30,6 +30,7 @@ from torch import Tensor
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation
 from regard.core.errors import OptionError
 from regard.core.options import Seed, Share
+from regard.core.request import check_request
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
@@ -50,6 +51,7 @@ class ContextState(Streamed):
 
 
 class Routing(Mixer):
+    __doc__ = __doc__
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
@@ -128,13 +130,13 @@ class Routing(Mixer):
         mask: Mask = OPEN,
     ) -> Float[Tensor, ""]:
         """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
-        self._check_request(x, context, mask)
+        check_request(self, x, context, mask)
         sides = [(self.heads.queries, x, mask.valid if context is None else None)]
         if not self.shared_qk:
             sides.append((self.heads.keys, x if context is None else context, mask.valid))
         return torch.stack([self.centroids.distance(*side) for side in sides]).sum()
 
-    def after_step(self) -> None:
+    def _after_step(self) -> None:
         self.centroids.update()
 
     def _assigned(

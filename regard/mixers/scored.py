@@ -45,6 +45,7 @@ class ContextState(Streamed):
 
 
 class Scored(Mixer):
+    __doc__ = __doc__
     name = "scored"
     family = "softmax"
     paper = "Luong et al. 2015, arXiv 1508.04025"

@@ -45,6 +45,7 @@ class ContextState(Streamed):
 
 
 class Softmax(Mixer):
+    __doc__ = __doc__
     name = "softmax"
     family = "softmax"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"

@@ -33,8 +33,8 @@ from regard.core import (
     ShapeError,
     UnsupportedError,
 )
-from regard.core.compaction import compaction, permute
 from regard.core.options import Rate
+from regard.core.request import check_request, compaction, permute
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.choice import Impl, check_impl
 from regard.functional.relative import (
@@ -56,6 +56,7 @@ class State(Streamed):
 
 
 class TransformerXL(Mixer):
+    __doc__ = __doc__
     name = "transformer_xl"
     family = "relative"
     paper = "Dai et al. 2019, arXiv 1901.02860"
@@ -120,7 +121,7 @@ class TransformerXL(Mixer):
 
         Raises UnsupportedError for a mixer without segments or for `mask.valid`, ShapeError for what does not fit.
         """
-        self._check_request(x, context, mask)
+        check_request(self, x, context, mask)
         source = x if context is None else context
         if self.segment is None:
             raise UnsupportedError(

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.core.fields import FieldBatch, check_batch
 from regard.core.options import Depth
-from regard.core.shapes import first_parameter
+from regard.core.request import first_parameter
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldEmbedding

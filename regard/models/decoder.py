@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError
-from regard.core.compaction import compaction, permute
 from regard.core.options import Depth
+from regard.core.request import compaction, permute
 from regard.core.states import Streamed, as_state
 from regard.functional.rows import recomputed
 from regard.mixers.build import build

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.fields import MISSING, Categorical, FieldBatch, Sequence, check_batch, vocabularies
-from regard.core.shapes import first_parameter
+from regard.core.request import first_parameter
 from regard.mixers import build
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dice import Dice

@@ -18,8 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import OptionError, ShapeError
-from regard.core.compaction import compaction, permute
 from regard.core.errors import shown
+from regard.core.request import compaction, permute
 from regard.mixers.build import resolve
 from regard.models.config import Model
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State

@@ -116,7 +116,7 @@ def test_every_type_of_a_module_streams(name, dtype):
 
 
 def test_a_room_that_no_memory_holds_is_refused():
-    with pytest.raises(OptionError, match=r"softmax: a tensor .* needs .* are free"):
+    with pytest.raises(OptionError, match=r"softmax: its state needs .* are free"):
         make("softmax").initial_state(B, max_len=10**9)
 
 

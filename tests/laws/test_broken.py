@@ -269,7 +269,7 @@ class CountsAbsentRows(Softmax):
         self.seen += len(x)
         return super().mix(x, context, mask)
 
-    def after_step(self):
+    def _after_step(self):
         self.rows += self.seen
 
 

@@ -16,9 +16,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.compaction import compaction, permute
 from regard.core.errors import OptionError
 from regard.core.mask import OPEN, Mask
+from regard.core.request import compaction, permute
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl
 from regard.functional.shared.cache import is_ours, same_in_all

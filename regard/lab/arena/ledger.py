@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import PathError, StoredDataError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.results import Result, Row, Tried
 from regard.lab.arena.rows import kind_of, read_row
 from regard.lab.data.files import locked, path_error, reported, whole

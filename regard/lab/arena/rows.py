@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from types import NoneType
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.results import (
     LawsChecked,
     NotRun,

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from regard.core import OptionError, UnknownNameError, UnsupportedError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena import on_ray as ray_tasks, speed, trial
 from regard.lab.arena.choice import Choice, check_entries
 from regard.lab.arena.claims import Claims, Job, share

@@ -20,7 +20,6 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from regard.core import Mask, OptionError, UnsupportedError
-from regard.core.counting import count
 from regard.core.shapes import check_positive
 from regard.functional.choice import recorded
 from regard.lab.arena.block import equal_block
@@ -28,6 +27,7 @@ from regard.lab.arena.choice import Choice
 from regard.lab.arena.matrix_product import MatrixProduct, synchronize
 from regard.lab.arena.provenance import provenance
 from regard.lab.arena.results import Pass, Provenance, Timed, Unit
+from regard.testing.counting import count
 
 DECODE_STEPS = 8  # of one token each, timed together
 MOST_ROUNDS = 50

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.findings.finding import Entry
 from regard.lab.findings.intervals import interval
 from regard.lab.findings.results import Results

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from regard.core import StoredDataError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.ledger import canonical
 from regard.lab.arena.results import Tried
 from regard.lab.arena.rows import read_row

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from regard.core import OptionError, RegardError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.claims import Claims, Job, share
 from regard.lab.arena.ledger import Ledger, trial_key
 from regard.lab.arena.provenance import describe, provenance, versions

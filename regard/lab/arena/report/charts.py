@@ -11,7 +11,7 @@ from typing import Any
 import altair as alt
 
 from regard.core import OptionError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.report import words
 from regard.lab.arena.report.layout import Bubble, place_labels, spread_out
 from regard.lab.arena.report.summary import LedgerSummary

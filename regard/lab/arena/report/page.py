@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from regard.core.page import base_style, elements_script, policy
+from regard.explore.page import base_style, elements_script, policy
 from regard.lab.arena import rows as stored
 from regard.lab.arena.recommend import BY_GROWTH, crossover
 from regard.lab.arena.report import LARGEST_FILE, words

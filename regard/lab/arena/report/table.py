@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.report import words
 from regard.lab.arena.report.crossing import Crossing, crossing
 from regard.lab.arena.report.summary import LedgerSummary, Quality
