@@ -22,10 +22,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from regard.core import Mask, Mixer, RegardError, Streamed
-from regard.core.fields import Categorical, Numeric, Sequence as Several
 from regard.mixers import MIXERS, build
 from regard.models import MODELS
 from regard.nn import SCORES
+from regard.nn.fields import Categorical, Numeric, Sequence as Several
 from regard.pools import POOLS
 from regard.positions import POSITIONS
 

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask
-from regard.core.fields import Field
 from regard.models.block import Block
 from regard.models.blocks import Blocks, make_blocks
 from regard.models.config import StackConfig
@@ -26,7 +25,7 @@ from regard.models.encoder import Embedding, added_position
 from regard.models.tokens import places
 from regard.models.xlnet import FactorizationOrder
 from regard.nn import NORMS
-from regard.nn.fields import FieldEmbedding
+from regard.nn.fields import Field, FieldEmbedding
 from regard.pools import build_pool
 
 
