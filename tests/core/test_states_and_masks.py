@@ -74,6 +74,27 @@ def test_a_state_that_was_given_away_is_refused(name):
 
 
 @torch.no_grad()
+def test_copies_share_storage_and_what_became_of_it():
+    mixer = make("softmax").eval()
+    state = mixer.extend(X, mixer.initial_state(B, max_len=9))[1]
+    copies = replace(state), copy.deepcopy(state), tree_map(torch.clone, state)
+    mixer.extend(X, state, donate=True)
+    with pytest.raises(ShapeError, match="was given away"):
+        mixer.extend(X, copies[0])
+    for own in copies[1:]:
+        assert mixer.extend(X, own)[0].shape == X.shape
+
+
+@torch.no_grad()
+def test_a_bound_of_the_lengths_is_lost_with_the_fields_that_it_is_of():
+    mixer = regard.build("gmlp", dim=24, max_len=8)
+    state = mixer.extend(X, mixer.initial_state(B))[1]
+    assert (state.most, replace(state).most, tree_map(torch.clone, state).most) == (3, None, None)
+    with pytest.raises(ShapeError, match="state length"):
+        mixer.extend(X, replace(state, length=state.length + 5))
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("name", streams())
 def test_a_mark_survives_copies_files_and_reordering(name):
     mixer, other = make(name).eval(), make("softmax" if name != "softmax" else "linear")
@@ -226,6 +247,9 @@ def test_a_state_of_ones_own_and_one_of_a_model_print_their_shapes_too():
     config = LanguageModelConfig(vocab_size=9, dim=24, num_heads=3, num_layers=1, max_len=8)
     state = config.build().initial_state(B)
     assert repr(state) == f"State(blocks=({state.blocks[0]!r}), length=[2])"
+    torch.save(state, written := io.BytesIO())
+    written.seek(0)
+    assert repr(torch.load(written, weights_only=True)) == repr(state)
 
 
 def test_a_mask_prints_what_differs_from_the_open_one():
