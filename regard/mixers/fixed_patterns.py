@@ -37,7 +37,7 @@ SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 
 @as_state
 class State(Streamed):
-    k: Float[Tensor, "B L C K"]  # of the learned heads
+    k: Float[Tensor, "B L _ K"]  # of the learned heads
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
 

@@ -46,7 +46,7 @@ from regard.nn.values import Values
 
 @as_state
 class State(Streamed):
-    k: Float[Tensor, "B H C A"]  # prepared keys of all scores, side by side
+    k: Float[Tensor, "B H _ A"]  # prepared keys of all scores, side by side; none without scores
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
 
