@@ -108,17 +108,18 @@ def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:
     if torch.compiler.is_compiling():
         return replace(state, origin=None)  # type: ignore[type-var]
     assert isinstance(state, Streamed), f"{owner[0][1]}: its state must be a Streamed, as_state"
-    made = object.__new__(type(state))
-    vars(made).update(vars(state), origin=Origin(owner, _shapes(state)), most=most)
-    return made
+    return _with(state, origin=Origin(owner, _shapes(state)), most=most)
 
 
 def bounded(state: AnyState, most: int | None) -> AnyState:
     """The same state with a bound of its length that is known."""
-    if most is None or torch.compiler.is_compiling():
-        return state
+    return state if most is None or torch.compiler.is_compiling() else _with(state, most=most)
+
+
+def _with(state: AnyState, **facts: Any) -> AnyState:
+    """The same fields in a new state, with other facts about it, which `replace` cannot set."""
     made = object.__new__(type(state))
-    vars(made).update(vars(state), most=most)
+    vars(made).update(vars(state), **facts)
     return made
 
 
@@ -156,14 +157,14 @@ def extended(
     if not torch.compiler.is_compiling():
         if state.most is None:
             state = bounded(state, longest(state.length))
-        if donate and state.origin is not None:
-            state.origin.given_away = True
         most = None if state.most is None else state.most + N
     if not mixer.capabilities.any_length and mixer.max_len is not None:
         if most is None or most > mixer.max_len:
             added = N if valid is None else valid.sum(1)
             most = int((state.length + added).max()) if len(state.length) else N
             mixer._check_length("state length + new tokens", most)
+    if donate and state.origin is not None and not torch.compiler.is_compiling():
+        state.origin.given_away = True
     if x.shape[0] == 0:
         row = one_row_mask(OPEN, x, padding=bool(mixer.capabilities.padding))
         y, after = mixer._extend(one_row(x), _one_row(state), row.valid, donate)

@@ -35,7 +35,9 @@ def _around(mixer: Any) -> list[Any]:
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, nn.Module):
-            mixers = [module for module in caller.modules() if hasattr(module, "updates")]
+            mixers = [
+                module for module in caller.modules() if hasattr(module, "changes_after_step")
+            ]
             found = mixers if mixer in mixers else found
         frame = frame.f_back
     return found
