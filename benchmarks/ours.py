@@ -5,8 +5,8 @@ from pairs import Case, Pair
 from torch import Tensor, nn
 
 import regard
-from regard.core.counting import count
 from regard.nn.heads import Heads
+from regard.testing.counting import count
 
 
 class ReadyHeads(Heads):

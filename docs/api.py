@@ -29,7 +29,8 @@ MODULES = (
     "regard.lab.tasks",
     "regard.lab.train",
     "regard.lab.tables",
-    "regard.lab.arena.report",
+    "regard.lab",
+    "regard.lab.report",
 )
 """A name outside these may change without notice."""
 

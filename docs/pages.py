@@ -20,7 +20,8 @@ from sphinx.util.docutils import SphinxDirective
 
 import regard
 from regard.cli.describe import about
-from regard.core.units import UNITS
+from regard.cli.units import UNITS
+from regard.core.states import tensors
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference"
@@ -151,7 +152,7 @@ def _state(cls: type[regard.Mixer]) -> list[str]:
         return []
     torch.manual_seed(0)
     state = regard.build(cls.name, **SIZES).initial_state(2)
-    rows = [(f"`{name}`", _shape(value)) for name, value in state._asdict().items()]
+    rows = [(f"`{name}`", _shape(value)) for name, value in tensors(state).items()]
     sizes = ", ".join(f"{name} {size}" for name, size in SIZES.items())
     return [
         "## Streaming state",

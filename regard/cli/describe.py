@@ -7,10 +7,10 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import import_module
 from typing import Any, get_type_hints
 
+from regard.cli.units import UNITS
 from regard.core import Capabilities, No, UnknownNameError
 from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
-from regard.core.units import UNITS
 
 SOURCES = {
     "mixers": ("regard.mixers", "MIXERS"),
@@ -214,9 +214,7 @@ def _text(entry: Any) -> str:
     cls = entry if inspect.isclass(entry) else type(entry)
     whole = inspect.getdoc(sys.modules[cls.__module__])
     own = _own_text(entry)
-    if whole and own and own.startswith(whole):  # the file's text, which a mixer's class repeats
-        return whole
-    return "\n\n".join(part for part in (whole, own) if part)
+    return "\n\n".join(dict.fromkeys(part for part in (whole, own) if part))
 
 
 def _own_text(entry: Any) -> str | None:

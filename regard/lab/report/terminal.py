@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.visible import visible_lines
+from regard.core.errors import visible_lines
 from regard.lab.experiment.row import Row
 from regard.lab.report.told import told
 
