@@ -35,8 +35,11 @@ LAB_MAY_IMPORT = {
     "data": set(),
     "tasks": {"data"},
     "train": {"data", "tasks"},
-    "arena": {"data", "tasks", "train"},
-    "findings": {"data", "tasks", "train", "arena"},
+    "experiment": {"data", "tasks", "train"},
+    "questions": {"data", "tasks", "train", "experiment"},
+    "report": {"data", "experiment"},
+    "growth": set(),
+    "recommend": {"data", "experiment", "questions", "report", "growth"},
     "tables": {"data", "tasks", "train"},
 }
 """The same inside `lab`."""
@@ -50,6 +53,7 @@ LAB_PACKAGES = (
     "jinja2",
     "rouge_score",
     "sacrebleu",
+    "scipy",
     "sklearn",
     "tensorboard",
     "tokenizers",
