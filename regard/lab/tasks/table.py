@@ -1,4 +1,4 @@
-"""TableRows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
+"""Rows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.core.fields import MISSING
-from regard.lab.data.records import Ragged, TableRows, gathered
+from regard.lab.data.records import Ragged, Records, gathered
 from regard.lab.data.schema import Columns, Schema
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
 
@@ -24,7 +24,7 @@ class Figures:
 
         GAUC = sum_u n_u AUC_u / sum_u n_u    over users u with both answers (Zhou et al. 2018, arXiv 1706.06978, section 6.3)
 
-    TableRows whose label is missing (NaN) are left out.
+    Rows whose label is missing (NaN) are left out.
     """
 
     auc: float  # area under the ROC curve, 0 to 1
@@ -90,7 +90,7 @@ def gauc(
 
 
 def linear_scores(
-    train: TableRows, test: TableRows, names: Sequence[str], labels: Float[Tensor, "n K"]
+    train: Records, test: Records, names: Sequence[str], labels: Float[Tensor, "n K"]
 ) -> Float[NDArray, "m K"]:
     """Log-odds of the test rows; training rows without a label are left out."""
     from sklearn.linear_model import LogisticRegression
@@ -107,7 +107,7 @@ def linear_scores(
     return np.stack(found, 1)
 
 
-def _features(rows: TableRows, names: Sequence[str], widths: dict[str, int]) -> Any:
+def _features(rows: Records, names: Sequence[str], widths: dict[str, int]) -> Any:
     """A sparse matrix: a column for each id of a field, its share in a sequence; a number and whether it is missing."""
     from scipy.sparse import csr_matrix, hstack
 
@@ -129,7 +129,7 @@ def _features(rows: TableRows, names: Sequence[str], widths: dict[str, int]) -> 
     return hstack(blocks, format="csr")
 
 
-def _widths(parts: Sequence[TableRows], names: Sequence[str]) -> dict[str, int]:
+def _widths(parts: Sequence[Records], names: Sequence[str]) -> dict[str, int]:
     """Name -> ids that a field takes."""
     widths = {}
     for name in names:
@@ -145,7 +145,7 @@ LABEL, GROUP = "label", "group"
 
 @dataclass(frozen=True)
 class TableSplits(Splits):
-    """Splits of TableRows, and the schema that encoded them."""
+    """Splits of Records, and the schema that encoded them."""
 
     schema: Schema = field(kw_only=True)
 
@@ -209,19 +209,19 @@ class TableTask(Task):
         """AUC of scikit-learn's logistic regression on one-hot ids and scaled numbers."""
         splits = splits or self.load()
         train, test = splits.train, splits.test
-        assert isinstance(train, TableRows) and isinstance(test, TableRows)
+        assert isinstance(train, Records) and isinstance(test, Records)
         names = [name for name in train.columns if name not in (LABEL, GROUP)]
         scores = torch.from_numpy(linear_scores(train, test, names, train.labels))
         return float(np.mean([auc(scores[:, k], label) for k, label in enumerate(test.labels.T)]))
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """{fields: {name: tensor}, labels [B K], groups [B] | None} from items of one TableRows."""
+        """{fields: {name: tensor}, labels [B K], groups [B] | None} from items of one Records."""
         columns = gathered(items)
         labels, groups = columns.pop(LABEL), columns.pop(GROUP, None)
         return {"fields": columns, "labels": labels, "groups": groups}
 
     def count(self, batch: Batch) -> int:
-        """TableRows in a batch."""
+        """Rows in a batch."""
         return len(batch["labels"])
 
     def _answers(
@@ -256,6 +256,6 @@ def table_splits(
             raise OptionError(f"a column of a table cannot be called {name!r}")
     schema = Schema.infer(table, train=parts[0], of=of, numeric=numeric, min_count=min_count)
     columns = schema.columns(table) | {LABEL: labels}
-    rows = TableRows(columns if groups is None else columns | {GROUP: groups})
+    rows = Records(columns if groups is None else columns | {GROUP: groups})
     train, valid, test = (rows.take(part) for part in parts)
     return TableSplits(train, valid, test, notes=notes or {}, schema=schema)

@@ -163,7 +163,7 @@ class NextItem(TableTask):
 
     Every positive behaviour is paired with an item that the user never touched, drawn as often as it is a target: the item
     alone carries no information. The last positive of a user is for testing, the one before for validation. Ties of time keep the file's
-    order. TableRows belong to users, so that `figures` has AUC by user.
+    order. Rows belong to users, so that `figures` has AUC by user.
 
     history: the most items that a history holds. targets: of training, for each user.
     """

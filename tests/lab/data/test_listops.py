@@ -111,11 +111,6 @@ def test_all_different_and_fixed_by_the_seed():
     assert texts != [expression(row) for row in rows(other)]
 
 
-def test_any_number_of_processes_gives_the_same():
-    one, two = (generate_listops(3000, **SMALL, processes=n) for n in (1, 2))
-    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
-
-
 def test_global_random_state_is_left_alone():
     np.random.seed(0)
     before = np.random.get_state()[1].copy()

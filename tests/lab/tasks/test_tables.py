@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.core import MissingDataError, OptionError
-from regard.lab.data.records import TableRow
+from regard.lab.data.records import Item
 from regard.lab.tasks import TASKS, Adult, CorrelatedTasks, MovieLens, PlantedHistories
 from regard.lab.tasks.table import (
     TableSplits,
@@ -72,7 +72,7 @@ def test_a_batch_is_what_the_schema_makes_of_the_rows():
     assert torch.equal(batch["fields"]["user"][0], batch["fields"]["user"][2])
     for place, row in ((0, 3), (1, 0)):
         item = SPLITS.valid[row]
-        assert isinstance(item, TableRow) and len(item) == 6
+        assert isinstance(item, Item) and len(item) == 6
         seen = batch["fields"]["seen"][place]
         assert torch.equal(seen[seen != 0], item["seen"][item["seen"] != 0])
         assert torch.equal(batch["fields"]["price"][place], item["price"])
