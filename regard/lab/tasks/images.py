@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.generated import Arrays, generated
-from regard.lab.data.images import GREY_VALUES, PIXELS, read_digits, read_fashion_mnist
+from regard.lab.data.images import read_fashion_mnist
 from regard.lab.data.labelled import Images
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples
@@ -33,22 +32,20 @@ _CLASSES = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(Classify):
-    """Digits: 8x8 images read pixel by pixel, as classification over ten digits.
+    """Digits: the 8x8 images of scikit-learn (E. Alpaydin, C. Kaynak, UCI 1998) read pixel by pixel, as classification in ten.
 
     Token = grey value + 1, 64 tokens an image; every class has its share in each split, drawn by `seed`.
     """
 
     name = "digits"
     sources = ("digits",)
-    vocab_size = GREY_VALUES + 1
+    vocab_size = 18  # 17 grey values, and padding
     num_classes = _CLASSES
 
     valid_size: int = 270
     test_size: int = 360
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, valid_size=self.valid_size, test_size=self.test_size)
         train_size = _IMAGES - self.valid_size - self.test_size
         sizes = {
             "valid_size": self.valid_size,
@@ -67,23 +64,21 @@ class Digits(Classify):
 
     @property
     def max_len(self) -> int:
-        return PIXELS
+        return 64
 
     def load(self) -> Splits:
+        from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
 
-        pixels, labels = read_digits()
+        pixels, labels = load_digits(return_X_y=True)
+        images = Images(pixels.astype(np.int64), labels.astype(np.int64))
         rest, test = train_test_split(
             np.arange(_IMAGES), test_size=self.test_size, stratify=labels, random_state=self.seed
         )
         train, valid = train_test_split(
             rest, test_size=self.valid_size, stratify=labels[rest], random_state=self.seed
         )
-
-        def part(rows: NDArray[np.integer]) -> Examples:
-            return Examples(pixels[rows].ravel() + 1, np.full(len(rows), PIXELS), labels[rows])
-
-        return Splits(part(train), part(valid), part(test))
+        return Splits(*(pixel_rows(images, rows) for rows in (train, valid, test)))
 
 
 _PIXELS = 28 * 28
@@ -108,8 +103,6 @@ class FashionMNIST(Classify):
     valid_size: int = 5000
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, valid_size=self.valid_size)
         if self.valid_size >= _TRAIN:
             raise OptionError(
                 f"fashion_mnist: valid_size ({self.valid_size}) must be below the {_TRAIN} training pictures"
@@ -162,8 +155,6 @@ class Pathfinder(Drawn, Classify):
     test_size: int = 2000
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, contour_length=self.contour_length)
         published(self.size, self.contour_length)
 
     @property

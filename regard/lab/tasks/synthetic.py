@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_sizes
+from regard.core.options import Count
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.listops import VOCABULARY, check_grammar, generate_listops
 from regard.lab.data.records import Examples
@@ -44,14 +44,13 @@ class ListOps(Drawn, Classify):
     vocab_size = len(VOCABULARY)
     num_classes = 10
 
-    min_length: int = 50  # exclusive, as in the published generator
+    min_length: Count = 50  # exclusive, as in the published generator
     max_length: int = 200  # exclusive
     max_depth: int = 6  # nested operators
     max_args: int = 10  # arguments of an operator
     operator_probability: float = 0.25  # of an operator in place of a digit
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_grammar(
             self.min_length,
             self.max_length,
@@ -135,7 +134,6 @@ class Recall(Answers):
     spread: float = 0.01  # small: keys come back soon; 1: anywhere
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_recall(self.length, self.num_pairs, self.vocab_size, self.spread)
 
     def load(self) -> Splits:
@@ -174,8 +172,6 @@ class CopyAcross(Answers):
     symbols: int = 8  # different ones
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, copied=self.copied, gap=self.gap, symbols=self.symbols)
         object.__setattr__(self, "length", 2 * self.copied + self.gap)
 
     @property
@@ -203,7 +199,6 @@ class Duplication(Answers):
     length: int = 63
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_duplication(self.length, self.vocab_size)
 
     def load(self) -> Splits:

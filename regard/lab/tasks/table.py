@@ -1,6 +1,7 @@
 """Rows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.core.fields import MISSING
-from regard.lab.data.records import Ragged, Records, gathered
+from regard.lab.data.records import Records, gathered
 from regard.lab.data.schema import Columns, Schema
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
 
@@ -93,11 +94,12 @@ def linear_scores(
     train: Records, test: Records, names: Sequence[str], labels: Float[Tensor, "n K"]
 ) -> Float[NDArray, "m K"]:
     """Log-odds of the test rows; training rows without a label are left out."""
+    from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    features, asked = (
-        _features(rows, names, _widths((train, test), names)) for rows in (train, test)
-    )
+    vectorizer = DictVectorizer()
+    features = vectorizer.fit_transform(_features(train, names))
+    asked = vectorizer.transform(_features(test, names))
     found = []
     for label in labels.T:
         known = ~label.isnan().numpy()
@@ -107,37 +109,21 @@ def linear_scores(
     return np.stack(found, 1)
 
 
-def _features(rows: Records, names: Sequence[str], widths: dict[str, int]) -> Any:
-    """A sparse matrix: a column for each id of a field, its share in a sequence; a number and whether it is missing."""
-    from scipy.sparse import csr_matrix, hstack
-
-    n, blocks = len(rows), []
-    for name in names:
-        column = rows.columns[name]
-        if not isinstance(column, Ragged) and np.issubdtype(column.dtype, np.floating):
-            numbers = np.stack([np.nan_to_num(column), np.isnan(column)], 1)
-            blocks.append(csr_matrix(numbers.astype(np.float64)))
-            continue
-        if isinstance(column, Ragged):
-            row, ids = np.repeat(np.arange(n), column.lengths), column.values
-            share = 1 / np.maximum(1, column.lengths)[row]
-        else:
-            row, ids, share = np.arange(n), column, np.ones(n)
-        exists = ids != MISSING
-        content = (share[exists], (row[exists], ids[exists]))
-        blocks.append(csr_matrix(content, shape=(n, widths[name])))
-    return hstack(blocks, format="csr")
-
-
-def _widths(parts: Sequence[Records], names: Sequence[str]) -> dict[str, int]:
-    """Name -> ids that a field takes."""
-    widths = {}
-    for name in names:
-        columns = [rows.columns[name] for rows in parts]
-        values = [c.values if isinstance(c, Ragged) else c for c in columns]
-        if np.issubdtype(values[0].dtype, np.integer):
-            widths[name] = 1 + int(max(v.max(initial=0) for v in values))
-    return widths
+def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]:
+    """Of each row: 1 for its id of a field, its share in a sequence; a number, or 1 where it is missing."""
+    for row in (rows[index] for index in range(len(rows))):
+        found: dict[str, float] = {}
+        for name in names:
+            values = row[name].reshape(-1).tolist()
+            if row[name].is_floating_point():
+                missing = math.isnan(values[0])
+                found[f"{name} is missing" if missing else name] = 1.0 if missing else values[0]
+            else:
+                for value in values:
+                    if value != MISSING:
+                        key = f"{name} {value}"
+                        found[key] = found.get(key, 0.0) + 1 / len(values)
+        yield found
 
 
 LABEL, GROUP = "label", "group"

@@ -74,7 +74,6 @@ class CorrelatedTasks(Drawn, Regression):
     test_size: int = 4000
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_correlated_tasks(self.rho, self.dim, self.num_sines)
 
     @property
