@@ -26,7 +26,7 @@ from regard.functional.features import RandomKernel, unit_features, unit_keys
 from regard.functional.linear import random_feature_attention, signed
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 
 class RFA(RecurrentMixer):
@@ -73,7 +73,7 @@ class RFA(RecurrentMixer):
         )
         drawn = None if pool_size is None else torch.empty(num_heads, dtype=torch.long)
         self.register_buffer("drawn", drawn)
-        self.gate = nn.Linear(dim, num_heads) if gate else None
+        self.gate = Glorot(dim, num_heads) if gate else None
         if self.gate is not None:
             self.beside_heads = "its gate"
             glorot(self.gate, bias=gate_bias)

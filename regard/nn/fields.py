@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.core.fields import MISSING, Field, FieldBatch, Numeric, Sequence, vocabularies
 from regard.core.shapes import check_positive
-from regard.nn.starts import normal_rows
+from regard.nn.starts import NormalRows, normal_rows
 
 
 class FieldEmbedding(nn.Module):
@@ -25,7 +25,7 @@ class FieldEmbedding(nn.Module):
         super().__init__()
         self.fields, self.dim = fields, dim
         self.tables = nn.ModuleDict(
-            {f"of_{name}": nn.Embedding(size, dim) for name, size in vocabularies(fields).items()}
+            {f"of_{name}": NormalRows(size, dim) for name, size in vocabularies(fields).items()}
         )
         numeric = [field.name for field in fields if isinstance(field, Numeric)]
         self.vectors = nn.ParameterDict({f"of_{name}": torch.empty(dim) for name in numeric})

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.core.errors import ShapeError
 from regard.core.shapes import check_divisible, check_positive
 from regard.functional.shared.numerics import unit_norm
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 
 class _Watch(local):
@@ -47,10 +47,10 @@ class Heads(nn.Module):
         check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, dim // num_heads
         kv_dim = num_kv_heads * self.head_dim
-        self.query = nn.Linear(dim, dim, bias=bias)
-        self.key = None if shared_qk else nn.Linear(dim, kv_dim, bias=bias)
-        self.value = nn.Linear(dim, kv_dim, bias=bias)
-        self.out = nn.Linear(dim, dim, bias=bias)
+        self.query = Glorot(dim, dim, bias=bias)
+        self.key = None if shared_qk else Glorot(dim, kv_dim, bias=bias)
+        self.value = Glorot(dim, kv_dim, bias=bias)
+        self.out = Glorot(dim, dim, bias=bias)
         glorot(self.query, self.key, self.value, self.out)
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
