@@ -211,13 +211,18 @@ class MapWithoutMask(Softmax):
 
 class HeadsBeforeTheirNorm(Softmax):
     def _observe(self, x, context, mask):
-        seen = super()._observe(x, context, mask)
-        return seen._replace(heads=2 * seen.heads)
+        heads = self._mixed(x, context, mask)
+        return super()._observe(x, context, mask)._replace(heads=2 * heads)
+
+
+class HeadsBeforeTheirGate(Softmax):
+    def mix(self, x, context, mask):
+        return self.heads.merge(2 * self._mixed(x, context, mask))
 
 
 class ValuesWithoutHeads(Softmax):
-    def _observe(self, x, context, mask):
-        return super()._observe(x, context, mask)._replace(heads=None)
+    def _observe_heads(self, x, context, mask):
+        return super()._observe_heads(x, context, mask)._replace(heads=None)
 
 
 class AnswersInDouble(Softmax):
@@ -504,6 +509,7 @@ BROKEN = [
     ("streaming", ChangesItsState),
     ("map", MapWithoutMask),
     ("observed", HeadsBeforeTheirNorm),
+    ("observed", HeadsBeforeTheirGate),
     ("observed", ValuesWithoutHeads),
     ("types", AnswersInDouble),
     ("types", DividesByANorm),
@@ -555,6 +561,7 @@ WORDS = {
     MisplacesUnreadTokens: "no value read: differs",
     GrowsUnread: "changed shapes",
     HeadsBeforeTheirNorm: "heads without the weights",
+    HeadsBeforeTheirGate: "what forward projects",
     ValuesWithoutHeads: "values alone",
     AnswersInDouble: "output is torch.float64, the input torch.float16",
     DividesByANorm: "not finite in torch.float16",
