@@ -2,7 +2,7 @@
 
     y = concat_h( softmax(q k^T / sqrt(K)) v inside chunks of C tokens  +  a_i q_i / sqrt(K) sum_j k_j v_j^T ) W_out
 
-q and k are turned by rope. The second sum runs over all tokens, or, where causal, over those of the chunks before; a_i
+q and k are turned by rope. `num_kv_heads`: arXiv 2305.13245. The second sum runs over all tokens, or, where causal, over those of the chunks before; a_i
 as in `flash` (`lin_norm`). Cost: T C K + T K V per head. The paper does not say how its heads weigh or scale the parts:
 here both use the same q and k. `local_fn="relu2"` takes relu(q k / sqrt(K))^2 over the number of visible keys inside
 chunks, as `flash` does. `parts`: "local" and "global" are the paper's ablations with one part only.
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.functional.choice import Impl, check_impl
 from regard.functional.gated.mixed_chunk import (
     LinNorm,
@@ -32,6 +32,7 @@ from regard.functional.gated.squared_relu import squared_relu_attention, squared
 from regard.functional.positions.rotary import rotate
 from regard.functional.shared.cache import place
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 
 
@@ -47,7 +48,7 @@ LOCAL_FORMS = {
 }
 
 
-class MixedChunk(Mixer):
+class MixedChunk(HeadsMixer):
     __doc__ = __doc__
     name = "mixed_chunk"
     family = "linear"
@@ -69,6 +70,7 @@ class MixedChunk(Mixer):
     )
     variants = {
         "chunk": {"chunk_size": 4},
+        "grouped": {"chunk_size": 4, "num_kv_heads": 1},
         "relu2": {"chunk_size": 5, "local_fn": "relu2", "lin_norm": "chunk"},
         "local": {"chunk_size": 4, "parts": "local"},
         "global": {"chunk_size": 4, "parts": "global"},
@@ -84,13 +86,14 @@ class MixedChunk(Mixer):
         local_fn: Literal["softmax", "relu2"] = "softmax",
         lin_norm: LinNorm = "count",
         parts: Literal["both", "local", "global"] = "both",
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
         self.shares = shares(self.name, lin_norm, chunk_size, max_len)
         self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True, alike=True)
         if self.heads.head_dim % 2:
             raise OptionError(
                 f"mixed_chunk: dim / num_heads ({self.heads.head_dim}) must be even: rotary positions turn channels in pairs"
@@ -103,11 +106,11 @@ class MixedChunk(Mixer):
         if parts == "global":
             self.delay = chunk_size
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x)
         options = {"chunk_size": self.chunk_size, "mask": mask, "impl": self.impl}
         attend, share = self._sums(mask.causal)
-        return self.heads.merge(mixed_chunks(attend, _turned, q, k, v, share=share, **options))
+        return mixed_chunks(attend, _turned, q, k, v, share=share, **options)
 
     def _sums(self, causal: bool) -> tuple[Callable[..., Tensor] | None, Share | None]:
         """How tokens of one chunk meet, and the factor of the sum over chunks; None for a part that is left out."""
@@ -128,9 +131,8 @@ class MixedChunk(Mixer):
         return form.attention(q, k, v, mask=mask, impl=impl, **form.options)
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        K = self.heads.head_dim
-        like = self.heads.value.weight
-        return initial_state(like, batch_size, self.num_heads, self.chunk_size, K, K, K)
+        K, like = self.heads.head_dim, self.heads.zeros(batch_size, 0)
+        return initial_state(like, batch_size, like.shape[1], self.chunk_size, K, K, K)
 
     def _extend(self, x, state, valid, donate):
         q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
@@ -153,7 +155,7 @@ class MixedChunk(Mixer):
                 between_chunks_weights(q, k, chunk_size=self.chunk_size, mask=mask, share=share)
             )
         total = sum(weights[1:], weights[0])
-        return Observation(q, k, v, total, total @ v)
+        return Observation(q, k, v, total)
 
 
 def _turned(q: Tensor, k: Tensor, position: Int[Tensor, "b T"] | int) -> tuple[Tensor, Tensor]:

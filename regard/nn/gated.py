@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
 from regard.functional.positions.rotary import rotate
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 # The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on
 # associative recall (T 47, two causal GAU layers, 1,000 steps of AdamW) the loss is 0.001 for three seeds from 1, and 1.7
@@ -55,11 +55,11 @@ class GatedUnit(nn.Module):
                 f"key_dim ({key_dim}) must be even: rotary positions turn channels in pairs"
             )
         self.hidden_dim, self.key_dim = hidden_dim, key_dim
-        self.gate = nn.Linear(dim, hidden_dim, bias=bias)
-        self.value = nn.Linear(dim, hidden_dim, bias=bias)
-        self.shared = nn.Linear(dim, key_dim, bias=bias)
+        self.gate = Glorot(dim, hidden_dim, bias=bias)
+        self.value = Glorot(dim, hidden_dim, bias=bias)
+        self.shared = Glorot(dim, key_dim, bias=bias)
         self.offset_scale = OffsetScale(key_dim, views, std=std)
-        self.out = nn.Linear(hidden_dim, dim, bias=bias)
+        self.out = Glorot(hidden_dim, dim, bias=bias)
         glorot(self.gate, self.value, self.shared, self.out)
 
     def views(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B n T K"]:
