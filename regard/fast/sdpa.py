@@ -1,10 +1,18 @@
 """torch's fused softmax attention, on any device. It has no second derivative, and stores no weights."""
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from regard.core.mask import OPEN, Mask
 from regard.functional.choice import Form
+from regard.functional.numerics import autocast_dtype
+from regard.functional.softmax import softmax_attention
+from regard.functional.synthesizer import Logits, product
+
+GRAIN = 8
+"""Channels: the kernels of other devices than a CPU want multiples of it."""
 
 
 def attend(
@@ -23,3 +31,37 @@ def attend(
     return F.scaled_dot_product_attention(
         q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped
     )
+
+
+def synthesized(
+    v: Float[Tensor, "B H S V"],
+    *tensors: Tensor,
+    logits: Logits,
+    T: int,
+    mask: Mask = OPEN,
+    form: Form,
+) -> Float[Tensor, "B H T V"]:
+    """Factors of logits as queries and keys, padded with zeros to one width with the values."""
+    B, H, S, V = v.shape
+    v = v.to(autocast_dtype(v) or v.dtype)
+    cut = [z[:, :, :n].to(v.dtype) for z, n in zip(tensors, (T, S, S), strict=False)]
+    q, k, *bias = (z.expand(B, H, *z.shape[2:]) for z in cut)
+    if bias:  # one more channel of the keys, which all queries have
+        q, k = F.pad(q, (0, 1), value=1.0), torch.cat([k, bias[0][..., None]], -1)
+    width = max(q.shape[3], V)
+    width += 0 if v.is_cpu else -width % GRAIN
+    q, k, v = (F.pad(z, (0, width - z.shape[3])) for z in (q, k, v))
+    return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=form)[..., :V]
+
+
+def unfit_synthesized(
+    v: Tensor, *tensors: Tensor, logits: Logits, form: Form, **options
+) -> str | None:
+    if logits.make is not product:
+        return "its logits are no products"
+    if all(z.shape[0] < v.shape[0] for z in tensors):
+        return "its weights are those of all examples"
+    narrow = v.is_cpu and v.dtype.itemsize >= 4 and not torch.compiler.is_compiling()
+    if narrow and 2 * tensors[0].shape[3] < v.shape[3]:
+        return "factors would be widened to the values, which costs more than it saves"
+    return None

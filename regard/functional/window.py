@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, choose
 from regard.functional.rows import (
     attend as attend_rows,
@@ -28,7 +29,6 @@ from regard.functional.rows import (
     take,
     tiled,
 )
-from regard.functional.shared.cache import advance
 
 TILE = 128
 """Queries of a block, c. More of them: fewer and larger products, more of which is masked."""

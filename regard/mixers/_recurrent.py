@@ -8,10 +8,10 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.mask import OPEN
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed, weights
-from regard.functional.shared.cache import advance
 from regard.nn.heads import Heads
 
 

@@ -27,7 +27,7 @@ class SynthesizerMixer(Mixer):
 
     def __init__(self, dim: int, *, num_heads: int, max_len: int, impl: Impl):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "synthesizer")
         self.num_heads = num_heads
 
     def _set_logits(self, logits: nn.Module) -> None:

@@ -21,14 +21,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
-from regard.functional.low_rank.compressed import (
+from regard.functional.compressed import (
     First,
     compressed_attention,
     extend,
     initial_state,
 )
-from regard.functional.shared.cache import advance
 from regard.functional.softmax import softmax_attention
 from regard.nn.heads import Heads
 

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Mask, Mixer, No, Observation
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
 from regard.functional.efficient import (
     causal_means,
@@ -26,7 +27,6 @@ from regard.functional.efficient import (
     weights,
 )
 from regard.functional.features import present
-from regard.functional.shared.cache import advance
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.heads import Heads
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.ownership import note_most
-from regard.functional.shared.cache import advance
+from regard.functional.cache import advance
 from regard.mixers.build import build, resolve
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.functional.low_rank.projected import (
+from regard.functional.choice import Impl, check_impl
+from regard.functional.projected import (
     projected_attention,
     projected_weights,
     segment_means,
@@ -65,8 +66,10 @@ class Linformer(Mixer):
         num_slots: int | None = None,
         sharing: Sharing = "none",
         projection: LengthProjection | Literal["mean"] | None = None,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl, "softmax")
         _check(sharing, projection, max_len, num_slots)
         self.num_heads = num_heads
         self.heads = Heads(dim, num_heads)
@@ -86,7 +89,8 @@ class Linformer(Mixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(projected_attention(q, k, v, **self._slots(k, mask)))
+        mixed = projected_attention(q, k, v, **self._slots(k, mask), impl=self.impl)
+        return self.heads.merge(mixed)
 
     def _slots(self, k: Tensor, mask: Mask) -> dict[str, Any]:
         B, S = k.shape[0], k.shape[2]

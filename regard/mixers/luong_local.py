@@ -21,9 +21,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.functional.cache import advance, place
 from regard.functional.choice import Impl, check_impl
 from regard.functional.luong import Windows, luong_attention, luong_weights
-from regard.functional.shared.cache import advance, place
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices

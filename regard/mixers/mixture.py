@@ -16,19 +16,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.functional.cache import columns, put
 from regard.functional.choice import Impl, check_impl
-from regard.functional.shared.cache import columns, put
-from regard.functional.synthetic.logits import (
-    Blend,
+from regard.functional.synthesizer import (
     Logits,
-    Product,
-    SynthesizedLogits,
     blended,
-)
-from regard.functional.synthetic.synthesizer import (
+    product,
     synthesizer_attention,
     synthesizer_weights,
-    to_columns,
 )
 from regard.nn.heads import split_heads
 from regard.nn.logits import (
@@ -64,9 +59,10 @@ class PairLogits(nn.Module):
     def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
         """Logits of these tokens for the keys."""
         q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
-        if self.score.product:
-            return Product(q, keys)
-        return lambda rows, S: self.score.pairs(q[:, :, rows], keys[:, :, :S])
+        return Logits(product if self.score.product else self._pairs, (q,), (keys,))
+
+    def _pairs(self, rows: slice, S: int, q: Tensor, k: Tensor) -> Float[Tensor, "B H t S"]:
+        return self.score.pairs(q, k[:, :, :S])
 
     def keys(
         self, x: Float[Tensor, "B S D"], position: Tensor | None = None
@@ -111,7 +107,7 @@ class Mixture(Mixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "synthesizer")
         self.num_heads = num_heads
         self.values = Values(dim, num_heads)
         names = tuple(members)
@@ -147,9 +143,6 @@ class Mixture(Mixer):
             member(x, member.keys(x)) if isinstance(member, PairLogits) else member(x)
             for member in self.members.values()
         ]
-        synthesized = tuple(part for part in parts if isinstance(part, SynthesizedLogits))
-        if len(synthesized) == len(parts):
-            return Blend(self.blend.softmax(0), synthesized)
         return blended(self.blend.softmax(0), parts)
 
     def _scores(self) -> list[tuple[str, PairLogits]]:
@@ -177,18 +170,11 @@ class Mixture(Mixer):
             widths = [a.shape[3] for a in new_k.values()]
             keys = dict(zip(new_k, k.split(widths, dim=-1), strict=True))
 
-        def stored(member: nn.Module) -> Logits:
-            made, most = member(x, at.query.clamp_min(0)), self.max_len
-            return lambda rows, S: to_columns(made(rows, S if most is None else min(S, most)), S)
-
-        logits = blended(
-            self.blend.softmax(0),
-            [
-                member(x, keys[name]) if name in keys else stored(member)
-                for name, member in self.members.items()
-            ],
-        )
-        seen = v[:, :, : at.seen]
+        if self.max_len is not None:  # a store may have more columns
+            at = at._replace(seen=min(at.seen, self.max_len))
+        position = at.query.clamp_min(0)
+        parts = [member(x, keys.get(name, position)) for name, member in self.members.items()]
+        logits, seen = blended(self.blend.softmax(0), parts), v[:, :, : at.seen]
         mixed = synthesizer_attention(logits, seen, T=T, mask=at.mask, impl=self.impl)
         return self.values.merge(mixed), State(k, v, at.length)
 

@@ -26,11 +26,11 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Count, Seed
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
 from regard.functional.lsh import angular_hash, sort_plan
+from regard.functional.numerics import unit_norm
 from regard.functional.rings import empty, extend
-from regard.functional.shared.cache import advance
-from regard.functional.shared.numerics import unit_norm
 from regard.functional.sorted import sorted_attention, weights
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.functional.cache import advance, columns, put
 from regard.functional.choice import Impl, check_impl
 from regard.functional.scored import Normaliser, scored_attention, scored_weights
-from regard.functional.shared.cache import advance, columns, put
 from regard.functional.softmax import softmax_attention
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score

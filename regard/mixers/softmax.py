@@ -19,8 +19,8 @@ from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Rate
+from regard.functional.cache import advance, columns, put
 from regard.functional.choice import Impl, check_impl
-from regard.functional.shared.cache import advance, columns, put
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
 from regard.nn.heads import Heads
 from regard.positions.inside import inside

@@ -35,6 +35,7 @@ from regard.core import (
 )
 from regard.core.compaction import compaction, permute
 from regard.core.options import Rate
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
 from regard.functional.relative import (
     Segments,
@@ -43,7 +44,6 @@ from regard.functional.relative import (
     relative_attention,
     relative_weights,
 )
-from regard.functional.shared.cache import advance
 from regard.nn.heads import Heads
 from regard.positions.relative import RelativePosition
 

@@ -7,13 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Observation
+from regard.functional.cache import columns, put
 from regard.functional.choice import Impl
-from regard.functional.shared.cache import columns, put
-from regard.functional.synthetic.synthesizer import (
-    synthesizer_attention,
-    synthesizer_weights,
-    to_columns,
-)
+from regard.functional.synthesizer import synthesizer_attention, synthesizer_weights
 from regard.nn.values import Values
 
 
@@ -52,12 +48,8 @@ class Synthesis(nn.Module):
     ) -> tuple[Float[Tensor, "B N D"], State]:
         T, at = x.shape[1], columns(state.length, valid, x.shape[1], state.v, donate)
         v = put(state.v, self.values.split(x), at, donate)
-        made = self.logits(x, at.query.clamp_min(0))
-
-        def logits(rows: slice, S: int) -> Tensor:
-            return to_columns(made(rows, min(S, self.max_len)), S)
-
-        seen = v[:, :, : at.seen]
+        at = at._replace(seen=min(at.seen, self.max_len))  # a store may have more columns
+        logits, seen = self.logits(x, at.query.clamp_min(0)), v[:, :, : at.seen]
         mixed = synthesizer_attention(logits, seen, T=T, mask=at.mask, impl=self.impl)
         return self.values.merge(mixed), State(v, at.length)
 

@@ -1,7 +1,9 @@
-"""Softmax attention to slots, each made of a few neighbouring keys (memory-compressed attention, arXiv 1801.10198).
+"""Softmax attention to slots, each made of a few neighbouring keys (memory-compressed attention, Liu et al. 2018, arXiv 1801.10198).
 
-Slot c is made of the tokens c s .. c s + s - 1, counted from the first token, whatever the length. Causal: a query sees
-the slots complete at its own position, and an optional first slot that all see.
+    y = softmax(q k'^T / sqrt(K)) v',   slot c of k', v' is made of the tokens c s .. c s + s - 1
+
+Slots are counted from the first token, whatever the length. Causal: a query sees the slots complete at its own position, and an optional
+first slot that all see. Time grows as T^2 K / s.
 """
 
 from collections.abc import Callable
@@ -9,22 +11,13 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl
-from regard.functional.shared.blocks import by_tiles
-from regard.functional.shared.cache import (
-    advance,
-    append,
-    is_ours,
-    most_in,
-    place,
-    same_in_all,
-)
-from regard.functional.shared.implementation import cut, readable
-from regard.functional.softmax import softmax_attention
+from regard.functional.cache import advance, append, is_ours, most_in, place, readable, same_in_all
+from regard.functional.choice import Impl, sizes_of
+from regard.functional.rows import TILE, attend, tiled
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 
@@ -55,34 +48,34 @@ def compressed_attention(
     Causal: an incomplete slot does not exist.
     """
     T, S = q.shape[2], k.shape[2]
-    if not mask.causal:
-        taken = mask.valid
-        if taken is not None:
-            k, v = (torch.where(taken[:, None, :, None], z, z.new_zeros(())) for z in (k, v))
-            taken = F.pad(taken, (0, -S % factor)).unflatten(1, (-1, factor)).any(-1)
-        k, v = (_filled(z, factor) for z in (k, v))
-        return softmax_attention(q, compress_k(k), compress_v(v), mask=Mask(valid=taken))
-    last = mask.last_key(T, S, q.device)
-    offset = S - T if mask.shift is None else None
-    k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
-    if first is not None:
-        k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
-    return slot_attention(q, k, v, last, factor=factor, first=first, offset=offset, impl=impl)
+    if mask.causal:
+        last, ahead = mask.last_key(T, S, q.device), S - T if mask.shift is None else None
+        k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
+        if first is not None:
+            k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+        return slot_attention(q, k, v, last, factor=factor, first=first, ahead=ahead, impl=impl)
+    C, taken = (S + factor - 1) // factor, None
+    if mask.valid is not None:
+        valid = mask.valid[:, None, :, None]
+        k, v = (torch.where(valid, z, z.new_zeros(())) for z in (k, v))
+        taken = filled(valid, factor).unflatten(2, (-1, factor)).any(3).mT[..., :C]
+    k, v = compress_k(filled(k, factor)), compress_v(filled(v, factor))
+    return attend(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 
 
 def complete(
     z: Float[Tensor, "B H S K"], factor: int, compress: Compress
 ) -> Float[Tensor, "B H C K"]:
     """The slots of all complete groups."""
-    C = z.shape[2] // factor
     # The last group is dropped afterwards: a slice of z has a gradient full of zeros.
-    return compress(_filled(z, factor))[:, :, :C] if C else z[:, :, :0]
+    return compress(filled(z, factor))[:, :, : z.shape[2] // factor]
 
 
-def _filled(z: Float[Tensor, "B H S K"], factor: int) -> Float[Tensor, "B H S2 K"]:
-    """The last group completed with zeros, in one copy: `pad` writes zeros everywhere first."""
-    B, H, S, K = z.shape
-    return torch.cat([z, z.new_zeros(B, H, -S % factor, K)], dim=2) if S % factor else z
+def filled(z: Shaped[Tensor, "B H S K"], factor: int) -> Shaped[Tensor, "B H S2 K"]:
+    """The last group completed with zeros. An exported program has two more: none to add would be a case of its own."""
+    S = z.shape[2]
+    groups = (S + factor - 1) // factor + 2 * torch.compiler.is_exporting()
+    return F.pad(z, (0, 0, 0, groups * factor - S))
 
 
 def slot_attention(
@@ -93,29 +86,25 @@ def slot_attention(
     *,
     factor: int,
     first: First | None = None,
-    offset: int | None = None,
+    ahead: int | None = None,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
 
-    first: k and v begin with it. offset: says that last[:, i] is i + offset, so that slots after those of a tile are left out.
+    first: k and v begin with it. ahead: says that last[:, i] is i + ahead, so that slots after those of a tile are left out.
     """
-    T, lead, late = q.shape[2], int(first is not None), int(first is not None and first.late)
-    if k.shape[2] == 0:
-        return q.new_zeros(*q.shape[:3], v.shape[3])
+    T, lead = q.shape[2], int(first is not None)
+    late = int(first is not None and first.late)
+    count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)[:, None, :, None]
 
-    def attend(rows: slice) -> Float[Tensor, "B H t V"]:
-        seen = k.shape[2]
-        if offset is not None:
-            seen = min(max(lead + (rows.stop + offset - late) // factor, 1), seen)
-        at = last[:, rows]
-        count = torch.where(at < 0, 0, lead + (at + 1 - late) // factor)
-        allowed = torch.arange(seen, device=q.device) < count[:, None, :, None]
-        mask = Mask(pairwise=allowed)
-        return softmax_attention(q[:, :, rows], k[:, :, :seen], v[:, :, :seen], mask=mask)
+    def some(rows: slice, q: Tensor, count: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if ahead is not None and rows.stop < T:
+            stop = lead + (rows.stop + ahead - late) // factor
+            k, v = k[:, :, : max(stop, 1)], v[:, :, : max(stop, 1)]
+        allowed = torch.arange(k.shape[2], device=q.device) < count
+        return attend(q, k, v, allowed, impl=impl)
 
-    how = cut("low rank", impl, q)
-    return by_tiles(attend, T, how.queries(q.shape[0] * k.shape[2]), keep=True)
+    return tiled(some, sizes_of(impl, tile=TILE)["tile"], (q, count), k, v)
 
 
 class State(NamedTuple):
@@ -157,10 +146,10 @@ def extend(
         return y, state._replace(length=length)
     k = _append_rest(state.rest_k, k, state.length, factor)
     v = _append_rest(state.rest_v, v, state.length, factor)
-    filled, now = state.length // factor, length // factor
+    before, now = state.length // factor, length // factor
     slot = torch.arange(k.shape[2] // factor, device=q.device)
-    exists = slot < (now - filled)[:, None]
-    column, keys, values, most = lead + filled[:, None] + slot, state.k, state.v, most_in(length)
+    exists = slot < (now - before)[:, None]
+    column, keys, values, most = lead + before[:, None] + slot, state.k, state.v, most_in(length)
     room = lead + (keys.shape[2] + len(slot) if most is None else most // factor)
     if first is not None:
         begins = (state.length == 0)[:, None]
@@ -177,7 +166,7 @@ def extend(
     y = slot_attention(
         q, keys[:, :, :room], values[:, :, :room], last, factor=factor, first=first, impl=impl
     )
-    waiting = ((now - filled) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
+    waiting = ((now - before) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
     return y, State(keys, values, _rows(k, waiting), _rows(v, waiting), length)
 
 
@@ -214,7 +203,7 @@ def _extend_one(
     seen = lead + (at + 1 - int(late)) // factor
     y = torch.zeros_like(q)
     if seen:
-        y = softmax_attention(q, keys[:, :, :seen], values[:, :, :seen])
+        y = attend(q, keys[:, :, :seen], values[:, :, :seen])
     return y, state._replace(k=keys, v=values, rest_k=rest_k, rest_v=rest_v)
 
 

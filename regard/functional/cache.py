@@ -1,0 +1,148 @@
+"""Growing stores of streaming states: append by concatenation, or in place into storage that was donated.
+
+Token t of a row is in column t. On a CPU lengths are read, and the filled columns alone are worked on. A device that
+would have to wait writes by index and reads the whole store, so that a step with reserved room changes no shape.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.errors import ShapeError
+from regard.core.mask import OPEN, Mask
+from regard.core.ownership import most_tokens, note_most
+from regard.functional.choice import plain_alone
+
+
+class Columns(NamedTuple):
+    """Columns of the next N tokens, and those that are read for them. Absent tokens come last, and are written over later."""
+
+    query: Int[Tensor, "B N"]  # positions of the new tokens, -1 where there is none
+    new: Int[Tensor, "B N"]  # columns that are written
+    start: int | None  # the first of them, where all rows share it and lengths may be read
+    room: int  # columns of the store after the step
+    seen: int  # the first columns, which are read
+    valid: Bool[Tensor, "B N"] | None
+    length: Int[Tensor, "B"]  # tokens after the step
+
+    @property
+    def key(self) -> Int[Tensor, "B S"]:
+        """Positions of the columns that are read."""
+        return torch.arange(self.seen, device=self.new.device).expand(self.new.shape[0], -1)
+
+    @property
+    def mask(self) -> Mask:
+        """The columns that the new queries may see, of those that are read."""
+        N = self.new.shape[1]
+        if N == 1 and self.valid is None and self.start == self.seen - 1:
+            return OPEN
+        if self.seen == N:  # nothing was stored before: an ordinary causal forward
+            return Mask(causal=True, valid=self.valid, compact=True)
+        return Mask(pairwise=(self.key[:, None] <= self.query[..., None])[:, None])
+
+
+def columns(
+    length: Int[Tensor, "B"],
+    valid: Bool[Tensor, "B N"] | None,
+    N: int,
+    store: Float[Tensor, "B G C K"],
+    donate: bool,
+) -> Columns:
+    """The columns of a store that the next N tokens of rows with these lengths fill, and those that are read.
+
+    Raises ShapeError for a length that the store does not hold.
+    """
+    start, longest, C = same_in_all(length), most_in(length), store.shape[2]
+    if readable(length) and not all(0 <= n <= C for n in length.tolist()):
+        raise ShapeError(
+            f"state: length must be from 0 to {C}, the columns of its store, got {length.tolist()}"
+        )
+    needed = C + N if longest is None else longest + N  # an unknown store is taken to be full
+    room = C if needed <= C else max(needed, 2 * C if donate else 0)
+    seen = needed if N > 1 or readable(length) else room
+    new = place(length, None, N)
+    query = new if valid is None else torch.where(valid, new, -1)
+    return Columns(query, new, start, room, seen, valid, advance(length, valid, N))
+
+
+def most_in(length: Int[Tensor, "B"]) -> int | None:
+    """No row has more tokens than this. A device is read where no number is noted; None: there is nothing to read."""
+    if readable(length):
+        return max(length.tolist())
+    most = most_tokens(length)
+    if most is None and concrete(length):
+        most = int(length.max())
+        note_most(length, most)
+    return most
+
+
+def put(
+    store: Float[Tensor, "B G C K"], new: Float[Tensor, "B G N K"], at: Columns, donate: bool
+) -> Float[Tensor, "B G C2 K"]:
+    """The store with `new` in its columns."""
+    if at.start is not None:
+        return append(store, new, at.start, donate)
+    if at.room > store.shape[2]:
+        store, donate = F.pad(store, (0, 0, 0, at.room - store.shape[2])), True
+    index, new = at.new[:, None, :, None].expand(new.shape), new.to(store.dtype)
+    ours = is_ours(donate, store, new)
+    return store.scatter_(2, index, new) if ours else store.scatter(2, index, new)
+
+
+def append(
+    store: Float[Tensor, "B G C K"], new: Float[Tensor, "B G N K"], filled: int, donate: bool
+) -> Float[Tensor, "B G C2 K"]:
+    """`new` behind the first `filled` rows of `store`; room grows by doubling where the storage is ours to reuse."""
+    end = filled + new.shape[2]
+    if not is_ours(donate, store, new):
+        return torch.cat([store[:, :, :filled], new], dim=2)
+    if end > store.shape[2]:
+        larger = store.new_zeros(*store.shape[:2], max(end, 2 * store.shape[2]), store.shape[3])
+        larger[:, :, :filled] = store[:, :, :filled]
+        store = larger
+    store[:, :, filled:end] = new
+    return store
+
+
+def is_ours(donate: bool, *tensors: Tensor) -> bool:
+    """True if donated storage may be overwritten: no gradient flows through its contents."""
+    return donate and not (torch.is_grad_enabled() and any(z.requires_grad for z in tensors))
+
+
+def place(
+    length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
+) -> Int[Tensor, "B N"]:
+    """Positions of the next N tokens of each row; -1 where there is no token."""
+    position = length[:, None]
+    position = position if N == 1 else position + torch.arange(N, device=length.device)
+    return position if valid is None else torch.where(valid, position, -1)
+
+
+def advance(
+    length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
+) -> Int[Tensor, "B"]:
+    """Lengths after N more tokens, with the note of the most."""
+    after, most = length + (N if valid is None else valid.sum(1)), most_tokens(length)
+    note_most(after, None if most is None else most + N)
+    return after
+
+
+def same_in_all(length: Int[Tensor, "B"]) -> int | None:
+    """The number that every row holds, if there is one and it is readable."""
+    if not readable(length):
+        return None
+    found = set(length.tolist())
+    return found.pop() if len(found) == 1 else None
+
+
+def readable(z: Tensor) -> bool:
+    """True if steps may depend on the values of z: no device sync, no compiler and no torch.func."""
+    return z.device.type == "cpu" and concrete(z)
+
+
+def concrete(z: Tensor) -> bool:
+    """True if z has values, which may be read after a device sync."""
+    return z.device.type != "meta" and not (torch.compiler.is_compiling() or plain_alone())
