@@ -125,6 +125,9 @@ FAST: dict[tuple[str, str], tuple[Entry, ...]] = {
         SYNTHESIZED,
         Entry("tiles", synthesizer.attend, "tiles in cache", unfit=synthesizer.unfit),
     ),
+    ("slots", "cpu"): (replace(SDPA, function=sdpa.slots),),
+    ("slots", "cuda"): (replace(SDPA, function=sdpa.slots),),
+    ("slots", "meta"): (replace(SDPA, function=sdpa.slots),),
     ("synthesizer", "cuda"): (SYNTHESIZED,),
     ("fourier", "cpu"): (
         Entry("adjoint", fourier.transform, "its own gradient", unfit=fourier.unfit),

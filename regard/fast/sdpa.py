@@ -2,12 +2,13 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.choice import Form
 from regard.functional.numerics import autocast_dtype
+from regard.functional.rows import TILE, attend as attend_rows, tiled
 from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product
 
@@ -65,3 +66,26 @@ def unfit_synthesized(
     if narrow and 2 * tensors[0].shape[3] < v.shape[3]:
         return "factors would be widened to the values, which costs more than it saves"
     return None
+
+
+def slots(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H C K"],
+    v: Float[Tensor, "B H C V"],
+    last: Int[Tensor, "b T"],
+    *,
+    factor: int,
+    lead: int,
+    late: int,
+    ahead: int | None = None,
+    form: Form,
+) -> Float[Tensor, "B H T V"]:
+    def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
+        if ahead is not None:
+            seen = max(lead + (rows.stop + ahead - late) // factor, 1)
+            k, v = k[:, :, :seen], v[:, :, :seen]
+        allowed = torch.arange(k.shape[2], device=q.device) < count
+        return attend_rows(q, k, v, allowed, impl=form)
+
+    return tiled(some, form.tile or TILE, (q, last[:, None, :, None]), k, v)

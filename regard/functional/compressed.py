@@ -16,8 +16,8 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.cache import advance, append, is_ours, most_in, place, readable, same_in_all
-from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, attend, tiled
+from regard.functional.choice import Impl, choose
+from regard.functional.rows import TILE, attend as attend_rows, masked_softmax, scores, tiled
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 
@@ -49,10 +49,11 @@ def compressed_attention(
     """
     T, S = q.shape[2], k.shape[2]
     if mask.causal:
-        last, ahead = mask.last_key(T, S, q.device), S - T if mask.shift is None else None
         k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
         if first is not None:
             k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+        ahead = S - T if mask.shift is None else None
+        last = mask.last_key(T, S, q.device)
         return slot_attention(q, k, v, last, factor=factor, first=first, ahead=ahead, impl=impl)
     C, taken = (S + factor - 1) // factor, None
     if mask.valid is not None:
@@ -60,7 +61,7 @@ def compressed_attention(
         k, v = (torch.where(valid, z, z.new_zeros(())) for z in (k, v))
         taken = filled(valid, factor).unflatten(2, (-1, factor)).any(3).mT[..., :C]
     k, v = compress_k(filled(k, factor)), compress_v(filled(v, factor))
-    return attend(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
+    return attend_rows(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 
 
 def complete(
@@ -93,18 +94,36 @@ def slot_attention(
 
     first: k and v begin with it. ahead: says that last[:, i] is i + ahead, so that slots after those of a tile are left out.
     """
-    T, lead = q.shape[2], int(first is not None)
+    lead = int(first is not None)
     late = int(first is not None and first.late)
-    count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)[:, None, :, None]
+    slots = choose("slots", attend, impl, tile=TILE)
+    return slots(q, k, v, last, factor=factor, lead=lead, late=late, ahead=ahead)
 
-    def some(rows: slice, q: Tensor, count: Tensor, k: Tensor, v: Tensor) -> Tensor:
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H C K"],
+    v: Float[Tensor, "B H C V"],
+    last: Int[Tensor, "b T"],
+    *,
+    factor: int,
+    lead: int,
+    late: int,
+    ahead: int | None = None,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    """lead: slots before the others; late: tokens after which a complete slot appears."""
+    T = q.shape[2]
+
+    def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
         if ahead is not None and rows.stop < T:
-            stop = lead + (rows.stop + ahead - late) // factor
-            k, v = k[:, :, : max(stop, 1)], v[:, :, : max(stop, 1)]
+            seen = max(lead + (rows.stop + ahead - late) // factor, 1)
+            k, v = k[:, :, :seen], v[:, :, :seen]
         allowed = torch.arange(k.shape[2], device=q.device) < count
-        return attend(q, k, v, allowed, impl=impl)
+        return masked_softmax(scores(q, k), allowed).to(v.dtype) @ v
 
-    return tiled(some, sizes_of(impl, tile=TILE)["tile"], (q, count), k, v)
+    return tiled(some, tile, (q, last[:, None, :, None]), k, v)
 
 
 class State(NamedTuple):
@@ -203,7 +222,7 @@ def _extend_one(
     seen = lead + (at + 1 - int(late)) // factor
     y = torch.zeros_like(q)
     if seen:
-        y = attend(q, keys[:, :, :seen], values[:, :, :seen])
+        y = attend_rows(q, keys[:, :, :seen], values[:, :, :seen])
     return y, state._replace(k=keys, v=values, rest_k=rest_k, rest_v=rest_v)
 
 

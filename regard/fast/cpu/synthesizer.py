@@ -49,17 +49,16 @@ def attend(
 
 
 def unfit(v: Tensor, *tensors: Tensor, logits: Logits, form: Form, **options) -> str | None:
-    members = logits.make.args[0] if _is_blend(logits) else (logits,)
-    if all(member.make in KINDS for member in members):
+    if all(member.make in KINDS for member in members_of(logits) or (logits,)):
         return None
     return "logits of one's own may hold parameters"
 
 
 def kind_of(logits: Logits, tensors: Sequence[Tensor]) -> "Kind":
     """The logits of these tensors, in the place of their own."""
-    if not _is_blend(logits):
+    members, given = members_of(logits), iter(tensors)
+    if members is None:
         return KINDS[logits.make](*tensors)
-    given, members = iter(tensors), logits.make.args[0]
     parts = [tuple(islice(given, len(member.of_queries))) for member in members]
     shares = next(given)
     kinds = [
@@ -69,8 +68,10 @@ def kind_of(logits: Logits, tensors: Sequence[Tensor]) -> "Kind":
     return Blend(shares, tuple(kinds))
 
 
-def _is_blend(logits: Logits) -> bool:
-    return isinstance(logits.make, partial) and logits.make.func is blend
+def members_of(logits: Logits) -> Sequence[Logits] | None:
+    """Of a blend; None: it is none."""
+    make = logits.make
+    return make.args[0] if isinstance(make, partial) and make.func is blend else None
 
 
 class Kind(ABC):
