@@ -21,21 +21,19 @@ from regard.functional.choice import Impl, check_impl
 from regard.functional.synthesizer import (
     Logits,
     blended,
-    product,
     synthesizer_attention,
     synthesizer_weights,
 )
-from regard.nn.heads import split_heads
 from regard.nn.logits import (
     DenseLogits,
     FactorizedDenseLogits,
     FactorizedRandomLogits,
     FixedPatternLogits,
+    PairLogits,
     RandomLogits,
     near_square,
 )
-from regard.nn.scores import SCORES, build_score
-from regard.nn.starts import glorot
+from regard.nn.scores import SCORES
 from regard.nn.values import Values
 
 
@@ -43,32 +41,6 @@ class State(NamedTuple):
     k: Float[Tensor, "B H C A"]  # prepared keys of all scores, side by side
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
-
-
-class PairLogits(nn.Module):
-    """A score of SCORES with projections of its own."""
-
-    def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
-        super().__init__()
-        self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.query = nn.Linear(dim, dim, bias=False)
-        self.key = nn.Linear(dim, dim, bias=False)
-        glorot(self.query, self.key)
-        self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
-
-    def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
-        """Logits of these tokens for the keys."""
-        q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
-        return Logits(product if self.score.product else self._pairs, (q,), (keys,))
-
-    def _pairs(self, rows: slice, S: int, q: Tensor, k: Tensor) -> Float[Tensor, "B H t S"]:
-        return self.score.pairs(q, k[:, :, :S])
-
-    def keys(
-        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
-    ) -> Float[Tensor, "B H S A"]:
-        k = split_heads(self.key(x), self.num_heads, self.head_dim)
-        return self.score.keys(k, position)
 
 
 class Mixture(Mixer):

@@ -17,6 +17,8 @@ from regard.core.mask import Mask
 from regard.core.shapes import check_positive
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthesizer import Logits, outer, product, same, table
+from regard.nn.heads import split_heads
+from regard.nn.scores import build_score
 from regard.nn.starts import glorot, glorot_matrices
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
@@ -155,6 +157,32 @@ class FixedPatternLogits(nn.Module):
         causal = Mask(pairwise=(j[:, None, :] <= i[:, :, None])[:, None])
         weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=causal)
         return (weights + self.floor).log()
+
+
+class PairLogits(nn.Module):
+    """A score of SCORES with projections of its own."""
+
+    def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.query = nn.Linear(dim, dim, bias=False)
+        self.key = nn.Linear(dim, dim, bias=False)
+        glorot(self.query, self.key)
+        self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
+
+    def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
+        """Logits of these tokens for the keys."""
+        q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
+        return Logits(product if self.score.product else self._pairs, (q,), (keys,))
+
+    def _pairs(self, rows: slice, S: int, q: Tensor, k: Tensor) -> Float[Tensor, "B H t S"]:
+        return self.score.pairs(q, k[:, :, :S])
+
+    def keys(
+        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
+    ) -> Float[Tensor, "B H S A"]:
+        k = split_heads(self.key(x), self.num_heads, self.head_dim)
+        return self.score.keys(k, position)
 
 
 def near_square(n: int) -> tuple[int, int]:
