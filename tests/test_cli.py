@@ -9,13 +9,13 @@ import pytest
 
 import regard
 from regard.cli import COMMANDS, main
-from regard.cli.arguments import option
+from regard.cli.arguments import amount, option, parse
 from regard.cli.commands import CLASSES
 from regard.cli.describe import about, catalog
 from regard.cli.doctor import REQUIRED
 from regard.core import RegardError
 from regard.functional.patterns import Block, First, Window
-from regard.lab.arena import laws
+from regard.lab.experiment import mechanism_laws as laws
 from regard.testing import LawError
 
 
@@ -118,7 +118,11 @@ WRONG = {
     "bench --mixers softmx": "unknown mixer 'softmx'. Did you mean 'softmax'?",
     "bench --lenghts 3": "--lengths",
     "bench --lengths 0": "lengths ((0,)) must be a tuple of positive integers",
-    "bench --lengths many": "--lengths",
+    "bench --lengths many": "--lengths: cannot read ['many']",
+    "recommend --length 8kk": "'8kk' is no number such as 4096, 8k or 2Ki",
+    "recommend --length 0": "length (0) must be a positive integer",
+    "recommend --length 8 --task lokup": "unknown trained column 'lokup'",
+    "recommend --length 8 --memory 2GiBB": "memory ('2GiBB') must be a size such as 500MB or 2GiB",
     "bench --passes forwrd": "'forward'",
     "bench --dtypes float31": "float32",
     "bench --devices tpuu": "device",
@@ -136,7 +140,7 @@ WRONG = {
     "laws linear --law pading": "unknown law 'pading'. Did you mean 'padding'?",
     "laws nowhere:Mine": "nowhere:Mine: there is no module 'nowhere' here",
     "laws regard.core:Mask": "'Mask' in regard.core is not a subclass of regard.Mixer",
-    "arena quik": "unknown suite 'quik'. Did you mean 'quick'?",
+    "arena fingerprit": "unknown question 'fingerprit'. Did you mean 'fingerprint'?",
     "laws liner": "unknown mixer 'liner'. Did you mean 'linear'?",
     "report --ledger nowhere.sqlite": "there is no ledger at nowhere.sqlite",
 }
@@ -230,30 +234,57 @@ def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
     assert all(row["flops"] > 0 and 0 < row["matrix_share"] < 1 for row in rows)
     assert all(row["provenance"]["allocator"] and row["provenance"]["threads"] for row in rows)
     drawn = picture.read_text()
-    assert "prefill" in drawn and "forward pass" in drawn and "bfloat16" in drawn
+    assert "forward, float32" in drawn and "prefill, bfloat16" in drawn
     _, out, _ = ran(capsys, *line.split(), "--causal", "no", "--passes", "forward")
     assert "laws: not checked" in out
 
 
-def test_arena_and_report_share_the_ledger(capsys, tmp_path, monkeypatch):
+def test_arena_report_and_recommend_share_the_ledger(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     from regard.core import Catalog
-    from regard.lab.arena import suite as suites
+    from regard.lab import Entry, Question, Setting, questions
 
-    race = suites.Race(lengths=(16,), passes=("decode",), dim=16, num_heads=2, seconds=0.01)
-    tiny = suites.Suite(name="tiny", about="a test", mixers=("linear",), race=race)
-    monkeypatch.setattr(suites, "SUITES", Catalog("suite", (tiny,)))
-    monkeypatch.setattr("regard.testing.check_mixer", lambda *args, **kwargs: [])
+    race = Setting(kind="decode", length=16, dim=16, num_heads=2, seconds=0.01, unit="block")
+    tiny = Question(name="tiny", about="a test", entries=(Entry(mixer="linear"),), vary=(race,))
+    monkeypatch.setattr(questions, "QUESTIONS", Catalog("question", (tiny,)))
     first = loaded(capsys, "arena", "tiny")
-    assert first["new"] > 0 and {row["mixer"] for row in first["results"]} == {"linear"}
+    assert (first["question"], first["new"], first["found"]) == ("tiny", 1, 0)
     again = loaded(capsys, "arena", "tiny")
-    assert (again["new"], again["found"]) == (0, first["new"])
+    assert (again["new"], again["found"]) == (0, 1)
     code, out, _ = ran(capsys, "arena", "tiny")
     assert code == 0 and "0 new results" in out
     code, out, _ = ran(capsys, "report")
     assert code == 0 and str(tmp_path / "runs/arena/report.html") in out
     assert (tmp_path / "runs/arena/report.html").stat().st_size > 1000
     assert loaded(capsys, "report")["page"].endswith("report.html")
+    found = loaded(capsys, "recommend", "--length", "2Ki", "--decode")
+    assert found["case"]["length"] == 2048
+    assert [row["mechanism"] for row in found["ranked"] if row["ms"]] == ["linear"]
+    merged = loaded(capsys, "merge", "all.sqlite", "runs/arena/ledger.sqlite")
+    assert [one["new rows"] for one in merged["merged"]] == [2]  # the question, and the timing
+
+
+def test_lengths_have_units():
+    assert [amount(text) for text in ("4096", "8k", "2Ki", "1.5M")] == [4096, 8000, 2048, 1.5e6]
+    for wrong in ("many", "8K", "k", "1.2.3", ""):
+        with pytest.raises(ValueError):
+            amount(wrong)
+    bench = parse(CLASSES["bench"], "regard bench", ["--lengths", "1k", "2Ki", "512"])
+    assert bench.lengths == (1000, 2048, 512)
+    assert parse(CLASSES["arena"], "regard arena", ["--lengths", "4Ki"]).lengths == (4096,)
+    with pytest.raises(RegardError, match="whole number of tokens"):
+        parse(CLASSES["recommend"], "regard recommend", ["--length", "1.5"])
+
+
+def test_show_tells_a_question(capsys):
+    (about,) = loaded(capsys, "show", "fingerprint")
+    assert (
+        about["kind"] == "question"
+        and about["design"] == "screen"
+        and "softmax" in about["entries"]
+    )
+    code, out, _ = ran(capsys, "show", "fingerprint")
+    assert code == 0 and "local, window 4; strided" in out and "design" in out
 
 
 def test_report_names_a_damaged_ledger(capsys, tmp_path):

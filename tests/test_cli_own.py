@@ -1,4 +1,4 @@
-"""One's own mixers, pools, tasks, suites and recipes on the command line, as `module:Class`, from the current folder."""
+"""One's own mixers, pools, tasks, questions and recipes on the command line, as `module:Class`, from the current folder."""
 
 import json
 import sys
@@ -8,15 +8,16 @@ import pytest
 
 from regard.cli import main
 from regard.cli.recommend import _said
-from regard.lab.arena import laws
-from regard.lab.arena.recommend import Estimate
+from regard.lab.experiment import mechanism_laws as laws
+from regard.lab.growth import Estimate
+from regard.lab.report import read_rows
 
 MINE = '''
 """Mine: y_t = (x_t + x_{t-1}) / 2."""
 
 from dataclasses import dataclass
 
-from regard.lab.arena.suite import Contest, ModelSize, Race, Suite
+from regard.lab import Column, Entry, Question, Setting, Shell
 from regard.lab.recipes import Run
 from regard.lab.tasks import ListOps
 from regard.lab.train import TrainConfig
@@ -55,12 +56,14 @@ class Sums(ListOps):
 
 
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
-SUITE = Suite(
+SHELL = Shell(dim=16, num_heads=2)
+RACE = Setting(kind="forward", length=8, dim=16, num_heads=2, unit="block", seconds=0.01)
+QUESTION = Question(
     name="own",
     about="a test",
-    mixers=("softmax", Mine),
-    contests=(Contest(task=Sums(), train=TRAIN, size=ModelSize(dim=16, num_heads=2)),),
-    race=Race(lengths=(8,), passes=("forward",), dim=16, num_heads=2, seconds=0.01),
+    entries=(Entry(mixer="softmax"), Entry(mixer=Mine)),
+    vary=(RACE, Column(name="sums", task=Sums(), train=TRAIN, shell=SHELL)),
+    seeds=(0,),
 )
 
 
@@ -102,7 +105,13 @@ def loaded(capsys, line: str):
 
 @pytest.mark.parametrize(
     "name, kind",
-    [("Mine", "mixer"), ("Lake", "pool"), ("Model", "model"), ("Sums", "task"), ("SUITE", "suite")],
+    [
+        ("Mine", "mixer"),
+        ("Lake", "pool"),
+        ("Model", "model"),
+        ("Sums", "task"),
+        ("QUESTION", "question"),
+    ],
 )
 def test_show(capsys, name, kind):
     (about,) = loaded(capsys, f"show mine:{name}")
@@ -121,7 +130,8 @@ def test_laws_beside_a_slow_reference(capsys):
     code, out, _ = ran(capsys, f"{asked} --oracle mine:zeros --json")
     assert code == 1 and "output" in json.loads(out)[0]["why"]
     assert (
-        "--oracle mine:SUITE must be a function" in ran(capsys, f"{asked} --oracle mine:SUITE")[2]
+        "--oracle mine:QUESTION must be a function"
+        in ran(capsys, f"{asked} --oracle mine:QUESTION")[2]
     )
 
 
@@ -140,39 +150,53 @@ def test_train_a_recipe_with_a_mixer(capsys):
     assert code == 2 and "'Lake' in mine is not a subclass of regard.Mixer" in err
 
 
-def test_arena_takes_a_suite_and_parts_of_it(capsys):
-    first = loaded(capsys, "arena mine:SUITE")
-    tasks = {row.get("task") for row in first["results"]} - {None}
-    assert first["suite"] == "own" and tasks == {"sums"}
-    assert {row["mixer"] for row in first["results"]} == {"softmax", "mine:Mine"}
-    assert loaded(capsys, "arena mine:SUITE")["new"] == 0
-    more = loaded(
-        capsys, "arena mine:SUITE --mixers fnet mine:Mine --lengths 8 16 --seeds 1 --dim 8"
-    )
-    rows = more["results"]
-    assert {row["mixer"] for row in rows} == {"fnet", "mine:Mine"}
-    assert {row["length"] for row in rows if "median_ms" in row} == {8, 16}
-    assert {row["dim"] for row in rows if "median_ms" in row} == {8}
-    assert {row["seed"] for row in rows if "task" in row} == {1}
+def asked(capsys, line: str):
+    """What `regard arena` with these words says, and the rows in the ledger after it."""
+    found = loaded(capsys, f"arena {line} --workers 1")
+    return found, read_rows("runs/arena/ledger.sqlite")
+
+
+def of_kind(kind, rows):
+    return [row for row in rows if row.kind == kind]
+
+
+def test_arena_takes_a_question_and_parts_of_it(capsys):
+    first, rows = asked(capsys, "mine:QUESTION")
+    assert first["question"] == "own"
+    assert {row.column for row in of_kind("trained", rows)} == {"sums"}
+    entries = {row.mixer for row in rows if row.kind != "asked"}
+    assert {"softmax", "mine:Mine"} <= entries
+    assert asked(capsys, "mine:QUESTION")[0]["new"] == 0
+    parts = "--mixers fnet mine:Mine --lengths 8 1k --seeds 1 --dim 8"
+    _, more = asked(capsys, f"mine:QUESTION {parts}")
+    new = more[len(rows) :]
+    assert {row.mixer for row in of_kind("timed", new)} == {"fnet", "mine:Mine"}
+    assert {row.setting["length"] for row in of_kind("timed", new)} == {8, 1000}
+    assert {row.setting["dim"] for row in of_kind("timed", new)} == {8}
+    assert {row.seed for row in of_kind("trained", new)} == {1}
 
 
 def test_arena_takes_a_task_with_options(capsys):
-    line = "arena mine:SUITE --task mine:Sums --task-options max_length=12 --tokens 60"
-    rows = [row for row in loaded(capsys, line)["results"] if "task" in row]
-    assert {row["length"] for row in rows} == {11} and {row["task"] for row in rows} == {"sums"}
-    code, _, err = ran(capsys, "arena mine:SUITE --task sums --task-options max_length=12")
+    _, rows = asked(
+        capsys, "mine:QUESTION --task mine:Sums --task-options max_length=12 --tokens 60"
+    )
+    columns = [one for row in of_kind("asked", rows) for one in row.config["columns"]]
+    assert {one["length"] for one in columns if one["kind"] == "trained"} == {11}
+    assert {row.column for row in of_kind("trained", rows)} == {"sums"}
+    code, _, err = ran(capsys, "arena mine:QUESTION --task sums --task-options max_length=12")
     assert code == 2 and "unknown task 'sums'" in err
-    code, _, err = ran(capsys, "arena mine:SUITE --task mine:Sums --task-options max_lenth=12")
+    code, _, err = ran(capsys, "arena mine:QUESTION --task mine:Sums --task-options max_lenth=12")
     assert code == 2 and "Did you mean 'max_length'?" in err
-    code, _, err = ran(capsys, "arena mine:SUITE --task-options max_length=12")
+    code, _, err = ran(capsys, "arena mine:QUESTION --task-options max_length=12")
     assert code == 2 and "name it" in err
 
 
 def test_the_arena_ends_in_time_and_goes_on(capsys):
-    early = loaded(capsys, "arena mine:SUITE --hours 1e-9")
-    assert (early["new"], early["left"]) == (0, 6)  # two laws, two timings, two trainings
-    assert loaded(capsys, "arena mine:SUITE --hours 1")["left"] == 0
-    code, _, err = ran(capsys, "arena mine:SUITE --hours 0")
+    early, rows = asked(capsys, "mine:QUESTION --hours 1e-9")
+    assert early["new"] == 0 and early["left"] > 0 and not of_kind("trained", rows)
+    late, rows = asked(capsys, "mine:QUESTION --hours 1")
+    assert late["left"] == 0 and of_kind("trained", rows)
+    code, _, err = ran(capsys, "arena mine:QUESTION --hours 0")
     assert code == 2 and "hours (0.0) must be greater than 0" in err
 
 
@@ -187,7 +211,7 @@ def test_the_arena_ends_in_time_and_goes_on(capsys):
             "'Sums' in mine is not a subclass of regard.Mixer, nor a subclass of regard.core.pool.Pool",
         ),
         ("bench --mixers mine:Lake", "'Lake' in mine is not a subclass of regard.Mixer"),
-        ("arena mine:Mine", "'Mine' in mine is not a regard.lab.arena.suite.Suite"),
+        ("arena mine:Mine", "'Mine' in mine is not a regard.lab.Question"),
     ],
 )
 def test_what_is_wrong_is_named(capsys, line, words):
@@ -219,17 +243,17 @@ TASKS = {
 @pytest.mark.parametrize("task", TASKS)
 def test_the_arena_trains_on_ones_own_files(capsys, task):
     files()
-    line = f"arena mine:SUITE --mixers softmax --task {task} --task-options {TASKS[task]}"
-    first = loaded(capsys, f"{line} --tokens 100 --dim 8")
-    rows = [row for row in first["results"] if "task" in row]
+    line = f"mine:QUESTION --mixers softmax --task {task} --task-options {TASKS[task]}"
+    _, rows = asked(capsys, f"{line} --tokens 100 --dim 8")
     name = TASKS[task].partition(" ")[0].removeprefix("path=")
     places = [", encoder", ", decoder", ", cross"] if task == "text_files" else [""]
-    assert [row["task"] for row in rows] == [f"{task} ({name}){place}" for place in places]
-    assert all(row["steps"] >= 1 for row in rows)
+    columns = dict.fromkeys(row.column for row in of_kind("trained", rows))
+    assert list(columns) == [f"{task} ({name}){place}" for place in places]
+    assert all(row.steps >= 1 for row in of_kind("trained", rows) if row.reason is None)
     Path("elsewhere").mkdir()
     Path(name).rename(Path("elsewhere") / name)
     moved = line.replace("path=", "path=elsewhere/")
-    assert loaded(capsys, f"{moved} --tokens 100 --dim 8")["new"] == 0
+    assert asked(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
 
 
 SMALL = "--train.steps 2 --train.eval-every 1 --train.batch-size 8"
@@ -260,9 +284,9 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
     assert found["case"]["memory"] == 2 * 2**30 and found["choice"] == "softmax"
     assert "mine:Mine" in {row["mechanism"] for row in found["ranked"]}
     assert "does not support causal" in loaded(capsys, f"{line} --causal")["excluded"]["mine:Mine"]
-    assert ran(capsys, "arena mine:SUITE --mixers softmax mine:Mine")[0] == 0
+    asked(capsys, "mine:QUESTION")
     code, out, _ = ran(capsys, f"{line} --task sums")
-    assert code == 0 and out.startswith("Use ") and "declared" in out
+    assert code == 0 and "has reached sums" in out and "declared" in out
     rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
     assert rows["mine:Mine"]["ratio"]["error"] is None and list(rows["mine:Mine"]["quality"]) == [
         "sums"

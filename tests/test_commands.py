@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.cli import main
 from regard.cli.commands import CLASSES
 from regard.cli.data import DataCommands
-from regard.lab.arena import laws
+from regard.lab.experiment import mechanism_laws as laws
 from tests.hf.test_cli import TEXT, folders  # noqa: F401
 
 PAGE = (Path(__file__).parent.parent / "docs/commands.md").read_text()
