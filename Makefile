@@ -1,8 +1,8 @@
-# make arena   time every mechanism, train six, draw the page (ten minutes on two cores, an answer in the first)
+# make arena   time and train every mechanism, draw the page (ten minutes on two cores, first times in the first)
 # make install  .venv with all that the other commands need, which they make too
 # make test    the laws and the tests
 # make quick   the tests and laws that the changes since main can reach
-# make data    fetch the open sources of up to 20 MB, which some tests read (121 MB)
+# make data    fetch the open sources of up to 20 MB, which some tests read (64 MB)
 # make faults  faults on purpose, with counts: kills, flips, damaged files (about five minutes)
 # make hf-before   the tests of regard.hf with the release of Transformers before the pinned one
 # make package wheel and sdist, installed into an empty environment and used there
@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: arena install data quick test hf-before package oldest newest site notebooks faults check static format format-check lint types docs docs-check
 
 arena: $(READY)
-	$(BIN)/regard arena quick
+	$(BIN)/regard arena
 	$(BIN)/regard report
 
 install: $(READY)

@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-import pickle
 import random
 import sqlite3
 import struct
@@ -20,15 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.lab.arena import ledger as ledgers
-from regard.lab.arena.ledger import Ledger
-from regard.lab.arena.results import NotRun
 from regard.lab.data import generated
 from regard.lab.data.archives import open_archive
+from regard.lab.data.images import read_idx
 from regard.lab.data.own import OWN
 from regard.lab.data.vocabulary import learn_vocabulary
+from regard.lab.experiment import ledger as ledgers
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.provenance import provenance
+from regard.lab.experiment.row import Row
 from regard.lab.train import checkpoint
-from tests.lab.arena.made_up import rows
 
 OPTIONS = {"count": 3}
 RNG = np.random.default_rng(0)
@@ -131,14 +131,17 @@ def _damage_sealed(root: Path, draw: random.Random) -> None:
 
 def _write_ledger(root: Path) -> None:
     with Ledger(root / "ledger.sqlite") as ledger:
-        for number, row in enumerate(rows()[:40]):
+        for number in range(40):
+            row = Row(
+                kind="trained", question="q", column="c", entry="fnet", cell=f"cell {number % 7}", source="s", seed=number,
+                value=number / 40, scores=[0.0, 1.0], curve=[(1, 0.5)], values={"loss": 1.5}, provenance=provenance(),
+            )  # fmt: skip
             ledger.put(f"key {number}", row)
-        ledger.put("last", NotRun(mixer="fnet", subject="decode", reason="no state"))
 
 
 def _read_ledger(root: Path) -> Any:
     with Ledger(root / "ledger.sqlite") as ledger:
-        return ledger.results()
+        return ledger.rows()
 
 
 def _damage_chained(root: Path, draw: random.Random) -> None:
@@ -188,51 +191,6 @@ def _idx(values: np.ndarray) -> bytes:
     return struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape) + values.tobytes()
 
 
-def _write_mnist(root: Path, pack: Callable[[bytes], bytes], end: str) -> None:
-    pixels = RNG.integers(0, 256, (40, 28, 28), dtype=np.uint8)
-    for stem in ("train", "t10k"):
-        (root / f"{stem}-images-idx3-ubyte{end}").write_bytes(pack(_idx(pixels)))
-        labels = _idx(np.arange(40, dtype=np.uint8) % 10)
-        (root / f"{stem}-labels-idx1-ubyte{end}").write_bytes(pack(labels))
-
-
-def _write_cifar(root: Path) -> None:
-    for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
-        data = RNG.integers(0, 256, (4, 3072), dtype=np.uint8)
-        batch = {b"data": data, b"labels": [0, 1, 2, 9], b"filenames": [b"a", b"b", b"c", b"d"]}
-        (root / name).write_bytes(pickle.dumps(batch, protocol=2))
-
-
-def _write_listops(root: Path) -> None:
-    row = "( ( ( [MAX 2 ) 9 ) ] )\t9\n( ( ( [SM ( ( ( [MIN 4 ) 7 ) ] ) ) 8 ) ] )\t2\n"
-    for part in ("train", "val", "test"):
-        (root / f"basic_{part}.tsv").write_text("Source\tTarget\n" + 20 * row)
-
-
-def _write_papers(root: Path) -> None:
-    for part in ("train", "eval", "test"):
-        row = '1.0\tP01\tP02\t"a ""quoted""\ttab"\tsome words\n0\tP03\tP04\tc\td\n'
-        (root / f"new_aan_pairs.{part}.tsv").write_text(20 * row)
-
-
-def _write_pathfinder(root: Path) -> None:
-    from PIL import Image
-
-    (root / "metadata").mkdir()
-    for number in range(3):
-        pixels = RNG.integers(0, 256, (32, 32), dtype=np.uint8)
-        Image.fromarray(pixels).save(root / f"{number}.png")
-    lines = (f". {number}.png {number} {number % 2} 14\n" for number in range(3))
-    (root / "metadata/0.npy").write_text("".join(lines))
-
-
-def _write_amazon(root: Path) -> None:
-    review = '{"reviewerID": "a%d", "asin": "x", "unixReviewTime": %d}\n'
-    lines = "".join(review % (n % 7, n) for n in range(100))
-    (root / "reviews_Toys.json.gz").write_bytes(gzip.compress(lines.encode()))
-    (root / "meta_Toys.json").write_text(20 * "{'asin': 'x', 'categories': [['Toys', 'Dolls']]}\n")
-
-
 def _write_zip(root: Path) -> None:
     with zipfile.ZipFile(root / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(4):
@@ -258,7 +216,6 @@ def _own(form: str, name: str = "") -> Callable[[Path], Any]:
     return lambda root: OWN[form].read(root / name)
 
 
-CRITEO = "\t".join(["1", *["3"] * 13, *["ab"] * 26]) + "\n"
 _ALL = (
     Sample("checkpoint", _write_checkpoint, _read_checkpoint),
     Sample("checkpoint sealed anew", _write_checkpoint, _read_checkpoint, _damage_sealed),
@@ -268,17 +225,14 @@ _ALL = (
     Sample(
         "generated data", lambda root: _cache(root, _columns), lambda root: _cache(root, _never)
     ),
-    Sample("mnist", lambda root: _write_mnist(root, bytes, ""), _own("mnist")),
     Sample(
-        "packed mnist",
-        lambda root: _write_mnist(root, gzip.compress, ".gz"),
-        _own("mnist"),
+        "packed pictures",
+        lambda root: (root / "a.gz").write_bytes(
+            gzip.compress(_idx(RNG.integers(0, 256, (40, 28, 28), dtype=np.uint8)))
+        ),
+        lambda root: read_idx((root / "a.gz").read_bytes()),
         unpacked=40 * 28 * 28,
     ),
-    Sample("cifar10", _write_cifar, _own("cifar10"), unpacked=6 * 4 * 3072),
-    Sample("lra_listops", _write_listops, _own("lra_listops")),
-    Sample("lra_aan", _write_papers, _own("lra_aan")),
-    Sample("lra_pathfinder", _write_pathfinder, _own("lra_pathfinder")),
     Sample(
         "text_files",
         lambda root: [
@@ -291,17 +245,6 @@ _ALL = (
         lambda root: (root / "a.csv").write_text("text,label\n" + "yes I do,good\nno,bad\n" * 40),
         _own("delimited_texts", "a.csv"),
     ),
-    Sample(
-        "criteo",
-        lambda root: (root / "train.txt").write_text(CRITEO * 40),
-        _own("criteo", "train.txt"),
-    ),
-    Sample(
-        "taobao",
-        lambda root: (root / "clicks.csv").write_text("1,7,3,pv,100\n2,8,3,buy,101\n" * 60),
-        _own("taobao", "clicks.csv"),
-    ),
-    Sample("amazon_reviews", _write_amazon, _own("amazon_reviews"), unpacked=8000),
     Sample("zip", _write_zip, lambda root: _read_archive(root / "a.zip"), unpacked=4000),
     Sample("tar.gz", _write_tar, lambda root: _read_archive(root / "a.tar.gz"), unpacked=20_480),
 )

@@ -94,7 +94,7 @@ def test_show_prints_ranges_and_literals(capsys):
 def test_names_stay_whole_in_80_columns_and_in_a_pipe(capsys, monkeypatch, terminal):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    for kind in ("mixers", "models", "tasks", "recipes"):
+    for kind in ("mixers", "models", "tasks"):
         _, out, _ = ran(capsys, "ls", kind)
         first = {line.split()[0] for line in out.splitlines() if line.strip()}
         assert set(catalog(kind).names()) <= first
@@ -129,7 +129,7 @@ WRONG = {
     "bench --mixers fnet --options widow=3": "none of fnet has an option 'widow'",
     "bench --mixers local --options window_size=0": "window_size (0) must be a positive integer",
     "bench --passes decode --plot speed.gif": "must end in .png or .svg",
-    "train digts": "unknown recipe 'digts'. Did you mean 'digits'?",
+    "train digts": "unknown task 'digts'. Did you mean 'digits'?",
     "train digits --model.mixr linear": "--model.mixer",
     "train digits --model.mixer linaer": "unknown mixer 'linaer'. Did you mean 'linear'?",
     "train digits --model.mixer-options widow": "NAME=VALUE",
@@ -140,7 +140,7 @@ WRONG = {
     "laws linear --law pading": "unknown law 'pading'. Did you mean 'padding'?",
     "laws nowhere:Mine": "nowhere:Mine: there is no module 'nowhere' here",
     "laws regard.core:Mask": "'Mask' in regard.core is not a subclass of regard.Mixer",
-    "arena fingerprit": "unknown question 'fingerprit'. Did you mean 'fingerprint'?",
+    "arena fingerprnt": "unknown question 'fingerprnt'. Did you mean 'fingerprint'?",
     "laws liner": "unknown mixer 'liner'. Did you mean 'linear'?",
     "report --ledger nowhere.sqlite": "there is no ledger at nowhere.sqlite",
 }
@@ -163,7 +163,7 @@ def test_an_option_that_the_mixer_lacks_is_refused(capsys, tmp_path):
     assert code == 2 and "Did you mean 'num_kv_heads'?" in err
 
 
-def test_train_runs_a_recipe_with_changed_fields(capsys, tmp_path):
+def test_train_runs_a_task_with_changed_fields(capsys, tmp_path):
     line = (
         f"train digits --folder {tmp_path} --model.dim 8 --model.num-heads 2 --model.num-layers 1"
         " --model.mixer softmax --model.mixer-options num_kv_heads=1 --train.steps 2"
@@ -175,9 +175,9 @@ def test_train_runs_a_recipe_with_changed_fields(capsys, tmp_path):
     assert list(tmp_path.glob("checkpoints/step-*"))
 
 
-def test_train_without_a_recipe_says_how(capsys):
+def test_train_without_a_name_says_how(capsys):
     code, out, _ = ran(capsys, "train", "--help")
-    assert code == 0 and "regard ls recipes" in out
+    assert code == 0 and "regard ls tasks" in out
 
 
 def test_bench_times_and_says_what_cannot_run(capsys):
@@ -239,24 +239,28 @@ def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
     assert "laws: not checked" in out
 
 
-def test_arena_report_and_recommend_share_the_ledger(capsys, tmp_path, monkeypatch):
+def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     from regard.core import Catalog
     from regard.lab import Entry, Question, Setting, questions
 
-    race = Setting(kind="decode", length=16, dim=16, num_heads=2, seconds=0.01, unit="block")
-    tiny = Question(name="tiny", about="a test", entries=(Entry(mixer="linear"),), vary=(race,))
+    setting = Setting(kind="decode", length=16, dim=16, num_heads=2, seconds=0.01)
+    tiny = Question(name="tiny", about="a test", entries=(Entry(mixer="linear"),), vary=(setting,))
     monkeypatch.setattr(questions, "QUESTIONS", Catalog("question", (tiny,)))
-    first = loaded(capsys, "arena", "tiny")
-    assert (first["question"], first["new"], first["found"]) == ("tiny", 1, 0)
-    again = loaded(capsys, "arena", "tiny")
+    first = loaded(capsys, "arena", "tiny", "--workers", "1")
+    assert first["new"] == 1
+    again = loaded(capsys, "arena", "tiny", "--workers", "1")
     assert (again["new"], again["found"]) == (0, 1)
-    code, out, _ = ran(capsys, "arena", "tiny")
+    code, out, _ = ran(capsys, "arena", "tiny", "--workers", "1")
     assert code == 0 and "0 new results" in out
     code, out, _ = ran(capsys, "report")
     assert code == 0 and str(tmp_path / "runs/arena/report.html") in out
     assert (tmp_path / "runs/arena/report.html").stat().st_size > 1000
-    assert loaded(capsys, "report")["page"].endswith("report.html")
+    told = loaded(capsys, "report", "tiny")
+    assert told["page"].endswith("report.html")
+    assert told["questions"][0]["rows"][0]["timed"]["decode 16, unit=layer"]["ms"] > 0
+    code, _, err = ran(capsys, "report", "tinny")
+    assert code == 2 and "Did you mean 'tiny'?" in err
     found = loaded(capsys, "recommend", "--length", "2Ki", "--decode")
     assert found["case"]["length"] == 2048
     assert [row["mechanism"] for row in found["ranked"] if row["ms"]] == ["linear"]
@@ -278,13 +282,10 @@ def test_lengths_have_units():
 
 def test_show_tells_a_question(capsys):
     (about,) = loaded(capsys, "show", "fingerprint")
-    assert (
-        about["kind"] == "question"
-        and about["design"] == "screen"
-        and "softmax" in about["entries"]
-    )
+    assert (about["kind"], about["design"]) == ("question", "screen")
+    assert "softmax" in about["entries"] and "lookup" in about["columns"]
     code, out, _ = ran(capsys, "show", "fingerprint")
-    assert code == 0 and "local, window 4; strided" in out and "design" in out
+    assert code == 0 and "local, window 4; strided" in out
 
 
 def test_report_names_a_damaged_ledger(capsys, tmp_path):

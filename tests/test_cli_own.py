@@ -1,4 +1,4 @@
-"""One's own mixers, pools, tasks, questions and recipes on the command line, as `module:Class`, from the current folder."""
+"""One's own mixers, pools, tasks, questions and runs on the command line, as `module:Class`, from the current folder."""
 
 import json
 import sys
@@ -10,7 +10,6 @@ from regard.cli import main
 from regard.cli.recommend import _said
 from regard.lab.experiment import mechanism_laws as laws
 from regard.lab.growth import Estimate
-from regard.lab.report import read_rows
 
 MINE = '''
 """Mine: y_t = (x_t + x_{t-1}) / 2."""
@@ -18,7 +17,7 @@ MINE = '''
 from dataclasses import dataclass
 
 from regard.lab import Column, Entry, Question, Setting, Shell
-from regard.lab.recipes import Run
+from regard.lab.train import Run
 from regard.lab.tasks import ListOps
 from regard.lab.train import TrainConfig
 from regard.mixers.fnet import FNet
@@ -56,13 +55,14 @@ class Sums(ListOps):
 
 
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
-SHELL = Shell(dim=16, num_heads=2)
-RACE = Setting(kind="forward", length=8, dim=16, num_heads=2, unit="block", seconds=0.01)
 QUESTION = Question(
     name="own",
     about="a test",
     entries=(Entry(mixer="softmax"), Entry(mixer=Mine)),
-    vary=(RACE, Column(name="sums", task=Sums(), train=TRAIN, shell=SHELL)),
+    vary=(
+        Setting(kind="forward", length=8, dim=16, num_heads=2, seconds=0.01),
+        Column(name="sums", task=Sums(), train=TRAIN, shell=Shell(dim=16, num_heads=2)),
+    ),
     seeds=(0,),
 )
 
@@ -141,48 +141,43 @@ def test_bench(capsys):
     assert [row["mixer"] for row in found["timed"]] == ["mine:Mine", "softmax"]
 
 
-def test_train_a_recipe_with_a_mixer(capsys):
+def test_train_a_run_with_a_mixer(capsys):
     found = loaded(capsys, "train mine:sums --model.mixer mine:Mine")
     assert found["steps"] == 2
     code, _, err = ran(capsys, "train mine:nothing")
-    assert code == 2 and "mine:nothing returned int: a recipe returns a Run" in err
+    assert code == 2 and "mine:nothing returned int, and not a Run" in err
     code, _, err = ran(capsys, "train mine:sums --model.mixer mine:Lake")
     assert code == 2 and "'Lake' in mine is not a subclass of regard.Mixer" in err
 
 
-def asked(capsys, line: str):
-    """What `regard arena` with these words says, and the rows in the ledger after it."""
-    found = loaded(capsys, f"arena {line} --workers 1")
-    return found, read_rows("runs/arena/ledger.sqlite")
-
-
-def of_kind(kind, rows):
-    return [row for row in rows if row.kind == kind]
+def rows_of(capsys, line: str) -> tuple[dict, dict]:
+    """What the arena counts, and the question as it is told afterwards."""
+    counts = loaded(capsys, f"{line} --workers 1")
+    return counts, loaded(capsys, f"report --ledger {counts['ledger']}")["questions"][0]
 
 
 def test_arena_takes_a_question_and_parts_of_it(capsys):
-    first, rows = asked(capsys, "mine:QUESTION")
-    assert first["question"] == "own"
-    assert {row.column for row in of_kind("trained", rows)} == {"sums"}
-    entries = {row.mixer for row in rows if row.kind != "asked"}
-    assert {"softmax", "mine:Mine"} <= entries
-    assert asked(capsys, "mine:QUESTION")[0]["new"] == 0
-    parts = "--mixers fnet mine:Mine --lengths 8 1k --seeds 1 --dim 8"
-    _, more = asked(capsys, f"mine:QUESTION {parts}")
-    new = more[len(rows) :]
-    assert {row.mixer for row in of_kind("timed", new)} == {"fnet", "mine:Mine"}
-    assert {row.setting["length"] for row in of_kind("timed", new)} == {8, 1000}
-    assert {row.setting["dim"] for row in of_kind("timed", new)} == {8}
-    assert {row.seed for row in of_kind("trained", new)} == {1}
+    _, told = rows_of(capsys, "arena mine:QUESTION")
+    assert told["name"] == "own" and {row["entry"] for row in told["rows"] if not row["line"]} == {
+        "softmax",
+        "mine:Mine",
+    }
+    assert all(row["cells"]["sums"]["values"] for row in told["rows"])
+    assert rows_of(capsys, "arena mine:QUESTION")[0]["new"] == 0
+    line = "arena mine:QUESTION --mixers fnet mine:Mine --lengths 8 16 --seeds 1 --dim 8"
+    _, told = rows_of(capsys, line)
+    rows = [row for row in told["rows"] if not row["line"]]
+    assert {row["entry"] for row in rows} == {"fnet", "mine:Mine"}
+    assert {one["length"] for one in told["columns"] if one["kind"] == "timed"} == {8, 16}
+    assert {one["dim"] for one in told["columns"] if one["kind"] == "timed"} == {8}
+    assert {seed for row in rows for seed in row["cells"]["sums"]["seeds"]} == {1}
 
 
 def test_arena_takes_a_task_with_options(capsys):
-    _, rows = asked(
-        capsys, "mine:QUESTION --task mine:Sums --task-options max_length=12 --tokens 60"
-    )
-    columns = [one for row in of_kind("asked", rows) for one in row.config["columns"]]
-    assert {one["length"] for one in columns if one["kind"] == "trained"} == {11}
-    assert {row.column for row in of_kind("trained", rows)} == {"sums"}
+    line = "arena mine:QUESTION --task mine:Sums --task-options max_length=12 --tokens 60"
+    _, told = rows_of(capsys, line)
+    (column,) = (one for one in told["columns"] if one["kind"] == "trained")
+    assert (column["length"], column["task"], told["kind"]) == (11, "sums", "screen")
     code, _, err = ran(capsys, "arena mine:QUESTION --task sums --task-options max_length=12")
     assert code == 2 and "unknown task 'sums'" in err
     code, _, err = ran(capsys, "arena mine:QUESTION --task mine:Sums --task-options max_lenth=12")
@@ -192,12 +187,18 @@ def test_arena_takes_a_task_with_options(capsys):
 
 
 def test_the_arena_ends_in_time_and_goes_on(capsys):
-    early, rows = asked(capsys, "mine:QUESTION --hours 1e-9")
-    assert early["new"] == 0 and early["left"] > 0 and not of_kind("trained", rows)
-    late, rows = asked(capsys, "mine:QUESTION --hours 1")
-    assert late["left"] == 0 and of_kind("trained", rows)
+    early, _ = rows_of(capsys, "arena mine:QUESTION --hours 1e-9")
+    assert early["new"] == 0 and early["left"] > 4  # a law, a timing, four trainings
+    late, _ = rows_of(capsys, "arena mine:QUESTION --hours 1")
+    assert late["left"] == 0 and late["new"] > 4
     code, _, err = ran(capsys, "arena mine:QUESTION --hours 0")
     assert code == 2 and "hours (0.0) must be greater than 0" in err
+
+
+def test_an_entry_of_a_question_is_trained_alone(capsys):
+    assert loaded(capsys, "train mine:QUESTION/softmax/sums")["steps"] == 2
+    assert "Did you mean 'sums'?" in ran(capsys, "train mine:QUESTION/softmax/sum")[2]
+    assert "Did you mean 'softmax'?" in ran(capsys, "train mine:QUESTION/softmx")[2]
 
 
 @pytest.mark.parametrize(
@@ -243,17 +244,22 @@ TASKS = {
 @pytest.mark.parametrize("task", TASKS)
 def test_the_arena_trains_on_ones_own_files(capsys, task):
     files()
-    line = f"mine:QUESTION --mixers softmax --task {task} --task-options {TASKS[task]}"
-    _, rows = asked(capsys, f"{line} --tokens 100 --dim 8")
+    line = f"arena mine:QUESTION --mixers softmax --task {task} --task-options {TASKS[task]}"
+    _, told = rows_of(capsys, f"{line} --tokens 100 --dim 8")
     name = TASKS[task].partition(" ")[0].removeprefix("path=")
     places = [", encoder", ", decoder", ", cross"] if task == "text_files" else [""]
-    columns = dict.fromkeys(row.column for row in of_kind("trained", rows))
-    assert list(columns) == [f"{task} ({name}){place}" for place in places]
-    assert all(row.steps >= 1 for row in of_kind("trained", rows) if row.reason is None)
+    columns = [one["name"] for one in told["columns"] if one["kind"] == "trained"]
+    assert columns == [f"{task} ({name}){place}" for place in places]
+    assert all(
+        row["cells"][one]["steps"] or row["cells"][one]["reason"]
+        for row in told["rows"]
+        for one in columns
+        if one in row["cells"]
+    )
     Path("elsewhere").mkdir()
     Path(name).rename(Path("elsewhere") / name)
     moved = line.replace("path=", "path=elsewhere/")
-    assert asked(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
+    assert rows_of(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
 
 
 SMALL = "--train.steps 2 --train.eval-every 1 --train.batch-size 8"
@@ -284,9 +290,9 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
     assert found["case"]["memory"] == 2 * 2**30 and found["choice"] == "softmax"
     assert "mine:Mine" in {row["mechanism"] for row in found["ranked"]}
     assert "does not support causal" in loaded(capsys, f"{line} --causal")["excluded"]["mine:Mine"]
-    asked(capsys, "mine:QUESTION")
+    assert ran(capsys, "arena mine:QUESTION --mixers softmax mine:Mine --workers 1")[0] == 0
     code, out, _ = ran(capsys, f"{line} --task sums")
-    assert code == 0 and "has reached sums" in out and "declared" in out
+    assert code == 0 and out.startswith("Nothing that can do this has reached sums")
     rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
     assert rows["mine:Mine"]["ratio"]["error"] is None and list(rows["mine:Mine"]["quality"]) == [
         "sums"

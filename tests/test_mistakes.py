@@ -111,7 +111,7 @@ IN_PYTHON = {
 }
 ON_THE_COMMAND_LINE = {
     "a command's name": ("trian digits", "Did you mean 'train'?"),
-    "a recipe's name": ("train digts", "Did you mean 'digits'?"),
+    "a task's name to train": ("train digts", "Did you mean 'digits'?"),
     "an option of a mechanism": (
         "bench --mixers fnet --options widow=3",
         "none of fnet has an option 'widow'",
@@ -147,7 +147,7 @@ ON_THE_COMMAND_LINE = {
     "an option's name on the line": ("train digits --train.ler 1", "--train.lr FLOAT"),
     "a value forgotten": ("train digits --train.lr", "Missing value for argument '--train.lr'"),
     "an option forgotten": ("recommend", "--length INT tokens"),
-    "a name forgotten": ("train", "a name of `regard ls recipes`"),
+    "a name forgotten": ("train", "a name of `regard ls tasks`"),
     "a choice that is none": ("bench --causal maybe", "'either', 'yes', 'no'"),
     "a negative rate": ("arena quick --rates -1", "rates ((-1.0,)) must be"),
     "a negative seed": ("arena quick --seeds -1", "seeds ((-1,)) must be"),

@@ -11,8 +11,8 @@ from tyro.conf import FlagCreatePairsOff, arg
 from regard.cli.arguments import Length
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
+from regard.core.errors import visible
 from regard.core.options import Above0, CheckedOptions
-from regard.core.visible import visible
 
 if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
@@ -91,7 +91,13 @@ class Bench(metaclass=CheckedOptions):
 
             draw_timings(timed, self.plot)
         if self.json:
-            print_json({"timed": list(map(_data, timed)), "not_run": absent, "laws_checked": not self.unchecked})
+            print_json(
+                {
+                    "timed": list(map(_data, timed)),
+                    "not_run": absent,
+                    "laws_checked": not self.unchecked,
+                }
+            )
         else:
             self._print(timed, absent)
         return 0

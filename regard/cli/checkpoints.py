@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from regard.cli.explore import Explore
 from regard.core import OptionError, StoredDataError
-from regard.core.fields import Categorical, Field, Numeric, Sequence
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs
+from regard.nn.fields import Categorical, Field, Numeric, Sequence
 
 BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
 TEXT = "The animal did not cross the street because it was too tired."
@@ -282,7 +282,7 @@ def _run(folder: Path) -> Loaded:
         config = config_of(described)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StoredDataError(
-            f"{folder} does not say which model it holds ({error!r}): only runs of a recipe do. "
+            f"{folder} does not say which model it holds ({error!r}): only runs of `regard train` do. "
             "Build the model, and call regard.explore.page."
         ) from error
     model = config.build()

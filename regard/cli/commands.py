@@ -20,8 +20,8 @@ from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_json, print_table
 from regard.cli.recommend import Recommend
 from regard.core import OptionError, RegardError, UnknownNameError
+from regard.core.errors import visible_lines
 from regard.core.packages import lacking_extra
-from regard.core.visible import visible_lines
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 
@@ -31,7 +31,7 @@ class Ls:
     """List what there is."""
 
     kind: Positional[str | None] = None
-    """mixers, pools, scores, models, positions, feed_forwards, tasks, questions, recipes or sources; all by default"""
+    """mixers, pools, scores, models, positions, feed_forwards, tasks, questions or sources; all by default"""
     json: Json = False
 
     def run(self) -> int:
@@ -71,13 +71,15 @@ class Show:
 
 @dataclass(frozen=True)
 class Train:
-    """Train a recipe: `regard train RECIPE --help` lists its fields, `regard ls recipes` the recipes.
+    """Train a task's default model, the one of TASK/MODEL, or one entry of a question: QUESTION/ENTRY/COLUMN.
+
+    `regard train NAME --help` lists all fields.
 
     Your own is a function that returns a Run, with any task and model in it: `regard train module:function`.
     """
 
-    recipe: Positional[str]
-    """a name of `regard ls recipes`, or module:function of your own"""
+    name: Positional[str]
+    """a name of `regard ls tasks`, TASK/MODEL with one of `regard ls models`, QUESTION/ENTRY/COLUMN, or module:function of your own"""
 
 
 @dataclass(frozen=True)
@@ -260,32 +262,30 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _train(name: str, *args: str) -> int:
-    from regard.cli.names import entry
-    from regard.lab import recipes
+    from regard.cli.names import run as named
     from regard.lab.data.files import check_writable
-    from regard.lab.recipes.ending import ending
+    from regard.lab.train import Run, train
+    from regard.lab.train.ending import ending
     from regard.lab.train.launched import is_main, said_once
 
-    recipe = entry("recipes", name)()
-    if not isinstance(recipe, recipes.Run):
-        raise OptionError(f"{name} returned {type(recipe).__name__}: a recipe returns a Run")
-    home = Path("runs/train") / name.replace(":", ".")
+    usual = named(name)
+    home = Path("runs/train") / name.replace(":", ".").replace("/", ".")
 
     def given(
-        run: Annotated[recipes.Run, arg(name="")] = recipe,
+        run: Annotated[Run, arg(name="")] = usual,
         folder: Path = home,
         wait: Annotated[
             FlagCreatePairsOff[bool], arg(help="wait for a process that trains in the folder")
         ] = False,
         json: Json = False,
-    ) -> tuple[recipes.Run, Path, bool, bool]:
+    ) -> tuple[Run, Path, bool, bool]:
         return run, folder, wait, json
 
     run, folder, wait, json = parse(given, f"regard train {name}", args)
     check_writable(folder, folder=True)
     splits = run.task.load()
     try:
-        model, result = recipes.train(run, folder, splits=splits, wait=wait, progress=not json)
+        model, result = train(run, folder, splits=splits, wait=wait, progress=not json)
     except RegardError as error:
         said_once(error, _refused)
         return 2

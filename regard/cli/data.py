@@ -21,7 +21,7 @@ Flag = FlagCreatePairsOff[bool]
 
 @dataclass(frozen=True)
 class DataLs:
-    """List the sources, what they may be used for, and whether they are here; and the formats of your own copies."""
+    """List the sources, what they may be used for, and whether they are here; and the formats of your own files."""
 
     json: Json = False
 
@@ -40,7 +40,7 @@ class DataLs:
         for letter, words in LICENCES.items():
             print(f"{letter}  {words}")
         print()
-        print_table(own, title="your own copies: regard data show NAME --path PATH")
+        print_table(own, title="your own files: regard data show NAME --path PATH")
         return 0
 
 
@@ -97,12 +97,12 @@ class DataGet(metaclass=CheckedOptions):
 
 @dataclass(frozen=True)
 class DataShow:
-    """Everything about one source; where it is on this machine, its content is counted."""
+    """Everything about one source; or what a file of your own holds."""
 
     name: Positional[str]
     """of a source or a format that `regard data ls` lists"""
     path: Path | None = None
-    """of your own copy, for the formats that `regard data ls` lists: it is read, and counted by split"""
+    """of your own file or folder, for the formats that `regard data ls` lists: it is read, and counted by split"""
     json: Json = False
 
     def run(self) -> int:
@@ -154,18 +154,16 @@ def _show_own(name: str, path: Path) -> dict[str, Any]:
 
 def _show_source(name: str) -> dict[str, Any]:
     from regard.lab.data.own import OWN
-    from regard.lab.data.sources import SOURCES, archive, missing
+    from regard.lab.data.sources import SOURCES
 
     if name in OWN:
-        raise OptionError(f"{name} is read from your own copy: add --path PATH, {OWN[name].layout}")
+        raise OptionError(
+            f"{name} is a format of your own files: add --path PATH, {OWN[name].layout}"
+        )
     source = SOURCES[name]
-    about = _row(source) | {
+    return _row(source) | {
         "terms": source.terms,
         "packages": [f"{package.name} {package.version}" for package in source.packages],
         "sha256": {package.file: package.sha256 for package in source.packages},
-        "expected": dict(source.counts),
         "get": source.get_command if source.packages else "already on this machine",
     }
-    if source.count is not None and not missing(source):
-        about["found"] = dict(source.count(archive(source.name)))
-    return about

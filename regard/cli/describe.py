@@ -7,10 +7,10 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import import_module
 from typing import Any, get_type_hints
 
+from regard.cli.units import UNITS
 from regard.core import Capabilities, No, UnknownNameError
 from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
-from regard.core.units import UNITS
 
 SOURCES = {
     "mixers": ("regard.mixers", "MIXERS"),
@@ -21,7 +21,6 @@ SOURCES = {
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
     "questions": ("regard.lab.questions", "QUESTIONS"),
-    "recipes": ("regard.lab.recipes", "RECIPES"),
     "sources": ("regard.lab.data.sources", "SOURCES"),
 }
 """Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
@@ -170,7 +169,7 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
     if kind == "sources":
         packages = {package.file: package.sha256 for package in entry.packages}
         facts |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
-        return facts | {"counts": dict(entry.counts), "get": entry.get_command, "options": []}
+        return facts | {"get": entry.get_command, "options": []}
     if kind == "questions":
         told = {"design": entry.kind} | entry.details() | facts | {"options": []}
         return {key: value for key, value in told.items() if key != "about"}
@@ -191,8 +190,8 @@ def _configuration(entry: Any) -> Any:
 
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
-    """The fields of an entry that is a value; for a recipe, those of the run that it makes."""
-    fixed = _flat(asdict(entry() if hasattr(entry, "make") else entry))
+    """The fields of an entry that is a value."""
+    fixed = _flat(asdict(entry))
     return [
         {"name": name, "default": _plain(value)}
         for name, value in fixed
@@ -212,14 +211,10 @@ def _text(entry: Any) -> str:
     """The docstring of the defining file, then the entry's own."""
     if hasattr(entry, "about"):
         return entry.about
-    if hasattr(entry, "make"):
-        return inspect.getdoc(entry.make) or ""
     cls = entry if inspect.isclass(entry) else type(entry)
     whole = inspect.getdoc(sys.modules[cls.__module__])
     own = _own_text(entry)
-    if whole and own and own.startswith(whole):  # the file's text, which a mixer's class repeats
-        return whole
-    return "\n\n".join(part for part in (whole, own) if part)
+    return "\n\n".join(dict.fromkeys(part for part in (whole, own) if part))
 
 
 def _own_text(entry: Any) -> str | None:

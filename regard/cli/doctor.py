@@ -23,7 +23,6 @@ LAB = {
     "filelock": "3.16",
     "jinja2": "3.1",
     "pillow": "10",
-    "polib": "1.2",
     "rouge-score": "0.1.2",
     "sacrebleu": "2.4",
     "scikit-learn": "1.5",

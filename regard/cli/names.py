@@ -21,7 +21,6 @@ BASES: dict[str, tuple[str, str]] = {
     "models": ("torch.nn", "Module"),
     "tasks": ("regard.lab.tasks", "Task"),
     "questions": ("regard.lab.experiment.question", "Question"),
-    "recipes": ("regard.lab.recipes", "Recipe"),
 }
 """Kind -> module and name of the base of one's own entry of this kind."""
 WANTED = {
@@ -31,15 +30,13 @@ WANTED = {
     "models": "a torch.nn.Module",
     "tasks": "a subclass of regard.lab.tasks.Task",
     "questions": "a regard.lab.Question",
-    "recipes": "a function without arguments that returns a regard.lab.recipes.Run",
 }
 
 
 def entry(kind: str, name: str) -> Any:
     """The entry of this catalogue, or what `module:Class` names, where the module may lie in the current folder.
 
-    Mixers, pools, models and tasks are classes; a question is a Question; a recipe is a function that returns a Run. Raises
-    UnknownNameError, OptionError.
+    Mixers, pools, models and tasks are classes; a question is a Question. Raises UnknownNameError, OptionError.
     """
     if ":" in name:
         return own(name, (kind,))[1]
@@ -68,7 +65,7 @@ def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:
         module, _, attribute = name.partition(":")
         wanted = ", nor ".join(WANTED[kind] for kind in kinds)
         raise OptionError(f"{name}: {attribute!r} in {module} is not {wanted}")
-    return kind, _entry(kind, found)
+    return kind, found
 
 
 def task(name: str, given: Mapping[str, Any]) -> Any:
@@ -81,6 +78,31 @@ def task(name: str, given: Mapping[str, Any]) -> Any:
             raise UnknownNameError(f"option of {cls.name}", key, known)
     paths = {key: value for key, value in given.items() if "Path" in str(hints[key])}
     return cls(**dict(given) | {key: Path(str(value)) for key, value in paths.items()})
+
+
+def _question(name: str) -> Any:
+    """The question of this name, or None."""
+    if ":" in name:
+        return own(name, ("questions",))[1]
+    questions = catalog("questions")
+    return questions[name] if name in questions else None
+
+
+def _trial(question: Any, label: str, column_name: str = "") -> Any:
+    """One entry of a question in a column, its first by default, from its first seed at its first rate."""
+    from regard.lab.experiment.trial import as_run
+
+    entries = {one.label: one for one in question.entries} | {
+        one.name: one for one in question.entries
+    }
+    columns = {one.name: one for one in question.trained}
+    for what, name, known in (("entry", label, entries), ("column", column_name, columns)):
+        if name and name not in known:
+            raise UnknownNameError(f"{what} of {question.name}", name, known)
+    column = columns[column_name or next(iter(columns))]
+    base = entries[question.baseline] if question.kind == "comparison" else None
+    rate = question.rates[0] if question.rates else None
+    return as_run(column, entries[label], question.seeds[0], rate, column.task.load(), base)
 
 
 def imported(name: str) -> Any:
@@ -133,17 +155,28 @@ def _public(names: Mapping[str, Any]) -> list[str]:
 
 def _fits(kind: str, found: Any) -> bool:
     module, name = BASES[kind]
-    if kind == "recipes" and inspect.isfunction(found):
-        return not inspect.signature(found).parameters
     base = getattr(import_module(module), name)
-    if kind in ("questions", "recipes"):
+    if kind == "questions":
         return isinstance(found, base)
     return isinstance(found, type) and issubclass(found, base)
 
 
-def _entry(kind: str, found: Any) -> Any:
-    if kind != "recipes":
-        return found
-    from regard.lab.recipes import Recipe
+def run(name: str) -> Any:
+    """The Run of TASK, TASK/MODEL or QUESTION/ENTRY/COLUMN, or what `module:function` returns. Raises UnknownNameError, OptionError."""
+    from regard.lab.train import Run, run_for
 
-    return found if isinstance(found, Recipe) else Recipe(found)
+    if "/" in name and (found := _question(name.partition("/")[0])) is not None:
+        return _trial(found, *name.split("/")[1:3])
+    if ":" not in name:
+        if "/" not in name:
+            entry("tasks", name)  # whose error knows more spellings
+        return run_for(name)
+    function = imported(name)
+    if not inspect.isfunction(function) or inspect.signature(function).parameters:
+        raise OptionError(
+            f"{name} is not a function without arguments that returns a regard.lab.train.Run"
+        )
+    found = function()
+    if not isinstance(found, Run):
+        raise OptionError(f"{name} returned {type(found).__name__}, and not a Run")
+    return found

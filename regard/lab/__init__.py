@@ -48,7 +48,7 @@ __all__ = [
     "above", "ask", "below", "near", "reaches", "stays_below",
 ]  # fmt: skip
 PACKAGES = (
-    *("accelerate", "altair", "filelock", "jinja2", "PIL", "polib", "rouge_score", "sacrebleu"),
+    *("accelerate", "altair", "filelock", "jinja2", "PIL", "rouge_score", "sacrebleu"),
     *("scipy", "sklearn", "tensorboard", "tokenizers", "torchmetrics", "vl_convert"),
 )
 """The packages of the extra `lab`, by their import names."""

@@ -9,12 +9,11 @@ import numpy as np
 from regard.lab.data.debian import Document
 from regard.lab.data.pairs import Pair
 from regard.lab.data.synthetic import generate_planted_histories
-from regard.lab.recipes import Run, train
 from regard.lab.tables import TableClassifier
 from regard.lab.tasks import DebianSections, Digits, Task, TextPairs
 from regard.lab.tasks.language_models import OwnText
 from regard.lab.tasks.texts import LabelledTexts
-from regard.lab.train import TrainConfig
+from regard.lab.train import Run, TrainConfig, train
 from regard.models import (
     AutoIntConfig,
     ClassifierConfig,

@@ -1,6 +1,5 @@
 """The example of docs/explore.md runs."""
 
-import json
 import re
 from pathlib import Path
 
@@ -15,10 +14,3 @@ def test_the_example_runs_and_leaves_a_page(tmp_path, monkeypatch, capsys):
     exec(example, {})
     assert (tmp_path / "runs/attention.html").read_text().startswith("<!doctype html>")
     assert capsys.readouterr().out.count("stochastic torch.Size([1, 2, 6, 6])") == 2
-
-
-def test_the_rate_of_alignment_is_the_recipes():
-    found = json.loads((DOCS / "recipes.json").read_text())["greek_english"]
-    assert (
-        f"{found['value']:.3f} for softmax" in PAGE and f"gives {found['baseline']:.3f} (" in PAGE
-    )

@@ -8,7 +8,7 @@ import torch
 from regard.cli import main
 from regard.core import OptionError
 from regard.lab.data.windows import BYTE_VOCABULARY
-from regard.lab.recipes import RECIPES, load
+from regard.lab.train import load, run_for
 
 TINY = "--model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 4 --train.eval-every 2 --train.log-dir None"
 
@@ -43,4 +43,4 @@ def test_what_cannot_be_loaded_is_refused(tmp_path):
     with pytest.raises(OptionError, match=r"load: there is no checkpoint in .*\. Name the folder"):
         load(tmp_path)
     with pytest.raises(OptionError, match="load: there is no checkpoint"):
-        load(tmp_path, RECIPES["digits"]())
+        load(tmp_path, run_for("digits"))

@@ -160,30 +160,5 @@ def split_sentences(paragraph: str) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def count_descriptions(archive: Archive) -> Mapping[str, int]:
-    """Counts of the index with the English texts."""
-    packages = read_packages(archive.read("Packages").decode())
-    english = read_descriptions(archive.read("Translation-en").decode(), "en")
-    sizes = Counter(listed.section for listed in packages.values())
-    documents = read_documents(archive)
-    return {
-        "packages": len(packages),
-        "descriptions": len(english),
-        "sections": len(sizes),
-        "sections of 500 packages": sum(size >= 500 for size in sizes.values()),
-        "packages in these": sum(size for size in sizes.values() if size >= 500),
-        "documents in these": len(documents),
-        "sources of these": len({document.source for document in documents}),
-        "documents of 3 sentences": sum(len(document.sentences) >= 3 for document in documents),
-    }
-
-
-def count_translations(archive: Archive) -> Mapping[str, int]:
-    """Counts of the index of one other language."""
-    (name,) = archive.names()
-    language = name.removeprefix("Translation-")
-    return {"descriptions": len(read_descriptions(archive.read(name).decode(), language))}
-
-
 def _sentences(short: str, paragraphs: tuple[str, ...]) -> tuple[str, ...]:
     return (short, *(sentence for text in paragraphs for sentence in split_sentences(text)))

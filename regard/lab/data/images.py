@@ -1,8 +1,7 @@
-"""Readers of pictures: IDX files, scikit-learn's digits, Fashion-MNIST."""
+"""Readers of pictures: IDX files, Fashion-MNIST."""
 
-from collections.abc import Mapping
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,39 +45,6 @@ def read_idx(content: bytes, name: str = "IDX file") -> NDArray[np.generic]:
     return values.astype(dtype.newbyteorder("="), copy=False)
 
 
-class DigitImages(NamedTuple):
-    pixels: NDArray[np.integer]  # [1797, 64], 0..16, row by row
-    labels: NDArray[np.integer]  # [1797], 0..9
-
-
-GREY_VALUES = 17
-
-
-PIXELS = 64
-
-
-def read_digits() -> DigitImages:
-    """The 8x8 digit images that come with scikit-learn (E. Alpaydin, C. Kaynak, UCI 1998): 1,797 images, 17 grey values."""
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    return DigitImages(pixels.astype(np.int64), labels.astype(np.int64))
-
-
-CLASSES = (
-    "t-shirt",
-    "trousers",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
-)
-
-
 _FOLDER = "usr/share/datasets/fashion-mnist"
 
 
@@ -91,14 +57,3 @@ def read_fashion_mnist(archive: Archive, part: Literal["train", "test"]) -> Imag
     names = [f"{_FOLDER}/{stem}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
     pixels, labels = (read_idx(archive.read(name), name) for name in names)
     return Images(pixels.astype(np.uint8), labels.astype(np.int64))
-
-
-def count_fashion_mnist(archive: Archive) -> Mapping[str, int]:
-    train, test = read_fashion_mnist(archive, "train"), read_fashion_mnist(archive, "test")
-    return {
-        "train": len(train.pixels),
-        "test": len(test.pixels),
-        "classes": len(np.unique(train.labels)),
-        "pixels": train.pixels[0].size,
-        "fewest of a class": int(np.bincount(train.labels).min()),
-    }

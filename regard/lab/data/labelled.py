@@ -1,4 +1,4 @@
-"""Texts, pairs and pictures with a label each: what every reader of such data returns."""
+"""Texts and pictures with a label each: what every reader of such data returns."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,6 @@ class Texts(NamedTuple):
     texts: list[bytes]
     labels: NDArray[np.integer]  # [n], numbers of `classes`
     classes: tuple[str, ...]
-
-
-class LabelledPairs(NamedTuple):
-    first: list[bytes]
-    second: list[bytes]
-    labels: NDArray[np.integer]  # [n], 1: they belong together
 
 
 class Images(NamedTuple):

@@ -1,7 +1,6 @@
 """Files that somebody else wrote: read from inside their folder, within bounds, and every fault named with its place."""
 
 import gzip
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from io import BytesIO
@@ -136,8 +135,3 @@ def check_labels(name: str, labels: Sequence[Any] | NDArray[Any], classes: int) 
             f"{name}, item {wrong[0]}: label {said} is not a whole number from 0 to {classes - 1}"
         )
     return np.array(labels, dtype=np.int64)
-
-
-def whole_number(text: str) -> int | None:
-    """The integer that is written there in plain digits, up to 18 of them; None for anything else."""
-    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None

@@ -41,7 +41,10 @@ class Entry:
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
         if self.make is not None and not self.title:
             raise OptionError("an entry that makes its model needs a title")
-        if not (isinstance(self.mixer, str) or str(getattr(self.mixer, "__module__", "")).startswith("regard.")):
+        if not (
+            isinstance(self.mixer, str)
+            or str(getattr(self.mixer, "__module__", "")).startswith("regard.")
+        ):
             self.source  # noqa: B018  as early as can be: the file may be edited while the question runs
 
     @property
@@ -66,10 +69,25 @@ class Entry:
         assert self.mixer is not None
         return build(self.mixer, dim=dim, num_heads=num_heads, max_len=max_len, **self.options)
 
-    def sketch(self, *, dim: int = 24, num_heads: int = 3, max_len: int = 64) -> Mixer:
+    @property
+    def num_heads(self) -> int:
+        """Heads of a sketch of width 24: three, or as many as options that are given for each head say. OptionError for wrong options."""
+        refused = None
+        for count in (3, 4, 2, 1, 6, 8, 12):
+            try:
+                self.sketch(num_heads=count)
+            except OptionError as error:
+                refused = refused or error
+            else:
+                return count
+        assert refused is not None
+        raise refused
+
+    def sketch(self, *, dim: int = 24, num_heads: int | None = None, max_len: int = 64) -> Mixer:
         """On the meta device: what it can do, at no cost."""
+        heads = self.num_heads if num_heads is None else num_heads
         with torch.device("meta"):
-            return self.build(dim=dim, num_heads=num_heads, max_len=max_len)
+            return self.build(dim=dim, num_heads=heads, max_len=max_len)
 
     def identity(self) -> dict[str, Any]:
         """The entry as a part of keys: its name, options, and the source of all that it holds."""
@@ -100,7 +118,7 @@ def check_entries(entries: Iterable[Entry]) -> None:
     for entry in entries:
         if entry.label in labels:
             raise OptionError(
-                f"{entry.label} cannot be entered twice: its results would share a label. Leave one out, or give it a title."
+                f"{entry.label} cannot be entered twice (law 10 of an experiment): its results would share a label. Leave one out, or give it a title."
             )
         labels.add(entry.label)
 

@@ -9,18 +9,19 @@
 A screen is held to 4, 5, 9 and 10, and has no claim; a comparison to all.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from regard.core import OptionError
+from regard.core import Mixer, OptionError, UnsupportedError
+from regard.functional.patterns import Pattern
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import commit
-from regard.lab.experiment.question import Question
-from regard.lab.experiment.shell import _CONFIGS, EQUAL, model_config
+from regard.lab.experiment.question import Column, Question, Shell
+from regard.lab.experiment.shell import _CONFIGS, EQUAL, model_config, obstacle
 from regard.lab.tasks import Splits, Task
-from regard.mixers.build import resolve
 from regard.models import count_parameters
 
 LEAST_SEEDS = 8
@@ -32,6 +33,9 @@ SIZES = (
     "num_clusters",
     "top_k",
     "num_landmarks",
+    "stride",
+    "before",
+    "after",
     "size",
     "radius",
 )
@@ -91,53 +95,54 @@ def _shell(question: Question, load: Callable[[Task], Splits]) -> str:
             "Enter the baseline, or name another by `baseline`",
         )
     base = next(entry for entry in question.entries if entry.label == question.baseline)
+    taken = base.sketch().capabilities.positions if base.mixer is not None else frozenset()
+    entries = [entry for entry in question.entries if entry.mixer is not None]
     for shell in question.shells:
-        for column in question.trained:
-            position = shell.position
-            kinds = {
-                e.label: _positions(e, position) for e in question.entries if e.mixer is not None
-            }
-            beside = [
-                _positions(e, position)
-                for e in question.entries
-                if e.mixer is not None and e.mixer == base.mixer
-            ]
-            for label, kind in kinds.items():
-                if kind not in beside:
-                    raise ExperimentError(
-                        1,
-                        question,
-                        f"{label} has positions {_named(kind)} and no entry of {base.name} has the same",
-                        'Give both the same by `model={"position": ...}`, or enter the baseline with them too',
-                    )
-            for one in _bounds(question):
-                pair = [kinds.get(name) for name in (one.of, one.beside) if name]
+        around = {entry.label: _around(entry, shell) for entry in entries}
+        beside = [around[entry.label] for entry in entries if entry.mixer == base.mixer]
+        for label, facts in around.items():
+            for name, value in facts.items():
                 if (
-                    len(pair) == 2
-                    and None not in pair
-                    and pair[0] != pair[1]
-                    and "position" not in question.factors
+                    name in question.factors
+                    and name == "position"
+                    and value - taken - {shell.position}
                 ):
+                    continue  # the baseline cannot have them: a factor that is declared
+                if value not in [other.get(name) for other in beside]:
                     raise ExperimentError(
                         1,
                         question,
-                        f"{one.of} has positions {_named(pair[0])} and {one.beside} {_named(pair[1])}",
-                        'Compare at equal positions, or declare factors=("position",)',
+                        f"{label} has {name} {_named(value)} and no entry of {base.name} has the same",
+                        f"Give both the same, or enter {base.name} with it too",
                     )
-            del column
+        for one in _bounds(question):
+            if one.beside is None or not {one.of, one.beside} <= around.keys():
+                continue
+            first, second = around[one.of], around[one.beside]
+            for name in first.keys() | second.keys():
+                if first.get(name) != second.get(name) and name not in question.factors:
+                    raise ExperimentError(
+                        1,
+                        question,
+                        f"{one.of} has {name} {_named(first.get(name))} and {one.beside} {_named(second.get(name))}",
+                        f'Compare at equal ones, or declare factors=("{name}",)',
+                    )
     return f"the best of {len(question.shells)} shells for {question.baseline}, given to every entry that takes it"
 
 
-def _positions(entry: Entry, position: str) -> frozenset[str]:
-    """Kinds of positions that an entry gets or brings."""
-    assert entry.mixer is not None
-    brought = getattr(resolve(entry.mixer), "brings", frozenset())
-    given = {str(entry.model.get("position", position))} - {"none"}
-    return frozenset(brought | given)
+def _around(entry: Entry, shell: Shell) -> dict[str, Any]:
+    """What an entry has besides its mechanism: positions, the shell's and those that it brings, and fields of its own."""
+    sketch = entry.sketch()
+    brought = {sketch.options.get(name) for name in ("position", "relative_bias")}
+    taken = sketch.capabilities.positions
+    given = {str(entry.model.get("position", shell.position))}
+    kinds = {str(kind) for kind in brought - {None}} | given | (taken if len(taken) == 1 else set())
+    own = {k: v for k, v in entry.model.items() if k not in ("position", "hidden_dim")}
+    return own | {"position": frozenset(kinds - {"none", "absolute"})}
 
 
-def _named(kinds: "frozenset[str] | None") -> str:
-    return " and ".join(sorted(kinds or ())) or "none"
+def _named(value: Any) -> str:
+    return (" and ".join(sorted(value)) or "none") if isinstance(value, frozenset) else repr(value)
 
 
 def _bounds(question: Question) -> Iterator[Any]:
@@ -151,38 +156,57 @@ def _budgets(question: Question, load: Callable[[Task], Splits]) -> str:
     base = next(entry for entry in question.entries if entry.label == question.baseline)
     told = []
     for column in question.trained:
-        splits = load(column.task)
-        target = count_parameters(model_config(column, base, splits))  # type: ignore[arg-type]
-        for entry in question.entries:
-            if "size" in question.factors or (
-                (entry.before is None) != (base.before is None) and "before" in question.factors
-            ):
-                continue
-            if (entry.before is None) != (base.before is None):
-                raise ExperimentError(
-                    2,
-                    question,
-                    f"{entry.label} and {base.label} are not both trained before",
-                    'Declare factors=("before",), or give both the same',
-                )
-            try:
-                count = count_parameters(model_config(column, entry, splits, beside=base))  # type: ignore[arg-type]
-            except OptionError as error:
-                raise ExperimentError(
-                    2,
-                    question,
-                    str(error).rstrip("."),
-                    'Change dim, leave the entry out, or declare factors=("size",)',
-                ) from error
-            if abs(count - target) > EQUAL * target:
-                raise ExperimentError(
-                    2,
-                    question,
-                    f"{entry.label} has {count:,} parameters in {column.name}, {count / target - 1:+.1%} of {base.label}'s {target:,}",
-                    f"Let them differ by at most {EQUAL:.0%}: leave hidden_dim to the engine",
-                )
-        told.append(f"{target:,} parameters in {column.name}")
+        splits, targets = load(column.task), []
+        reason = obstacle(column, base, splits)
+        if reason is not None:
+            raise ExperimentError(
+                1,
+                question,
+                f"its baseline cannot be trained in {column.name}: {reason}",
+                "Name another by `baseline`",
+            )
+        for placed in (replace(column, shell=shell) for shell in question.shells):
+            target = count_parameters(model_config(placed, base, splits))  # type: ignore[arg-type]
+            targets.append(target)
+            for entry in question.entries:
+                _equal(question, placed, entry, base, splits, target)
+        shown = f"{min(targets):,}"
+        if len({*targets}) > 1:
+            shown += f" to {max(targets):,}, after the shell,"
+        told.append(f"{shown} parameters in {column.name}")
     return f"within {EQUAL:.0%} of {', '.join(told)}; equal steps, and equal time read off the same curves; operations counted"
+
+
+def _equal(
+    question: Question, column: Column, entry: Entry, base: Entry, splits: Splits, target: int
+) -> None:
+    if (entry.before is None) != (base.before is None) and "before" not in question.factors:
+        raise ExperimentError(
+            2,
+            question,
+            f"{entry.label} and {base.label} are not both trained before",
+            'Declare factors=("before",), or give both the same',
+        )
+    if "size" in question.factors or obstacle(column, entry, splits) is not None:
+        return
+    try:
+        count = count_parameters(model_config(column, entry, splits, beside=base))  # type: ignore[arg-type]
+    except UnsupportedError:  # it cannot take this shell, and its row will say so
+        return
+    except OptionError as error:
+        raise ExperimentError(
+            2,
+            question,
+            str(error).rstrip("."),
+            'Change dim, leave the entry out, or declare factors=("size",)',
+        ) from error
+    if abs(count - target) > EQUAL * target:
+        raise ExperimentError(
+            2,
+            question,
+            f"{entry.label} has {count:,} parameters in {column.name}, {count / target - 1:+.1%} of {base.label}'s {target:,}",
+            f"Let them differ by at most {EQUAL:.0%}: leave hidden_dim to the engine",
+        )
 
 
 def _rates(question: Question, load: Callable[[Task], Splits]) -> str:
@@ -204,9 +228,10 @@ def _rates(question: Question, load: Callable[[Task], Splits]) -> str:
 
 
 def _lines(question: Question, load: Callable[[Task], Splits]) -> str:
-    labels = [entry.label for entry in question.entries]
+    own = {entry.label: entry for entry in question.entries}
     for column in question.trained:
-        missing = [line.label for line in LINES if line.label not in labels]
+        lines = [own.get(line.label, line) for line in LINES]
+        missing = [line.label for line in lines if line.mixer is not None]
         if column.task.kind not in _CONFIGS and missing:
             raise ExperimentError(
                 4,
@@ -214,26 +239,54 @@ def _lines(question: Question, load: Callable[[Task], Splits]) -> str:
                 f"{column.name} is of kind {column.task.kind}, in whose model nothing can stand for {' and '.join(missing)}",
                 f"Enter models with the titles {' and '.join(missing)}",
             )
+        for line in lines if question.kind == "comparison" else ():
+            if reason := obstacle(column, line, load(column.task)):
+                raise ExperimentError(
+                    4,
+                    question,
+                    f"{line.label} cannot be trained in {column.name}: {reason}",
+                    f"Enter a model with the title {line.label}",
+                )
     return "chance, a model without mixing and the bag in every column; what does not pass them is grey"
 
 
 def _structure(question: Question, load: Callable[[Task], Splits]) -> str:
     for column in question.trained:
         for entry in question.entries:
-            if entry.mixer is None:
-                continue
-            sketch = entry.sketch(
-                dim=column.shell.dim, num_heads=column.shell.num_heads, max_len=column.task.max_len
-            )
-            for name, size in sizes(sketch.options):
-                if 2 * size >= column.task.max_len:
+            for name, size in _structures(entry, column):
+                length = _length(column, load)
+                if 2 * size >= length:
                     raise ExperimentError(
                         5,
                         question,
-                        f"{entry.label} has {name} {size}, and {column.name} has at most {column.task.max_len} tokens",
+                        f"{entry.label} has {name} {size}, and {column.name} has at most {length} tokens",
                         f"Give {name} less than half of them",
                     )
     return "every window, chunk, bucket and number of slots is below half of the tokens"
+
+
+def _length(column: Column, load: Callable[[Task], Splits]) -> int:
+    """Tokens of the longest row; of a table its fields, of a vector its numbers."""
+    if column.task.kind not in ("table", "vectors"):
+        return column.task.max_len
+    facts = {**column.task.facts, **load(column.task).facts}
+    return facts.get("input_dim") or len(facts.get("fields", ()))
+
+
+def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:
+    """Names and values of the sizes of an entry's structure, as its options or its defaults say them."""
+    if entry.mixer is None:
+        config = entry.make(column) if entry.make is not None else None
+        for one in getattr(config, "layers", ()):
+            yield from _structures(Entry(mixer=one.mixer, options=one.options), column)
+        return
+    sketch = entry.sketch(
+        dim=column.shell.dim, num_heads=column.shell.num_heads, max_len=column.task.max_len
+    )
+    for mixer in sketch.modules():
+        if isinstance(mixer, Mixer):
+            held = {k: v for k, v in vars(mixer).items() if k in SIZES or isinstance(v, Pattern)}
+            yield from sizes(dict(mixer.options) | held)
 
 
 def sizes(options: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -281,6 +334,10 @@ def _verdicts(question: Question, load: Callable[[Task], Splits]) -> str:
                 7, question, "a claim needs a text, a source and bounds", "Give all three"
             )
         for one in claim.expected:
+            if any(not (math.isfinite(b.least) or math.isfinite(b.most)) for b in (one, *one.when)):
+                raise ExperimentError(
+                    7, question, f"a bound on {one.of} bounds nothing", "Give `least` or `most`"
+                )
             for condition in one.when:
                 if question.column(condition.column) != question.column(one.column):
                     raise ExperimentError(

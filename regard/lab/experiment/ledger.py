@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import PathError, StoredDataError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.data.files import locked, path_error, reported, whole
 from regard.lab.experiment.row import Row, canonical, plain, read_row
 
@@ -31,6 +31,7 @@ _SCHEMA = f"""
     CREATE TABLE format (version INTEGER NOT NULL, rows INTEGER NOT NULL, chain TEXT NOT NULL);
     CREATE TABLE trials (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
                          result TEXT NOT NULL, sha256 TEXT NOT NULL);
+    CREATE INDEX cells ON trials (json_extract(result, '$.cell'));
     INSERT INTO format VALUES ({FORMAT}, 0, '');
 """
 
@@ -38,6 +39,18 @@ _SCHEMA = f"""
 def trial_key(content: Mapping[str, Any]) -> str:
     """sha256 of the content as canonical JSON: equal for equal content, whatever the order of its fields."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def row_key(row: Row) -> str:
+    """Key of a row's trial: what the row is of, and from which seed, rate and data, on which machine, or when."""
+    if row.kind == "laws":
+        return row.cell
+    if row.kind == "asked":
+        started = row.provenance.started
+        return trial_key({"kind": "asked", "config": row.config, "started": started})
+    if row.kind == "timed":
+        return trial_key({"cell": row.cell, "machine": row.provenance.device})
+    return trial_key({"cell": row.cell, "seed": row.seed, "rate": row.rate, "data": row.data})
 
 
 class Ledger:
@@ -120,15 +133,17 @@ class Ledger:
         query = "SELECT number, key, kind, result, sha256 FROM trials WHERE json_extract(result, '$.cell') = ? ORDER BY number"
         return [self._decode(self._intact(_StoredRow(*row))) for row in self._read(query, cell)]
 
+    def asked(self, question: str) -> list[Row]:
+        """A question's records, in the order in which it was asked."""
+        query = "SELECT number, key, kind, result, sha256 FROM trials WHERE kind = 'asked' ORDER BY number"
+        rows = [self._decode(self._intact(_StoredRow(*row))) for row in self._read(query)]
+        mine = [row for row in rows if row.question == question]
+        return sorted(mine, key=lambda row: row.provenance.started)
+
     def write_rows(self, path: Path, question: str) -> int:
         """The rows of a question as lines of JSON, for one that takes longer than a sitting; the number of lines."""
         verified = self._verified()
-        asked = [
-            row
-            for row in map(self._decode, verified)
-            if row.kind == "asked" and row.question == question
-        ]
-        cells = {line[2] for row in asked for line in row.config["cells"]}
+        cells = {line[2] for row in self.asked(question) for line in row.config["cells"]}
         contents = [(row.key, json.loads(row.result)) for row in verified]
         lines = [
             canonical({"key": key, "row": row})
@@ -148,8 +163,8 @@ class Ledger:
             try:
                 content = json.loads(line)
                 row, key = read_row(content["row"]), content["key"]
-                if not (isinstance(key, str) and len(key) == 64):
-                    raise ValueError("its key is no sha256")
+                if key != row_key(row):
+                    raise ValueError("its key is not the row's")
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise StoredDataError(
                     f"{path} has a line that cannot be read: {number}, {visible(str(error))}"

@@ -34,9 +34,10 @@ def judge(entry: Entry, question: str, command: str | None = None) -> Row:
     """Its laws, now; those of the library's defaults in short, as its tests check them whole."""
     origin = provenance(device="cpu", dtype="float64", command=command)
     began, message = time.perf_counter(), None
+    heads = entry.num_heads
     ours = resolve(entry.mixer) in MIXERS.values()  # type: ignore[arg-type]
     try:
-        check_mixer(lambda: entry.build(dim=24, num_heads=3, max_len=64), variant=ours)
+        check_mixer(lambda: entry.build(dim=24, num_heads=heads, max_len=64), variant=ours)
     except LawError as error:
         inherited = resolve(entry.mixer).name  # type: ignore[arg-type]
         message = str(error).splitlines()[0].replace(f": {inherited}: ", f": {entry.name}: ", 1)

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer
-from regard.core.fields import Field
+from regard.core import Mask
+from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.blocks import Blocks, make_blocks
 from regard.models.config import StackConfig
@@ -26,7 +26,7 @@ from regard.models.encoder import Embedding, added_position
 from regard.models.tokens import places
 from regard.models.xlnet import FactorizationOrder
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.nn.fields import FieldEmbedding
+from regard.nn.fields import Field, FieldEmbedding
 from regard.nn.starts import normal_rows
 from regard.pools import build_pool
 
@@ -156,8 +156,23 @@ class Features(nn.Module):
         return self.head(self.norm(self.blocks(e + self.own, mask=Mask())).mean(1))
 
 
+@dataclass(frozen=True, kw_only=True)
+class TokenReaderConfig(StackConfig):
+    """One block and a readout at every token: what a screen of single layers trains."""
+
+    name: ClassVar[str] = "token_reader"
+    kinds = ("masked_language_model", "language_model")
+    num_layers: int = 1
+    position: str = "learned"
+    num_classes: int = 0
+    causal: bool = False
+
+    def build(self) -> "TokenReader":
+        return TokenReader(self)
+
+
 class TokenReader(nn.Module):
-    """One block around any mixer, and a readout at every token. model(tokens [B T], valid=None) -> logits [B T num_classes]. marked: so many first tokens of a row are global.
+    """model(tokens [B T], valid=None) -> logits [B T num_classes]
 
         x = E[token] + P[place],   x <- x + mixer(LN x),   x <- x + FFN(LN x),   logits = W LN x + b
 
@@ -165,33 +180,26 @@ class TokenReader(nn.Module):
     where the models of `regard.models` would count two such layers as one.
     """
 
-    def __init__(
-        self,
-        mixer: Mixer,
-        *,
-        vocab_size: int,
-        num_classes: int,
-        max_len: int,
-        causal: bool = False,
-        marked: int = 0,
-    ):
+    def __init__(self, config: TokenReaderConfig):
         super().__init__()
-        mixer.require("causal" if causal else "bidirectional")
-        dim = mixer.dim
-        self.causal, self.marked = causal, marked
-        self.embedding = nn.Embedding(vocab_size, dim)
-        self.position = nn.Embedding(max_len, dim)
+        self.config, dim = config, config.dim
+        options = dict(dim=dim, num_heads=config.num_heads, max_len=config.max_len)
+        mixer = build(config.mixer, **options, **config.mixer_options)  # type: ignore[arg-type]
+        mixer.require("causal" if config.causal else "bidirectional")
+        self.embedding = nn.Embedding(config.vocab_size, dim)
+        self.position = nn.Embedding(config.max_len, dim)
         normal_rows(self.position, std=0.5)
-        ffn = None if mixer.capabilities.includes_ffn else FEED_FORWARDS["gelu"](dim, 4 * dim)
+        hidden = config.hidden_dim or 4 * dim
+        ffn = None if mixer.capabilities.includes_ffn else FEED_FORWARDS["gelu"](dim, hidden)
         self.block = Block(dim, mixer, ffn)
         self.norm = nn.LayerNorm(dim)
-        self.readout = nn.Linear(dim, num_classes)
+        self.readout = nn.Linear(dim, config.num_classes)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T num_classes"]:
         place = torch.arange(tokens.shape[1], device=tokens.device)
-        marks = (place < self.marked).expand(tokens.shape) if self.marked else None
-        mask = Mask(causal=self.causal, valid=valid, global_tokens=marks)
+        marked = None if self.config.causal else self.config.global_at(place[None], tokens)
+        mask = Mask(causal=self.config.causal, valid=valid, global_tokens=marked)
         x = self.embedding(tokens) + self.position(place)
         return self.readout(self.norm(self.block(x, mask=mask)))

@@ -50,6 +50,7 @@ from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
 from regard.lab.train import FitResult, TrainConfig
 from regard.lab.train.short import Short
+from regard.models import StackConfig
 
 Place = Literal["encoder", "decoder", "cross"]
 Kind = Literal["screen", "comparison"]
@@ -71,8 +72,8 @@ class Column:
     """A task, the budget and the shell that every entry gets. The engine replaces the rate and the seed of `train`.
 
     place: of an encoder-decoder, which of its three mixers is compared; the other two are softmax. either: the task has a
-    causal form too (its field `causal`), which is given to mechanisms that have no other. model: makes the model around an entry, where
-    it is not one of the task's kind. later: begun when all else is done.
+    causal form too (its field `causal`), which is given to mechanisms that have no other. model: the configuration of the model around an
+    entry, where it is not that of the task's kind. later: begun when all else is done.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Column:
     train: TrainConfig | Short
     shell: Shell = field(default_factory=Shell)
     place: Place = "encoder"
-    model: "Callable[[Entry, Column], nn.Module] | None" = None
+    model: type[StackConfig] | None = None
     either: bool = False
     later: bool = False
 
@@ -137,6 +138,10 @@ class Expected:
     most: float = math.inf
     ratio: bool = False
     when: tuple["Expected", ...] = ()
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.least) or math.isnan(self.most) or (self.ratio and self.most <= 0):
+            raise OptionError(f"a bound on {self.of} lies between {self.least} and {self.most}")
 
 
 def above(of: str, beside: str, *, by: float = 0.0, ratio: bool = False, **more: Any) -> Expected:
@@ -222,6 +227,8 @@ class Question:
         for rate in self.rates:
             if not (rate > 0 and math.isfinite(rate)):
                 raise OptionError(f"a rate must be a positive number, got {rate!r}")
+        if len({*self.rates}) < len(self.rates):
+            raise OptionError(f"question {self.name} has a rate twice: {self.rates}")
         if self.hours is not None and not self.hours > 0:
             raise OptionError(f"hours ({self.hours}) must be positive")
         if not self.seeds:

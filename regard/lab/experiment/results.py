@@ -96,9 +96,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class Judged:
+    """A claim, and what follows for it. stated: the question as it was asked when the claim, with its columns, was first in it."""
+
     claim: Mapping[str, Any]
+    stated: Row
     bounds: tuple[Bound, ...]
     needs: str | None = None  # what would tell
+    seeds: int | None = None  # that would tell
 
     @property
     def verdict(self) -> Verdict:
@@ -128,10 +132,9 @@ class Results:
             if row.question == asked.question and row.kind in ("trained", "timed")
         ]
         self.old = dict(Counter(row.entry for row in mine if row.cell not in known))
-        self.first = min(
-            (row for row in every if row.kind == "asked" and row.cell == asked.cell),
+        self.history = sorted(
+            (row for row in every if row.kind == "asked" and row.question == asked.question),
             key=_started,
-            default=asked,
         )
         self.laws = {row.entry: row for row in every if row.kind == "laws"}
         by_cell: dict[str, list[Row]] = {}
@@ -146,8 +149,9 @@ class Results:
             *(line for line in self.config["cells"] if _line(line[0]) not in self.lines),
         ]:
             label, column, cell, *more = line
-            found = by_cell.get(cell, [])
-            if self.columns[column]["kind"] == "timed":
+            kind = self.columns[column]["kind"]
+            found = [row for row in by_cell.get(cell, []) if row.kind == kind]
+            if kind == "timed":
                 if found:
                     self.timed[label, column] = Timed.of_row(max(found, key=_started))
             else:
@@ -163,7 +167,7 @@ class Results:
         allowed: float | None,
     ) -> Cell:
         better = self.columns[column]["better"]
-        newest = max((row.data, _started(row)) for row in rows)[0] if rows else ""
+        newest = max(rows, key=_started).data if rows else ""
         rows = [row for row in rows if row.data == newest]
         rate = best_rate(rows, better)
         at = {row.seed: row for row in rows if row.rate == rate}
@@ -175,10 +179,8 @@ class Results:
             for row in at.values()
             if row.value is None or (unmixed is not None and _worse(row.value, unmixed, better))
         ]
-        if len(failed) == len(at) and any(row.value is not None for row in failed):
-            failed = [
-                row for row in failed if row.value is None
-            ]  # not a run but the entry is below: it is shown, and grey
+        if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey
+            failed = [row for row in failed if row.value is None]
         kept = [row for row in at.values() if row not in failed]
         if reason is None and not kept:
             reason = next((row.reason for row in rows if row.reason), None)
@@ -248,7 +250,7 @@ class Results:
             bag = self.three_lines(name, cell.causal if cell else None).get(
                 self.lines[-1] if self.lines else ""
             )
-            if cell is None or cell.mean is None or bag is None:
+            if cell is None or cell.mean is None or bag is None or bag >= 1:
                 return None
             found.append(max(0.0, (cell.mean - bag) / (1 - bag)))
         return statistics.fmean(found) if found else None
@@ -285,46 +287,75 @@ class Results:
         return [self._judged(claim) for claim in self.config["claims"]]
 
     def _judged(self, claim: Mapping[str, Any]) -> Judged:
-        bounds = tuple(self._bound(one, claim["smallest"]) for one in claim["expected"])
+        stated = self._stated(claim)
+        bounds = tuple(self._bound(one, claim["smallest"], stated) for one in claim["expected"])
         untold = [
             one
             for one in bounds
             if one.verdict == "cannot tell" and one.reason is None and one.interval is not None
         ]
-        needs = None
-        if untold and all(math.isfinite(one.interval.half) for one in untold if one.interval):
-            seeds = max(
-                seeds_to_tell(one.interval, *_least_most(one.expected), claim["smallest"])
-                for one in untold
-                if one.interval
+        if not untold or not all(
+            math.isfinite(one.interval.half) for one in untold if one.interval
+        ):
+            return Judged(claim, stated, bounds)
+        needed = [
+            seeds_to_tell(one.interval, *_least_most(one.expected), claim["smallest"])
+            for one in untold
+            if one.interval
+        ]
+        if None in needed:
+            items = max(one.interval.items for one in untold if one.interval)
+            return Judged(
+                claim, stated, bounds, f"more than {items:,} test items, whatever the seeds"
             )
-            seconds = sum(row.seconds for cell in self.cells.values() for row in cell.rows) / max(
-                1, len(self.config["seeds"])
-            )
-            more = seeds - max(one.interval.seeds for one in untold if one.interval)
-            needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
-        return Judged(claim, bounds, needs)
+        seeds = max(one for one in needed if one is not None)
+        seconds = sum(row.seconds for cell in self.cells.values() for row in cell.rows)
+        seconds /= max(1, len(self.config["seeds"]))
+        more = seeds - min(one.interval.seeds for one in untold if one.interval)
+        needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
+        return Judged(claim, stated, bounds, needs, seeds)
 
-    def _bound(self, expected: Mapping[str, Any], smallest: float) -> Bound:
+    def _stated(self, claim: Mapping[str, Any]) -> Row:
+        """The first record that holds this claim, with the columns that it is of; a withdrawal changes neither."""
+        names = {self.column(one) for one in claim["expected"]}
+
+        def facts(config: Mapping[str, Any]) -> list[Any]:
+            return [
+                {key: value for key, value in column.items() if key != "shell"}
+                for column in config["columns"]
+                if column["name"] in names
+            ]
+
+        def alike(row: Row) -> bool:
+            return facts(row.config) == facts(self.config) and any(
+                one | {"withdrawn": ""} == {**claim, "withdrawn": ""}
+                for one in row.config["claims"]
+            )
+
+        return next(filter(alike, self.history), self.asked)
+
+    def _bound(self, expected: Mapping[str, Any], smallest: float, stated: Row) -> Bound:
         found = self._difference(expected)
         word = verdict(found, *_least_most(expected))
-        if word not in ("agrees", "disagrees"):
-            return Bound(expected, found, word)
-        reason = (
-            self._early()
-            or self._grey(expected)
-            or next(filter(None, map(self._unmet, expected["when"])), None)
-            or self._edge(expected)
-        )
+        reason = None
+        if word in ("agrees", "disagrees"):
+            reason = (
+                self._early(expected, stated)
+                or self._grey(expected)
+                or next(filter(None, map(self._unmet, expected["when"])), None)
+                or self._edge(expected)
+            )
+        if reason is None and word in ("agrees", "cannot tell"):
+            reason = _too_small(found, expected, smallest)
         return Bound(expected, found, "cannot tell" if reason else word, reason)
 
-    def _column(self, expected: Mapping[str, Any]) -> str:
+    def column(self, expected: Mapping[str, Any]) -> str:
         return expected["column"] or next(
             name for name, one in self.columns.items() if one["kind"] == "trained"
         )
 
     def _values(self, label: str, expected: Mapping[str, Any]) -> dict[int, Scores]:
-        column = self._column(expected)
+        column = self.column(expected)
         timed = self.timed.get((label, column))
         if timed is not None:
             return {0: Scores(getattr(timed, expected["measure"] or "ms"))}
@@ -335,11 +366,16 @@ class Results:
         beside = None if expected["beside"] is None else self._values(expected["beside"], expected)
         return interval(self._values(expected["of"], expected), beside, ratio=expected["ratio"])
 
-    def _early(self) -> str | None:
-        """Rows that were begun before the claims were kept can't judge them."""
-        stated = self.first.provenance.started
-        rows = [row for cell in self.cells.values() for row in cell.rows]
-        early = sum(row.provenance.started < stated for row in rows)
+    def _early(self, expected: Mapping[str, Any], stated: Row) -> str | None:
+        """Rows that were begun before the claim was kept cannot judge it."""
+        rows = [
+            row
+            for one in (expected, *expected["when"])
+            for label in filter(None, (one["of"], one["beside"]))
+            if (cell := self.cells.get((label, self.column(one))))
+            for row in cell.rows
+        ]
+        early = sum(_started(row) < _started(stated) for row in rows)
         return (
             f"{early} of {len(rows)} results were begun before the claim was written down"
             if early
@@ -348,14 +384,14 @@ class Results:
 
     def _grey(self, expected: Mapping[str, Any]) -> str | None:
         for label in filter(None, (expected["of"], expected["beside"])):
-            cell = self.cells.get((label, self._column(expected)))
+            cell = self.cells.get((label, self.column(expected)))
             if cell is not None and not self.passes(cell):
                 return f"`{label}` does not pass the three lines of {cell.column}"
         return None
 
     def _edge(self, expected: Mapping[str, Any]) -> str | None:
         for label in filter(None, (expected["of"], expected["beside"])):
-            cell = self.cells.get((label, self._column(expected)))
+            cell = self.cells.get((label, self.column(expected)))
             if cell is not None and cell.at_edge:
                 return f"the best rate of `{label}` is at the edge of those tried"
         return None
@@ -388,6 +424,17 @@ def _least_most(expected: Mapping[str, Any]) -> tuple[float, float]:
     )
 
 
+def _too_small(found: Interval | None, expected: Mapping[str, Any], smallest: float) -> str | None:
+    """Why a difference is not worth telling: it is surely below the smallest effect, and the bound asks only for its sign."""
+    least, most = _least_most(expected)
+    of_sign = all(abs(one) < smallest for one in (least, most) if math.isfinite(one))
+    if found is None or expected["beside"] is None or not of_sign:
+        return None
+    if max(abs(found.low), abs(found.high)) >= smallest:
+        return None
+    return f"the difference is smaller than {number(smallest)}, the smallest worth telling"
+
+
 def _line(label: str) -> str:
     """The line of a label, whose causal form has one of its own."""
     return label.removesuffix(", causal")
@@ -404,7 +451,7 @@ def _started(row: Row) -> str:
 def questions(rows: Iterable[Row]) -> list[Results]:
     """The questions that these rows are of, each as it was asked last; the newest question first."""
     every = list(rows)
-    asked: dict[str, Row] = {}
+    asked: dict[str, Row] = {}  # where two were begun in one second, the later row counts
     for row in sorted((row for row in every if row.kind == "asked"), key=_started):
         asked.pop(row.question, None)
         asked[row.question] = row

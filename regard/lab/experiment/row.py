@@ -10,7 +10,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from regard.core.visible import visible
+from regard.core.errors import visible
 
 Kind = Literal["trained", "timed", "laws", "asked"]
 Better = Literal["higher", "lower"]
@@ -148,7 +148,13 @@ _ROW, _ORIGIN = _schema(Row), _schema(Provenance)
 
 def read_row(values: object) -> Row:
     """The row with these values, or ValueError that names the field and what it must hold."""
-    return Row(**_checked(_ROW, values))
+    row = Row(**_checked(_ROW, values))
+    for name, of in _INSIDE.get(row.kind, {}).items():
+        if (wrong := _unlike(getattr(row, name), of, name)) is not None:
+            raise ValueError(f"{wrong} is not as a row of kind {row.kind} has it")
+    if row.kind == "asked":
+        _check_names(row.config)
+    return row
 
 
 def plain(row: Row) -> dict[str, Any]:
@@ -252,6 +258,82 @@ _IS: dict[str, Callable[[Any], bool]] = {
     "list": _is_list,
     "curve": _is_curve,
 }
+
+
+def _maybe(fits: Any) -> Any:
+    return lambda value: value is None or _unlike(value, fits, "") is None
+
+
+def _above_0(value: object) -> bool:
+    return _is_number(value) and value > 0  # type: ignore[operator]
+
+
+_EXPECTED: dict[str, Any] = {
+    "of": _is_text, "beside": _maybe(_is_text), "column": _is_text, "measure": _maybe(_is_text), "least": _maybe(_is_number),
+    "most": _maybe(_is_number), "ratio": _IS["flag"],
+}  # fmt: skip
+_BOUND = _EXPECTED | {"when": [_EXPECTED]}
+_COLUMN = {"name": _is_text, "kind": _is_text}
+_TIMED = {"setting": {"kind": _is_text, "length": _is_whole, "dim": _is_whole}}
+_TRAINED = {
+    "task": _is_text, "metric": _is_text, "better": lambda value: value in get_args(Better), "length": _is_whole,
+    "causal": _IS["flag"], "later": _IS["flag"], "steps": _maybe(_is_whole), "tokens": _maybe(_is_whole),
+    "batch": _is_whole, "shell": _IS["options"],
+}  # fmt: skip
+_INSIDE: dict[str, dict[str, Any]] = {
+    "asked": {"config": {
+        "name": _is_text, "about": _is_text, "kind": lambda value: value in ("screen", "comparison"), "limits": [_is_text],
+        "baseline": _is_text, "mark": _is_number, "seeds": [_is_whole], "rates": [_is_number],
+        "entries": [{"label": _is_text, "mixer": _is_text, "options": _IS["options"], "source": _is_text}],
+        "lines": [_is_text], "columns": [_COLUMN], "laws": _IS["texts"],
+        "cells": [(_is_text, _is_text, _is_text, _maybe(_IS["flag"]), _maybe(_is_text), _maybe(_is_number))],
+        "claims": [{"text": _is_text, "source": _is_text, "smallest": _is_number, "withdrawn": _is_text, "expected": [_BOUND]}],
+    }},
+    "timed": {
+        "setting": {"kind": _is_text, "unit": _is_text, "impl": _is_text}
+        | dict.fromkeys(("length", "batch", "dim", "num_heads"), _is_whole),
+        "values": dict.fromkeys(("ms", "low_ms", "high_ms", "baseline_ms", "rounds"), _above_0) | {"peak_bytes": _is_number},
+    },
+}  # fmt: skip
+"""Of each kind of row, what its free fields hold: a test, {name: of each}, [of all] or (of each place)."""
+
+
+def _unlike(value: Any, of: Any, name: str) -> str | None:
+    """Where a value is not as it must be, or None."""
+    if callable(of):
+        return None if of(value) else name
+    if not isinstance(value, dict if isinstance(of, dict) else list):
+        return name
+    if isinstance(of, dict):
+        parts = [(value.get(key, ...), one, f"{name}.{key}") for key, one in of.items()]
+    elif isinstance(of, tuple):
+        parts = [(v, one, name) for v, one in zip(value, of, strict=False)]
+        if len(value) != len(of):
+            return name
+    else:
+        parts = [(v, of[0], name) for v in value]
+    return next((wrong for part in parts if (wrong := _unlike(*part)) is not None), None)
+
+
+def _check_names(config: Mapping[str, Any]) -> None:
+    """Columns are of a known kind, and all that names one names one of them."""
+    kinds = {column["name"]: column["kind"] for column in config["columns"]}
+    trained = [column for column in config["columns"] if column["kind"] == "trained"]
+    timed = [column for column in config["columns"] if column["kind"] == "timed"]
+    named = {line[1] for line in config["cells"]}
+    bounds = [one for claim in config["claims"] for one in claim["expected"]]
+    bounded = {one["column"] for bound in bounds for one in (bound, *bound["when"])}
+    named |= bounded - {""}
+    wrong = (
+        {*kinds.values()} - {"trained", "timed"}
+        or named - kinds.keys()
+        or [c["name"] for c in trained if _unlike(c, _TRAINED, "")]
+        or [c["name"] for c in timed if _unlike(c, _TIMED, "")]
+        or ("" in bounded and not trained)
+        or len(config["lines"]) != (2 if trained else 0)
+    )
+    if wrong:
+        raise ValueError(f"config names columns or lines that it has not: {_said(wrong)}")
 
 
 def _said(value: object) -> str:

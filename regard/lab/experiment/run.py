@@ -24,12 +24,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from regard.core import OptionError
-from regard.core.visible import visible
+from regard.core import OptionError, RegardError
+from regard.core.errors import visible
 from regard.lab.data.files import check_writable
 from regard.lab.experiment import laws, mechanism_laws, on_ray as ray_tasks, speed, trial
 from regard.lab.experiment.entry import Entry
-from regard.lab.experiment.ledger import Ledger, trial_key
+from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe, provenance, versions
 from regard.lab.experiment.question import Column, Question
@@ -39,6 +39,7 @@ from regard.lab.experiment.shell import obstacle
 from regard.lab.experiment.workers import Claims, Job, share
 from regard.lab.tasks import Splits, Task
 from regard.lab.train.launched import processes
+from regard.positions import POSITIONS, AbsolutePosition
 
 LEDGER, FOLDER = Path("runs/arena/ledger.sqlite"), Path("runs/arena/trials")
 REDRAW = 10.0  # seconds
@@ -140,7 +141,7 @@ class _Asking:
         self.end = math.inf if hours is None else time.monotonic() + 3600 * hours
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.workers = Claims(ledger.path)
-        self.splits: dict[int, tuple[Task, Splits]] = {}
+        self.splits: dict[Any, tuple[Task, Splits]] = {}
         self.broken: dict[str, str] = {}  # label -> the law of mechanisms that it breaks
         self.drawn = -math.inf
         labels = [entry.label for entry in question.entries]
@@ -156,22 +157,20 @@ class _Asking:
         met = laws.check(question, self.load)
         own = [entry for entry in question.entries if entry.mixer is not None and ":" in entry.name]
         self._share([self._judging(entry) for entry in own])
-        self.asked = self._ask(met)
+        self.asked = self._ask(met, last=question.kind == "screen")
         self._time(question.timed)
-        shelled = self._shelled() if question.kind == "comparison" else {}
-        if shelled:
-            question = replace(
-                question, vary=tuple(shelled.get(one.name, one) for one in question.vary)
-            )
-            self.question = question
+        if question.kind == "comparison":
+            shelled = self._shelled()
+            vary = tuple(shelled.get(one.name, one) for one in question.vary)
+            self.question = question = replace(question, vary=vary)
             self.asked = self._ask(met)
         first = [column for column in question.trained if not column.later]
         self._train(first)
         self._train([column for column in question.trained if column.later])
         seeds = len(question.seeds)
-        while until_told and not self._late() and seeds < MOST_SEEDS and self._untold():
+        while until_told and not self._late() and seeds < MOST_SEEDS and (wide := self._untold()):
             more = range(seeds, seeds + MORE)
-            self._seeds(first, [max(question.seeds) + 1 + n - len(question.seeds) for n in more])
+            self._seeds(wide, [max(question.seeds) + 1 + n - len(question.seeds) for n in more])
             seeds += MORE
         library = [
             entry for entry in question.entries if entry.mixer is not None and ":" not in entry.name
@@ -183,15 +182,20 @@ class _Asking:
         return self._rows()
 
     def load(self, task: Task) -> Splits:
-        if id(task) not in self.splits:
-            with self.display.doing(f"{task.name}: data"):
-                self.splits[id(task)] = task, task.load()
-        return self.splits[id(task)][1]
+        """Once for equal tasks, such as the causal forms that each entry makes."""
+        key: Any = task
+        try:
+            hash(task)
+        except TypeError:
+            key = id(task)
+        if key not in self.splits:
+            self.splits[key] = task, task.load()
+        return self.splits[key][1]
 
     # ------------------------------------------------------------------ what is asked
 
-    def _ask(self, met: Mapping[int, str]) -> Row:
-        """The question as it stands, kept in the ledger before anything of it is run."""
+    def _ask(self, met: Mapping[int, str], *, last: bool = True) -> Row:
+        """The question as it stands, kept in the ledger before anything of it is run; anew unless it was asked like this before, or `last`."""
         question = self.question
         for column in question.trained:
             for entry in (*question.entries, *self.lines):
@@ -237,9 +241,12 @@ class _Asking:
             config=config,
             provenance=provenance(device=self.device, command=self.command),
         )
-        key = trial_key({"kind": "asked", "config": config})
-        self.ledger.put(key, row)
-        return self.ledger.get(key) or row
+        history = self.ledger.asked(question.name)
+        for known in history[-1:] if last else history:
+            if known.config == config:
+                return known
+        self.ledger.put(row_key(row), row)
+        return row
 
     def _column_facts(self, one: "Column | speed.Setting") -> dict[str, Any]:
         if not isinstance(one, Column):
@@ -257,7 +264,11 @@ class _Asking:
         return self.question.allowed(cell.entry, cell.column)
 
     def _cell(self, entry: Entry, column: Column) -> Cell:
-        """The trial's content; the causal form where that is the only one."""
+        """The trial's content; the causal form where that is the only one. Lines take only positions that are added."""
+        if any(entry.mixer is line.mixer for line in LINES) and not issubclass(
+            POSITIONS[column.shell.position], AbsolutePosition
+        ):
+            column = replace(column, shell=replace(column.shell, position="sinusoidal"))
         splits = self.load(column.task)
         reason = self.broken.get(entry.label)
         if reason is None:
@@ -267,24 +278,23 @@ class _Asking:
                 if obstacle(other, entry, self.load(other.task)) is None:
                     return self._cell(entry, other)
         try:
-            base = self._base(column)
             content = trial.content(
                 column,
                 entry,
                 None if reason else self.load(column.task),
-                base,
+                self.base,
                 self.question.measures,
             )
-        except OptionError as error:
+        except RegardError as error:  # it cannot take the shell, or is of no equal size
             reason = reason or str(error)
             content = {"refused": reason} | entry.identity()
         return Cell(entry, column, trial_key(content), reason)
 
-    def _base(self, column: Column) -> Entry | None:
+    @property
+    def base(self) -> Entry | None:
         """The entry whose size the others are given; None in a screen."""
         if self.question.kind == "screen":
             return None
-        del column
         return next(
             entry for entry in self.question.entries if entry.label == self.question.baseline
         )
@@ -369,7 +379,7 @@ class _Asking:
     def _shelled(self) -> dict[str, Column]:
         """Column -> the same in the shell that was best for the baseline."""
         question = self.question
-        base = self._base(question.trained[0]) if question.trained else None
+        base = self.base
         chosen = {}
         for column in question.trained:
             assert base is not None
@@ -394,7 +404,7 @@ class _Asking:
         splits = self.load(cell.column.task)
         key = trial_key({"cell": cell.id, "seed": seed, "rate": rate, "data": splits.sha256})
         make = partial(
-            trial.run, cell=cell, seed=seed, rate=rate, base=self._base(cell.column), question=self.question.name,
+            trial.run, cell=cell, seed=seed, rate=rate, base=self.base, question=self.question.name,
             measures=self.question.measures, folder=self.folder / key[:16], command=self.command, device=self.device,
         )  # fmt: skip
 
@@ -496,7 +506,8 @@ class _Asking:
 
     def _run(self, jobs: Iterable[Job]) -> None:
         if self.on_ray:
-            self.outcome.left += ray_tasks.share(jobs, self.display.doing, self._late)
+            listed = self.display.counted(jobs)
+            self.outcome.left += ray_tasks.share(listed, self.display.doing, self._late)
         else:
             self._share(jobs)
 
@@ -533,9 +544,16 @@ class _Asking:
             *(row for row in self.ledger.rows() if row.cell in cells and row.kind != "asked"),
         ]
 
-    def _untold(self) -> bool:
-        judged = Results(self.asked, self.ledger.rows()).judged()
-        return any(one.verdict in ("cannot tell", "not run") for one in judged)
+    def _untold(self) -> list[Column]:
+        """The columns of claims that more seeds would tell."""
+        results = Results(self.asked, self.ledger.rows())
+        names = {
+            results.column(bound.expected)
+            for one in results.judged()
+            if one.verdict == "cannot tell" and one.seeds is not None
+            for bound in one.bounds
+        }
+        return [column for column in self.question.trained if column.name in names]
 
 
 def _entry_facts(entry: Entry) -> dict[str, Any]:
@@ -543,12 +561,8 @@ def _entry_facts(entry: Entry) -> dict[str, Any]:
 
 
 def _stated(config: Mapping[str, Any]) -> str:
-    """What the claims rest on: they themselves, the tasks and the budgets."""
-    columns = [
-        {key: value for key, value in column.items() if key != "shell"}
-        for column in config["columns"]
-    ]
-    return trial_key({"claims": config["claims"], "columns": columns})
+    """Identity of a record of what was asked: no result has it."""
+    return trial_key({"kind": "asked", "config": config})
 
 
 def told(row: Row) -> str:
@@ -580,15 +594,27 @@ class _Display:
         if self.bars is not None:
             self.bars.update(self.task, description=visible(what))
         yield
-        if self.bars is not None:
-            self.bars.advance(self.task)
 
     def counted(self, jobs: Iterable[Job]) -> list[Job]:
-        listed = list(jobs)
+        """The jobs, each of which moves the bar once: when it is found, done or kept."""
+
+        def moving(call: Callable[..., Any] | None) -> Callable[..., Any] | None:
+            return None if call is None else partial(self._moved, call)
+
+        listed = [
+            replace(job, found=moving(job.found), do=moving(job.do), keep=moving(job.keep))
+            for job in jobs
+        ]
         self.total += len(listed)
         if self.bars is not None:
             self.bars.update(self.task, total=self.total)
         return listed
+
+    def _moved(self, call: Callable[..., Any], *given: Any) -> Any:
+        came = call(*given)
+        if came is not False and self.bars is not None:
+            self.bars.advance(self.task)
+        return came
 
     def say(self, line: str) -> None:
         if self.bars is not None:

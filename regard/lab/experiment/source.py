@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -50,21 +51,37 @@ def source(of: Any) -> str:
 
 @cache
 def _code(path: Path) -> str:
-    """The lines of a file that are not blank, comments or docstrings; all of a file that is not Python."""
+    """The lines of a file that are not blank, comments or docstrings; all of a file that is not Python.
+
+    Lines within other strings stay as they are, whatever they begin with, and so does a docstring that shares its line with code.
+    """
     content = path.read_bytes()
     if path.suffix != ".py":
         return hashlib.sha256(content).hexdigest()
-    lines = content.decode("utf-8", errors="replace").splitlines()
+    lines = re.split(
+        "\r\n|\r|\n", content.decode("utf-8", errors="replace")
+    )  # as Python counts them
     try:
         tree = ast.parse(content)
     except SyntaxError:  # it was never imported
         return "\n".join(lines)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    told: set[int] = set()  # lines of docstrings
+    kept: set[int] = set()  # lines that other strings go on in
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
-            told = node.body[0]
-            lines[told.lineno - 1 : told.end_lineno] = [""] * (told.end_lineno - told.lineno + 1)  # type: ignore[operator]
-    return "\n".join(line.rstrip() for line in lines if line.strip() and line.lstrip()[0] != "#")
+            own = node.body[0]
+            first, last = own.lineno - 1, own.end_lineno or own.lineno
+            after = lines[last - 1].encode()[own.end_col_offset :].strip()
+            if not lines[first].encode()[: own.col_offset].strip() and after[:1] in (b"", b"#"):
+                told |= {*range(first, last)}
+        elif isinstance(node, ast.Constant | ast.JoinedStr):
+            kept |= {*range(node.lineno, node.end_lineno or node.lineno)}
+    return "\n".join(
+        line.rstrip()
+        for number, line in enumerate(lines)
+        if number not in told and (number in kept or (line.strip() and line.lstrip()[0] != "#"))
+    )
 
 
 def _files(waiting: list[str], home: str) -> dict[str, Path]:

@@ -20,7 +20,6 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from regard.core import Mask, OptionError, UnsupportedError
-from regard.core.counting import count
 from regard.core.shapes import check_positive
 from regard.functional.choice import recorded
 from regard.lab.experiment.block import equal_block
@@ -29,6 +28,7 @@ from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
 from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Provenance, Row, as_json
 from regard.models.sizing import TOLERANCE
+from regard.testing.counting import count
 
 Pass = Literal["forward", "train", "prefill", "decode"]
 Unit = Literal["block", "layer"]
@@ -156,7 +156,8 @@ class Timed:
         values: dict[str, Any] = {name: row.values[name] for name in _VALUES if name in row.values}
         for name in ("peak_bytes", "rounds", "baseline_parameters", "state_bytes"):
             values |= {name: int(values[name])} if name in values else {}
-        return cls(**{name: getattr(row, name) for name in _SHARED}, **values, **row.setting)
+        setting = {name: row.setting[name] for name in _SETTING}
+        return cls(**{name: getattr(row, name) for name in _SHARED}, **values, **setting)
 
 
 _SHARED = ("entry", "mixer", "source", "options", "causal", "parameters", "flops", "provenance")

@@ -33,6 +33,7 @@ class Interval(NamedTuple):
     half: float
     seeds: int
     items: int = 0
+    of_items: float = 0.0  # share of the variance that more seeds leave as it is
 
     @property
     def low(self) -> float:
@@ -70,7 +71,7 @@ def interval(
         return Interval(float(values.mean()), 0.0, S, N)
     freedom = (a + b) ** 2 / (a**2 / (S - 1) + (b**2 / (N - 1) if b else 0.0))
     half = float(stats.t.ppf(0.5 + LEVEL / 2, freedom) * math.sqrt(a + b))
-    return Interval(float(values.mean()), half, S, N)
+    return Interval(float(values.mean()), half, S, N, float(b / (a + b)))
 
 
 def _value(scores: Scores, ratio: bool) -> float:
@@ -106,25 +107,18 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
     return "agrees" if verdicts else "not run"
 
 
-def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -> int:
-    """Seeds after which the interval would be as narrow as the distance to the nearer bound, or as the smallest effect."""
-    gap = max(
-        smallest / 2, min(abs(found.mean - one) for one in (least, most) if math.isfinite(one))
+def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -> int | None:
+    """Seeds after which the interval would be as narrow as the distance to the nearer bound, or as the smallest effect.
+
+    None where the test items alone make it wider: no number of seeds is enough.
+    """
+    bounds = [abs(found.mean - one) for one in (least, most) if math.isfinite(one)]
+    room = max(smallest / 2, min(bounds, default=0.0)) ** 2 - found.half**2 * found.of_items
+    if room <= 0:
+        return None
+    return max(
+        found.seeds + 1, math.ceil(found.seeds * found.half**2 * (1 - found.of_items) / room)
     )
-    return max(found.seeds + 1, math.ceil(found.seeds * (found.half / gap) ** 2))
-
-
-def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Values of items whose mean is the area under the curve, and whose spread is that of DeLong's estimate (Biometrics 1988)."""
-    positive = labels > 0.5
-    n, m = int(positive.sum()), int((~positive).sum())
-    ranks = stats.rankdata(scores)
-    within = np.empty(len(scores))
-    within[positive] = (ranks[positive] - stats.rankdata(scores[positive])) / m
-    within[~positive] = 1 - (ranks[~positive] - stats.rankdata(scores[~positive])) / n
-    area = within[positive].mean()
-    share = np.where(positive, n, m) / len(scores)
-    return area + (within - area) / share
 
 
 def number(value: float) -> str:

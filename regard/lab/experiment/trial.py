@@ -1,6 +1,7 @@
 """Trial: one entry trained in one column from one seed at one rate, under the budget that all others get."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,16 +10,17 @@ import torch
 from torch import nn
 
 from regard.core import RegardError
-from regard.core.counting import count
 from regard.lab.experiment.entry import Entry, sources
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.shell import model_config
 from regard.lab.tasks import Splits
-from regard.lab.train import fit
+from regard.lab.train import Run, fit
 from regard.lab.train.batches import in_order
+from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
 from regard.lab.train.transfer import take_weights
+from regard.testing.counting import count
 
 if TYPE_CHECKING:
     from regard.lab.experiment.question import Column, Fitted
@@ -85,11 +87,23 @@ def _facts(column: "Column", entry: Entry, splits: Splits, base: Entry | None) -
     }
 
 
-def build(column: "Column", entry: Entry, splits: Splits, base: Entry | None) -> nn.Module:
-    """Newly initialised from torch's generator."""
-    if column.model is not None:
-        return column.model(entry, column)
-    return model_config(column, entry, splits, beside=base).build()
+def as_run(
+    column: "Column",
+    entry: Entry,
+    seed: int,
+    rate: float | None,
+    splits: Splits,
+    base: Entry | None,
+) -> Run:
+    """The trial as a run of its own, with a folder and checkpoints."""
+    train = column.train.as_config() if isinstance(column.train, Short) else column.train
+    changes = {} if rate is None else {"lr": rate}
+    return Run(
+        task=column.task,
+        model=model_config(column, entry, splits, beside=base),
+        train=dataclasses.replace(train, seed=seed, **changes),
+        seed=seed,
+    )
 
 
 def run(
@@ -115,9 +129,11 @@ def run(
         provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", command=command),
     )  # fmt: skip
     try:
-        return dataclasses.replace(
-            row, **_trained(splits, cell, seed, rate, base, measures, folder, device)
-        )
+        found = _trained(splits, cell, seed, rate, base, measures, folder, device)
+        numbers = [found["value"], found["valid_value"], *found.get("values", {}).values()]
+        if not all(map(math.isfinite, numbers)):
+            raise DivergedError(f"{task.name}: its results are {', '.join(map(str, numbers))}")
+        return dataclasses.replace(row, **found)
     except RegardError as error:  # it diverged, or was refused at its size
         return dataclasses.replace(row, reason=str(error))
 
@@ -134,7 +150,7 @@ def _trained(
 ) -> dict[str, Any]:
     column, entry, task = cell.column, cell.entry, cell.column.task
     torch.manual_seed(seed)
-    model = build(column, entry, splits, base)
+    model = model_config(column, entry, splits, beside=base).build()
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     batch = task.collate([splits.train[0]])
     with torch.no_grad():
@@ -178,7 +194,7 @@ def _trained(
     if task.has_scores:
         on = next(model.parameters()).device
         batches = in_order(splits.test, column.train.batch_size, task.collate)
-        scores = task.scores(
+        scores = task.item_scores(
             model, ({k: v.to(on) if hasattr(v, "to") else v for k, v in b.items()} for b in batches)
         )
     return {

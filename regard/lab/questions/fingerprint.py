@@ -5,12 +5,12 @@ Structures are smaller than half of the shortest row, 32 tokens: windows of 4 to
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import Mask, Mixer
 from regard.functional.patterns import First, Window
 from regard.lab.experiment.entry import Entry
-from regard.lab.experiment.models import TokenReader
+from regard.lab.experiment.models import TokenReaderConfig
 from regard.lab.experiment.question import Column, Question, Shell
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import StdlibBytes
@@ -22,24 +22,8 @@ from regard.mixers import HeadGroup
 DIM, NUM_HEADS = 32, 4
 RATES = (3e-3, 1e-2)
 SHELL = Shell(dim=DIM, num_heads=NUM_HEADS, num_layers=1, position="learned")
-MARKED = {"longformer": 1}
-"""First tokens of each row that the mask marks as global: without them longformer is local."""
 _BY_CONTENT = frozenset({"hashed", "routed", "sorted"})
 """Families whose pairs are chosen by content."""
-
-
-def model(entry: Entry, column: Column) -> nn.Module:
-    """Newly initialised from torch's generator."""
-    task = column.task
-    assert isinstance(task, Ability)
-    return TokenReader(
-        entry.build(dim=DIM, num_heads=NUM_HEADS, max_len=task.max_len),
-        vocab_size=task.vocab_size,
-        num_classes=task.num_classes,
-        max_len=task.max_len,
-        causal=column.causal,
-        marked=0 if column.causal else MARKED.get(entry.name, 0),
-    )
 
 
 def _column(task: Ability, steps: int, *, later: bool = False) -> Column:
@@ -48,7 +32,7 @@ def _column(task: Ability, steps: int, *, later: bool = False) -> Column:
         task=task,
         train=Short(steps=steps),
         shell=SHELL,
-        model=model,
+        model=TokenReaderConfig,
         either=True,
         later=later,
     )
@@ -76,6 +60,7 @@ ENTRIES = (
         title="longformer, window 4, first token global",
         mixer="longformer",
         options={"window_size": 4, "max_global": 1},
+        model={"global_tokens": 1},
     ),
     Entry(
         title="bigbird, blocks of 4, 1 random",
@@ -126,7 +111,7 @@ def allowed_share(entry: Entry, column: Column) -> float | None:
     mixer = entry.build(dim=DIM, num_heads=NUM_HEADS, max_len=column.task.max_len)
     if mixer.family in _BY_CONTENT:
         return None
-    marked = 0 if column.causal else MARKED.get(entry.name, 0)
+    marked = 0 if column.causal else entry.model.get("global_tokens", 0)
     pairs = seen_pairs(mixer, column.task.max_len, causal=column.causal, marked=marked)
     return float(pairs[needed].double().mean())
 

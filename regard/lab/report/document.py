@@ -27,7 +27,7 @@ def markdown(question: Mapping[str, Any]) -> str:
         else "A comparison."
     )
     lines += [
-        f"{kind} {question['device']}; commit `{question['commit']}`, claims written down at `{question['stated commit']}`.",
+        f"{kind} {question['device']}; commit `{question['commit']}`.",
         "",
     ]
     if question["claims"]:

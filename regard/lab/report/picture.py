@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from regard.core import OptionError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.data.files import whole
 from regard.lab.experiment.speed import Timed
 from regard.lab.report.layout import Bubble, place_labels

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.visible import visible_lines
+from regard.core.errors import visible_lines
 from regard.lab.experiment.row import Row
 from regard.lab.report.told import told
 
@@ -72,7 +72,9 @@ def _cell(cell: Mapping[str, Any] | None) -> Text:
 
 
 def claim_lines(claim: Mapping[str, Any]) -> list[str]:
-    lines = [f"{claim['verdict']}: {claim['text']} ({claim['source']})"]
+    lines = [
+        f"{claim['verdict']}: {claim['text']} ({claim['source']}; written down at {claim['stated commit']})"
+    ]
     if claim["withdrawn"]:
         return [*lines, f"    withdrawn: {claim['withdrawn']}"]
     for one in claim["bounds"]:

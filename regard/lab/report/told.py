@@ -29,8 +29,6 @@ def of_question(results: Results) -> dict[str, Any]:
         "headline": headline(results),
         "commit": asked.provenance.commit,
         "asked": asked.provenance.started,
-        "stated": results.first.provenance.started,
-        "stated commit": results.first.provenance.commit,
         "device": next(
             (row.provenance.device for cell in results.cells.values() for row in cell.rows),
             asked.provenance.device,
@@ -192,11 +190,13 @@ def _claim(results: Results, judged: Judged) -> dict[str, Any]:
         "verdict": judged.verdict,
         "withdrawn": claim["withdrawn"],
         "needs": judged.needs,
+        "stated": judged.stated.provenance.started,
+        "stated commit": judged.stated.provenance.commit,
         "bounds": [
             {
                 "of": one.expected["of"],
                 "beside": one.expected["beside"],
-                "column": results._column(one.expected),
+                "column": results.column(one.expected),
                 "measure": one.expected["measure"],
                 "ratio": one.expected["ratio"],
                 "least": one.expected["least"],

@@ -56,6 +56,15 @@ class Classify(Task):
             raise OptionError(f"{self.name}: score needs at least one batch, got none")
         return float(meter.compute())
 
+    @property
+    def has_scores(self) -> bool:
+        return self.metric == "accuracy"
+
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        with evaluation(model):
+            right = [self.answer(model, b).argmax(-1) == b["labels"] for b in batches]
+        return torch.cat(right).double().tolist()
+
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The metric of always answering the training split's most frequent class."""
         splits = splits or self.load()

@@ -14,15 +14,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.own import read_own
-from regard.lab.data.plays import read_works
+from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
-from regard.lab.data.sources import archive
 from regard.lab.data.splits import Split, split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, ByteWindows, cut, sample
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind, evaluation
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind, evaluation, ratio_items
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +31,12 @@ class NextToken(Task):
     def facts(self) -> dict[str, Any]:
         return {"vocab_size": self.vocab_size}
 
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B T vocab"]:
+        """The model's logits."""
+        return model(batch["tokens"], valid=batch["valid"])
+
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        logits = model(batch["tokens"], valid=batch["valid"]).float()
+        logits = self.answer(model, batch).float()
         return F.cross_entropy(
             logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
         )
@@ -57,11 +58,6 @@ class LanguageModelling(NextToken):
     length: int = 256  # tokens in a window
     valid_size: int = 256  # windows
     test_size: int = 512
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        sizes = {"valid_size": self.valid_size, "test_size": self.test_size}
-        check_sizes(self.name, length=self.length, **sizes)
 
     @property
     def max_len(self) -> int:
@@ -90,6 +86,20 @@ class LanguageModelling(NextToken):
         if not asked:
             raise OptionError(f"{self.name}: score needs at least one label, got none")
         return float(nats.compute()) / math.log(2)
+
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        """Of each window."""
+        bits: list[float] = []
+        counts: list[int] = []
+        with evaluation(model):
+            for batch in batches:
+                logits, labels = self.answer(model, batch).float(), batch["labels"]
+                nats = F.cross_entropy(
+                    logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none"
+                )
+                bits += (nats.double().sum(1) / math.log(2)).tolist()
+                counts += (labels != IGNORED).sum(1).tolist()
+        return ratio_items(bits, counts)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Bits of the test split under the training split's unigram frequencies (one added to each count)."""
@@ -126,56 +136,6 @@ class StdlibBytes(LanguageModelling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShakespeareBytes(LanguageModelling):
-    """Shakespeare bytes: the next byte of plays and poems; whole works are held out.
-
-    Shakespeare's works in modern spelling: 37 for training, 2 for validation, 3 for the test.
-    """
-
-    name = "shakespeare_bytes"
-    sources = ("shakespeare",)
-
-    def load(self) -> Splits:
-        works = read_works(archive("shakespeare"))
-        return self.of({name: text.encode("latin-1") for name, text in works.items()})
-
-    def of(self, works: Mapping[str, bytes]) -> Splits:
-        rng = np.random.default_rng(self.seed)
-        parts = self.windows(held_out(works, rng), rng)
-        return Splits(*(Examples.windows(*part) for part in parts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wikipedia(LanguageModelling):
-    """90 million bytes for training, 5 each for validation and test."""
-
-    path: Path | None = None
-    length: int = 512  # tokens in a window
-    valid_size: int = 512  # windows
-    test_size: int = 10**9
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, self.name)
-        texts = ([found[name]] for name in ("train", "valid", "test"))
-        parts = self.windows(texts, np.random.default_rng(self.seed))
-        return Splits(*(Examples.windows(*part) for part in parts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Enwik8(Wikipedia):
-    """Wikipedia's pages with their markup, in bits per byte."""
-
-    name = "enwik8"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text8(Wikipedia):
-    """Wikipedia's words in letters and spaces, in bits per letter: numbers do not compare with those of enwik8."""
-
-    name = "text8"
-
-
-@dataclass(frozen=True, kw_only=True)
 class OwnText(LanguageModelling):
     """The next byte of a text file of your own: the first nine tenths train, a twentieth each is for validation and test."""
 
@@ -184,7 +144,7 @@ class OwnText(LanguageModelling):
     path: Path | None = None
 
     def load(self) -> Splits:
-        found = read_own(self.name, self.path, "text_file")
+        found = read_text_file(own_path(self.name, self.path, "text_file"))
         texts = ([found[name]] for name in ("train", "valid", "test"))
         parts = self.windows(texts, np.random.default_rng(self.seed))
         return Splits(*(Examples.windows(*part) for part in parts))

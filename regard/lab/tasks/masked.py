@@ -7,6 +7,7 @@ kill has its state back. In the validation and the test windows the hidden bytes
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,18 +15,16 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OptionError
-from regard.core.corruption import corrupt
-from regard.lab.data.labelled import Texts
+from regard.core.options import Range
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
-from regard.lab.data.texts import Email, read_emails, unique_newsgroups
+from regard.lab.data.texts import Email, read_emails
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows
-from regard.lab.tasks.classify import stratified
 from regard.lab.tasks.language_models import LanguageModelling, held_out
 from regard.lab.tasks.task import IGNORED, Batch, Splits
 from regard.lab.tasks.texts import divided
+from regard.models.corruption import corrupt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +35,9 @@ class MaskedLanguageModelling(LanguageModelling):
     metric = "bits_per_masked_byte"
     vocab_size = MASKED_VOCABULARY
 
-    rate: float = 0.15  # share of the bytes that are hidden
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.rate <= 1:
-            raise OptionError(f"{self.name}: rate ({self.rate!r}) must be above 0 and at most 1")
+    rate: Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)] = (
+        0.15  # share of the bytes that are hidden
+    )
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """In training mode bytes are hidden anew; otherwise those that the batch hides."""
@@ -107,27 +103,6 @@ class StdlibMasked(MaskedLanguageModelling):
         rng = np.random.default_rng(self.seed)
         parts = self.windows(held_out(read_modules(stdlib_root()), rng), rng)
         return self.masked(parts, {"cpython": platform.python_version()})
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewsgroupsMasked(MaskedLanguageModelling):
-    """Newsgroups masked: hidden bytes of the posts that `newsgroups` classifies, for training before it (arXiv 2310.02980).
-
-    Equal seeds put the same posts into the same parts as in `newsgroups`: no test post is ever trained on.
-    """
-
-    name = "newsgroups_masked"
-    sources = ("newsgroups20",)
-
-    def load(self) -> Splits:
-        found = unique_newsgroups(archive("newsgroups20"))
-        return self.of(found["train"], found["test"])
-
-    def of(self, train: Texts, test: Texts) -> Splits:
-        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
-        return self.of_texts(
-            [train.texts[row] for row in rows], [train.texts[row] for row in valid], test.texts
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

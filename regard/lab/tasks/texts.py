@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,17 +15,14 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, StoredDataError
 from regard.lab.data.bibles import read_chapters
-from regard.lab.data.checks import check_seed, check_sizes
+from regard.lab.data.checks import check_sizes
 from regard.lab.data.debian import Document, read_documents
-from regard.lab.data.labelled import LabelledPairs, Texts
-from regard.lab.data.own import own_path, read_own
-from regard.lab.data.own.delimited import read_delimited_texts
-from regard.lab.data.own.texts import read_columns
+from regard.lab.data.own import own_path, read_delimited_texts, read_saved
 from regard.lab.data.received import MOST_CLASSES
 from regard.lab.data.records import Examples, Ragged, Records
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import apart, spaced, split_of
-from regard.lab.data.texts import HARD, Email, read_emails, unique_emails, unique_newsgroups
+from regard.lab.data.texts import HARD, Email, read_emails, unique_emails
 from regard.lab.data.windows import MASKED_VOCABULARY
 from regard.lab.tasks.classify import Classify, Indices, stratified
 from regard.lab.tasks.task import Batch, Splits, count_valid, padded
@@ -80,21 +77,15 @@ class Match(Classify):
 
     length: int = 512  # bytes of each text that are read
 
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-
     @property
     def max_len(self) -> int:
         return self.length
 
-    def part(self, pairs: LabelledPairs) -> Records:
-        first, second = (byte_tokens(of, self.length) for of in (pairs.first, pairs.second))
-        columns: dict[str, Any] = {
-            "first": Ragged(*first),
-            "second": Ragged(*second),
-            "label": pairs.labels,
-        }
+    def part(
+        self, first: Sequence[bytes], second: Sequence[bytes], labels: NDArray[np.integer]
+    ) -> Records:
+        sides = [Ragged(*byte_tokens(texts, self.length)) for texts in (first, second)]
+        columns: dict[str, Any] = {"first": sides[0], "second": sides[1], "label": labels}
         return Records(columns, counted=("first", "second"))
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:
@@ -124,8 +115,7 @@ class Spam(ByteText):
 
     Balanced: all spam and as many easy ham, drawn by `seed`; a tenth of each for validation and for the test. A body whose
     first `length` bytes equal those of an earlier body is left out after the parts are drawn, and parts are balanced again:
-    no body changes its part with `length`, nor in `spam_masked`. test="hard_ham" replaces the test's easy ham by ham that
-    looks like spam. The metric is macro-F1, so that no class counts more. `length` is REDUCED for small machines:
+    no body changes its part with `length`, nor in `spam_masked`. Ham that looks like spam is left out. The metric is macro-F1, so that no class counts more. `length` is REDUCED for small machines:
     the Long Range Arena reads 4,000 bytes of other texts (IMDb), and numbers must not be compared.
     """
 
@@ -134,29 +124,15 @@ class Spam(ByteText):
     num_classes = 2
     metric = "macro_f1"
 
-    test: Literal["easy_ham", "hard_ham"] = "easy_ham"
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-        if self.test not in ("easy_ham", "hard_ham"):
-            raise OptionError(f"{self.name}: test ({self.test!r}) must be easy_ham or hard_ham")
-
     def load(self) -> Splits:
         return self.of(read_emails(archive("spam_assassin")))
 
     def of(self, emails: list[Email]) -> Splits:
         found = divided(emails, self.seed)
-        spam = found.test[found.labels[found.test] == 1]
-        test = np.concatenate([spam, found.hard]) if self.test == "hard_ham" else found.test
-        rows = [found.train, found.valid, test]
+        rows = [found.train, found.valid, found.test]
         parts = apart(rows, key=lambda row: found.texts[row][: self.length])
-        return Splits(
-            *(
-                self.part(found.texts, found.labels, _balanced(np.array(part, int), found.labels))
-                for part in parts
-            )
-        )
+        balanced = (_balanced(np.array(part, int), found.labels) for part in parts)
+        return Splits(*(self.part(found.texts, found.labels, part) for part in balanced))
 
     def meter(self) -> "Metric":
         from torchmetrics.classification import MulticlassF1Score
@@ -165,72 +141,31 @@ class Spam(ByteText):
 
 
 class Divided(NamedTuple):
-    """Indices of texts; `hard` are those of hard ham, which is in no part."""
+    """Texts with their labels, and the indices of each part."""
 
     texts: list[bytes]
     labels: Indices
     train: Indices
     valid: Indices
     test: Indices
-    hard: Indices
 
 
 def divided(emails: list[Email], seed: int) -> Divided:
     """Bodies in parts, equal ones once; as much easy ham as spam, drawn by `seed`."""
-    kept = unique_emails(emails)
+    kept = [email for email in unique_emails(emails) if email.folder != HARD]
     labels = np.array([email.spam for email in kept], dtype=np.int64)
-    hard = np.array([email.folder == HARD for email in kept])
     spam = np.flatnonzero(labels == 1)
-    ham = np.random.default_rng(seed).permutation(np.flatnonzero((labels == 0) & ~hard))
+    ham = np.random.default_rng(seed).permutation(np.flatnonzero(labels == 0))
     chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))
     train, valid, test = (chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed))
     texts = [email.body.lstrip() for email in kept]
-    return Divided(texts, labels, train, valid, test, np.flatnonzero(hard))
+    return Divided(texts, labels, train, valid, test)
 
 
 def _balanced(rows: Indices, labels: Indices) -> Indices:
     """The first rows of each class, equally many of both."""
     of = [rows[labels[rows] == label] for label in (0, 1)]
     return np.concatenate([found[: min(map(len, of))] for found in of])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Newsgroups(ByteText):
-    """Newsgroups: to which of twenty groups was a post sent? Byte-level classification of 20 Newsgroups.
-
-    The test part is the published one (later posts); a tenth of the training part, drawn by `seed`, is validation.
-
-    Equal posts count once. A post whose first `length` bytes equal those of an earlier post is left out after the parts are
-    drawn: the parts are the same at every length, and for `newsgroups_masked`. The table holds lower-case letters and
-    single spaces only.
-    """
-
-    name = "newsgroups"
-    sources = ("newsgroups20",)
-    num_classes = 20
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-
-    def load(self) -> Splits:
-        found = unique_newsgroups(archive("newsgroups20"))
-        return self.of(found["train"], found["test"])
-
-    def of(self, train: Texts, test: Texts) -> Splits:
-        """Raises StoredDataError for other classes than expected."""
-        if len(train.classes) != self.num_classes or train.classes != test.classes:
-            raise StoredDataError(
-                f"newsgroups: train has {len(train.classes)} classes and test {len(test.classes)}, "
-                f"and both should have the same {self.num_classes}"
-            )
-        rows, valid, none = stratified(train.labels, 0.1, 0.0, self.seed)
-        assert not len(none)
-        texts = [*train.texts, *test.texts]
-        labels = np.concatenate([train.labels, test.labels])
-        every = np.arange(len(train.texts), len(texts))
-        parts = apart([rows, valid, every], key=lambda row: texts[row][: self.length])
-        return Splits(*(self.part(texts, labels, np.array(part, dtype=int)) for part in parts))
 
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.'+#-]+[a-z0-9]+)*[+#]*|[^\sa-z0-9]")
@@ -266,11 +201,7 @@ class DebianSections(Classify):
     num_sources: int | None = None
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, max_sentences=self.max_sentences, max_words=self.max_words)
-        if self.num_sources is not None:
-            check_sizes(self.name, num_sources=self.num_sources)
-        if not isinstance(self.vocab_size, int) or self.vocab_size < 3:
+        if self.vocab_size < 3:
             raise OptionError(f"{self.name}: vocab_size ({self.vocab_size!r}) must be at least 3")
 
     @property
@@ -388,48 +319,9 @@ class BibleChapters(Match):
             chosen = [pairs[row] for row in order]
             labels = np.array([a == b for a, b in chosen], dtype=np.int64)
             texts = [first[a].encode() for a, _ in chosen], [second[b].encode() for _, b in chosen]
-            return self.part(LabelledPairs(*texts, labels))
+            return self.part(*texts, labels)
 
         return Splits(part("train"), part("valid"), part("test"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class IMDb(ByteText):
-    """The Long Range Arena's Text at length 4000. A tenth of the training part, drawn by `seed`, is validation: the
-    Arena's code validates on the test part, which is not done here."""
-
-    name = "imdb"
-    num_classes = 2
-
-    path: Path | None = None
-    length: int = 1000
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, "imdb")
-        train, test = found["train"], found["test"]
-        rows, valid, _ = stratified(train.labels, 0.1, 0.0, self.seed)
-        return Splits(
-            self.part(train.texts, train.labels, rows),
-            self.part(train.texts, train.labels, valid),
-            self.part(test.texts, test.labels, np.arange(len(test.texts))),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LRARetrieval(Match):
-    """The Long Range Arena's Retrieval at length 4000, with its splits."""
-
-    name = "lra_retrieval"
-
-    path: Path | None = None
-
-    def load(self) -> Splits:
-        found = read_own(self.name, self.path, "lra_aan")
-        return Splits(*(self.part(found[name]) for name in ("train", "valid", "test")))
 
 
 @dataclass(frozen=True)
@@ -456,17 +348,13 @@ class LabelledTexts(ByteText):
     text: str = "text"
     label: str = "label"
 
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-
     @property
     def facts(self) -> dict[str, Any]:
         return {"vocab_size": self.vocab_size}
 
     def load(self) -> Splits:
         path = own_path(self.name, self.path, "hugging_face")
-        read = read_delimited_texts if path.suffix in (".csv", ".tsv") else read_columns
+        read = read_delimited_texts if path.suffix in (".csv", ".tsv") else read_saved
         found = dict(read(path, text=self.text, label=self.label))
         whole = found.get("train") or found.get("all")
         if whole is None or len(whole.classes) < 2:

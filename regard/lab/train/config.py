@@ -22,7 +22,7 @@ _COUNTS = (
     "average",
 )
 _OPTIONAL = ("steps", "tokens", "patience", "clip", "bucket", "average")
-Schedule = Literal["cosine", "noam"]
+Schedule = Literal["cosine", "linear", "noam"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class TrainConfig:
     workers: int = 0  # processes that make batches ahead; 0: the training process makes them
     lr: float = 1e-3  # at the top of the schedule
     warmup: float = 0.05  # share of the steps in which the rate rises
-    schedule: Schedule = "cosine"  # after the warm-up; "noam" falls with the root of the step
+    schedule: Schedule = "cosine"  # after the warm-up; "linear" falls to a fiftieth, "noam" with the root of the step
     weight_decay: float = 0.1  # of matrices only
     betas: tuple[float, float] = (0.9, 0.95)  # of AdamW's two running means, for each step
     clip: float | None = 1.0  # largest gradient norm

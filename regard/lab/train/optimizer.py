@@ -34,7 +34,18 @@ def make_schedule(
     rise = round(warmup * steps)
     if shape == "noam":
         return LambdaLR(optimizer, lambda step: noam(step, rise))
-    return LambdaLR(optimizer, lambda step: warmup_cosine(step, rise, steps))
+    shaped = warmup_linear if shape == "linear" else warmup_cosine
+    return LambdaLR(optimizer, lambda step: shaped(step, rise, steps))
+
+
+LAST = 0.02  # share of the top rate at the end of a linear schedule
+
+
+def warmup_linear(step: int, warmup: int, steps: int) -> float:
+    """Share of the top rate used by step 0, 1, ...: rises to 1 over `warmup` steps, falls in a line to LAST at `steps`."""
+    if step < warmup:
+        return (step + 1) / warmup
+    return 1 - (1 - LAST) * min(1.0, (step - warmup + 1) / (steps - warmup))
 
 
 def warmup_cosine(step: int, warmup: int, steps: int) -> float:

@@ -18,11 +18,12 @@ from regard.core import OptionError
 from regard.core.shapes import check_positive
 from regard.lab.data.records import IGNORED, Examples
 from regard.lab.tasks.task import Splits
+from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
+from regard.lab.train.optimizer import warmup_linear
 from regard.nn import after_step
 
 WARMUP = 0.1  # share of the steps in which the rate rises
-LAST = 0.02  # share of the top rate that the last step has
 LOOK = 50  # steps between points of the curve
 SOLVED, OVER = 0.99, 10  # accuracy of so many training steps at which a run ends
 
@@ -38,6 +39,13 @@ class Short:
 
     def __post_init__(self) -> None:
         check_positive(steps=self.steps, batch_size=self.batch_size)
+
+    def as_config(self) -> TrainConfig:
+        """The same budget, optimiser and schedule for `fit`."""
+        return TrainConfig(
+            steps=self.steps, batch_size=self.batch_size, lr=self.lr, warmup=WARMUP, schedule="linear", weight_decay=0.0,
+            betas=(0.9, 0.98), eval_every=LOOK,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +95,9 @@ def short_fit(
     losses, accuracies, curve = [], [], []
     model.train()
     for step, rows in enumerate(order):
-        optimizer.param_groups[0]["lr"] = lr * _share(step, steps)
+        optimizer.param_groups[0]["lr"] = lr * warmup_linear(
+            step, max(1, round(WARMUP * steps)), steps
+        )
         logits, asked = _answers(model, tokens[rows], labels[rows])
         loss = F.cross_entropy(logits, asked)
         optimizer.zero_grad()
@@ -114,14 +124,6 @@ def short_fit(
         correct=tuple(round(one, 4) for one in correct.tolist()),
         curve=tuple(curve),
     )
-
-
-def _share(step: int, steps: int) -> float:
-    """Share of the top rate: up to 1 in the first tenth of the steps, then down to a fiftieth, both in a line."""
-    rise = max(1, round(WARMUP * steps))
-    if step < rise:
-        return (step + 1) / rise
-    return 1 - (1 - LAST) * (step - rise + 1) / (steps - rise)
 
 
 def _answers(

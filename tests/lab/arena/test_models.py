@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from regard.core import OptionError
-from regard.core.fields import Categorical, Numeric
 from regard.lab.arena import trial
 from regard.lab.arena.choice import Choice
 from regard.lab.arena.ledger import trial_key
@@ -14,6 +13,7 @@ from regard.lab.arena.models import DocumentConfig, FeaturesConfig, TwoStreamCon
 from regard.lab.arena.suite import Contest, ModelSize, contests
 from regard.lab.tasks import CorrelatedTasks, PlantedHistories, StdlibPermuted, TextFiles, permuted
 from regard.lab.train import TrainConfig
+from regard.nn.fields import Categorical, Numeric
 
 SIZE = {"dim": 16, "num_heads": 2, "num_layers": 2, "max_len": 12}
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from regard.core import OptionError, StoredDataError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.report import picture, plain, read_rows, terminal, write_page
 from regard.lab.arena.report.crossing import crossing
 from regard.lab.arena.report.layout import Bubble, place_labels, spread_out

@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from regard.cli import main
 from regard.core import StoredDataError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.arena.ledger import Ledger, canonical
 from regard.lab.arena.report import terminal
 from regard.lab.arena.results import Trained

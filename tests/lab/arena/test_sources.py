@@ -311,7 +311,7 @@ def test_an_absence_of_an_old_source_is_none(folder, ledger):
 
 FINDING = """
 from regard.lab.findings import Claim, Entry, Finding, above
-from regard.lab.recipes import Run
+from regard.lab.train import Run
 from regard.lab.tasks import ListOps
 from regard.lab.train import TrainConfig
 from regard.models import ClassifierConfig

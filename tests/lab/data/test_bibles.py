@@ -2,23 +2,16 @@
 
 import ast
 import json
-import zlib
-from struct import pack
 
 import pytest
 
-from regard.core import StoredDataError
-from regard.lab.data.archives import Archive, open_archive
 from regard.lab.data.bibles import (
-    count_chapters,
-    plain,
     read_aligned_verses,
     read_chapters,
-    read_verses,
-    verse_pairs,
 )
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import SOURCES, archive, missing
+from tests.lab.data.sources.packages import Files
 
 SOURCE = r'''
 from somewhere import Bible, Version
@@ -32,40 +25,16 @@ verse. <sup>2</sup> Two verse.</p> <sup>1</sup> Three. <sup>1</sup> \\1:2\\four.
 '''
 
 
-class Package(Archive):
-    label = "toy bible"
-
-    def __init__(self, source: str):
-        self._source = source
-
-    def names(self):
-        return ["toy/html_bible.py", "toy/plain_text_readers_bible.py"]
-
-    def _content(self, name):
-        return self._source.encode()
+def bible(source):
+    return Files({"toy/html_bible.py": source, "toy/plain_text_readers_bible.py": source})
 
 
 def test_chapters_are_cut_at_the_numbers_in_the_text_and_split_ones_joined():
-    package = Package(SOURCE)
-    assert read_chapters(package) == {
+    assert read_chapters(bible(SOURCE)) == {
         (1, 1): "One verse.\nTwo verse.",
         (1, 2): "Three.\nfour.\nFive.",
         (2, 1): "Six.",
     }
-    assert count_chapters(package)["verses"] == 6
-
-
-@pytest.mark.parametrize(
-    "source", ["bible = Bible(1, 2)", "x = 1", "bible = (", "bible = Bible(1, f(), {}, {})"]
-)
-def test_another_layout_is_named(source):
-    with pytest.raises(StoredDataError, match="is no Bible as recorded"):
-        read_chapters(Package(source))
-
-
-def test_chapters_that_the_table_does_not_know_are_refused():
-    with pytest.raises(StoredDataError, match="the text has 4 chapters, the table 3"):
-        read_chapters(Package(SOURCE.replace(", 2001001: 7", "")))
 
 
 def test_the_king_james_version_is_cut_as_its_own_table_cuts_it():
@@ -80,68 +49,6 @@ def test_the_king_james_version_is_cut_as_its_own_table_cuts_it():
         verse = " ".join(text[start : ends[number]].split())
         expected.setdefault((number // 1_000_000, number // 1000 % 1000), []).append(verse)
     assert read_chapters(package) == {key: "\n".join(lines) for key, lines in expected.items()}
-
-
-OLD = [
-    "",
-    '<milestone type="x-importer"/>',
-    '<div osisID="Gen" sID="g1" type="book"/> <title>Genesis</title>',
-    '<chapter n="1" osisID="Gen.1" sID="Gen.1"/>',
-    '<w lemma="strong:H1">In</w> the beginning, <note n="a">or: At first</note>God<note>x</note>created &amp; saw .',
-    "",
-    '<verse>And it was</verse> evening.<chapter eID="Gen.1" osisID="Gen.1"/>',
-    '<div sID="g2"/><chapter n="2" osisID="Gen.2" sID="Gen.2"/>',
-    "The second chapter.",
-    '<div canonical="true" osisID="Exod" sID="g3" type="book"/><title>Exodus</title>',
-    "No verse: its chapter has not begun.",
-]
-
-
-NEW = ['<chapter n="1" osisID="Matt.1" sID="Matt.1"/>', "The book."]
-
-
-def write(folder, entries_of):
-    for name, entries in entries_of.items():
-        blocks = [entries[:4], entries[4:]]
-        packed, index, verses = b"", b"", b""
-        for number, block in enumerate(blocks):
-            content, start = "".join(block).encode(), 0
-            squeezed = zlib.compress(content)
-            index += pack("<III", len(packed), len(squeezed), len(content))
-            packed += squeezed
-            for entry in block:
-                size = len(entry.encode())
-                verses += pack("<IIH", number, start, size)
-                start += size
-        for ending, content in ((".bzz", packed), (".bzs", index), (".bzv", verses)):
-            (folder / f"{name}{ending}").write_bytes(content)
-    return open_archive(folder)
-
-
-def test_verses_are_counted_from_their_chapter(tmp_path):
-    assert read_verses(write(tmp_path, {"ot": OLD, "nt": NEW})) == {
-        "Gen.1.1": "In the beginning, God created & saw.",
-        "Gen.1.3": "And it was evening.",
-        "Gen.2.1": "The second chapter.",
-        "Matt.1.1": "The book.",
-    }
-
-
-def test_notes_do_not_glue_words():
-    assert (
-        plain("God<note>that is <w>He</w></note>created<milestone/> the<br/> sky")
-        == "God created the sky"
-    )
-
-
-def test_pairs_have_the_chapter_as_group():
-    ours, theirs = {"Gen.1.1": "a", "Gen.1.2": "b"}, {"Gen.1.2": "c", "Gen.1.3": "d"}
-    assert verse_pairs(ours, theirs) == [Pair("b", "c", "Gen.1")]
-
-
-def test_an_archive_without_a_module_is_refused(tmp_path):
-    with pytest.raises(StoredDataError, match="no compressed SWORD module"):
-        read_verses(open_archive(tmp_path))
 
 
 GREEK_WORDS = "\n".join(
@@ -182,13 +89,3 @@ def test_words_and_links_by_verse():
         Pair("Βίβλος γενέσεως", "The book of", "40001", ((0, 0), (0, 1), (0, 2), (1, 2))),
         Pair('"Ἀβραὰμ', "Abraham", "40001", ((0, 0),)),
     ]
-
-
-def test_other_files_are_refused():
-    for source, records in (
-        ("a\tb\n1\t2", json.dumps(RECORDS)),
-        (GREEK_WORDS, "{}"),
-        (GREEK_WORDS, "no"),
-    ):
-        with pytest.raises(StoredDataError, match="no word tables"):
-            read_aligned_verses(source, TARGET, records)

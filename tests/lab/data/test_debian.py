@@ -1,9 +1,7 @@
 """Readers of Debian's package index."""
 
-from regard.lab.data.archives import Archive
 from regard.lab.data.debian import (
     Document,
-    count_descriptions,
     read_descriptions,
     read_documents,
     read_packages,
@@ -12,6 +10,7 @@ from regard.lab.data.debian import (
     translations,
 )
 from regard.lab.data.pairs import Pair
+from tests.lab.data.sources.packages import Files
 
 PACKAGES = """Package: tea
 Version: 1.0
@@ -156,16 +155,6 @@ Description-en: reads files
 }
 
 
-class Index(Archive):
-    label = "index"
-
-    def names(self):
-        return list(FILES)
-
-    def _content(self, name):
-        return FILES[name]
-
-
 def test_large_sections_give_documents_of_sentences_and_repeated_texts_one():
     sentences = (
         "reads files",
@@ -174,14 +163,8 @@ def test_large_sections_give_documents_of_sentences_and_repeated_texts_one():
         "(Often.) It is small.",
         "Version 2 is planned.",
     )
-    assert read_documents(Index(), min_count=2) == [Document("liba1", "a", "libs", sentences)]
-    assert len(read_documents(Index(), min_count=1)) == 2
-
-
-def test_counts_know_that_no_section_is_large_here():
-    counted = count_descriptions(Index())
-    assert (counted["packages"], counted["descriptions"], counted["sections"]) == (3, 3, 2)
-    assert counted["sections of 500 packages"] == counted["documents in these"] == 0
+    assert read_documents(Files(FILES), min_count=2) == [Document("liba1", "a", "libs", sentences)]
+    assert len(read_documents(Files(FILES), min_count=1)) == 2
 
 
 def test_versions_and_short_forms_end_no_sentence():

@@ -1,7 +1,8 @@
 import pytest
 
 from regard.core import MissingDataError, StoredDataError
-from regard.lab.data.pairs import Pair, read_parallel, split_pairs, unique
+from regard.lab.data.own import read_parallel
+from regard.lab.data.pairs import Pair, split_pairs, unique
 
 
 def test_a_source_counts_once_whatever_its_case_and_spacing():

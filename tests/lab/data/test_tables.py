@@ -1,14 +1,9 @@
 """Readers of tables, on rows that are written here; histories, by their definition."""
 
-import gzip
-import json
-import math
-
 import numpy as np
 import pytest
 
-from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.lab.data.own.tables import read_amazon, read_criteo, read_taobao
+from regard.core import OptionError
 from regard.lab.data.tables import (
     TEST,
     TRAIN,
@@ -19,7 +14,6 @@ from regard.lab.data.tables import (
     parse_adult,
     parse_movielens,
 )
-from regard.lab.tasks import AmazonReviews, Criteo, Taobao
 
 
 def test_adult_takes_each_row_once():
@@ -88,79 +82,3 @@ def test_a_history_is_what_came_before_and_ties_keep_the_files_order():
     with pytest.raises(OptionError, match="touched every item"):
         next_items(behaviours(ROWS[8:]), history=2, targets=5, seed=0)
     assert numbered(["b", "a", "b"])[1] == ["b", "a"]
-
-
-def amazon(folder, users=8):
-    reviews, items = folder / "reviews.json.gz", folder / "meta.json"
-    lines = [
-        json.dumps({"reviewerID": f"u{u}", "asin": f"i{(3 * u + 2 * t) % 11}", "unixReviewTime": t})
-        for u in range(users)
-        for t in range(5)
-    ]
-    with gzip.open(reviews, "wt") as file:
-        file.write("\n".join(lines))
-    about = [{"asin": f"i{i}", "categories": [["All", f"c{i % 3}"]]} for i in range(11)]
-    items.write_text("\n".join(map(repr, about)))  # Python literals, as the older files
-    return reviews, items
-
-
-def test_amazon_reviews(tmp_path):
-    reviews, items = amazon(tmp_path)
-    found = read_amazon(reviews, items)
-    assert len(found.users) == 8 and found.items[0] == "i0" and found.categories[0] == "c0"
-    assert found.behaviours.time[:5].tolist() == [0, 1, 2, 3, 4]
-    assert len(read_amazon(reviews, items, max_rows=5).users) == 1
-    splits = AmazonReviews(reviews=str(reviews), items=str(items), history=3).load()
-    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [32, 16, 16]
-    names = [field.name for field in splits.schema.fields]
-    assert names == ["item", "category", "items", "categories"]
-    row = splits.test[0]
-    assert row["items"].shape == row["categories"].shape == (3,)
-    with items.open("a") as file:
-        file.write("\n{broken")
-    with pytest.raises(StoredDataError, match=r"meta\.json, line 12"):
-        read_amazon(reviews, items)
-
-
-def test_taobao(tmp_path):
-    path = tmp_path / "UserBehavior.csv"
-    lines = [
-        f"{u},{(3 * u + 2 * t) % 11},{t % 2},{'pv' if t < 5 else 'buy'},{1511544070 + t}"
-        for u in range(8)
-        for t in range(6)
-    ]
-    path.write_text("\n".join(lines) + "\n")
-    assert len(read_taobao(path).behaviours.user) == 40
-    assert len(read_taobao(path, kinds=("pv", "buy")).behaviours.user) == 48
-    splits = Taobao(path=str(path), history=4, targets=1).load()
-    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [16] * 3
-    with pytest.raises(StoredDataError, match="no behaviour of the kinds fav"):
-        read_taobao(path, kinds=("fav",))
-    path.write_text("1,2,3\n")
-    with pytest.raises(StoredDataError, match="line 1: five columns"):
-        read_taobao(path)
-    with pytest.raises(MissingDataError, match=r"there is no .*x\.csv\. Expected: the file UserB"):
-        Taobao(path=str(tmp_path / "x.csv")).load()
-
-
-def criteo_line(label, count, category):
-    return "\t".join([label, count, *["3"] * 12, category, *["68fd1e64"] * 25])
-
-
-def test_criteo(tmp_path):
-    path = tmp_path / "train.txt"
-    lines = [criteo_line(str(i % 2), str(i) if i else "", "" if i == 1 else "a") for i in range(20)]
-    path.write_text("\n".join(lines) + "\n")
-    fields, labels = read_criteo(path)
-    assert len(fields) == 39 and labels.tolist() == [0.0, 1.0] * 10
-    assert math.isnan(fields["I1"][0]) and fields["I1"][1:4] == [1, 2, math.floor(math.log(3) ** 2)]
-    assert fields["C1"][:3] == ["a", None, "a"]
-    task = Criteo(path=str(path), min_count=1)
-    splits = task.load()
-    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [16, 2, 2]
-    assert splits.sha256 == task.load().sha256
-    path.write_text("1\t2\n")
-    with pytest.raises(StoredDataError, match="line 1: a label"):
-        read_criteo(path)
-    with pytest.raises(OptionError, match=r"criteo: path must name your copy: the file train\.txt"):
-        Criteo().load()

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from regard import OptionError, UnknownNameError
 from regard.cli import main
@@ -19,7 +17,6 @@ from regard.core import StoredDataError
 from regard.lab.arena.ledger import Ledger
 from regard.lab.arena.results import Tried
 from regard.lab.findings import (
-    FINDINGS,
     Claim,
     Entry,
     Finding,
@@ -31,12 +28,11 @@ from regard.lab.findings import (
     run_finding,
     stays_below,
 )
-from regard.lab.findings.intervals import bounds, difference, interval, number, together, verdict
+from regard.lab.findings.intervals import bounds, difference, interval, together, verdict
 from regard.lab.findings.page import pages, read, stored, summary, write
 from regard.lab.findings.results import Results
-from regard.lab.recipes import Run
 from regard.lab.tasks import ListOps
-from regard.lab.train import TrainConfig
+from regard.lab.train import Run, TrainConfig
 from regard.models import ClassifierConfig
 from tests.lab.arena.made_up import WHERE
 
@@ -273,27 +269,6 @@ def test_what_was_not_seen_is_not_refuted_while_models_learn(
     assert part.reason is None if because is None else because in part.reason
 
 
-def test_no_page_tells_a_verdict_of_models_below_the_trivial_baseline():
-    seen = 0
-    for finding in FINDINGS.values():
-        results = stored(finding, PAGES / f"{finding.name}.json")
-        for one in results.judged():
-            for part in one.parts:
-                names = {part.expected.of, part.expected.beside} & results.baselines.keys()
-                learned = [ahead(results, name) for name in names]
-                if learned and not any(learned):
-                    seen += 1
-                    assert part.verdict in ("cannot tell", "not run"), one.claim.text
-    assert seen > 0  # the alignment models of `explain`
-
-
-def ahead(results: Results, entry: str) -> bool:
-    """Is the mean over seeds better than the trivial baseline?"""
-    rows, values = results.rows[entry], results.by_seed(entry, None).values()
-    gain = sum(values) / len(values) - results.baselines[entry]
-    return gain > 0 if rows[0].better == "higher" else gain < 0
-
-
 def test_a_withdrawn_verdict_is_not_told_and_its_claim_stays(ledger, tmp_path):
     first, second = TOY.claims
     claims = (replace(first, withdrawn="unequal clocks: by 3 ms"), second)
@@ -307,29 +282,6 @@ def test_a_withdrawn_verdict_is_not_told_and_its_claim_stays(ledger, tmp_path):
     assert made[page] == page.read_text()
     assert "of 2 claims 1 disagrees, 1 withdrawn |" in made[page.parent / "README.md"]
     assert summary(stored(finding, page.with_suffix(".json")))[0]["verdict"] == "withdrawn"
-
-
-def test_what_is_withdrawn_for_unequal_positions_gives_the_number_of_the_pages():
-    """Of an entry less softmax attention with rotary positions, which the page `positions` trained from the same seeds."""
-    beside = stored(FINDINGS["positions"], PAGES / "positions.json")
-    rotary = beside.by_seed("Python's source: rotary", None)
-    told = [
-        (finding, sentence)
-        for finding in FINDINGS.values()
-        for claim in finding.claims
-        for sentence in re.findall(r"`[^`]*` less it: [^;]*", claim.withdrawn)
-    ]
-    assert {finding.name for finding, _ in told} == {"flash", "heads", "synthesizer"}
-    for finding, sentence in told:
-        entry = sentence.split("`")[1]
-        results = stored(finding, PAGES / f"{finding.name}.json")
-        of, data = results.by_seed(entry, None), results.rows[entry][0]
-        assert data.data_sha256 == beside.rows["Python's source: rotary"][0].data_sha256
-        found = difference(below(entry, "rotary"), of, rotary)
-        low, high = number(found.low), number(found.high)
-        assert (
-            sentence == f"`{entry}` less it: {number(found.mean)} bits ({low} to {high}, 3 seeds)"
-        )
 
 
 def test_a_claim_is_judged_where_its_condition_holds():
@@ -394,16 +346,19 @@ def test_rows_of_another_budget_are_not_mixed(ledger, tmp_path):
     assert all(row.config["train"]["tokens"] == 100 for row in rows)
 
 
+OWN = "tests.lab.findings.test_findings:ONE"
+
+
 def test_mistakes_get_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = ["--ledger", str(tmp_path / "l.sqlite")]
     for words, said in [
-        (["arena", "norm"], "unknown suite 'norm'. Did you mean 'norms'?"),
-        (["arena", "norms", "--dim", "8", *ledger], "--dim is of a suite"),
-        (["arena", "norms", "--hours", "-1", *ledger], "hours (-1.0) must be greater than 0"),
-        (["arena", "norms", "--tokens", "0", *ledger], "tokens (0) must be a positive integer"),
-        (["report", "--finding", "norms", *ledger], "has nothing of norms yet"),
-        (["report", "--finding", "quick", *ledger], "unknown finding 'quick'"),
+        (["arena", "quik"], "unknown suite 'quik'. Did you mean 'quick'?"),
+        (["arena", OWN, "--dim", "8", *ledger], "--dim is of a suite"),
+        (["arena", OWN, "--hours", "-1", *ledger], "hours (-1.0) must be greater than 0"),
+        (["arena", OWN, "--tokens", "0", *ledger], "tokens (0) must be a positive integer"),
+        (["report", "--finding", OWN, *ledger], "has nothing of one yet"),
+        (["report", "--finding", "quick", *ledger], "there is no module 'quick'"),
     ]:
         assert main(words) == 2
         (line,) = capsys.readouterr().err.splitlines()
@@ -417,18 +372,6 @@ def test_a_finding_that_contradicts_itself_is_refused():
         replace(TOY, entries=TOY.entries[:2])
     with pytest.raises(OptionError, match="needs one of run and values"):
         Entry("none")
-
-
-def test_every_entry_of_every_finding_makes_a_run_whose_model_is_built():
-    for finding in FINDINGS.values():
-        assert finding.about.endswith("?") and finding.limits and finding.claims
-        for entry in finding.entries:
-            if entry.run is not None:
-                run = entry.run()
-                assert run.train.patience is None and run.train.keep == 1, entry.name
-                if getattr(run.model, "fields", None) != ():  # they are read off the data
-                    with torch.device("meta"):
-                        run.model.build()
 
 
 ONE = replace(TOY, name="one", entries=TOY.entries[2:3], claims=())

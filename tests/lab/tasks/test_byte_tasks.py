@@ -9,19 +9,16 @@ from torch import nn
 
 from regard.core import OptionError, StoredDataError
 from regard.lab.data.debian import Document
-from regard.lab.data.labelled import Images, Texts
+from regard.lab.data.labelled import Images
 from regard.lab.data.texts import Email
 from regard.lab.data.windows import MASK, START
 from regard.lab.tasks import IGNORED
 from regard.lab.tasks.classify import stratified
 from regard.lab.tasks.images import FashionMNIST
-from regard.lab.tasks.language_models import ShakespeareBytes
-from regard.lab.tasks.masked import MaskedLanguageModelling, NewsgroupsMasked, SpamMasked
+from regard.lab.tasks.masked import MaskedLanguageModelling, SpamMasked
 from regard.lab.tasks.texts import (
     UNKNOWN,
-    BibleChapters,
     DebianSections,
-    Newsgroups,
     Spam,
     words_of,
 )
@@ -54,15 +51,6 @@ def test_spam_is_balanced_and_unique():
     assert Spam(length=17).trivial_baseline(splits) == pytest.approx(1 / 3)
 
 
-def test_hard_ham_takes_the_place_of_easy_ham_in_the_test():
-    easy, hard = (Spam(test=test).of(emails()) for test in ("easy_ham", "hard_ham"))
-    assert texts_in(hard.train) == texts_in(easy.train)
-    assert texts_in(hard.test)[0] == b"hard ham" and hard.test.labels.tolist() == [0, 1]
-    assert texts_in(hard.test)[1] in texts_in(easy.test)
-    with pytest.raises(OptionError, match=r"test \('ham'\)"):
-        Spam(test="ham")
-
-
 def test_bodies_are_in_the_same_parts_for_masking():
     long = [email._replace(body=email.body * 9) for email in emails()]  # each fills a window
     trained = b"|".join(texts_in(SpamMasked(length=40).of(long).train))
@@ -88,59 +76,12 @@ def test_what_is_read_of_an_item_stands_once():
     spam = Spam(length=9).of(emails())  # b"BUY NOW 1" begins eleven bodies
     assert once_in_all(spam) and [len(part) for part in parts(spam)] == [16, 2, 2]
 
-    both = posts(10), posts(30, start=5)
-    groups = Newsgroups(length=7).of(*both)  # b"post 5 " begins a post of every group
-    assert once_in_all(groups)
-    assert [len(groups.train) + len(groups.valid), len(groups.test)] == [10, 25]
-    assert len(Newsgroups(length=40).of(*both).test) == 20 * 25
-
     again = [
         doc._replace(source=f"other{i}", sentences=(doc.sentences[0], "Else."))
         for i, doc in enumerate(documents())
     ]
     sections = DebianSections(vocab_size=40, max_sentences=1).of([*documents(), *again])
     assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
-
-
-def test_macro_f1_counts_classes_not_rows():
-    class Says(nn.Module):
-        def forward(self, tokens, *, valid):
-            return nn.functional.one_hot(torch.tensor([0, 0, 0, 1]), 2).float()
-
-    task = Spam()
-    items = [{"tokens": torch.tensor([5]), "label": torch.tensor(y)} for y in (0, 0, 1, 1)]
-    # class 0: precision 2/3, recall 1, F1 4/5; class 1: precision 1, recall 1/2, F1 2/3
-    assert task.score(Says(), [task.collate(items)]) == pytest.approx((4 / 5 + 2 / 3) / 2)
-
-
-def posts(per_class, start=0):
-    texts = [
-        b"post %d of group %d" % (i, g) for g in range(20) for i in range(start, start + per_class)
-    ]
-    labels = np.repeat(np.arange(20), per_class)
-    return Texts(texts, labels, tuple(f"group.{g:02d}" for g in range(20)))
-
-
-def test_newsgroups_keep_the_published_test():
-    splits = Newsgroups().of(posts(10), posts(3, start=50))
-    assert [len(part) for part in parts(splits)] == [180, 20, 60]
-    assert texts_in(splits.test) == posts(3, start=50).texts
-    assert torch.bincount(splits.valid.labels, minlength=20).tolist() == [1] * 20
-    assert not set(texts_in(splits.train)) & set(texts_in(splits.valid))
-    other = posts(3)._replace(classes=("one",) * 20)
-    with pytest.raises(StoredDataError, match="newsgroups"):
-        Newsgroups().of(posts(10), other)
-
-
-def test_posts_are_in_the_same_parts_for_masking():
-    train, test = posts(10), posts(3, start=50)
-    classes = Newsgroups().of(train, test)
-    masked = NewsgroupsMasked(length=40, valid_size=3, test_size=9**9).of(train, test)
-    seen = b"".join(texts_in(masked.train))
-    assert all(text not in seen for text in texts_in(classes.test))
-    asked = masked.test.labels[masked.test.labels != IGNORED]
-    held = {byte + 1 for text in texts_in(classes.test) for byte in text}
-    assert set(asked.tolist()) <= held and len(masked.valid) == 3
 
 
 def test_stratified_parts_share_every_class():
@@ -199,37 +140,10 @@ def test_debian_documents_are_sentences_of_words():
         task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(documents())])
 
 
-def test_a_batch_of_pairs():
-    task = BibleChapters()
-    items = [
-        {"first": torch.arange(1, n + 1), "second": torch.ones(3).long(), "label": torch.tensor(1)}
-        for n in (2, 4)
-    ]
-    batch = task.collate(items)
-    assert batch["first_valid"].tolist() == [[True, True, False, False], [True] * 4]
-    assert batch["second_valid"] is None and task.count(batch) == 2 + 4 + 3 + 3
-
-    class Pair(nn.Module):
-        def forward(self, first, second, *, first_valid, second_valid):
-            assert first.shape == (2, 4) and second.shape == (2, 3) and second_valid is None
-            return torch.tensor([[0.0, 1.0], [1.0, 0.0]])
-
-    assert task.score(Pair(), [batch]) == 0.5
-
-
 def works():
     names = ["macbeth", "hamlet", "as_you_like_it", "henry_viii", "richard_iii", "winters_tale"]
     names += ["henry_iv_part_1", "othello"]
     return {name: f"{name} speaks. ".encode() * 20 for name in names}
-
-
-def test_whole_works_are_held_out():
-    splits = ShakespeareBytes(length=16, valid_size=9**9, test_size=9**9).of(works())
-    spoken = [b"".join(texts_in(part)) for part in parts(ShakespeareBytes(length=16).of(works()))]
-    assert b"macbeth" in spoken[0] and b"macbeth" not in spoken[1] + spoken[2]
-    asked = splits.test.labels[splits.test.labels != IGNORED]
-    assert START not in asked and len(asked) % 20 == 0
-    assert 3 < ShakespeareBytes(length=16).trivial_baseline(splits) < 8
 
 
 class MaskedWorks(MaskedLanguageModelling):

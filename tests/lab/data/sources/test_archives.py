@@ -1,7 +1,7 @@
 import pytest
 
 from regard.core import StoredDataError, UnknownNameError
-from regard.lab.data.archives import Folder, Joined, Single, Zip, open_archive
+from regard.lab.data.archives import joined, open_archive
 from tests.lab.data.sources.packages import FILES, deb, tgz, wheel
 
 
@@ -21,14 +21,10 @@ def test_every_kind_of_package_is_read_alike(tmp_path, name, content):
     assert {name: archive.read(name) for name in FILES} == FILES
 
 
-def test_a_folder_and_a_file_are_archives_too(tmp_path):
-    for name, content in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    assert isinstance(open_archive(tmp_path), Folder)
-    assert open_archive(tmp_path).names() == sorted(FILES)
-    assert open_archive(tmp_path / "data/a.txt").read("a.txt") == b"first"
-    assert Single(tmp_path / "data/a.txt", "Packages").names() == ["Packages"]
+def test_a_file_is_an_archive_too(tmp_path):
+    path = stored(tmp_path, "a.txt", b"first")
+    assert open_archive(path).read("a.txt") == b"first"
+    assert open_archive(path, "Packages").names() == ["Packages"]
 
 
 def test_symbolic_links_are_no_files(tmp_path):
@@ -37,11 +33,11 @@ def test_symbolic_links_are_no_files(tmp_path):
 
 
 def test_joined_archives_are_one(tmp_path):
-    first = Zip(stored(tmp_path, "a.whl", wheel({"x": b"1"})))
+    first = open_archive(stored(tmp_path, "a.whl", wheel({"x": b"1"})))
     second = open_archive(stored(tmp_path, "b.deb", deb({"y": b"2"}, {"z": "y"})))
-    joined = Joined("both", [first, second])
-    assert joined.names() == ["x", "y"]
-    assert joined.read("x") + joined.read("y") == b"12"
+    both = joined("both", [first, second])
+    assert both.names() == ["x", "y"]
+    assert both.read("x") + both.read("y") == b"12"
 
 
 def test_an_unknown_member_is_named(tmp_path):

@@ -1,0 +1,169 @@
+"""Regression on vectors: two tasks of chosen similarity, and the place of a white pixel."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core import OptionError
+from regard.lab.data.records import Records, gathered
+from regard.lab.data.synthetic import check_correlated_tasks, generate_correlated_tasks
+from regard.lab.tasks.task import Batch, Drawn, Splits, Task, evaluation
+from regard.models import ModelConfig
+from regard.nn import CoordConv2d
+
+SIZE = 32  # pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Task):
+    """Rows {x [input_dim], label [K]}; the loss is the mean squared error."""
+
+    kind = "vectors"
+
+    @property
+    def max_len(self) -> int:
+        return 1
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        return (model(batch["x"]).float() - batch["label"]).square().mean()
+
+    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+        """{x [B input_dim], label [B K]}"""
+        return dict(gathered(items))
+
+    def count(self, batch: Batch) -> int:
+        """Rows in a batch."""
+        return len(batch["x"])
+
+    def answers(self, model: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]:
+        """Outputs and labels of all batches, [n K] each."""
+        with evaluation(model):
+            found = [(model(batch["x"]).float().cpu(), batch["label"].cpu()) for batch in batches]
+        if not found:
+            raise OptionError(f"{self.name}: score needs at least one batch, got none")
+        outputs, labels = zip(*found, strict=True)
+        return torch.cat(outputs), torch.cat(labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrelatedTasks(Drawn, Regression):
+    """Two regression tasks of chosen similarity: the synthetic data of MMoE (Ma et al. 2018, KDD, section 3.2).
+
+        R2 = 1 - sum (y - output)^2 / sum (y - mean y)^2, mean over tasks
+
+    The lower `rho`, the less the tasks share, and the more separate gates are worth. Labels are divided by the training
+    part's deviation, which R2 does not see. The baseline is linear regression.
+
+    rho: cosine of the two tasks' weight vectors.
+    """
+
+    name = "correlated_tasks"
+    metric = "R2"
+    better = "higher"
+    baseline = "linear regression"
+
+    rho: float = 0.5
+    dim: int = 100
+    num_sines: int = 4  # terms of the curve that makes labels of products
+    valid_size: int = 2000
+    test_size: int = 4000
+
+    def __post_init__(self) -> None:
+        check_correlated_tasks(self.rho, self.dim, self.num_sines)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"input_dim": self.dim, "num_tasks": 2}
+
+    def load(self) -> Splits:
+        x, y = generate_correlated_tasks(
+            self.total, rho=self.rho, dim=self.dim, num_sines=self.num_sines, seed=self.seed
+        )
+        rows = Records({"x": x, "label": y / y[: self.train_size].std(0)})
+        return Splits(*map(rows.take, self.parts))
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        from sklearn.metrics import r2_score
+
+        outputs, labels = self.answers(model, batches)
+        return float(r2_score(labels.numpy(), outputs.numpy()))
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        """R2 of linear regression."""
+        from sklearn.linear_model import LinearRegression
+
+        splits = splits or self.load()
+        train, test = splits.train, splits.test
+        assert isinstance(train, Records) and isinstance(test, Records)
+        model = LinearRegression().fit(train.columns["x"], train.columns["label"])
+        return float(model.score(test.columns["x"], test.columns["label"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhitePixel(Regression):
+    """Row and column of the one white pixel of a picture (Liu et al. 2018, arXiv 1807.03247, section 4).
+
+    quadrant: test on the lower right quarter and train on the others; otherwise each place is drawn into a part. The
+    baseline answers the mean place of training.
+    """
+
+    name = "white_pixel"
+    metric = "pixels off"
+    better = "lower"
+    baseline = "mean place"
+
+    quadrant: bool = False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"input_dim": SIZE**2, "num_tasks": 2}
+
+    def load(self) -> Splits:
+        place = np.stack(np.divmod(np.arange(SIZE**2), SIZE), 1)
+        x, y = np.eye(SIZE**2, dtype=np.float32), (2 * place / (SIZE - 1) - 1).astype(np.float32)
+        rng = np.random.default_rng(self.seed)
+        unseen = (place >= SIZE // 2).all(1)
+        test = np.flatnonzero(unseen if self.quadrant else rng.random(SIZE**2) < 0.25)
+        rest = rng.permutation(np.setdiff1d(np.arange(SIZE**2), test))
+        rows = Records({"x": x, "label": y})
+        return Splits(rows.take(rest[100:]), rows.take(rest[:100]), rows.take(test))
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        """Mean distance, in pixels."""
+        outputs, labels = self.answers(model, batches)
+        return _pixels(outputs - labels)
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        splits = splits or self.load()
+        return _pixels(splits.test.labels - splits.train.labels.mean(0))
+
+
+def _pixels(off: Float[Tensor, "n 2"]) -> float:
+    return float(off.norm(dim=1).mean()) * (SIZE - 1) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceReaderConfig(ModelConfig):
+    """Four convolutions of stride 2 and a linear layer; coordinates: the first one is a CoordConv."""
+
+    name: ClassVar[str] = "place_reader"
+    kinds = ("vectors",)
+    input_dim: int = SIZE**2
+    num_tasks: int = 2
+    channels: int = 16
+    coordinates: bool = False
+
+    def build(self) -> nn.Module:
+        C = self.channels
+        first = CoordConv2d if self.coordinates else nn.Conv2d
+        layers: list[nn.Module] = [nn.Unflatten(1, (1, SIZE, SIZE))]
+        layers += [first(1, C, 3, stride=2, padding=1), nn.ReLU()]
+        for _ in range(3):
+            layers += [nn.Conv2d(C, C, 3, stride=2, padding=1), nn.ReLU()]
+        side = SIZE // 16
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(C * side**2, self.num_tasks))

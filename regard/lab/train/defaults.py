@@ -1,0 +1,188 @@
+"""The runs of `regard train TASK` and `regard train TASK/MODEL`: sizes and budgets for one core and a few minutes."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, get_type_hints
+
+from regard.core import OptionError
+from regard.lab.tasks import TASKS, PlaceReaderConfig, Task
+from regard.lab.train.config import TrainConfig
+from regard.lab.train.run import Run
+from regard.models import MODELS, ModelConfig, Published
+from regard.models.published.stack import CONFIGS
+
+
+@dataclass(frozen=True)
+class Default:
+    """What a task, or tasks of a kind, take: a model, fields of task and model, and a budget."""
+
+    model: str = ""
+    task: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)  # of that model
+    train: Mapping[str, Any] = field(default_factory=dict)
+
+
+_KINDS: Mapping[str, Default] = {
+    "classify": Default("classifier", train=dict(steps=1000, batch_size=32, lr=1e-3)),
+    "language_model": Default("language_model", train=dict(steps=1000, batch_size=16, lr=2e-3)),
+    "masked_language_model": Default(
+        "masked_language_model", train=dict(steps=500, batch_size=16, lr=4e-3)
+    ),
+    "permutation_language_model": Default("xlnet", train=dict(steps=600, batch_size=16, lr=3e-3)),
+    "match": Default("dual_encoder", train=dict(steps=300, batch_size=16, lr=2e-3)),
+    "documents": Default("han", train=dict(steps=400, batch_size=32, lr=3e-3)),
+    "translate": Default("transformer", train=dict(steps=1000, batch_size=32, lr=2e-3, bucket=8)),
+    "table": Default("autoint", train=dict(steps=600, batch_size=256, lr=3e-3)),
+    "vectors": Default("mmoe", train=dict(steps=2000, batch_size=128, lr=5e-3, weight_decay=0.0)),
+}
+
+_TASKS: Mapping[str, Default] = {
+    "digits": Default(fields={"position": "learned"}, train={"patience": 5}),
+    "listops": Default(train={"steps": 2000, "patience": 5}),
+    "recall": Default(
+        task=dict(length=32, num_pairs=4, vocab_size=32),
+        fields={"dim": 64, "num_heads": 2, "position": "learned"},
+        train=dict(steps=900, batch_size=64, lr=5e-3, patience=4),
+    ),
+    "copy_across": Default(
+        "transformer_xl",
+        fields=dict(dim=32, hidden_dim=64, segment_len=8, mem_len=32),
+        train=dict(steps=300, batch_size=32, lr=1e-2),
+    ),
+    "fashion_mnist": Default(
+        "patch_classifier", dict(valid_size=1000), dict(patch_size=4), dict(batch_size=64, lr=2e-3)
+    ),
+    "pathfinder": Default(
+        "patch_classifier",
+        dict(contour_length=3),
+        dict(
+            patch_size=4,
+            stem=((16, 1), (32, 2), (48, 2), (48, 1), (48, 1)),
+            dim=48,
+            num_layers=1,
+            hidden_dim=96,
+            summary="max",
+        ),
+        dict(batch_size=64, lr=3e-3),
+    ),
+    "stdlib_bytes": Default(train=dict(steps=2000, batch_size=8)),
+    "shakespeare_bytes": Default(task={"length": 128}, train=dict(steps=400, lr=4e-3)),
+    "stdlib_masked": Default(task={"length": 128}),
+    "stdlib_permuted": Default(task={"length": 128}),
+    "spam": Default(
+        task={"length": 256}, fields={"num_layers": 1}, train=dict(steps=200, lr=3e-3, bucket=8)
+    ),
+    "spam_masked": Default(task={"length": 256}),
+    "labelled_texts": Default(fields={"num_classes": 2}, train=dict(lr=2e-3, bucket=8)),
+    "bible_chapters": Default(task={"length": 256}),
+    "translate_de": Default(task=dict(vocab_size=2048, source_len=32, target_len=48)),
+    "greek_english": Default(
+        task={"reads": "predicted"},
+        fields={"mixer": "local", "mixer_options": {"window_size": 1}},
+        train=dict(steps=1200, bucket=None),
+    ),
+    "debian_summary": Default(
+        task=dict(metric="bits_per_byte", vocab_size=2048, source_len=64, valid_size=500)
+    ),
+    "dialogue": Default(train=dict(steps=300, batch_size=16, bucket=None)),
+    "text_files": Default(fields={"num_layers": 2}, train={"steps": 3000}),
+    "own_table": Default(train={"batch_size": 64}),
+    "planted_histories": Default(
+        "din",
+        fields={"dim": 8, "hidden_dims": (16,)},
+        train=dict(steps=1200, lr=1e-2, weight_decay=0.0),
+    ),
+    "movielens": Default(
+        "din",
+        dict(history=30, targets=5),
+        {"pool_options": {"interaction": "elementwise"}, "hidden_dims": (64, 32)},
+        {"steps": 400},
+    ),
+    "white_pixel": Default("place_reader", train=dict(steps=4000, batch_size=32, lr=3e-3)),
+}
+"""Task -> what differs from its kind; `fields` are those of its own model alone."""
+
+_MODELS: Mapping[str, Mapping[str, Any]] = {
+    "language_model": dict(dim=128),
+    "dual_encoder": dict(num_layers=1),
+    "masked_language_model": dict(num_layers=1),
+    "transformer": dict(dim=128, num_layers=1),
+    "transformer_xl": dict(dim=128, hidden_dim=256, segment_len=64, mem_len=128, norm_first=True),
+    "xlnet": dict(num_layers=1, hidden_dim=128),
+    "xlnet_classifier": dict(hidden_dim=128),
+    "xlnet_matcher": dict(hidden_dim=128),
+    "patch_classifier": dict(patch_size=2),
+    "han": dict(hidden_dim=32, attention_dim=64),
+    "autoint": dict(dim=8, num_heads=2, head_dim=8, dropout=0.1),
+    "mmoe": dict(dim=16),
+    "din": dict(dim=16),
+    "factorization_machine": dict(dim=16),
+    "cross_network": dict(dim=8, num_layers=3, hidden_dims=(32,)),
+    "compressed_interaction": dict(dim=8, maps=(16, 16), hidden_dims=(32,)),
+}
+"""Model -> its fields, beside the common ones."""
+
+_SIZE = dict(dim=64, num_heads=4, num_layers=2)
+
+
+def run_for(name: str) -> Run:
+    """The run of "adult" with the model that the task has by default, of "adult/mmoe" with this one.
+
+    Every field may be replaced. Raises UnknownNameError, and OptionError where the model does not serve the task.
+    """
+    task_name, _, model_name = name.partition("/")
+    cls = TASKS[task_name]
+    kind, own = _KINDS[cls.kind], _TASKS.get(task_name, Default())
+    task = cls(**own.task)
+    usual = own.model or kind.model
+    model = _model(task, model_name or usual, own.fields if model_name in ("", usual) else {})
+    return Run(
+        task=task, model=model, train=TrainConfig(**{"eval_every": 100, **kind.train, **own.train})
+    )
+
+
+def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
+    if name == PlaceReaderConfig.name:
+        return PlaceReaderConfig()
+    model = MODELS[name]
+    config = model if not inspect.isclass(model) else get_type_hints(model.__init__)["config"]
+    if task.kind not in config.kinds:
+        raise OptionError(
+            f"{task.name}/{name}: {task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. "
+            f"Models that serve it: {', '.join(_serving(task.kind))}."
+        )
+    image_size, facts = getattr(task, "image_size", None), dict(task.facts)
+    lacks = {"image_size": image_size is None, "history": not hasattr(task, "history")}
+    if not inspect.isclass(model):
+        return _published(model, task, facts, image_size)
+    known = {f.name: f for f in fields(config) if f.init}
+    for needed, absent in lacks.items():
+        if needed in known and absent:
+            raise OptionError(
+                f"{task.name}/{name}: {name} reads {needed}, and {task.name} has none"
+            )
+    chosen: dict[str, Any] = _SIZE | facts | {"max_len": task.max_len, "image_size": image_size}
+    chosen |= {"history": ("history",)} | dict(_MODELS.get(name, {})) | dict(own)
+    if "num_predict" in known and hasattr(task, "k"):
+        chosen["num_predict"] = task.max_len // task.k
+    return config(**{key: value for key, value in chosen.items() if key in known})
+
+
+def _published(model: Any, task: Task, facts: dict[str, Any], image_size: Any) -> ModelConfig:
+    """A paper's stack at its size for small machines."""
+    if not isinstance(model, Published):
+        if image_size is None:
+            raise OptionError(f"{task.name}/{model.name}: {task.name} has no pictures")
+        return model("small", image_size=image_size, channels=1, **facts)
+    head = next(head for head in model.heads if task.kind in CONFIGS[head].kinds)
+    return model("small", head=head, max_len=task.max_len, **facts)
+
+
+def _serving(kind: str) -> list[str]:
+    return [
+        name
+        for name, model in MODELS.items()
+        if kind
+        in (get_type_hints(model.__init__)["config"] if inspect.isclass(model) else model).kinds
+    ]

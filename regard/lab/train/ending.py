@@ -1,0 +1,86 @@
+"""The end of a run: its curve as a picture, samples of the model's answers, and the lines that load it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.lab.data.files import whole
+from regard.lab.data.windows import BYTE_VOCABULARY, PAD, START
+from regard.lab.tasks import Splits
+from regard.lab.train.loop import FitResult
+from regard.lab.train.run import Run
+
+PICTURE, SAMPLES = "curve.png", "samples.txt"
+SHOWN = 3  # samples
+PROMPT, NEW = 32, 96  # tokens
+
+
+def ending(
+    run: Run, run_dir: Path, model: nn.Module, result: FitResult, splits: Splits
+) -> list[str]:
+    """Lines to print. Writes curve.png and, where there are samples, samples.txt into the folder."""
+    draw(result, run_dir / PICTURE)
+    lines = [f"The curve: {run_dir / PICTURE}"]
+    if said := samples(run, model, splits):
+        with whole(run_dir / SAMPLES) as partial:
+            partial.write_text("\n\n".join(said) + "\n")
+        lines += [f"Samples, also in {run_dir / SAMPLES}:", *said]
+    return [
+        *lines,
+        "The best weights in Python:",
+        "    from regard.lab.train import load",
+        f"    model = load({str(run_dir)!r})",
+    ]
+
+
+def draw(result: FitResult, path: Path) -> None:
+    """Training loss and validation metric against steps, as a PNG."""
+    import altair as alt
+    import vl_convert
+
+    charts = []
+    for title, points in (
+        ("training loss, nats", result.losses),
+        (f"validation {result.metric}", result.curve),
+    ):
+        values = [{"step": step, "value": value} for step, value in points]
+        chart = alt.Chart(alt.Data(values=values), title=title, width=320, height=220)
+        x, y = alt.X("step:Q"), alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
+        charts.append(chart.mark_line(point=len(points) < 30).encode(x, y))
+    png = vl_convert.vegalite_to_png(alt.hconcat(*charts).to_json(), scale=2)
+    with whole(path) as partial:
+        partial.write_bytes(png)
+
+
+def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
+    """The model's answers to test items: a continued text, or a class. Empty for other tasks."""
+    kind, count = run.task.kind, min(SHOWN, len(splits.test))
+    text = kind == "language_model" and run.task.facts.get("vocab_size") == BYTE_VOCABULARY
+    if not count or not (text or kind == "classify"):
+        return []
+    model.eval()
+    batch = run.task.collate([splits.test[i] for i in range(count)])
+    if not text:
+        with torch.no_grad():
+            answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1).tolist()
+        pairs = zip(answers, batch["labels"].tolist(), strict=True)
+        return [f"test item {i}: {said}, and it is {true}" for i, (said, true) in enumerate(pairs)]
+    generate: Callable[..., torch.Tensor] | None = getattr(model, "generate", None)
+    if generate is None:
+        return []
+    prompt = batch["tokens"][:, : min(PROMPT, run.task.max_len // 2)]
+    room = run.task.max_len - prompt.shape[1]
+    new = generate(
+        prompt,
+        max_new_tokens=min(NEW, room),
+        temperature=0.8,
+        generator=torch.Generator().manual_seed(0),
+    )
+    return [f"{_text(a)!r} -> {_text(b)!r}" for a, b in zip(prompt, new, strict=True)]
+
+
+def _text(tokens: torch.Tensor) -> str:
+    """Token = byte + 1; padding and the start of a text have none."""
+    return bytes(t - 1 for t in tokens.tolist() if PAD < t < START).decode(errors="replace")

@@ -1,0 +1,184 @@
+"""Run: the whole configuration of one training run, and the function that starts it."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.core import OptionError, RegardError
+from regard.lab.data.checks import check_seed
+from regard.lab.data.files import check_writable
+from regard.lab.tasks import Splits, Task
+from regard.lab.train import checkpoint
+from regard.lab.train.config import TrainConfig
+from regard.lab.train.launched import is_main
+from regard.lab.train.loop import FitResult, fit
+from regard.lab.train.memory import check_memory
+from regard.lab.train.transfer import take_weights
+from regard.models import ModelConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Raises OptionError where task and model do not fit each other."""
+
+    task: Task
+    model: ModelConfig
+    train: TrainConfig
+    seed: int = 0  # of the initial weights
+    start_from: Path | None = None  # folder of a run whose best weights are taken where they fit
+
+    def __post_init__(self) -> None:
+        task, model = self.task, self.model
+        check_seed("model", self.seed)
+        if task.kind not in model.kinds:
+            raise OptionError(
+                f"{task.name} is of kind {task.kind}, and {model.name} serves {', '.join(model.kinds)}"
+            )
+        for name, fact in task.facts.items():
+            if getattr(model, name, None) != fact:
+                raise OptionError(
+                    f"model.{name} is {getattr(model, name, None)}, and {task.name} has {fact}"
+                )
+        max_len = getattr(model, "max_len", None)
+        if max_len is not None and max_len < task.max_len:
+            raise OptionError(
+                f"model.max_len ({max_len}) is below the longest sequence of {task.name} "
+                f"({task.max_len}). Raise model.max_len, or shorten the task."
+            )
+
+
+def start(
+    run: Run,
+    run_dir: str | Path,
+    *,
+    splits: Splits | None = None,
+    wait: bool = False,
+    progress: bool = True,
+) -> FitResult:
+    """`train`, without its model."""
+    return train(run, run_dir, splits=splits, wait=wait, progress=progress)[1]
+
+
+def train(
+    run: Run,
+    run_dir: str | Path,
+    *,
+    splits: Splits | None = None,
+    wait: bool = False,
+    progress: bool = True,
+) -> tuple[nn.Module, FitResult]:
+    """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`.
+
+    Returns the model with its best weights, and what it came to.
+
+    A folder that holds a run of another model, seed or start is refused, and so is one that cannot be written, or in which
+    another process trains; `wait` waits for that process.
+
+    `splits` saves loading the task's again.
+    """
+    check_writable(Path(run_dir), folder=True)
+    splits = splits or run.task.load()
+    model = _filled(run.model, splits.facts)
+    check_memory(model)
+    torch.manual_seed(run.seed)
+    built = model.build()
+    origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": as_json(model)}
+    if run.start_from is not None:
+        taken = take_weights(built, run.start_from)
+        origin["start_from"] = taken.sha256
+        if progress and is_main():
+            print(f"from {run.start_from}: {taken}", file=sys.stderr)
+    result = fit(
+        built,
+        run.task,
+        run.train,
+        run_dir,
+        splits=splits,
+        wait=wait,
+        progress=progress,
+        origin=origin,
+    )
+    return built, result
+
+
+def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None = None) -> nn.Module:
+    """The model of the run in this folder, with its best weights, in evaluation mode.
+
+    Its configuration is read from the folder. One that holds classes or functions of your own is not there: pass the `run`, and
+    `splits` to save loading the task's again. Raises OptionError where there is no run or its configuration cannot be read
+    back, StoredDataError where a checkpoint is damaged.
+    """
+    if run is None:
+        config = _stored(Path(run_dir))
+    else:
+        config = _filled(run.model, (splits or run.task.load()).facts)
+    model = config.build()
+    left = take_weights(model, run_dir, who="load").left
+    if left:
+        raise OptionError(
+            f"load: the run in {run_dir} has no {left[0]}. Pass the Run that made it."
+        )
+    return model.eval()
+
+
+def _stored(run_dir: Path) -> ModelConfig:
+    """The configuration that the run's newest checkpoint names."""
+    found = checkpoint.committed(run_dir / "checkpoints")
+    if not found:
+        raise OptionError(f"load: there is no checkpoint in {run_dir}. Name the folder of a run.")
+    told = checkpoint.load(found[-1]).state.get("run", {}).get("model") or {}
+    classes = {cls.name: cls for cls in _below(ModelConfig) if "name" in vars(cls)}
+    try:
+        fields = {name: _tuples(value) for name, value in told.items() if name != "name"}
+        config = classes[told["name"]](**fields)
+        same = as_json(config) == told
+    except (LookupError, TypeError, RegardError):
+        same = False
+    if not same:
+        raise OptionError(
+            f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
+        )
+    return config
+
+
+def _below(cls: Any) -> list[type[ModelConfig]]:
+    found: list[type[ModelConfig]] = []
+    for sub in cls.__subclasses__():
+        found += [sub, *_below(sub)]
+    return found
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists as tuples. TypeError for an object in a list, whose class is not known."""
+    if not isinstance(value, list):
+        return value
+    if any(isinstance(item, dict) for item in value):
+        raise TypeError("an object in a list")
+    return tuple(map(_tuples, value))
+
+
+def as_json(model: ModelConfig) -> dict[str, Any]:
+    """All fields as JSON values; a class or a function by its name."""
+
+    assert is_dataclass(model)
+    fields = asdict(model)
+
+    def named(value: Any) -> str:
+        return getattr(value, "__qualname__", str(value))
+
+    return json.loads(json.dumps({"name": model.name} | fields, default=named))
+
+
+def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
+    """The configuration with the facts that are read off the data. OptionError where the two differ."""
+    for name, fact in facts.items():
+        if getattr(model, name) not in ((), None, fact):
+            raise OptionError(f"model.{name} is {getattr(model, name)}, and the data have {fact}")
+    return dataclasses.replace(model, **facts)  # type: ignore[type-var]

@@ -1,0 +1,158 @@
+"""Each law of an experiment, on a question that breaks it: refused with its number before anything is run; one that keeps all passes."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from regard import OptionError
+from regard.cli import main
+from regard.functional.patterns import Window
+from regard.lab import Claim, Entry, above, ask
+from regard.lab.experiment import laws, run
+from regard.lab.experiment.laws import ExperimentError
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.results import Results
+from regard.lab.tasks import CorrelatedTasks
+from regard.mixers import HeadGroup
+from tests.lab.experiment.tiny import CLAIM, COLUMN, LOCAL, SCREEN, TINY, clean
+
+SOFTMAX = Entry(mixer="softmax")
+
+
+def with_entry(*more, **changes):
+    return replace(TINY, entries=(*TINY.entries, *more), **changes)
+
+
+def screen(*entries):
+    return replace(SCREEN, entries=entries)
+
+
+def bound(*expected, smallest=0.02):
+    return (Claim(text="t", source="s", smallest=smallest, expected=expected),)
+
+
+NOPE = Entry(mixer="local", options={"window_size": 4}, model={"position": "none"})
+ROTARY = Entry(mixer="softmax", options={"position": "rotary"})
+BROKEN = {
+    "positions of an entry": (1, with_entry(NOPE)),
+    "positions inside a mixer": (1, with_entry(Entry(mixer="local", options={"window_size": 4, "position": "rotary"}))),
+    "positions that a mechanism brings": (1, with_entry(Entry(mixer="gau"), factors=("size",))),
+    "positions of two that are compared": (
+        1, with_entry(ROTARY, claims=bound(above("softmax", "softmax, position rotary"))),
+    ),
+    "another norm": (1, with_entry(replace(LOCAL, model={"norm": "rms"}))),
+    "no search of the shell": (1, replace(TINY, shells=TINY.shells[:1])),
+    "no baseline": (1, replace(TINY, entries=(LOCAL,), claims=())),
+    "5 % more parameters": (2, with_entry(Entry(mixer="linear", model={"hidden_dim": 71}))),
+    "parameters that no width gives": (2, with_entry(Entry(mixer="gau", options={"relative_bias": None}))),
+    "one is trained before": (2, with_entry(Entry(mixer="linear", before=COLUMN))),
+    "a rate that may not be widened": (3, replace(TINY, rates=(1e-3,), widen=False)),
+    "no rates": (3, replace(TINY, rates=())),
+    "a window of half the length": (5, with_entry(Entry(mixer="local", options={"window_size": TINY.vary[0].task.max_len // 2}))),
+    "a default of half the length": (5, screen(Entry(mixer="linformer"))),
+    "a window in a pattern": (5, screen(Entry(mixer="head_mix", options={"patterns": (Window(30, 30),) * 2}))),
+    "a window in a group of heads": (
+        5, screen(Entry(mixer="head_groups", options={"groups": (HeadGroup("local", 2, {"window_size": 30}),)})),
+    ),
+    "a claim on one seed": (6, replace(TINY, seeds=(0,))),
+    "one seed eight times": (6, replace(TINY, seeds=(0,) * 8)),
+    "a claim without a smallest effect": (7, replace(TINY, claims=(replace(CLAIM, smallest=0.0),))),
+    "a bound that bounds nothing": (7, replace(TINY, claims=bound(replace(above("softmax", "local, window 4"), least=float("-inf"))))),
+    "a screen with claims": (7, replace(TINY, kind="screen", shells=())),
+    "nothing on what is small": (8, replace(TINY, limits=())),
+    "a window in a screen": (5, screen(Entry(mixer="local"))),
+}  # fmt: skip
+
+
+def refused(question, tmp_path, law):
+    with clean(), Ledger(tmp_path / "l.sqlite") as ledger:
+        with pytest.raises(ExperimentError, match=f"breaks law {law} of an experiment") as error:
+            ask(question, ledger, tmp_path)
+        assert error.value.law == law and ledger.rows() == []
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_question_that_breaks_a_law_is_refused_before_anything_is_run(how, tmp_path):
+    law, question = BROKEN[how]
+    refused(question, tmp_path, law)
+
+
+def test_a_column_in_which_no_line_can_stand_is_refused(tmp_path):
+    vectors = CorrelatedTasks(dim=40, train_size=16, valid_size=8, test_size=8)
+    regression = replace(COLUMN, name="regression", task=vectors)
+    refused(
+        replace(TINY, vary=(regression,), claims=(), entries=TINY.entries[:1]), tmp_path, 6
+    )  # its R2 has no items
+    unknown = type("Strange", (type(COLUMN.task),), {})(train_size=64, valid_size=8, test_size=8)
+    object.__setattr__(unknown, "kind", "strange")
+    refused(replace(SCREEN, vary=(replace(COLUMN, task=unknown),)), tmp_path, 4)
+
+
+def test_a_condition_on_another_column_is_refused(tmp_path):
+    other = replace(COLUMN, name="other")
+    guarded = replace(
+        above("softmax", "local, window 4", column="address"),
+        when=(above("softmax", "local, window 4", column="other"),),
+    )
+    refused(replace(TINY, vary=(COLUMN, other), claims=bound(guarded)), tmp_path, 7)
+
+
+def test_a_changed_tree_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(laws, "commit", lambda: "0123456789ab+changes")
+    with pytest.raises(ExperimentError, match=r"law 9 .*Commit them first"):
+        ask(TINY, tmp_path / "l.sqlite", tmp_path)
+    assert ask(SCREEN, tmp_path / "l.sqlite", tmp_path, hours=1e-9)[0].kind == "asked"
+
+
+def test_two_entries_of_one_label_are_refused():
+    with pytest.raises(OptionError, match=r"entered twice \(law 10 of an experiment\)"):
+        with_entry(LOCAL)
+
+
+def test_what_is_declared_or_crossed_passes():
+    both = (ROTARY, Entry(mixer="local", options={"window_size": 4, "position": "rotary"}))
+    with clean():
+        laws.check(with_entry(*both), lambda task: task.load())
+        one = bound(above("softmax", "softmax, position rotary"))
+        laws.check(with_entry(ROTARY, factors=("position",), claims=one), lambda task: task.load())
+
+
+@pytest.mark.parametrize("how", [*BROKEN][::4])
+def test_the_command_line_says_the_law_and_ends_with_2(how, tmp_path, monkeypatch, capsys):
+    law = BROKEN[how][0]
+    (tmp_path / "lawless.py").write_text(
+        f"from tests.lab.experiment.test_laws import BROKEN\nONE = BROKEN[{how!r}][1]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    sys.modules.pop("lawless", None)
+    with clean():
+        assert main(["arena", "lawless:ONE", "--json", "--workers", "1"]) == 2
+    said = capsys.readouterr().err
+    assert f"law {law} of an experiment" in said and said.count("\n") == 1
+
+
+def test_a_comparison_that_keeps_all_laws_is_run_and_judged(tmp_path):
+    with clean(), Ledger(tmp_path / "l.sqlite") as ledger:
+        outcome = run.Outcome(question="tiny")
+        rows = ask(TINY, ledger, tmp_path, outcome=outcome)
+        found = Results(rows[0], rows)
+        assert set(found.config["laws"]) == {str(law) for law in range(1, 11)}
+        assert outcome.new == len(ledger.rows()) - len(ledger.asked("tiny")) and outcome.left == 0
+        for (label, _), cell in found.cells.items():
+            rates = sorted({row.rate for row in cell.tried})
+            assert len(cell.rows) + len(cell.failed) == 8, label
+            assert not cell.at_edge or len(rates) == len(TINY.rates) + run.WIDEST
+            assert all(
+                len({row.seed for row in cell.tried if row.rate == rate}) >= 2 for rate in rates
+            )
+            for row in cell.rows:
+                assert sum(row.scores) / len(row.scores) == pytest.approx(row.value, abs=1e-4)
+        sizes = [row.parameters for row in rows if row.kind == "trained"]
+        assert max(sizes) <= 1.02 * min(sizes)
+        (judged,) = found.judged()
+        assert judged.verdict in ("agrees", "disagrees", "cannot tell") and len(judged.bounds) == 1
+        again = run.Outcome(question="tiny")
+        ask(TINY, ledger, tmp_path, outcome=again)
+        assert again.new == 0 and len(ledger.asked("tiny")) <= 2

@@ -1,0 +1,355 @@
+"""The ledger loses nothing that was committed, finds what was done to it, and takes no row that is none."""
+
+import io
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import time
+import unicodedata
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from regard.cli import main
+from regard.core import StoredDataError
+from regard.core.errors import visible
+from regard.lab import Setting
+from regard.lab.experiment.ledger import Ledger, _link, _row_hash, row_key, trial_key
+from regard.lab.experiment.row import _ORIGIN, _ROW, Provenance, Row, canonical, plain, read_row
+from regard.lab.experiment.run import _display
+from regard.lab.report import terminal
+from tests.lab.experiment.tiny import TINY, asked, made_up
+from tests.payloads import PAYLOADS
+
+WHERE = Provenance(
+    commit="c0ffee", command="regard arena tiny", device="test", threads=1, dtype="float32",
+    versions={"torch": "2.13.0"}, started="2026-01-01T00:00:00+00:00",
+)  # fmt: skip
+
+
+def trained(seed=0, value=0.5):
+    return Row(
+        kind="trained", question="q", column="c", entry="softmax", cell="c" * 64, source="s", provenance=WHERE, seed=seed,
+        rate=1e-3, metric="accuracy", value=value, valid_value=value, scores=[0.0, 1.0], curve=[(1, 0.25), (2, 0.5)],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        for seed in range(20):
+            ledger.put(row_key(trained(seed)), trained(seed))
+    return path
+
+
+def test_rows_come_back_equal_and_in_order(path):
+    with Ledger(path) as ledger:
+        assert ledger.rows() == [trained(seed) for seed in range(20)]
+        assert ledger.of_cell("c" * 64) == ledger.rows() and ledger.of_cell("d") == []
+        assert ledger.get(row_key(trained(3))) == trained(3) and ledger.get("no") is None
+        assert row_key(trained(3)) in ledger and row_key(trained(20)) not in ledger
+        ledger.put(row_key(trained(0)), trained(0, value=0.9))
+        assert ledger.rows()[0].value == 0.5, "the first result of a trial stands"
+
+
+def test_keys_depend_on_content_and_not_on_its_order():
+    assert trial_key({"a": 1, "b": {"c": 2, "d": 3}}) == trial_key({"b": {"d": 3, "c": 2}, "a": 1})
+    assert trial_key({"a": 1}) != trial_key({"a": 2})
+
+
+def test_merging_keeps_each_trial_once(path, tmp_path):
+    with Ledger(tmp_path / "other.sqlite") as other, Ledger(path) as ledger:
+        for row in (trained(3, value=0.9), trained(77)):
+            other.put(row_key(row), row)
+        assert ledger.merge(other) == 1 and ledger.merge(other) == 0 and other.merge(ledger) == 19
+        assert [row.seed for row in ledger.rows()] == [*range(20), 77]
+        assert ledger.get(row_key(trained(3))).value == 0.5
+
+
+def _write(path, said):
+    with Ledger(path) as ledger:
+        start = len(ledger.rows())
+        for seed in range(start, start + 10_000):
+            ledger.put(row_key(trained(seed)), trained(seed))
+            said.send(seed)
+
+
+def test_killing_the_writer_loses_nothing_committed(tmp_path):
+    path, fork = tmp_path / "ledger.sqlite", multiprocessing.get_context("fork")
+    for attempt in range(3):
+        ours, theirs = fork.Pipe(duplex=False)
+        writer = fork.Process(target=_write, args=(path, theirs))
+        writer.start()
+        theirs.close()
+        said = [ours.recv()]
+        time.sleep(0.02 + 0.013 * attempt)
+        os.kill(writer.pid, signal.SIGKILL)
+        with suppress(EOFError):
+            while True:
+                said.append(ours.recv())
+        writer.join()
+        with Ledger(path) as ledger:
+            seeds = [row.seed for row in ledger.rows()]
+        assert seeds == list(range(len(seeds))) and set(said) <= set(seeds)
+
+
+@pytest.mark.parametrize("keep", [0, 50, 512, 4096, 8192, -4096, -1])
+def test_a_truncated_file_is_named(path, keep):
+    content = path.read_bytes()
+    path.write_bytes(content[:keep])
+    with pytest.raises(StoredDataError, match=f"ledger {path} .*Restore it from a copy"):
+        Ledger(path)
+    assert path.read_bytes() == content[:keep]
+
+
+def test_a_foreign_file_is_named(tmp_path):
+    text = tmp_path / "notes.txt"
+    text.write_text("no database, and longer than one header of a hundred bytes would be " * 3)
+    with pytest.raises(StoredDataError, match=r"notes\.txt cannot be read"):
+        Ledger(text)
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+    with pytest.raises(StoredDataError, match=r"other\.sqlite is a database of another program"):
+        Ledger(other)
+    with pytest.raises(StoredDataError, match="is not a file"):
+        Ledger(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "complaint"),
+    [
+        ("UPDATE trials SET result = replace(result, '0.5', '0.9') WHERE number = 7", "an altered row: 7 .trained"),
+        ("UPDATE trials SET kind = 'timed' WHERE number = 7", "an altered row: 7"),
+        ("DELETE FROM trials WHERE number = 7", "lacks row 7"),
+        ("DELETE FROM trials WHERE number = 20", "holds 19 rows where 20 were written"),
+        ("UPDATE format SET version = 1", "has format 1, and this version of regard reads format 2"),
+        ("DELETE FROM format", "has 0 format lines"),
+        ("DROP TABLE trials", "cannot be read .no such table"),
+    ],
+)  # fmt: skip
+def test_an_altered_file_is_named(path, statement, complaint):
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(StoredDataError, match=complaint):
+        Ledger(path)
+
+
+def test_a_flipped_byte_in_a_row_is_found(path):
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b'"accuracy"') + 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StoredDataError, match="altered"):
+        Ledger(path)
+
+
+# ---- rows that are none
+
+
+@cache
+def good(folder="/nowhere"):
+    """One row of each kind, as JSON holds it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place, Ledger(Path(place, "l.sqlite")) as ledger:
+        question = replace(TINY, vary=(*TINY.vary, Setting(kind="forward", length=8)))
+        record = asked(question, ledger, Path(place))
+    (row,) = made_up(record, "softmax", (0.5,))[:1]
+    figures = dict(ms=1.0, low_ms=1.0, high_ms=1.0, baseline_ms=1.0, rounds=5, peak_bytes=9)
+    setting = dict(
+        kind="forward", length=8, batch=1, dim=4, num_heads=2, unit="block", impl="plain"
+    )
+    timed = replace(row, kind="timed", column="forward 8", cell="t" * 64, values=figures, setting=setting)  # fmt: skip
+    laws = replace(row, kind="laws", reason="it breaks one", value=None)
+    every = {one.kind: one for one in (record, row, timed, laws)}
+    return {kind: json.loads(canonical(plain(one))) for kind, one in every.items()}
+
+
+NEVER = [None, [], {}, [[1]], {"a": {"b": "\ud800"}}, "\udc80", "x" * 20_001, -1, 10**30, 1e300, True]  # fmt: skip
+"""Values of which most are wrong for any one field."""
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted(_ROW.keys() - {"provenance"}), *(f"provenance.{name}" for name in _ORIGIN)]
+)
+def test_a_field_of_the_wrong_type_is_refused_by_name(name):
+    whole, _, inner = name.partition(".")
+    known = _ORIGIN[inner] if inner else _ROW[name]
+    wrong = [None, 1, 1.5, True, [], {}, "\ud800"] if known.type == "text" else [*NEVER, *PAYLOADS]
+    refused = 0
+    for value in wrong:
+        row = json.loads(json.dumps(good()["trained"]))
+        (row[whole] if inner else row)[inner or name] = value
+        try:
+            read = read_row(row)
+        except ValueError as error:
+            assert (inner or name) in str(error)
+            refused += 1
+        else:
+            assert getattr(read.provenance if inner else read, inner or name) in (value, [tuple(p) for p in value] if known.type == "curve" else value)  # fmt: skip
+    assert refused >= (5 if known.type == "text" else len(PAYLOADS))
+
+
+def places(value, at=()):
+    """Every place in a nest of JSON."""
+    yield at
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():  # fmt: skip
+        yield from places(value[key], (*at, key))
+
+
+def changed(row, at, value):
+    row = json.loads(json.dumps(row))
+    inside = row
+    for key in at[:-1]:
+        inside = inside[key]
+    inside[at[-1]] = value
+    return row
+
+
+@pytest.mark.parametrize("kind, field", [("asked", "config"), ("timed", "setting"), ("timed", "values")])  # fmt: skip
+def test_whatever_stands_in_a_free_field_is_refused_or_drawn(kind, field):
+    """No forged question, timing or claim stops the page: it is no row, or it is shown."""
+    drawn, refused = 0, 0
+    whole = good()
+    for at in places(whole[kind][field], (field,)):
+        for value in (None, [], {}, 0, "x", True, [[]], "gone"):
+            given = changed(whole[kind], at, value)
+            if value == "gone" and isinstance(at[-1], str) and len(at) > 1:
+                inside = given
+                for key in at[:-1]:
+                    inside = inside[key]
+                del inside[at[-1]]
+            try:
+                row = read_row(given)
+            except ValueError:
+                refused += 1
+                continue
+            others = [read_row(one) for name, one in whole.items() if name != kind]
+            Console(file=io.StringIO()).print(terminal([row, *others]))
+            drawn += 1
+    assert refused > 20 and drawn > 0
+
+
+def jsonl(tmp_path, *lines):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def line(row, key=None):
+    return canonical({"key": key or row_key(row), "row": plain(row)})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "[" * 100_000,
+        "null",
+        "{}",
+        '{"key": 1, "row": {}}',
+        line(trained(), key="0" * 64),
+        line(trained(), key=row_key(trained(1))),
+        line(trained()).replace('"value":0.5', '"value":NaN'),
+        line(trained()).replace('"value":0.5', '"value":' + "1" * 5000),
+        line(trained()).replace('"rate"', '"\\u001b[2J"'),
+        "",
+    ],
+)
+def test_a_file_of_rows_with_a_bad_line_is_refused_whole_in_one_visible_line(tmp_path, path, bad):
+    rows = jsonl(tmp_path, line(trained(50)), bad)
+    with Ledger(path) as ledger:
+        with pytest.raises(StoredDataError, match=r"rows\.jsonl has a line that cannot be read: 2") as error:  # fmt: skip
+            ledger.read_rows(rows)
+        assert str(error.value).isprintable() and len(ledger.rows()) == 20
+
+
+def test_a_file_of_rows_is_read_once(tmp_path, path):
+    rows = jsonl(tmp_path, line(trained(50)), line(trained(50)), line(trained(3, value=0.9)))
+    with Ledger(path) as ledger:
+        assert ledger.read_rows(rows) == 1 and ledger.read_rows(rows) == 0
+        assert ledger.get(row_key(trained(3))).value == 0.5
+
+
+def forged(path, *texts):
+    """A ledger of these rows, with every checksum in order."""
+    Ledger(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP INDEX cells")
+        chain = ""
+        for number, text in enumerate(texts, start=1):
+            key = f"{number:064x}"
+            digest = _row_hash(number, key, "trained", text)
+            connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", (number, key, "trained", text, digest))  # fmt: skip
+            chain = _link(chain, type("Row", (), {"sha256": digest})())
+        connection.execute("UPDATE format SET rows = ?, chain = ?", (len(texts), chain))
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "null", "{}", '{"\\u001b[2J": 1}', '{"kind": "\\u001b[2J"}'])  # fmt: skip
+def test_a_forged_ledger_is_refused_in_one_visible_line(tmp_path, capsys, text):
+    path = forged(tmp_path / "l.sqlite", text)
+    assert main(["report", "--ledger", str(path), "--page", str(tmp_path / "r.html")]) == 2
+    said = capsys.readouterr().err
+    assert "l.sqlite" in said and said.count("\n") == 1 and said[:-1].isprintable()
+
+
+def test_what_could_not_be_read_again_is_not_kept(tmp_path):
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        with pytest.raises(ValueError, match="seed must be a whole number"):
+            ledger.put("k", replace(trained(), seed="0"))
+        assert ledger.rows() == []
+
+
+def poisoned():
+    """Every text of every row replaced by a payload, again and again."""
+    turn = 0
+    for number in range(0, len(PAYLOADS), 8):
+        made = json.loads(json.dumps(good()))
+        names = {}
+        for row in made.values():
+            for at in places(row):
+                inside = row
+                for key in at[:-1]:
+                    inside = inside[key]
+                if at and isinstance(inside[at[-1]], str) and inside[at[-1]] and at[-1] not in ("kind", "better", "started", "cell"):  # fmt: skip
+                    if inside[at[-1]] not in names:
+                        turn += 1
+                        names[inside[at[-1]]] = f"{PAYLOADS[(number + 7 * turn) % len(PAYLOADS)]}{turn}"  # fmt: skip
+                    if at[0] != "config" or (at[1] not in ("kind", "lines") and at[-1] not in (2,)):
+                        inside[at[-1]] = names[inside[at[-1]]]
+        yield made
+
+
+@pytest.mark.parametrize("payload", PAYLOADS[::5])
+def test_no_line_of_a_run_speaks_to_the_terminal(payload, monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr("regard.lab.experiment.run.Console", lambda stderr: Console(file=out, width=500))  # fmt: skip
+    with _display(True) as display:
+        with display.doing(payload):
+            display.say(payload)
+    assert visible(payload) in out.getvalue().replace("\n", "")
+    assert all(c.isprintable() for c in out.getvalue().replace("\n", ""))
+
+
+def test_no_row_speaks_to_the_terminal():
+    shown = 0
+    for made in poisoned():
+        try:
+            rows = [read_row(row) for row in made.values()]
+        except ValueError:
+            continue
+        shown += 1
+        out = io.StringIO()
+        Console(file=out, width=400, force_terminal=False).print(terminal(rows))
+        letters = set(out.getvalue()) - {"\n"}
+        assert not [c for c in letters if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    assert shown > 20

@@ -1,0 +1,265 @@
+"""A row has one source: an edited mixer never shares a row with its former self, and an entry is labelled as it was typed."""
+
+import importlib
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard import OptionError
+from regard.cli import main
+from regard.lab import Entry, ask
+from regard.lab.experiment import mechanism_laws, source as module
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.report import told, write_page
+from tests.lab.experiment.tiny import SCREEN
+
+MINE = """
+import torch
+from regard.mixers import Linear
+
+SCALE = {scale}
+
+
+class Mine(Linear):
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.mul_(SCALE)
+"""
+
+
+class Folder:
+    """One's own modules, written and imported anew."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def write(self, name, text):
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    def forget(self):
+        for name, held in list(sys.modules.items()):
+            if str(getattr(held, "__file__", None)).startswith(str(self.path)):
+                del sys.modules[name]
+        importlib.invalidate_caches()
+        for known in (module._code, module._located, module._imported):
+            known.cache_clear()
+
+    def load(self, typed):
+        self.forget()
+        name, _, cls = typed.partition(":")
+        return Entry(mixer=getattr(importlib.import_module(name), cls), typed=typed)
+
+    def mine(self, scale):
+        self.write("mm.py", MINE.format(scale=scale))
+        return self.load("mm:Mine")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two edits in a second, of one size
+    folder = Folder(tmp_path)
+    yield folder
+    folder.forget()
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch):
+    monkeypatch.setattr(mechanism_laws, "check_mixer", lambda factory, **_: ["all"])
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        yield ledger
+
+
+def run(ledger, *entries, **changes):
+    question = replace(SCREEN, entries=(Entry(mixer="softmax"), *entries), rates=(1e-2,), **changes)
+    ask(question, ledger, ledger.path.parent / "trials")
+    return told(ledger.rows())["questions"][0]
+
+
+def cell(said, label="mm:Mine"):
+    (row,) = [row for row in said["rows"] if row["entry"] == label]
+    return row["cells"]["address"]
+
+
+def test_values_before_an_edit_meet_none_after_it(folder, ledger, tmp_path):
+    said = run(ledger, folder.mine(1.0), seeds=(0, 1, 2))
+    before = cell(said)
+    assert len(before["values"]) == 3 and said["old"] == {}
+    said = run(ledger, folder.mine(4.0))
+    assert cell(said)["seeds"] == [0, 1] and said["old"] == {"mm:Mine": 3}
+    page = write_page(ledger.rows(), tmp_path / "r.html").read_text()
+    assert json.dumps({"mm:Mine": 3}).replace(" ", "") in page
+    assert cell(said, "softmax")["seeds"] == [0, 1, 2], "whose source is as it was"
+    # as it was once more: nothing is trained, and what was old is not
+    count = len(ledger.rows())
+    said = run(ledger, folder.mine(1.0), seeds=(0, 1, 2))
+    assert len(ledger.rows()) == count + 1  # the question, asked anew
+    assert cell(said) == before and said["old"] == {"mm:Mine": 2}
+
+
+BASE = (
+    "from regard.mixers import Linear\nfrom {helper} import X\n\n\nclass Base(Linear):\n    x = X\n"
+)
+
+
+@pytest.mark.parametrize(
+    "edited, changes", [("m", 1), ("base", 1), ("helper", 1), ("deep", 1), ("apart", 0)]
+)
+def test_an_edit_of_whatever_a_class_needs_changes_its_source(folder, edited, changes):
+    files = {
+        "m": "from base import Base\n\n\nclass Mine(Base):\n    pass\n",
+        "base": BASE.format(helper="helper"),
+        "helper": "X = 1\n\n\ndef late():\n    from deep import Y\n",
+        "deep": "Y = 1\n",
+        "apart": "import torch\n",
+    }
+    for name, text in files.items():
+        folder.write(f"{name}.py", text)
+    first = folder.load("m:Mine").source
+    assert folder.load("m:Mine").source == first
+    folder.write(f"{edited}.py", files[edited] + "Z = 1\n")
+    assert (folder.load("m:Mine").source != first) == changes
+
+
+CODE = '''"""A module."""
+KERNEL = """
+# define N 4
+  text
+"""
+\x0c
+
+def f(x): "a docstring that shares its line"; return x + 1
+
+
+def g(x):
+    """What g does.
+
+    # Not code.
+    """
+    return x  # beside code
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [
+        ('"""A module."""', '"""Another module."""', False),
+        ("What g does.", "What g does, told better.", False),
+        ("# Not code.", "# Nor this.", False),
+        ("def g(x):", "# A comment.\n\ndef g(x):", False),
+        ("# define N 4", "# define N 8", True),
+        ("  text", "   text", True),
+        ("return x + 1", "return x + 2", True),
+        ("return x  #", "return -x  #", True),
+    ],
+)
+def test_comments_and_docstrings_are_no_code_and_all_else_is(tmp_path, old, new, changes):
+    one, two = tmp_path / "one.py", tmp_path / "two.py"
+    assert CODE.count(old) == 1
+    one.write_text(CODE)
+    two.write_text(CODE.replace(old, new))
+    assert (module._code(one) != module._code(two)) == changes
+
+
+@pytest.mark.parametrize(
+    ("edited", "concerned"),
+    [
+        ("mixers/local.py", {"local"}),
+        ("functional/window.py", {"local"}),
+        ("functional/softmax.py", {"softmax"}),
+        ("core/mask.py", {"local", "softmax", "linear"}),
+        ("fast/cpu/linear.py", {"local", "softmax", "linear"}),
+        ("testing/laws/causality.py", set()),
+        ("lab/report/told.py", set()),
+    ],
+)
+def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(
+    tmp_path, monkeypatch, edited, concerned
+):
+    home = Path(regard.__file__).parent
+    copy = shutil.copytree(home, tmp_path / "regard")
+    assert (copy / edited).exists()
+    (copy / edited).write_text((copy / edited).read_text() + "\nEDITED = 1\n")
+    real = module._located
+
+    def sources():
+        return {name: module.source.__wrapped__(regard.MIXERS[name]) for name in ("local", "softmax", "linear")}  # fmt: skip
+
+    before = sources()
+
+    def there(name):
+        path = real(name)
+        return path if path is None or home not in path.parents else copy / path.relative_to(home)
+
+    monkeypatch.setattr(module, "_located", there)
+    after = sources()
+    assert {name for name in before if before[name] != after[name]} == concerned
+
+
+@pytest.mark.parametrize("edited", ["__init__", "impl", "near"])
+def test_a_class_in_a_package_is_labelled_as_typed_and_follows_its_files(folder, edited):
+    files = {
+        "__init__": "from .impl import Mine\n",
+        "impl": BASE.format(helper=".near") + "\n\nclass Mine(Base):\n    pass\n",
+        "near": "X = 1\n",
+    }
+    for name, text in files.items():
+        folder.write(f"pkg/{name}.py", text)
+    entry = folder.load("pkg:Mine")
+    assert entry.name == "pkg:Mine" and Entry(mixer=entry.mixer).name == "pkg.impl:Mine"
+    folder.write(f"pkg/{edited}.py", files[edited] + "Z = 1\n")
+    assert folder.load("pkg:Mine").source != entry.source
+
+
+def test_what_has_no_file_is_refused():
+    scope = {"__name__": "nowhere"}
+    exec("from regard.mixers import Linear\nclass Mine(Linear): pass", scope)
+    with pytest.raises(OptionError, match="nowhere:Mine cannot be measured: it is in no file"):
+        Entry(mixer=scope["Mine"])
+
+
+def test_a_subclass_takes_no_row_of_its_parent(folder, ledger):
+    folder.write("a.py", "from regard.mixers import Linear\n\n\nclass Mine(Linear):\n    pass\n")
+    mine = folder.load("a:Mine")
+    said = run(ledger, Entry(mixer="linear"), mine)
+    assert {row["entry"] for row in said["rows"]} == {"no mixing", "the bag", "softmax", "linear", "a:Mine"}  # fmt: skip
+    cells = {line[0]: line[2] for line in ledger.asked("screen")[-1].config["cells"]}
+    assert cells["a:Mine"] != cells["linear"]
+    assert mine.refusal(Entry(mixer="fnet").sketch(), "causal").startswith("a:Mine does not")
+
+
+def test_functions_in_options_are_part_of_an_entry(folder):
+    folder.write("w.py", "def f(x):\n    return x\n")
+    folder.forget()
+    entry = Entry(mixer="softmax", model={"norm": importlib.import_module("w").f})
+    before = entry.identity()
+    folder.write("w.py", "def f(x):\n    return -x\n")
+    folder.forget()
+    assert replace(entry, model={"norm": importlib.import_module("w").f}).identity() != before
+
+
+def test_a_question_of_ones_own_mixer_is_of_its_present_source(folder, tmp_path, capsys):
+    text = "from dataclasses import replace\nfrom regard.lab import Entry\nfrom tests.lab.experiment.tiny import SCREEN\nfrom mm import Mine\n"
+    text += "ONE = replace(SCREEN, entries=(Entry(mixer='softmax'), Entry(mixer=Mine)), rates=(1e-2,), seeds=(0,))\n"
+
+    def arena(scale):
+        folder.mine(scale)
+        folder.write("qq.py", text)
+        folder.forget()
+        words = ["arena", "qq:ONE", "--ledger", "l.sqlite", "--page", "r.html", "--json", "--workers", "1"]  # fmt: skip
+        assert main(words) == 0
+        capsys.readouterr()
+        assert main(["report", "--ledger", "l.sqlite", "--page", "r.html", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["questions"][0]["old"]
+
+    assert arena(1.0) == {} and arena(4.0) == {"mm:Mine": 1}

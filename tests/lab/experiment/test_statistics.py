@@ -1,0 +1,129 @@
+"""Intervals by hand, against a bootstrap of seeds and items, and how often they hold the truth."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from regard.lab.experiment.statistics import (
+    Interval,
+    Scores,
+    interval,
+    number,
+    seeds_to_tell,
+    together,
+    verdict,
+)
+
+
+def scored(table, values=None):
+    """Scores of each seed from a table [S N]."""
+    return {
+        seed: Scores(float(np.mean(row)) if values is None else values[seed], list(row))
+        for seed, row in enumerate(table)
+    }
+
+
+def drawn(rng, seeds=8, items=200, *, of_seed=0.02, of_item=0.3, noise=0.1):
+    table = of_seed * rng.normal(size=(seeds, 1)) + of_item * rng.normal(size=(1, items))
+    return table + noise * rng.normal(size=(seeds, items))
+
+
+def test_by_hand():
+    """Seeds 1, 2, 3 of two items, 1 apart: a = 1/3, b = .5/2, nu = (7/12)^2 / ((1/9)/2 + (1/16)/1)."""
+    found = interval(scored([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]))
+    a, b = 1 / 3, 0.25
+    nu = (a + b) ** 2 / (a**2 / 2 + b**2)
+    assert (found.mean, found.seeds, found.items) == (2, 3, 2)
+    assert found.half == pytest.approx(stats.t.ppf(0.995, nu) * math.sqrt(a + b))
+    assert found.of_items == pytest.approx(b / (a + b))
+    alone = interval({0: Scores(1.0), 1: Scores(2.0), 2: Scores(3.0)})
+    assert alone.half == pytest.approx(9.924843 / math.sqrt(3)) and alone.items == 0
+    assert interval({}) is None and interval({3: Scores(5.0)}).half == math.inf
+
+
+def test_only_what_both_have_is_paired():
+    a = {0: Scores(1.0, [1.0, 1.0]), 1: Scores(2.0, [2.0, 2.0]), 2: Scores(9.0, [9.0, 9.0])}
+    b = {0: Scores(0.5, [0.5, 0.5]), 1: Scores(1.5, [1.5, 1.5]), 3: Scores(0.0, [0.0, 0.0])}
+    assert interval(a, b)[:4] == (0.5, 0.0, 2, 2)
+    ragged = {0: Scores(0.5, [0.5]), 1: Scores(1.5, [1.5])}
+    assert interval(a, ragged).items == 0, "other items are not paired"
+    factor = interval({0: Scores(1.0), 1: Scores(10.0)}, {0: Scores(2.0), 1: Scores(20.0)}, ratio=True)  # fmt: skip
+    assert math.exp(factor.mean) == pytest.approx(0.5)
+
+
+def test_it_is_as_wide_as_a_bootstrap_of_seeds_and_items():
+    rng = np.random.default_rng(0)
+    table = drawn(rng, seeds=30, items=400)
+    means = [
+        table[np.ix_(rng.integers(0, 30, 30), rng.integers(0, 400, 400))].mean()
+        for _ in range(4000)
+    ]
+    low, high = np.quantile(means, (0.005, 0.995))
+    found = interval(scored(table))
+    assert 2 * found.half == pytest.approx(high - low, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    "spread", [(0.05, 0.0, 0.1), (0.0, 0.3, 0.1), (0.02, 0.3, 0.1), (0.0, 0.0, 0.5)]
+)
+def test_it_holds_the_truth_99_times_of_a_hundred(spread):
+    of_seed, of_item, noise = spread
+    rng = np.random.default_rng(1)
+    held = [
+        abs(found.mean) <= found.half
+        for _ in range(2000)
+        for found in [interval(scored(drawn(rng, items=60, of_seed=of_seed, of_item=of_item, noise=noise)))]
+    ]  # fmt: skip
+    assert (
+        0.984 <= np.mean(held) <= 1.0
+    )  # three deviations of 2,000 draws below; noise alone counts twice
+
+
+def test_items_of_one_test_set_are_a_source_of_their_own():
+    """Two entries that differ on one test set by chance: seeds alone would call it certain."""
+    rng = np.random.default_rng(2)
+    told = {"both": 0, "seeds": 0}
+    for _ in range(300):
+        table = drawn(rng, of_seed=0.002, of_item=0.3, noise=0.01)
+        both, seeds = interval(scored(table)), interval({s: Scores(r.mean()) for s, r in enumerate(table)})  # fmt: skip
+        told["both"] += abs(both.mean) > both.half
+        told["seeds"] += abs(seeds.mean) > seeds.half
+    assert told["both"] <= 10 and told["seeds"] > 200
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "least", "most", "word"),
+    [
+        (0.1, 0.05, 0.0, math.inf, "agrees"),
+        (-0.1, 0.05, 0.0, math.inf, "disagrees"),
+        (0.1, 0.2, 0.0, math.inf, "cannot tell"),
+        (0.1, 0.1, 0.0, math.inf, "cannot tell"),
+        (0.1, math.inf, 0.0, math.inf, "cannot tell"),
+        (0.0, 0.01, -0.05, 0.05, "agrees"),
+        (0.1, 0.01, -0.05, 0.05, "disagrees"),
+    ],
+)
+def test_the_verdict_follows_from_the_interval(mean, half, least, most, word):
+    assert verdict(Interval(mean, half, 8), least, most) == word
+    assert verdict(None, least, most) == "not run"
+
+
+def test_a_claim_agrees_where_all_its_bounds_do():
+    assert together(["agrees", "agrees"]) == "agrees" and together([]) == "not run"
+    assert together(["agrees", "cannot tell"]) == "cannot tell"
+    assert together(["cannot tell", "disagrees"]) == "disagrees"
+    assert together(["cannot tell", "not run"]) == "not run"
+
+
+def test_how_many_seeds_would_tell():
+    """Half as wide takes four times the seeds; where items make half of the width, no number of them is enough."""
+    assert seeds_to_tell(Interval(0.05, 0.1, 8), 0.0, math.inf, 0.0) == 32
+    assert seeds_to_tell(Interval(0.0, 0.1, 8), 0.0, math.inf, 0.1) == 32
+    assert seeds_to_tell(Interval(0.05, 0.1, 8, 50, 0.25), 0.0, math.inf, 0.0) is None
+    assert seeds_to_tell(Interval(0.0, 0.1, 8), 0.0, math.inf, 0.0) is None
+
+
+def test_numbers_are_shown_to_three_digits():
+    assert [number(x) for x in (0.0, 0.5, 12.34, 0.00123, 12345.6)] == ["0", "0.500", "12.3", "0.00123", "12,346"]  # fmt: skip

@@ -1,0 +1,203 @@
+"""What follows from rows whose truth is known, because they were made up."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from regard.lab import above, near, reaches
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.results import Results, best_rate, questions
+from regard.lab.report.told import told
+from tests.lab.experiment.tiny import CLAIM, TINY, asked, keep, made_up, results
+
+GOOD = (0.90, 0.85, 0.95, 0.90, 0.85, 0.95, 0.90, 0.90)
+FAIR = (0.60, 0.55, 0.60, 0.65, 0.60, 0.55, 0.60, 0.60)
+LINE = (0.10, 0.15, 0.10, 0.10, 0.15, 0.10, 0.10, 0.10)
+
+
+@pytest.fixture(scope="module")
+def ask_once(tmp_path_factory):
+    """Question -> its record, of which nothing was run."""
+    folder, known = tmp_path_factory.mktemp("asked"), {}
+
+    def ask(question=TINY):
+        key = repr(question)
+        if key not in known:
+            with Ledger(folder / f"{len(known)}.sqlite") as ledger:
+                known[key] = asked(question, ledger, folder)
+        return known[key]
+
+    return ask
+
+
+def of(record, softmax=GOOD, window=FAIR, *, items=1000, lines=LINE, **more):
+    given = {"softmax": softmax, "local, window 4": window, "no mixing": lines, "the bag": lines}
+    return [row for name, values in given.items() for row in made_up(record, name, values, items=items, **more)]  # fmt: skip
+
+
+def claimed(*expected, **fields):
+    return replace(TINY, claims=(replace(CLAIM, expected=expected or CLAIM.expected, **fields),))
+
+
+def judged(record, rows):
+    (one,) = results(record, rows).judged()
+    return one
+
+
+@pytest.mark.parametrize(
+    ("question", "softmax", "window", "word", "why"),
+    [
+        (TINY, GOOD, FAIR, "agrees", None),
+        (TINY, FAIR, GOOD, "disagrees", None),
+        (TINY, GOOD, (0.2, 1.0) * 4, "cannot tell", None),
+        (TINY, GOOD, (), "not run", None),
+        (TINY, GOOD, LINE, "cannot tell", "`local, window 4` does not pass the three lines of address"),
+        (TINY, GOOD, tuple(x - 0.005 for x in GOOD), "cannot tell", "the difference is smaller than 0.020"),
+        (claimed(withdrawn="It was unfair."), GOOD, FAIR, "withdrawn", None),
+        (claimed(near("softmax", "local, window 4", within=0.5)), GOOD, FAIR, "agrees", None),
+        (claimed(reaches("softmax", 0.95)), GOOD, FAIR, "disagrees", None),
+        (
+            claimed(replace(above("softmax", "local, window 4"), when=(reaches("softmax", 0.95),))), GOOD, FAIR, "cannot tell",
+            "the bound holds where `softmax` is above 0.950, and here it is 0.900",
+        ),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_right(ask_once, question, softmax, window, word, why):
+    record = ask_once(question)
+    one = judged(record, of(record, softmax, window))
+    assert one.verdict == word
+    assert (one.bounds[0].reason or "").startswith(why or "") and (why is None) == (
+        one.bounds[0].reason is None
+    )
+
+
+def test_cannot_tell_names_what_would_tell(ask_once):
+    record = ask_once()
+    found = judged(record, of(record, GOOD, (0.2, 1.0) * 4))
+    assert found.seeds > 8 and found.needs.startswith(f"about {found.seeds} seeds, ")
+    few = of(record, GOOD, tuple(x - 0.05 for x in GOOD), items=20)
+    turned = [replace(r, scores=r.scores[::-1]) if r.entry != "softmax" else r for r in few]
+    assert judged(record, turned).needs == "more than 20 test items, whatever the seeds"
+    assert judged(record, of(record)).needs is None
+
+
+def test_a_best_rate_at_the_edge_tells_nothing(ask_once):
+    record = ask_once()
+    rows = [row for row in of(record) if row.entry != "softmax" or row.rate <= 1e-2]
+    assert judged(record, rows).bounds[0].reason == "the best rate of `softmax` is at the edge of those tried"  # fmt: skip
+
+
+def test_rows_that_were_begun_before_the_claim_was_written_cannot_judge_it(ask_once):
+    record = ask_once()
+    early = of(record, started="2020-01-01T00:00:00+00:00")
+    assert judged(record, early).bounds[0].reason == "16 of 16 results were begun before the claim was written down"  # fmt: skip
+    unlike = [row for row in early if row.entry in ("no mixing", "the bag")]
+    mine = [row for row in of(record) if row.entry not in ("no mixing", "the bag")]
+    assert judged(record, [*unlike, *mine]).verdict == "agrees", "of the entries that it names"
+
+
+def test_a_claim_that_is_withdrawn_or_added_leaves_the_others_as_they_are(ask_once):
+    record = ask_once()
+    rows = of(record)
+    later = replace(record.provenance, started="2099-01-01T00:00:00+00:00")
+    two = replace(TINY, claims=(CLAIM, replace(CLAIM, text="Another.")))
+    more = replace(ask_once(two), provenance=later)
+    first, second = Results(more, [record, *rows, more]).judged()
+    assert first.verdict == "agrees" and first.stated == record
+    assert "before the claim was written down" in second.bounds[0].reason
+    gone = replace(ask_once(claimed(withdrawn="Unfair.")), provenance=later)
+    (one,) = Results(gone, [record, *rows, gone]).judged()
+    assert one.verdict == "withdrawn" and one.bounds[0].verdict == "agrees"
+    bigger = replace(TINY, vary=(replace(TINY.vary[0], train=replace(TINY.vary[0].train, steps=3)),))  # fmt: skip
+    assert (
+        replace(ask_once(bigger), provenance=later)
+        == Results(replace(ask_once(bigger), provenance=later), [record]).judged()[0].stated
+    ), "another budget is another claim"
+
+
+def test_the_question_as_it_was_asked_last_is_drawn(tmp_path):
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        one = asked(TINY, ledger, tmp_path)
+        other = asked(replace(TINY, about="Another?"), ledger, tmp_path)
+        assert questions(ledger.rows())[0].asked == other
+        assert asked(TINY, ledger, tmp_path).config == one.config
+        assert questions(ledger.rows())[0].config["about"] == TINY.about
+        count = len(ledger.rows())
+        asked(TINY, ledger, tmp_path)
+        assert len(ledger.rows()) == count
+
+
+def test_dead_runs_are_counted_and_not_in_the_mean(ask_once):
+    record = ask_once()
+    dead = [
+        replace(row, value=None, valid_value=None, scores=[], reason="it diverged")
+        if (row.entry, row.seed) == ("softmax", 3)
+        else replace(row, value=0.05)
+        if (row.entry, row.seed) == ("softmax", 5)
+        else row
+        for row in of(record)
+    ]
+    found = results(record, dead)
+    cell = found.cells["softmax", "address"]
+    assert {row.seed for row in cell.failed} == {3, 5} and len(cell.rows) == 6
+    assert cell.mean == pytest.approx(sum(v for s, v in enumerate(GOOD) if s not in (3, 5)) / 6)
+    (row,) = [r for r in told([record, *dead])["questions"][0]["rows"] if r["entry"] == "softmax"]
+    assert (row["cells"]["address"]["failed"], row["cells"]["address"]["of"]) == (2, 8)
+    assert found.judged()[0].bounds[0].interval.seeds == 6
+    all_low = of(record, softmax=(0.01,) * 4 + (0.2,) * 4)
+    cell = results(record, all_low).cells["softmax", "address"]
+    assert not cell.failed and cell.mean == pytest.approx(0.105), (
+        "no run, but the entry: it is shown, and grey"
+    )
+    assert results(record, all_low).mark(cell) == "not reached"
+
+
+def test_the_rate_is_chosen_on_validation_and_by_seeds_that_tried_all(ask_once):
+    record = ask_once()
+    base = made_up(record, "softmax", (0.5,), rate=1e-2)[0]
+    tried = [
+        replace(base, rate=rate, seed=seed, valid_value=valid, value=value)
+        for rate, seed, valid, value in (
+            (1e-3, 0, 0.5, 0.9), (1e-2, 0, 0.6, 0.4), (1e-1, 0, 0.2, 0.95), (1e-2, 1, 0.0, 0.5), (1e-3, 2, 0.99, 0.1),
+        )
+    ]  # fmt: skip
+    assert best_rate(tried, "higher") == 1e-2 and best_rate(tried, "lower") == 1e-1
+    assert best_rate([], "higher") is None
+
+
+def test_values_of_unlike_cells_and_data_never_meet(ask_once):
+    record = ask_once()
+    rows = of(record)
+    strange = [replace(row, cell="f" * 64, value=0.0) for row in rows if row.entry == "softmax"]
+    later = replace(record.provenance, started="2098-01-01T00:00:00+00:00")
+    found = results(record, [*rows, *strange])
+    assert found.cells["softmax", "address"].mean == pytest.approx(sum(GOOD) / 8)
+    assert found.old == {"softmax": len(strange)}
+    newer = [replace(row, data="a", provenance=later, value=0.5) for row in rows if row.entry == "softmax"]  # fmt: skip
+    assert results(record, [*rows, *newer]).cells["softmax", "address"].mean == 0.5
+
+
+def test_the_gain_is_what_lies_above_the_bag(ask_once):
+    record = ask_once()
+    found = results(record, of(record))
+    bag = max(LINE)
+    assert found.gain("softmax") == pytest.approx((sum(GOOD) / 8 - bag) / (1 - bag))
+    full = results(record, of(record, lines=(1.0,) * 8))
+    assert full.gain("softmax") is None and math.isfinite(full.cells["softmax", "address"].mean)
+
+
+def test_rows_are_read_at_equal_time_too(ask_once):
+    record = ask_once()
+    rows = [replace(row, seconds=2.0) if row.entry == "softmax" else row for row in of(record)]
+    assert results(record, rows).at_equal_time("address") == {
+        "softmax": 0.1, "local, window 4": 0.2, "no mixing": 0.2, "the bag": 0.2,
+    }  # fmt: skip
+
+
+def test_made_up_rows_are_kept_and_read_again(tmp_path):
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        record = asked(TINY, ledger, tmp_path)
+        keep(ledger, of(record))
+        again = questions(ledger.rows())[0]
+        assert again.judged()[0].verdict == "agrees"

@@ -1,0 +1,86 @@
+"""A comparison of a second or two, and rows of it made up where the truth must be known."""
+
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+from regard.lab import Claim, Column, Entry, Question, Shell, above, ask
+from regard.lab.experiment import laws
+from regard.lab.experiment.ledger import Ledger, trial_key
+from regard.lab.experiment.results import Results
+from regard.lab.experiment.row import Row
+from regard.lab.tasks.fingerprint import Address
+from regard.lab.train.short import Short
+
+TASK = Address(train_size=64, valid_size=8, test_size=20)
+COLUMN = Column(
+    name="address",
+    task=TASK,
+    train=Short(steps=2, batch_size=8),
+    shell=Shell(dim=16, num_heads=2, num_layers=1, position="learned"),
+)
+LOCAL = Entry(mixer="local", options={"window_size": 4})
+CLAIM = Claim(
+    text="Full attention goes further than a window.",
+    source="nobody",
+    smallest=0.02,
+    expected=(above("softmax", "local, window 4"),),
+)
+TINY = Question(
+    name="tiny",
+    about="Does a window reach as far?",
+    kind="comparison",
+    entries=(Entry(mixer="softmax"), LOCAL),
+    vary=(COLUMN,),
+    shells=(COLUMN.shell, replace(COLUMN.shell, position="sinusoidal")),
+    rates=(1e-3, 1e-2),
+    claims=(CLAIM,),
+    limits=("It is tiny.",),
+)
+SCREEN = replace(TINY, name="screen", kind="screen", claims=(), shells=(), seeds=(0, 1))
+
+
+def clean():
+    """As if the working tree had no changes."""
+    return mock.patch.object(laws, "commit", lambda: "0123456789ab")
+
+
+def asked(question: Question, ledger: Ledger, folder: Path) -> Row:
+    """The record of the question, of which nothing was run."""
+    with clean():
+        return ask(question, ledger, folder, hours=1e-9)[0]
+
+
+def cells(record: Row) -> dict[str, str]:
+    return {label: cell for label, name, cell, *_ in record.config["cells"] if name == "address"}
+
+
+def made_up(record: Row, label: str, values, *, rate=1e-2, items=20, started=None, **fields):
+    """Rows of an entry as if trained from seeds 0, 1 ..., with items that are right or wrong, at a rate whose neighbours are worse."""
+    about = record.provenance
+    if started is not None:
+        about = replace(about, started=started)
+    made = []
+    for seed, value in enumerate(values):
+        right = 0 if value is None else round(value * items)
+        row = Row(
+            kind="trained", question=record.question, column="address", entry=label, cell=cells(record)[label],
+            source="s", mixer=label, provenance=about, seed=seed, rate=rate, causal=False, metric="accuracy",
+            value=value, valid_value=value, chance=0.1, steps=2, seconds=1.0, data="d", curve=[(1, 0.1), (2, 0.2)],
+            scores=[1.0] * right + [0.0] * (items - right), **fields,
+        )  # fmt: skip
+        beside = [
+            replace(row, rate=rate * factor, valid_value=0.0) for factor in (1 / 3, 3) if seed < 2
+        ]
+        made += [row, *beside]
+    return made
+
+
+def keep(ledger: Ledger, rows) -> None:
+    for row in rows:
+        content = {"cell": row.cell, "seed": row.seed, "rate": row.rate, "data": row.data}
+        ledger.put(trial_key(content), row)
+
+
+def results(record: Row, rows) -> Results:
+    return Results(record, [record, *rows])

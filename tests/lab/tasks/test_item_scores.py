@@ -1,0 +1,123 @@
+"""The scores of test items have the metric as their mean, whatever the kind of task."""
+
+import numpy as np
+import pytest
+import torch
+
+from regard import OptionError
+from regard.lab import Column, Entry, Shell
+from regard.lab.experiment.shell import model_config
+from regard.lab.tasks import (
+    CorrelatedTasks,
+    Duplication,
+    ListOps,
+    PlantedHistories,
+    Recall,
+    Spam,
+    StdlibBytes,
+    StdlibMasked,
+    StdlibPermuted,
+    language_models,
+    masked,
+    permuted,
+)  # fmt: skip
+from regard.lab.tasks.fingerprint import Address, Counting
+from regard.lab.tasks.table import auc_items
+from regard.lab.tasks.texts import BibleChapters
+from regard.lab.train import TrainConfig
+from regard.lab.train.batches import in_order
+
+SIZES = {"train_size": 40, "valid_size": 8, "test_size": 60}
+WINDOWS = {"length": 12, "valid_size": 4, "test_size": 30}
+TASKS = (
+    ListOps(min_length=5, max_length=20, **SIZES),
+    Recall(**SIZES),
+    Duplication(length=15, **SIZES),
+    Counting(**SIZES),
+    Address(causal=True, **SIZES),
+    StdlibBytes(**WINDOWS),
+    StdlibMasked(**WINDOWS),
+    StdlibPermuted(**WINDOWS),
+    PlantedHistories(history=4, **SIZES),
+)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_their_mean_is_the_metric(task, monkeypatch):
+    modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 3 for n in range(40)}
+    for module in (language_models, masked, permuted):
+        monkeypatch.setattr(module, "read_modules", lambda root: modules)
+    splits = task.load()
+    torch.manual_seed(0)
+    column = Column(
+        name="c", task=task, train=TrainConfig(steps=1), shell=Shell(dim=16, num_heads=2)
+    )
+    model = model_config(column, Entry(mixer="softmax"), splits).build()
+    batches = list(in_order(splits.test, 7, task.collate))
+    scores = task.item_scores(model, batches)
+    assert task.has_scores and len(scores) == len(splits.test) and len({*scores}) > 1
+    assert np.mean(scores) == pytest.approx(task.score(model, batches), rel=1e-6)
+
+
+def test_windows_of_unlike_lengths_count_by_their_bytes():
+    """By hand: 3 windows with 1, 3 and 4 labels, of which nothing is known but the ratio of their sums."""
+    labels = torch.tensor([[5, -100, -100, -100], [5, 6, 7, -100], [1, 2, 3, 4]])
+    table = torch.randn(20, 300, generator=torch.Generator().manual_seed(0))
+    batch = {"tokens": torch.arange(12).view(3, 4), "valid": None, "labels": labels}
+
+    class Says(torch.nn.Module):
+        def forward(self, tokens, valid):
+            return table[tokens]
+
+    task = StdlibBytes(length=4)
+    scores = task.item_scores(Says(), [batch])
+    assert np.mean(scores) == pytest.approx(task.score(Says(), [batch]), rel=1e-6)
+
+
+def test_pairs_that_match_are_right_or_wrong():
+    logits = torch.tensor([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0]])
+    batch = dict.fromkeys(("first", "second", "first_valid", "second_valid"))
+    batch["labels"] = torch.tensor([1, 1, 1])
+
+    class Says(torch.nn.Module):
+        def forward(self, *_, **__):
+            return logits
+
+    assert BibleChapters().item_scores(Says(), [batch]) == [1.0, 0.0, 1.0]
+
+
+def test_what_is_no_mean_of_items_has_none():
+    assert not Spam().has_scores  # macro-F1
+    assert not CorrelatedTasks().has_scores
+    with pytest.raises(OptionError, match="correlated_tasks gives no score of each item"):
+        CorrelatedTasks().item_scores(torch.nn.Identity(), [])
+
+
+def test_the_spread_of_an_area_is_delongs():
+    """Against DeLong's own formula, with ties: V10 and V01 by comparing all pairs."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 80)
+    scores = np.round(rng.normal(size=80) + labels, 1)
+    items = auc_items(scores, labels)
+    x, y = scores[labels == 1], scores[labels == 0]
+    won = (x[:, None] > y) + 0.5 * (x[:, None] == y)
+    variance = won.mean(1).var(ddof=1) / len(x) + won.mean(0).var(ddof=1) / len(y)
+    assert items.mean() == pytest.approx(won.mean())
+    assert items.var(ddof=1) / len(items) == pytest.approx(variance, rel=0.03)
+
+
+def test_a_missing_label_moves_nothing():
+    task = PlantedHistories(history=4, **SIZES)
+    logits = torch.randn(60, 1, generator=torch.Generator().manual_seed(1))
+    labels = (logits + torch.randn(60, 1, generator=torch.Generator().manual_seed(2)) > 0).float()
+
+    class Says(torch.nn.Module):
+        def forward(self, fields):
+            return fields
+
+    known = [{"fields": logits[:40], "labels": labels[:40], "groups": None}]
+    labels[40:] = float("nan")
+    given = [{"fields": logits, "labels": labels, "groups": None}]
+    few, many = (np.array(task.item_scores(Says(), batches)) for batches in (known, given))
+    assert many.mean() == pytest.approx(few.mean()) == pytest.approx(task.score(Says(), given))
+    assert many.var() / 60 == pytest.approx(few.var() / 40)
