@@ -13,7 +13,7 @@ import torch
 import regard.lab.experiment.run as engine
 from regard import MIXERS, OptionError, UnknownNameError
 from regard.lab import Column, Entry, Setting, Shell, ask
-from regard.lab.experiment import laws, mechanism_laws, speed, trial
+from regard.lab.experiment import mechanism_laws, speed, trial
 from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
@@ -23,7 +23,7 @@ from regard.lab.tasks import ListOps, StdlibBytes, language_models
 from regard.lab.train import TrainConfig
 from regard.models import ClassifierConfig, count_parameters
 from regard.testing import LawError
-from tests.lab.experiment.tiny import CLAIM, COLUMN, SCREEN, TINY, clean, keep, made_up
+from tests.lab.experiment.tiny import CLAIM, COLUMN, SCREEN, TINY, clean, made_up
 
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
 SHELL = Shell(dim=16, num_heads=2, num_layers=1)
@@ -85,7 +85,7 @@ def test_a_screen_fills_the_ledger_once(ledger, monkeypatch):
         monkeypatch.setattr(module, name, never)
     before = ledger.rows()
     again = run(question, ledger, command="regard arena screen")
-    assert (again.new, again.found) == (0, 9 + 2) and ledger.rows() == before
+    assert (again.new, again.found) == (0, 9 + 5) and ledger.rows() == before
 
 
 def test_rates_are_tried_from_one_seed_and_the_best_serves_the_others(ledger):
@@ -127,11 +127,15 @@ def test_causal_forms_load_their_data_once(ledger, monkeypatch):
         return real(task)
 
     monkeypatch.setattr(type(COLUMN.task), "load", load)
-    causal = (Entry(mixer="softmax"), Entry(mixer="rfa"), Entry(mixer="transformer_xl"))
+    causal = (
+        Entry(mixer="softmax"),
+        Entry(mixer="linear"),
+        Entry(mixer="rfa", options={"gate": True}),
+    )
     run(replace(QUICK, entries=causal, vary=(replace(COLUMN, either=True),), seeds=(0,)), ledger)
     assert loads == {False: 1, True: 1}
     labels = {(row.entry, row.causal) for row in of(ledger)}
-    assert ("transformer_xl", True) in labels and {("the bag", True), ("the bag", False)} <= labels
+    assert ("rfa, gate", True) in labels and {("the bag", True), ("the bag", False)} <= labels
 
 
 def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypatch):
@@ -159,8 +163,8 @@ def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypat
 def test_wrong_names_and_options_are_found_before_any_compute(ledger):
     with pytest.raises(UnknownNameError, match="Did you mean 'linear'"):
         run(replace(QUICK, entries=(Entry(mixer="liner"),)), ledger)
-    with pytest.raises(OptionError, match="shared_qk"):
-        wrong = Entry(mixer="softmax", options={"num_kv_heads": 2, "shared_qk": True})
+    with pytest.raises(UnknownNameError, match="window_size"):
+        wrong = Entry(mixer="softmax", options={"window_size": 2})
         run(replace(QUICK, entries=(wrong,)), ledger)
     with pytest.raises(UnknownNameError, match="unknown column of tiny"):
         replace(TINY, claims=(replace(CLAIM, expected=(replace(CLAIM.expected[0], column="x"),)),))
@@ -236,10 +240,10 @@ def test_seeds_are_added_until_a_claim_is_told(tmp_path, monkeypatch):
     def made(splits, *, cell, seed, rate, base, question, **_):
         begun[cell.entry.label, seed] += 1
         level = {"softmax": 0.8, "local, window 4": 0.7}.get(cell.entry.label, 0.1)
-        value = level + 0.12 * float(torch.randn((), generator=noise)) * (level > 0.5)
+        value = level + 0.09 * float(torch.randn((), generator=noise)) * (level > 0.5)
         valid = 1 - abs(math.log10(rate) + 2.1)
         record = ledger.asked(question)[-1]
-        (row, *_) = made_up(record, cell.entry.label, (min(1.0, value),), items=2000)
+        (row, *_) = made_up(record, cell.entry.label, (min(1.0, value),), items=200)
         return replace(row, seed=seed, rate=rate, valid_value=valid, cell=cell.id, data=splits.sha256)  # fmt: skip
 
     monkeypatch.setattr(trial, "run", made)
@@ -371,8 +375,3 @@ def test_a_block_is_as_large_as_softmaxs():
             assert len(block(name, 64).build().blocks.mixers) == layers
         assert count_parameters(block(name, 64)) == pytest.approx(softmax, rel=0.1)
     assert count_parameters(block("gmlp", 4096)) > 2 * softmax
-
-
-def test_a_commit_is_that_of_the_tree():
-    assert laws.commit().removesuffix("+changes") == "unknown" or len(laws.commit()) >= 12
-    assert keep is not None
