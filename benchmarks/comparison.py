@@ -10,13 +10,12 @@ from importlib import metadata
 from typing import Any
 
 import torch
-from bounds import bound
 from measuring import affordable, median_interval, peak_growth, rotated
 from ours import build_ours, forward_cost, given
 from pairs import PAIRS, TOO_LONG, Case, Pair, Pass, Peer
 from torch import nn
 
-from regard.lab.arena.matrix_product import MatrixProduct
+from regard.lab.experiment.matrix_product import MatrixProduct
 
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 BACKWARD = 3  # a training step needs three times the operations of its forward pass
@@ -90,7 +89,6 @@ class Comparison:
         self.flops, self.projections = forward_cost(ours, given(pair, case))
         self.ours = Entry(ours, pair, case, kind, order)
         self.product, self.product_times = product, list[float]()
-        self.least, self.least_times = bound(pair, case, kind), list[float]()
         self.peers: dict[str, Entry] = {}
         self.absent: dict[str, str] = {}
         for peer in pair.peers:
@@ -105,11 +103,6 @@ class Comparison:
 
     def round(self, number: int) -> None:
         self.product_times.append(self.product.sample())
-        if self.least is not None:
-            began = self.ours.clock()
-            for operation in self.least:
-                operation.run(self.kind)
-            self.least_times.append(self.ours.clock() - began)
         for entry in rotated([self.ours, *self.peers.values()], number):
             if number < entry.rounds:
                 entry.times.append(entry.sample())
@@ -123,8 +116,6 @@ class Comparison:
 
     def row(self) -> dict[str, Any]:
         rate = self.product.flops / statistics.median(self.product_times)
-        target = self.pair.targets[self.kind]
-        ratio = target.ratio
         peers = [
             {
                 "peer": peer.name,
@@ -150,9 +141,6 @@ class Comparison:
             "matrix_rate": rate,
             "flops": times * self.flops,
             "projection_flops": times * self.projections,
-            "bound_ms": 1e3 * statistics.median(self.least_times) if self.least_times else None,
-            "target_ratio": ratio.get(self.case.length) if hasattr(ratio, "get") else ratio,
-            "target_share": target.share,
         }
 
 

@@ -1,4 +1,4 @@
-"""python benchmarks/cuda.py --out DIR [--part laws|speed|train] [--minutes 8]: the program is on_cuda.py, which says what it does."""
+"""python benchmarks/cuda.py --out DIR [--part laws|speed] [--minutes 8]: the program is on_cuda.py, which says what it does."""
 
 if __name__ == "cuda":
     # torch imports NVIDIA's package of this name, and the folder of a running program comes first in its path: give way.

@@ -18,7 +18,7 @@ from tyro.conf import FlagCreatePairsOff
 
 from regard.cli.printing import print_json, print_table
 from regard.core import RegardError
-from regard.lab.arena.provenance import provenance
+from regard.lab.experiment.provenance import provenance
 
 Entry = TypeVar("Entry")
 Flag = FlagCreatePairsOff[bool]

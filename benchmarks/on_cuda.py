@@ -1,6 +1,6 @@
-"""What needs a CUDA device, in one command: python benchmarks/cuda.py --out DIR [--part laws|speed|train] [--minutes 8]
+"""What needs a CUDA device, in one command: python benchmarks/cuda.py --out DIR [--part laws|speed] [--minutes 8]
 
-It has not run on CUDA yet. Rows go to DIR/laws.jsonl, DIR/speed.jsonl and DIR/train.jsonl, one JSON object a line, each written when it is
+It has not run on CUDA yet. Rows go to DIR/laws.jsonl and DIR/speed.jsonl, one JSON object a line, each written when it is
 measured: the command may be killed at any time, and goes on behind the rows that it finds. Rows that most depends on come first.
 
 laws:   kernels at 1,100 and 4,096 tokens with impl="auto" beside the same function in float64, in float32 and bfloat16: forward, gradient, and the
@@ -9,12 +9,11 @@ laws:   kernels at 1,100 and 4,096 tokens with impl="auto" beside the same funct
 speed:  the device's matrix and copy rates; every mechanism, as chosen and in plain PyTorch, beside fused softmax (the arena's timing);
         decoding steps as a CUDA graph beside their projections; FlashAttention, the other kernels of torch's fused softmax and FlexAttention with the
         block masks of patterns; public packages.
-train:  listops and pathfinder at their published sizes (lra), and language models at 512 to 8,192 (flash), as many trials as fit. Text, image and
-        retrieval of lra are read from files that a user has: `regard train imdb`, `cifar10_grey`, `lra_retrieval`.
+Training there is `regard arena` and `regard train`, which take the device that they find.
 
 A machine without a network needs torch for CUDA (2.10 or later, with Triton) and wheels of the rest, for its own version of Python. Where there is
-a network: pip download --only-binary :all: --python-version 3.12 -d wheels einops jaxtyping rich safetensors tyro; for `train` also what
-pyproject.toml names under lab; fla-core and the packages under peers are optional. Remove torch and nvidia-* from the folder. There, in the
+a network: pip download --only-binary :all: --python-version 3.12 -d wheels einops jaxtyping rich safetensors tyro;
+fla-core and the packages under peers are optional. Remove torch and nvidia-* from the folder. There, in the
 checkout, without pip: for w in wheels/*.whl; do python -m zipfile -e $w site; done; PYTHONPATH=.:site python benchmarks/cuda.py --out DIR
 """
 
@@ -26,8 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -41,10 +39,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 import regard
-from regard.lab.arena.provenance import commit, source_sha256
+from regard.lab.experiment.provenance import commit, source_sha256
 from regard.testing import LAWS, judge_mixer, own_oracle
 
-Part = Literal["laws", "speed", "train"]
+Part = Literal["laws", "speed"]
 FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
 FIRST = ("streaming", "compiled", "padding", "causality", "poison", "autocast", "reference", "long")
 DTYPES = ("float32", "bfloat16")
@@ -90,7 +88,7 @@ def main(
 
     Args:
         out: folder of the files
-        part: laws, speed or train; all three in this order by default
+        part: laws or speed; both in this order by default
         minutes: after which the command ends, with what it has
         device: of the tensors; "cpu" with --small is a dry run
         only: names of mechanisms; all by default
@@ -103,9 +101,6 @@ def main(
     plan, until = Plan(device, small, only), time.monotonic() + 60 * minutes
     for name in (part,) if part else get_args(Part):
         rows = Rows(out / f"{name}.jsonl", plan)
-        if name == "train":
-            _train(plan, out, rows, until)
-            continue
         todo = [(job, key) for job, key in PARTS[name](plan) if key not in rows.done]
         if workers > 1:
             _side_by_side(plan, todo, rows, until, workers if name == "laws" else 1)
@@ -338,7 +333,7 @@ def _options(name: str) -> dict[str, Any]:
 
 def _machine(plan: Plan, key: Key) -> dict[str, Any]:
     """Rates: a large matrix product, and a copy of 256 MiB, which is read and written."""
-    from regard.lab.arena.matrix_product import MatrixProduct
+    from regard.lab.experiment.matrix_product import MatrixProduct
 
     rate = MatrixProduct(plan.device, getattr(torch, key[1]))
     a = torch.empty((1 if plan.small else 256) * 2**20, dtype=torch.uint8, device=plan.device)
@@ -352,11 +347,11 @@ def _machine(plan: Plan, key: Key) -> dict[str, Any]:
 
 
 def _timed(plan: Plan, key: Key) -> dict[str, Any]:
-    from regard.lab.arena.choice import Choice
-    from regard.lab.arena.speed import Setting, measure, obstacle
+    from regard.lab.experiment.entry import Entry
+    from regard.lab.experiment.speed import Setting, measure, obstacle
 
     _, dtype, kind, length, name, impl = key
-    choice = Choice(mixer=name, options={} if impl == "auto" else {"impl": impl})
+    choice = Entry(mixer=name, options={} if impl == "auto" else {"impl": impl})
     setting = Setting(
         kind=kind,  # type: ignore[arg-type]
         length=int(length),
@@ -369,14 +364,12 @@ def _timed(plan: Plan, key: Key) -> dict[str, Any]:
     if why is not None:
         return {"outcome": "does not apply", "sentence": why}
     (row,) = measure([choice], setting)
-    return asdict(row) | {"ms": row.median_ms}
+    return asdict(row)
 
 
 @torch.no_grad()
 def _graph(plan: Plan, key: Key) -> dict[str, Any]:
     """A decoding step and its projections alone, as they are called and, on CUDA, each replayed as one graph."""
-    from decoding import not_given_away, projections
-
     _, dtype, length, name = key
     room = int(length) + 16
     mixer = regard.build(name, **plan.width, max_len=room)
@@ -387,10 +380,16 @@ def _graph(plan: Plan, key: Key) -> dict[str, Any]:
     x = torch.randn(1, room, mixer.dim).to(plan.device, getattr(torch, dtype))
     past, new = x[:, : int(length)], x[:, int(length) : int(length) + 1]
     _, state = mixer.extend(past, mixer.initial_state(1, max_len=room), donate=True)
-    again = not_given_away(state)
+    marks = dict(vars(state.length))
+
+    def again() -> Any:
+        """The same tensors each time, free to be donated once more."""
+        vars(state.length).update(marks)
+        return state
+
     calls: dict[str, Callable[[], Any]] = {
         "step": lambda: mixer.extend(new, again(), donate=True),
-        "projections": projections(mixer, new, state, steps=1),
+        "projections": _projections(mixer, new, state),
     }
     refused = {}
     if plan.device.startswith("cuda"):
@@ -400,6 +399,25 @@ def _graph(plan: Plan, key: Key) -> dict[str, Any]:
             except RuntimeError as error:
                 refused[name] = str(error)[:300]
     return {"ms": _medians(plan, calls), "refused": refused}
+
+
+def _projections(mixer: regard.Mixer, new: Tensor, state: Any) -> Callable[[], None]:
+    """The nn.Linear modules that one step calls, on random inputs of the same shapes."""
+    seen: list[tuple[Callable[[Tensor], Tensor], Tensor]] = []
+    hooks = [
+        m.register_forward_hook(lambda m, args, _: seen.append((m, torch.randn_like(args[0]))))
+        for m in mixer.modules()
+        if type(m) is torch.nn.Linear
+    ]
+    mixer.extend(new, state)
+    for hook in hooks:
+        hook.remove()
+
+    def run() -> None:
+        for linear, x in seen:
+            linear(x)
+
+    return run
 
 
 def _replayed(call: Callable[[], Any]) -> Callable[[], None]:
@@ -530,7 +548,7 @@ def _peers(plan: Plan, key: Key) -> dict[str, Any]:
 
 def _medians(plan: Plan, calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Milliseconds, the device's work included; compilation is in an earlier call."""
-    from regard.lab.arena.matrix_product import synchronize
+    from regard.lab.experiment.matrix_product import synchronize
 
     def waiting(call: Callable[[], Any]) -> Callable[[], None]:
         def timed() -> None:
@@ -553,64 +571,6 @@ def _peak(plan: Plan, call: Callable[[], Any]) -> int | None:
     call()
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() - before
-
-
-def _train(plan: Plan, out: Path, rows: Rows, until: float) -> None:
-    """A suite for each length, one mechanism at a time; the arena's ledger keeps what is done, a checkpoint what is half done."""
-    for suite in _suites(plan):
-        for name in suite.mixers:
-            key = ("suite", suite.name, name)
-            if key in rows.done or time.monotonic() > until:
-                continue
-            one = replace(suite, mixers=(name,))
-            found = _guarded(partial(_trained, suite=one, out=out, until=until), plan, key)
-            if not found.pop("left", 0):
-                rows.add(key, found)
-
-
-def _trained(plan: Plan, key: Key, *, suite: Any, out: Path, until: float) -> dict[str, Any]:
-    """left: trials that were not begun, for want of time."""
-    from regard.lab.arena.ledger import Ledger
-    from regard.lab.arena.run import run_suite
-
-    hours = max(1.0, until - time.monotonic()) / 3600
-    with Ledger(out / "ledger.sqlite") as ledger:
-        outcome = run_suite(suite, ledger, out / "runs", progress=False, hours=hours)
-    results = [json.loads(json.dumps(asdict(row), default=str)) for row in outcome.results]
-    return {"left": outcome.left, "results": results}
-
-
-def _suites(plan: Plan) -> Iterator[Any]:
-    from regard.lab.arena.suite import Contest, ModelSize, Suite
-    from regard.lab.tasks import ListOps, Pathfinder, StdlibBytes
-    from regard.lab.train import TrainConfig
-
-    def contest(task: Any, length: int, tokens: int) -> Contest:
-        config = TrainConfig(
-            tokens=tokens, batch_size=max(1, 2**16 // length), lr=1e-3, eval_every=200,
-            checkpoint_every=200, keep=1,
-        )  # fmt: skip
-        return Contest(task=task, train=config, size=ModelSize(dim=256, num_heads=4, num_layers=4))
-
-    flash = plan.only or ("softmax", "flash", "gau", "linear", "mixed_chunk")
-    for length in (64,) if plan.small else (2048, 8192, 512, 1024, 4096):
-        tokens = 2**10 if plan.small else 2**24
-        text = contest(StdlibBytes(length=length), length, tokens)
-        yield Suite(name=f"flash {length}", about="text", mixers=flash, contests=(text,))
-    if not plan.small:  # as published: arXiv 2011.04006
-        sizes = {"train_size": 96_000, "valid_size": 2000, "test_size": 2000}
-        pictures = {"train_size": 160_000, "valid_size": 20_000, "test_size": 20_000}
-        drawn = {
-            2000: ListOps(min_length=500, max_length=2000, max_depth=10, **sizes),
-            1024: Pathfinder(contour_length=14, **pictures),
-        }
-        for length, task in drawn.items():
-            yield Suite(
-                name=f"lra {task.name}",
-                about=f"{length:,}",
-                mixers=tuple(plan.mixers),
-                contests=(contest(task, length, 2**25),),
-            )
 
 
 PARTS: dict[str, Callable[[Plan], Iterator[tuple[Job, Key]]]] = {"laws": _laws, "speed": _speed}

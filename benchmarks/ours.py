@@ -1,14 +1,12 @@
 """Our side of a pair: a mixer as a layer, or as a core, without its projections."""
 
-from collections.abc import Callable
-
 import torch
-from pairs import Case, Pair, Pass
+from pairs import Case, Pair
 from torch import Tensor, nn
 
 import regard
-from regard.core.counting import count
 from regard.nn.heads import Heads
+from regard.testing.counting import count
 
 
 class ReadyHeads(Heads):
@@ -88,25 +86,3 @@ def forward_cost(module: nn.Module, inputs: list[Tensor]) -> tuple[int, int]:
     for hook in hooks:
         hook.remove()
     return flops, projections
-
-
-def calling(
-    pair: Pair, case: Case, kind: Pass, dtype: torch.dtype = torch.float32
-) -> Callable[[], None]:
-    """A function that runs one pass of our side and frees its gradients."""
-    torch.manual_seed(0)
-    module = build_ours(pair, case).to(dtype).train(kind == "train")
-    inputs = [x.detach().to(dtype).requires_grad_() for x in given(pair, case)]
-    leaves = [*inputs, *module.parameters()]
-
-    def train() -> None:
-        out = module(*inputs)
-        out.backward(torch.ones_like(out))
-        for leaf in leaves:
-            leaf.grad = None
-
-    @torch.no_grad()
-    def forward() -> None:
-        module(*inputs)
-
-    return train if kind == "train" else forward

@@ -1,11 +1,10 @@
 """What is compared: each mechanism of ours, and the public packages that do the same, or the nearest to it.
 
 A pair has a scope. "core": q, k, v [B H T K] are ready, and neither side projects. "layer": each side gets x [B T D] and makes its own
-projections. Targets were set before the kernels were written: the least ratio to the best peer's time, and the least share of the
-machine's rate of matrix products.
+projections.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -46,19 +45,10 @@ class Peer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
-    """None: no target. A ratio may differ by length."""
-
-    ratio: Mapping[int, float] | float | None = None
-    share: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pair:
     mixer: str
     scope: Scope
     causal: bool
-    targets: Mapping[Pass, Target]
     peers: tuple[Peer, ...] = ()
     options: Callable[[Case], dict[str, Any]] = lambda case: {}
     most: Mapping[Pass, int] = field(default_factory=dict)
@@ -66,17 +56,6 @@ class Pair:
     @property
     def name(self) -> str:
         return f"{self.mixer} {self.scope}{' causal' if self.causal else ''}"
-
-
-def _both(ratio=None, share=None) -> dict[Pass, Target]:
-    return {kind: Target(ratio=ratio, share=share) for kind in ("forward", "train")}
-
-
-def _pattern(ratio: float | None = 2.0, train_ratio: float | None = 1.5) -> dict[Pass, Target]:
-    return {
-        "forward": Target(ratio=ratio, share=0.45),
-        "train": Target(ratio=train_ratio, share=0.35),
-    }
 
 
 def _short(most: int) -> dict[Pass, int]:
@@ -94,7 +73,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="softmax",
             scope="core",
             causal=causal,
-            targets=_both(ratio=0.97),
             peers=(SDPA,),
         )
         for causal in (False, True)
@@ -104,7 +82,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="softmax",
             scope="layer",
             causal=causal,
-            targets=_both(ratio=0.97),
             peers=(
                 Peer(name="x-transformers", package="x-transformers", build=layers.x_transformers),
             ),
@@ -117,7 +94,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="local",
             scope="core",
             causal=causal,
-            targets=_pattern(),
             options=lambda case: {"window_size": 128},
             peers=(
                 Peer(
@@ -135,19 +111,12 @@ PAIRS: tuple[Pair, ...] = (
         )
         for causal in (False, True)
     ),
-    *(
-        Pair(mixer="strided", scope="core", causal=causal, targets=_pattern(None, None))
-        for causal in (False, True)
-    ),
-    *(
-        Pair(mixer=name, scope="core", causal=False, targets=_pattern(None, None))
-        for name in ("global", "head_mix")
-    ),
+    *(Pair(mixer="strided", scope="core", causal=causal) for causal in (False, True)),
+    *(Pair(mixer=name, scope="core", causal=False) for name in ("global", "head_mix")),
     Pair(
         mixer="longformer",
         scope="layer",
         causal=False,
-        targets=_pattern(4.0, 4.0),
         options=lambda case: {"window_size": 128},
         peers=(
             Peer(
@@ -162,7 +131,6 @@ PAIRS: tuple[Pair, ...] = (
         mixer="bigbird",
         scope="layer",
         causal=False,
-        targets=_pattern({1024: 2.0, 4096: 4.0, 16384: 50.0}, {1024: 1.5, 4096: 4.0, 16384: 50.0}),
         options=lambda case: {"block_size": 64, "num_random": 3},
         peers=(
             Peer(
@@ -178,7 +146,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="reformer",
             scope="core",
             causal=causal,
-            targets=_both(ratio=4.0, share=0.20),
             options=lambda case: {"num_hashes": 4, "chunk_size": 64},
             peers=(
                 Peer(
@@ -195,7 +162,6 @@ PAIRS: tuple[Pair, ...] = (
         mixer="reformer",
         scope="layer",
         causal=True,
-        targets=_both(ratio=4.0),
         options=lambda case: {"num_hashes": 4, "chunk_size": 64},
         peers=(
             Peer(
@@ -211,7 +177,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="routing",
             scope="core",
             causal=causal,
-            targets=_both(ratio=3.0, share=0.20),
             options=lambda case: {
                 "num_clusters": max(1, case.length // 128),
                 "window_size": min(128, case.length),
@@ -232,7 +197,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="sinkhorn",
             scope="layer",
             causal=causal,
-            targets=_both(ratio=2.0, share=0.35),
             options=lambda case: {"block_size": 128, "sort_net": "attention"},
             peers=(
                 Peer(
@@ -249,7 +213,6 @@ PAIRS: tuple[Pair, ...] = (
         mixer="linear",
         scope="core",
         causal=False,
-        targets=_both(ratio=1.7, share=0.30),
         peers=(
             Peer(
                 name="fast-transformers",
@@ -262,7 +225,6 @@ PAIRS: tuple[Pair, ...] = (
         mixer="linear",
         scope="core",
         causal=True,
-        targets=_both(ratio=1.7, share=0.30),
         peers=(
             Peer(
                 name="fast-transformers",
@@ -277,7 +239,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="efficient",
             scope="layer",
             causal=causal,
-            targets=_both(ratio=20.0 if causal else 1.7, share=0.30),
             peers=(
                 Peer(
                     name="linear-attention-transformer",
@@ -295,7 +256,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="rfa",
             scope="core",
             causal=causal,
-            targets=_both(ratio=20.0 if causal else 1.7, share=0.30),
             peers=(
                 Peer(
                     name="performer-pytorch",
@@ -313,7 +273,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="performer",
             scope="core",
             causal=causal,
-            targets=_both(ratio=20.0 if causal else 1.5, share=0.30),
             options=lambda case: {"num_features": 256},
             peers=(
                 Peer(
@@ -331,7 +290,6 @@ PAIRS: tuple[Pair, ...] = (
         mixer="linformer",
         scope="layer",
         causal=False,
-        targets=_both(ratio=1.0, share=0.45),
         options=lambda case: {"num_slots": min(256, case.length), "sharing": "headwise"},
         peers=(Peer(name="linformer", package="linformer", build=layers.linformer),),
     ),
@@ -340,7 +298,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="compressed",
             scope="layer",
             causal=causal,
-            targets=_both(ratio=2.0, share=0.45),
             options=lambda case: {"factor": 3, "first_slot": "null"},
             peers=(
                 Peer(
@@ -356,7 +313,7 @@ PAIRS: tuple[Pair, ...] = (
         for causal in (False, True)
     ),
     *(
-        Pair(mixer=f"synthesizer_{form}", scope="layer", causal=False, targets=_both(share=0.50))
+        Pair(mixer=f"synthesizer_{form}", scope="layer", causal=False)
         for form in ("factorized_random", "factorized_dense")
     ),
     *(
@@ -364,7 +321,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer=f"synthesizer_{form}",
             scope="layer",
             causal=False,
-            targets=_both(share=0.50),
             most=_short(4096),
         )
         for form in ("dense", "random")
@@ -374,7 +330,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="gau",
             scope="layer",
             causal=causal,
-            targets=_both(ratio=2.0, share=0.50),
             peers=(
                 Peer(
                     name="FLASH-pytorch GAU",
@@ -393,7 +348,6 @@ PAIRS: tuple[Pair, ...] = (
             mixer="flash",
             scope="layer",
             causal=causal,
-            targets=_both(ratio=1.3, share=0.45),
             options=lambda case: {"chunk_size": 256},
             peers=(
                 Peer(
@@ -406,15 +360,11 @@ PAIRS: tuple[Pair, ...] = (
         )
         for causal in (False, True)
     ),
-    *(
-        Pair(mixer="mixed_chunk", scope="layer", causal=causal, targets=_both(share=0.45))
-        for causal in (False, True)
-    ),
+    *(Pair(mixer="mixed_chunk", scope="layer", causal=causal) for causal in (False, True)),
     Pair(
         mixer="gmlp",
         scope="layer",
         causal=False,
-        targets=_both(ratio=1.0),
         options=lambda case: {"hidden_dim": 2048},
         peers=(Peer(name="g-mlp-pytorch", package="g-mlp-pytorch", build=layers.gmlp),),
         most=_short(4096),
@@ -423,7 +373,6 @@ PAIRS: tuple[Pair, ...] = (
         mixer="mlp_mixer",
         scope="layer",
         causal=False,
-        targets=_both(ratio=1.0),
         options=lambda case: {"token_hidden_dim": 2048},
         peers=(Peer(name="mlp-mixer-pytorch", package="mlp-mixer-pytorch", build=layers.mixer),),
     ),
@@ -431,7 +380,6 @@ PAIRS: tuple[Pair, ...] = (
         mixer="fnet",
         scope="layer",
         causal=False,
-        targets=_both(ratio=1.0),
         peers=(Peer(name="transformers FNet", package="transformers", build=layers.hf_fnet),),
     ),
 )
@@ -444,11 +392,3 @@ def chosen(only: tuple[str, ...]) -> list[Pair]:
         if name not in known:
             raise UnknownNameError("mechanism", name, known)
     return [pair for pair in PAIRS if not only or pair.mixer in only]
-
-
-def feasible(
-    only: tuple[str, ...], passes: tuple[Pass, ...], length: int
-) -> Iterator[tuple[Pair, Pass]]:
-    """The chosen pairs in these passes, without those that need too much memory or time at this length."""
-    for pair in chosen(only):
-        yield from ((pair, kind) for kind in passes if length <= pair.most.get(kind, length))

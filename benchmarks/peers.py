@@ -3,18 +3,16 @@
 Same inputs, same width (8 heads of 64, batch 1, float32), CPU. All entries of one length are interleaved in one process; above 8,192 tokens each
 mechanism has a process of its own, since together they need more memory than there is. Figures are medians, under the allocator that is found.
 
-The packages are optional. pip install -e '.[peers]' brings the versions that the targets were set with; one more is compiled against torch:
+The packages are optional. pip install -e '.[peers]' brings the versions that were timed; one more is compiled against torch:
 pip install --no-build-isolation pytorch-fast-transformers==0.4.0. Absent ones are listed as absent.
 
 ratio: the best peer's time over ours, the median of the rounds, in each of which the two are called one after the other; from, to: bounds that hold the
 true median in nine of ten cases. share: necessary operations of mixing over its time, as a part of the rate of a matrix product measured in the same
-rounds; channel projections and their time at full rate are taken out, and a training step counts as three forward passes. least ms: the indispensable
-operations alone, the median of the same rounds (`bounds.py`). met: "a tie" misses a target by no more than noise; "out of reach": the least
-time exceeds what a target allows by more than noise; "at the limit": it differs from it by no more than noise.
+rounds; channel projections and their time at full rate are taken out, and a training step counts as three forward passes.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -22,17 +20,16 @@ from typing import Any, Literal
 
 from comparison import Order, rows as measured
 from measuring import Flag, Json, in_a_process, run
-from pairs import TOO_LONG, Pair, Pass, chosen
+from pairs import Pair, Pass, chosen
 
 from regard.cli.printing import print_json, print_table
-from regard.lab.arena.choice import Choice
-from regard.lab.arena.laws import fault, verdict
-from regard.lab.arena.ledger import Ledger
-from regard.lab.arena.provenance import provenance
+from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.mechanism_laws import fault, verdict
+from regard.lab.experiment.provenance import provenance
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
 TOGETHER = 8192  # tokens up to which all mechanisms share a process
-NOISE = 1.15  # smaller ratios are ties on a machine that others use too
 
 
 def main(
@@ -95,7 +92,7 @@ def _faults(mixers: Iterable[str], path: Path) -> dict[str, str]:
         found = {}
         for mixer in sorted(mixers):
             print(f"laws  {mixer}", file=sys.stderr, flush=True)
-            found[mixer] = fault(verdict(Choice(mixer=mixer), ledger))
+            found[mixer] = fault(verdict(Entry(mixer=mixer), ledger))
     return {mixer: fault for mixer, fault in found.items() if fault is not None}
 
 
@@ -110,52 +107,20 @@ def _groups(pairs: list[Pair], length: int) -> list[list[Pair]]:
 
 
 def _judged(row: dict[str, Any]) -> dict[str, Any]:
-    """Best peer, ratio to it, share of the matrix rate, and whether the targets are met."""
+    """Best peer, ratio to it, and share of the matrix rate."""
     present = [peer for peer in row["peers"] if peer["absent"] is None]
     best = min(present, key=lambda peer: peer["ratio"], default=None)
     ratio = best and best["ratio"]
-    alone = all(peer["absent"] == TOO_LONG for peer in row["peers"])  # no peer to compare with
     rate, seconds = row["matrix_rate"], 1e-3 * row["ours"]["ms"]
     mixing = seconds - row["projection_flops"] / rate
     share = (row["flops"] - row["projection_flops"]) / mixing / rate if mixing > 0 else None
-    targets = ((ratio, None if alone else row["target_ratio"]), (share, row["target_share"]))
-    reached = [
-        found is not None and found >= wanted for found, wanted in targets if wanted is not None
-    ]
-    allowed = list(_allowed(row, best))
     return {
         "best_peer": best and best["peer"],
         "ratio": ratio,
         "ratio_low": best and best["ratio_low"],
         "ratio_high": best and best["ratio_high"],
         "share": share,
-        "allowed_ms": min(allowed, default=None),
-        "met": _verdict(reached, row["ours"]["ms"], row["bound_ms"], allowed),
     }
-
-
-def _verdict(
-    reached: list[bool], ours: float, least: float | None, allowed: list[float]
-) -> str | None:
-    if not reached:
-        return None
-    if all(reached):
-        return "yes"
-    if allowed and ours < NOISE * min(allowed):
-        return "a tie"
-    if least is None or not allowed or least * NOISE < min(allowed):
-        return "no"
-    return "out of reach" if least > NOISE * min(allowed) else "at the limit"
-
-
-def _allowed(row: dict[str, Any], best: dict[str, Any] | None) -> Iterator[float]:
-    """The milliseconds that each target of a row allows."""
-    if row["target_ratio"] is not None and best is not None:
-        yield best["ms"] / row["target_ratio"]
-    if row["target_share"] is not None:
-        projections = row["projection_flops"]
-        mixing = (row["flops"] - projections) / row["target_share"]
-        yield 1e3 * (projections + mixing) / row["matrix_rate"]
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:
@@ -172,11 +137,7 @@ def _line(row: dict[str, Any]) -> dict[str, Any]:
         "ratio": row["ratio"],
         "from": row["ratio_low"],
         "to": row["ratio_high"],
-        "target": row["target_ratio"],
         "share": _percent(row["share"]),
-        "target share": _percent(row["target_share"]),
-        "least ms": row["bound_ms"],
-        "met": row["met"] or "-",
     }
 
 

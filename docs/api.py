@@ -8,13 +8,9 @@ import importlib
 import inspect
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
-
-from regard.core import Mixer
-from regard.core.units import UNITS
 
 SNAPSHOT = Path(__file__).parent.parent / "tests/public_names.json"
 MODULES = (
@@ -33,7 +29,8 @@ MODULES = (
     "regard.lab.tasks",
     "regard.lab.train",
     "regard.lab.tables",
-    "regard.lab.arena.report",
+    "regard.lab",
+    "regard.lab.report",
 )
 """A name outside these may change without notice."""
 
@@ -106,29 +103,6 @@ def shapes(value: Any) -> dict[str, str]:
         for one in several
         if hasattr(one, "dim_str")
     }
-
-
-def undescribed(value: Any) -> list[str]:
-    """Numbers whose meaning neither UNITS nor a docstring or a comment of the function, class or base says."""
-    if not numbers(value):
-        return []
-    owners = [o for o in getattr(value, "__mro__", [value]) if o.__module__.startswith("regard")]
-    docs = "\n".join(_own_doc(owner) for owner in owners)
-    sources = "\n".join(map(inspect.getsource, owners))
-    return [
-        name
-        for name in numbers(value)
-        if name not in UNITS
-        and not re.search(rf"\b{name}\b", docs)
-        and not re.search(rf"^ *{name}: .*(# |= \($)", sources, re.M)  # or below it, in brackets
-    ]
-
-
-def _own_doc(owner: Any) -> str:
-    """A mixer's docstring repeats its signature: its file's is taken. That of a dataclass without one is nothing else."""
-    is_mixer = inspect.isclass(owner) and issubclass(owner, Mixer)
-    told = (sys.modules[owner.__module__] if is_mixer else owner).__doc__ or ""
-    return "" if told.startswith(f"{owner.__name__}(") else told
 
 
 def snapshot() -> dict[str, list[str] | None]:

@@ -1,6 +1,5 @@
 """The documentation site: `make site`. docs/*.md are its pages; docs/pages.py generates one for each mechanism, and the public names."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -57,19 +56,10 @@ def relink(app, path, parent, content):
     content[0] = text
 
 
-def present(app, docname, content):
-    """Patterns in a list of pages that match none are left out, since Sphinx warns of them."""
-    lines = content[0].split("\n")
-    here = Path(__file__).parent
-    kept = [ln for ln in lines if not re.fullmatch(r"[\w/]+\*", ln) or any(here.glob(f"{ln}.md"))]
-    content[0] = "\n".join(kept)
-
-
 def setup(app):
     """Generates the pages before Sphinx looks for them."""
     app.add_directive("matrix", pages.Matrix)
     app.add_directive("saved", pages.Saved)
     app.connect("include-read", relink)
-    app.connect("source-read", present)
     pages.write()
     return {"parallel_read_safe": True}

@@ -1,8 +1,7 @@
 """Generated pages of the site: one for each mechanism, one of the public names; and the two directives of the tutorial.
 
 ```{matrix} fnet     the effective matrix, drawn from docs/effective.json
-```{saved} local     time and memory beside fused softmax at every measured length, which the reader chooses, from docs/peers/,
-                     docs/decoding.json and docs/growth.json
+```{saved} local     time and memory beside fused softmax at every measured length, which the reader chooses, from docs/peers/
 """
 
 import inspect
@@ -14,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import api
+import matrices
 import torch
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import regard
 from regard.cli.describe import about
-from regard.core.units import UNITS
+from regard.cli.units import UNITS
+from regard.core.states import tensors
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference"
-CELL, GAP = 6, 16
 SIZES = {"dim": 64, "num_heads": 4, "max_len": 128}
 """Sizes of the mixer whose streaming state a page shows."""
 
@@ -34,41 +34,13 @@ def _read(name: str) -> Any:
     return json.loads((DOCS / name).read_text())
 
 
-# ------------------------------------------------------------------ pictures
-
-
-def drawing(rows: dict[str, list[str]]) -> str:
-    """An SVG of matrices side by side, from strings of digits; it takes the page's colour."""
-    parts, left = [], 0
-    for title, digits in rows.items():
-        side = len(digits) * CELL
-        parts.append(f'<text x="{left}" y="10">{title}</text>')
-        parts.append(f'<rect x="{left}" y="14" width="{side}" height="{side}" fill-opacity=".07"/>')
-        for shade in "12345678":
-            path = "".join(
-                f"M{left + s * CELL} {14 + t * CELL}h{CELL}v{CELL}h-{CELL}z"
-                for t, row in enumerate(digits)
-                for s, digit in enumerate(row)
-                if digit == shade
-            )
-            if path:
-                parts.append(f'<path d="{path}" fill-opacity="{int(shade) / 8:g}"/>')
-        left += side + GAP
-    width, height = left - GAP, 14 + max(len(digits) for digits in rows.values()) * CELL
-    return (
-        f'<svg class="matrix" role="img" viewBox="0 0 {width} {height}" width="{width}" '
-        f'font-family="sans-serif" font-size="10" fill="currentColor">{"".join(parts)}</svg>'
-    )
-
-
 class Matrix(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        return [nodes.raw("", drawing(_read("effective.json")[self.arguments[0]]), format="html")]
-
-
-# ------------------------------------------------------------------ figures
+        rows = _read("effective.json")[self.arguments[0]]
+        drawn = matrices.svg(rows, 'class="matrix" role="img" fill="currentColor"')
+        return [nodes.raw("", drawn, format="html")]
 
 
 def timings(mixer: str) -> list[dict[str, Any]]:
@@ -76,47 +48,21 @@ def timings(mixer: str) -> list[dict[str, Any]]:
     rows = []
     for length in sorted(int(path.stem) for path in (DOCS / "peers").glob("*.json")):
         found = _read(f"peers/{length}.json")["rows"]
-        exact = {
-            (row["scope"], row["causal"], row["pass"]): row["ours"]
-            for row in found
-            if row["mixer"] == "softmax"
-        }
+        exact = {_setting(row): row["ours"] for row in found if row["mixer"] == "softmax"}
         for row in found:
-            key = row["scope"], row["causal"], row["pass"]
-            if row["mixer"] == mixer and key in exact and row["ours"]:
+            if row["mixer"] == mixer and _setting(row) in exact and row["ours"]:
                 what = f"{row['pass']}, {row['scope']}{', causal' if row['causal'] else ''}"
-                times = row["ours"]["ms"], exact[key]["ms"]
-                rows.append(_figures(length, what, times, (_mib(row["ours"]), _mib(exact[key]))))
-    steps = {
-        (row["mixer"], row["context"]): row["step ms"] for row in _read("decoding.json")["rows"]
-    }
-    for (name, length), ms in steps.items():
-        if name == mixer:
-            times = ms, steps["softmax", length]
-            rows.append(_figures(length, "one token after so many", times, (None, None)))
-    for row in _read("growth.json")["rows"]:  # at a length that softmax was not measured at
-        name, scope, *causal = row["pair"].split()
-        for length in (65536,) if name == mixer else ():
-            what = ", ".join((row["pass"], scope, *causal))
-            rows.append(_figures(length, what, (None, None), (row[f"{length} MiB"], None)))
+                facts: dict[str, Any] = {"length": length, "what": what}
+                for whose, side in (("", row["ours"]), ("softmax_", exact[_setting(row)])):
+                    held = side.get("peak_bytes")
+                    facts[f"{whose}ms"] = side["ms"]
+                    facts[f"{whose}mib"] = None if held is None else held / 2**20
+                rows.append(facts)
     return rows
 
 
-def _figures(length: int, what: str, ms: tuple, mib: tuple) -> dict[str, Any]:
-    """Ours first, softmax's second; None was not measured."""
-    return {
-        "length": length,
-        "what": what,
-        "ms": ms[0],
-        "softmax_ms": ms[1],
-        "mib": mib[0],
-        "softmax_mib": mib[1],
-    }
-
-
-def _mib(ours: dict[str, Any]) -> float | None:
-    held = ours.get("peak_bytes")
-    return None if held is None else held / 2**20
+def _setting(row: dict[str, Any]) -> tuple[str, bool, str]:
+    return row["scope"], row["causal"], row["pass"]
 
 
 class Saved(SphinxDirective):
@@ -133,17 +79,14 @@ class Saved(SphinxDirective):
         return [nodes.raw("", text, format="html")]
 
 
-# ------------------------------------------------------------------ pages
-
-
 def mechanism(cls: type[regard.Mixer]) -> str:
     """The page of one mixer."""
-    told = about("mixers", cls)
+    told, whole = about("mixers", cls), cls.capabilities.approximates
     can = {name.replace("_", " "): answer for name, answer in told["capabilities"].items()}
     lines = [
         f"# {cls.name}",
         "",
-        f"{told['paper']}. {_matching(cls)}".strip(),
+        told["paper"] + (f". It approximates `{whole}`." if whole else "."),
         "",
         "```text",
         told["text"],
@@ -192,11 +135,6 @@ def mechanism(cls: type[regard.Mixer]) -> str:
     return "\n".join(lines)
 
 
-def _matching(cls: type[regard.Mixer]) -> str:
-    approximates = cls.capabilities.approximates
-    return f"It approximates `{approximates}`." if approximates else ""
-
-
 def _call(cls: type[regard.Mixer]) -> str:
     taken = [name for name in SIZES if name in inspect.signature(cls).parameters]
     return ", ".join(f"{name}={SIZES[name]}" for name in taken)
@@ -214,7 +152,7 @@ def _state(cls: type[regard.Mixer]) -> list[str]:
         return []
     torch.manual_seed(0)
     state = regard.build(cls.name, **SIZES).initial_state(2)
-    rows = [(f"`{name}`", _shape(value)) for name, value in state._asdict().items()]
+    rows = [(f"`{name}`", _shape(value)) for name, value in tensors(state).items()]
     sizes = ", ".join(f"{name} {size}" for name, size in SIZES.items())
     return [
         "## Streaming state",

@@ -1,14 +1,13 @@
 """Regard: attention mechanisms behind one interface, proved against slow references and measured on your machine.
 
-`import regard` loads torch and the vocabulary (`Mask`, `Mixer`, errors). Mechanisms, models and all else load when they are first used.
+`import regard` loads nothing; the vocabulary (`Mask`, `Mixer`, errors), mechanisms, models and all else load when they are first used.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import regard.starting as _starting  # before torch
-
-if TYPE_CHECKING or not _starting.IS_COMMAND:  # `regard --help` answers without torch
+if TYPE_CHECKING:
+    from regard import functional
     from regard.core import (
         Capabilities,
         Catalog,
@@ -23,9 +22,6 @@ if TYPE_CHECKING or not _starting.IS_COMMAND:  # `regard --help` answers without
         UnknownNameError,
         UnsupportedError,
     )
-
-if TYPE_CHECKING:
-    from regard import functional
     from regard.functional.choice import Form
     from regard.mixers import MIXERS
     from regard.mixers.build import build
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PARTS = (
+    "core",
     "explore",
     "fast",
     "functional",

@@ -72,7 +72,7 @@ def matrix(cases):
 
 def origin():
     """Where the counts of a run come from, as docs/trust.md names it."""
-    from regard.lab.arena.provenance import commit, describe, versions
+    from regard.lab.experiment.provenance import commit, describe, versions
 
     return {
         "commit": commit(),

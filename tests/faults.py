@@ -33,12 +33,12 @@ from typing import Any
 import torch
 
 from regard.core import OptionError, PathError, RegardError
-from regard.lab.arena.claims import Claims, Job, share
-from regard.lab.arena.ledger import Ledger, trial_key
-from regard.lab.arena.provenance import commit, describe, versions
-from regard.lab.arena.results import NotRun
 from regard.lab.data import files
 from regard.lab.data.owners import owned
+from regard.lab.experiment.ledger import Ledger, trial_key
+from regard.lab.experiment.provenance import commit, describe, provenance, versions
+from regard.lab.experiment.row import Row
+from regard.lab.experiment.workers import Claims, Job, share
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
 from regard.testing.bad_calls import bad_calls
@@ -299,6 +299,13 @@ def writers(folder: Path, trials: int, killed: int, rounds: int) -> Counts:
     return counts
 
 
+def _row(column: str, reason: str) -> Row:
+    return Row(
+        kind="trained", question="faults", column=column, entry="softmax", cell=column, source="s",
+        reason=reason, provenance=provenance(),
+    )  # fmt: skip
+
+
 def _toy(path: Path, trials: int, log: Path) -> None:
     """A worker of the sweep; it notes in `log` what it has finished, before it leaves the trial to others."""
     with Ledger(path) as ledger:
@@ -308,7 +315,7 @@ def _toy(path: Path, trials: int, log: Path) -> None:
 
             def do() -> None:
                 time.sleep(0.002)
-                row = NotRun(mixer="softmax", subject=f"trial {number}", reason="a toy")
+                row = _row(f"trial {number}", "a toy")
                 ledger.put(key, row)
                 with log.open("a") as file:
                     file.write(f"{number}\n")
@@ -343,7 +350,7 @@ def _sweep(path: Path, trials: int, killed: int, counts: Counts) -> None:
         worker.join(300)
         counts.check(worker.exitcode == 0, "workers ended", "a worker failed")
     with Ledger(path) as ledger:
-        subjects = Counter(row.subject for row in ledger.results() if isinstance(row, NotRun))
+        subjects = Counter(row.column for row in ledger.rows())
     counts.done["trials"] += trials
     for number in range(trials):
         found = subjects[f"trial {number}"]
@@ -472,9 +479,9 @@ def _limited(target: Callable[..., None], *arguments: Any) -> None:
 
 def _fill(path: Path) -> None:
     with Ledger(path) as ledger:
-        start = len(ledger.results())
+        start = len(ledger.rows())
         for number in range(start, start + 100):
-            row = NotRun(mixer="softmax", subject="decode", reason="long " * 2000)
+            row = _row("decode", "long " * 2000)
             ledger.put(str(number), row)
 
 
@@ -492,7 +499,7 @@ def _too_large(folder: Path, counts: Counts) -> None:
         counts.done[f"{name}: a file at its limit"] += 1
         counts.check(said.startswith("PathError"), "refused by our error", f"{name}: {said}"[:200])
     with Ledger(folder / "l.sqlite") as ledger:
-        counts.check(len(ledger.results()) >= 0, "the ledger is whole", "the ledger is damaged")
+        counts.check(len(ledger.rows()) >= 0, "the ledger is whole", "the ledger is damaged")
     counts.check(not checkpoint.committed(folder), "nothing half saved", "half a checkpoint")
 
 
@@ -504,7 +511,7 @@ def _as_nobody(target: Callable[..., None], *arguments: Any) -> None:
 
 def _count_rows(path: Path, rows: int) -> None:
     with Ledger(path) as ledger:
-        if len(ledger.results()) != rows:
+        if len(ledger.rows()) != rows:
             raise AssertionError("rows are missing")
 
 

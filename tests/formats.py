@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.lab.arena import ledger as ledgers
-from regard.lab.arena.ledger import Ledger
-from regard.lab.arena.results import NotRun
 from regard.lab.data import generated
 from regard.lab.data.archives import open_archive
 from regard.lab.data.images import read_idx
 from regard.lab.data.own import OWN
 from regard.lab.data.vocabulary import learn_vocabulary
+from regard.lab.experiment import ledger as ledgers
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.provenance import provenance
+from regard.lab.experiment.row import Row
 from regard.lab.train import checkpoint
-from tests.lab.arena.made_up import rows
 
 OPTIONS = {"count": 3}
 RNG = np.random.default_rng(0)
@@ -131,14 +131,17 @@ def _damage_sealed(root: Path, draw: random.Random) -> None:
 
 def _write_ledger(root: Path) -> None:
     with Ledger(root / "ledger.sqlite") as ledger:
-        for number, row in enumerate(rows()[:40]):
+        for number in range(40):
+            row = Row(
+                kind="trained", question="q", column="c", entry="fnet", cell=f"cell {number % 7}", source="s", seed=number,
+                value=number / 40, scores=[0.0, 1.0], curve=[(1, 0.5)], values={"loss": 1.5}, provenance=provenance(),
+            )  # fmt: skip
             ledger.put(f"key {number}", row)
-        ledger.put("last", NotRun(mixer="fnet", subject="decode", reason="no state"))
 
 
 def _read_ledger(root: Path) -> Any:
     with Ledger(root / "ledger.sqlite") as ledger:
-        return ledger.results()
+        return ledger.rows()
 
 
 def _damage_chained(root: Path, draw: random.Random) -> None:

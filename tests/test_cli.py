@@ -15,7 +15,7 @@ from regard.cli.describe import about, catalog
 from regard.cli.doctor import REQUIRED
 from regard.core import RegardError
 from regard.functional.patterns import Block, First, Window
-from regard.lab.arena import laws
+from regard.lab.experiment import mechanism_laws as laws
 from regard.testing import LawError
 
 
@@ -136,7 +136,7 @@ WRONG = {
     "laws linear --law pading": "unknown law 'pading'. Did you mean 'padding'?",
     "laws nowhere:Mine": "nowhere:Mine: there is no module 'nowhere' here",
     "laws regard.core:Mask": "'Mask' in regard.core is not a subclass of regard.Mixer",
-    "arena quik": "unknown suite 'quik'. Did you mean 'quick'?",
+    "arena fingerprnt": "unknown question 'fingerprnt'. Did you mean 'fingerprint'?",
     "laws liner": "unknown mixer 'liner'. Did you mean 'linear'?",
     "report --ledger nowhere.sqlite": "there is no ledger at nowhere.sqlite",
 }
@@ -238,22 +238,25 @@ def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
 def test_arena_and_report_share_the_ledger(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     from regard.core import Catalog
-    from regard.lab.arena import suite as suites
+    from regard.lab import Entry, Question, Setting, questions
 
-    race = suites.Race(lengths=(16,), passes=("decode",), dim=16, num_heads=2, seconds=0.01)
-    tiny = suites.Suite(name="tiny", about="a test", mixers=("linear",), race=race)
-    monkeypatch.setattr(suites, "SUITES", Catalog("suite", (tiny,)))
-    monkeypatch.setattr("regard.testing.check_mixer", lambda *args, **kwargs: [])
-    first = loaded(capsys, "arena", "tiny")
-    assert first["new"] > 0 and {row["mixer"] for row in first["results"]} == {"linear"}
-    again = loaded(capsys, "arena", "tiny")
-    assert (again["new"], again["found"]) == (0, first["new"])
-    code, out, _ = ran(capsys, "arena", "tiny")
+    setting = Setting(kind="decode", length=16, dim=16, num_heads=2, seconds=0.01)
+    tiny = Question(name="tiny", about="a test", entries=(Entry(mixer="linear"),), vary=(setting,))
+    monkeypatch.setattr(questions, "QUESTIONS", Catalog("question", (tiny,)))
+    first = loaded(capsys, "arena", "tiny", "--workers", "1")
+    assert first["new"] == 1
+    again = loaded(capsys, "arena", "tiny", "--workers", "1")
+    assert (again["new"], again["found"]) == (0, 1)
+    code, out, _ = ran(capsys, "arena", "tiny", "--workers", "1")
     assert code == 0 and "0 new results" in out
     code, out, _ = ran(capsys, "report")
     assert code == 0 and str(tmp_path / "runs/arena/report.html") in out
     assert (tmp_path / "runs/arena/report.html").stat().st_size > 1000
-    assert loaded(capsys, "report")["page"].endswith("report.html")
+    told = loaded(capsys, "report", "tiny")
+    assert told["page"].endswith("report.html")
+    assert told["questions"][0]["rows"][0]["timed"]["decode 16, unit=layer"]["ms"] > 0
+    code, _, err = ran(capsys, "report", "tinny")
+    assert code == 2 and "Did you mean 'tiny'?" in err
 
 
 def test_report_names_a_damaged_ledger(capsys, tmp_path):

@@ -1,4 +1,4 @@
-"""One's own mixers, pools, tasks, suites and recipes on the command line, as `module:Class`, from the current folder."""
+"""One's own mixers, pools, tasks, questions and runs on the command line, as `module:Class`, from the current folder."""
 
 import json
 import sys
@@ -8,15 +8,15 @@ import pytest
 
 from regard.cli import main
 from regard.cli.recommend import _said
-from regard.lab.arena import laws
-from regard.lab.arena.recommend import Estimate
+from regard.lab.experiment import mechanism_laws as laws
+from regard.lab.recommend import Estimate
 
 MINE = '''
 """Mine: y_t = (x_t + x_{t-1}) / 2."""
 
 from dataclasses import dataclass
 
-from regard.lab.arena.suite import Contest, ModelSize, Race, Suite
+from regard.lab import Column, Entry, Question, Setting, Shell
 from regard.lab.train import Run
 from regard.lab.tasks import ListOps
 from regard.lab.train import TrainConfig
@@ -55,12 +55,15 @@ class Sums(ListOps):
 
 
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
-SUITE = Suite(
+QUESTION = Question(
     name="own",
     about="a test",
-    mixers=("softmax", Mine),
-    contests=(Contest(task=Sums(), train=TRAIN, size=ModelSize(dim=16, num_heads=2)),),
-    race=Race(lengths=(8,), passes=("forward",), dim=16, num_heads=2, seconds=0.01),
+    entries=(Entry(mixer="softmax"), Entry(mixer=Mine)),
+    vary=(
+        Setting(kind="forward", length=8, dim=16, num_heads=2, seconds=0.01),
+        Column(name="sums", task=Sums(), train=TRAIN, shell=Shell(dim=16, num_heads=2)),
+    ),
+    seeds=(0,),
 )
 
 
@@ -102,7 +105,13 @@ def loaded(capsys, line: str):
 
 @pytest.mark.parametrize(
     "name, kind",
-    [("Mine", "mixer"), ("Lake", "pool"), ("Model", "model"), ("Sums", "task"), ("SUITE", "suite")],
+    [
+        ("Mine", "mixer"),
+        ("Lake", "pool"),
+        ("Model", "model"),
+        ("Sums", "task"),
+        ("QUESTION", "question"),
+    ],
 )
 def test_show(capsys, name, kind):
     (about,) = loaded(capsys, f"show mine:{name}")
@@ -121,7 +130,8 @@ def test_laws_beside_a_slow_reference(capsys):
     code, out, _ = ran(capsys, f"{asked} --oracle mine:zeros --json")
     assert code == 1 and "output" in json.loads(out)[0]["why"]
     assert (
-        "--oracle mine:SUITE must be a function" in ran(capsys, f"{asked} --oracle mine:SUITE")[2]
+        "--oracle mine:QUESTION must be a function"
+        in ran(capsys, f"{asked} --oracle mine:QUESTION")[2]
     )
 
 
@@ -140,40 +150,55 @@ def test_train_a_run_with_a_mixer(capsys):
     assert code == 2 and "'Lake' in mine is not a subclass of regard.Mixer" in err
 
 
-def test_arena_takes_a_suite_and_parts_of_it(capsys):
-    first = loaded(capsys, "arena mine:SUITE")
-    tasks = {row.get("task") for row in first["results"]} - {None}
-    assert first["suite"] == "own" and tasks == {"sums"}
-    assert {row["mixer"] for row in first["results"]} == {"softmax", "mine:Mine"}
-    assert loaded(capsys, "arena mine:SUITE")["new"] == 0
-    more = loaded(
-        capsys, "arena mine:SUITE --mixers fnet mine:Mine --lengths 8 16 --seeds 1 --dim 8"
-    )
-    rows = more["results"]
-    assert {row["mixer"] for row in rows} == {"fnet", "mine:Mine"}
-    assert {row["length"] for row in rows if "median_ms" in row} == {8, 16}
-    assert {row["dim"] for row in rows if "median_ms" in row} == {8}
-    assert {row["seed"] for row in rows if "task" in row} == {1}
+def rows_of(capsys, line: str) -> tuple[dict, dict]:
+    """What the arena counts, and the question as it is told afterwards."""
+    counts = loaded(capsys, f"{line} --workers 1")
+    return counts, loaded(capsys, f"report --ledger {counts['ledger']}")["questions"][0]
+
+
+def test_arena_takes_a_question_and_parts_of_it(capsys):
+    _, told = rows_of(capsys, "arena mine:QUESTION")
+    assert told["name"] == "own" and {row["entry"] for row in told["rows"] if not row["line"]} == {
+        "softmax",
+        "mine:Mine",
+    }
+    assert all(row["cells"]["sums"]["values"] for row in told["rows"])
+    assert rows_of(capsys, "arena mine:QUESTION")[0]["new"] == 0
+    line = "arena mine:QUESTION --mixers fnet mine:Mine --lengths 8 16 --seeds 1 --dim 8"
+    _, told = rows_of(capsys, line)
+    rows = [row for row in told["rows"] if not row["line"]]
+    assert {row["entry"] for row in rows} == {"fnet", "mine:Mine"}
+    assert {one["length"] for one in told["columns"] if one["kind"] == "timed"} == {8, 16}
+    assert {one["dim"] for one in told["columns"] if one["kind"] == "timed"} == {8}
+    assert {seed for row in rows for seed in row["cells"]["sums"]["seeds"]} == {1}
 
 
 def test_arena_takes_a_task_with_options(capsys):
-    line = "arena mine:SUITE --task mine:Sums --task-options max_length=12 --tokens 60"
-    rows = [row for row in loaded(capsys, line)["results"] if "task" in row]
-    assert {row["length"] for row in rows} == {11} and {row["task"] for row in rows} == {"sums"}
-    code, _, err = ran(capsys, "arena mine:SUITE --task sums --task-options max_length=12")
+    line = "arena mine:QUESTION --task mine:Sums --task-options max_length=12 --tokens 60"
+    _, told = rows_of(capsys, line)
+    (column,) = (one for one in told["columns"] if one["kind"] == "trained")
+    assert (column["length"], column["task"], told["kind"]) == (11, "sums", "screen")
+    code, _, err = ran(capsys, "arena mine:QUESTION --task sums --task-options max_length=12")
     assert code == 2 and "unknown task 'sums'" in err
-    code, _, err = ran(capsys, "arena mine:SUITE --task mine:Sums --task-options max_lenth=12")
+    code, _, err = ran(capsys, "arena mine:QUESTION --task mine:Sums --task-options max_lenth=12")
     assert code == 2 and "Did you mean 'max_length'?" in err
-    code, _, err = ran(capsys, "arena mine:SUITE --task-options max_length=12")
+    code, _, err = ran(capsys, "arena mine:QUESTION --task-options max_length=12")
     assert code == 2 and "name it" in err
 
 
 def test_the_arena_ends_in_time_and_goes_on(capsys):
-    early = loaded(capsys, "arena mine:SUITE --hours 1e-9")
-    assert (early["new"], early["left"]) == (0, 6)  # two laws, two timings, two trainings
-    assert loaded(capsys, "arena mine:SUITE --hours 1")["left"] == 0
-    code, _, err = ran(capsys, "arena mine:SUITE --hours 0")
+    early, _ = rows_of(capsys, "arena mine:QUESTION --hours 1e-9")
+    assert early["new"] == 0 and early["left"] > 4  # a law, a timing, four trainings
+    late, _ = rows_of(capsys, "arena mine:QUESTION --hours 1")
+    assert late["left"] == 0 and late["new"] > 4
+    code, _, err = ran(capsys, "arena mine:QUESTION --hours 0")
     assert code == 2 and "hours (0.0) must be greater than 0" in err
+
+
+def test_an_entry_of_a_question_is_trained_alone(capsys):
+    assert loaded(capsys, "train mine:QUESTION/softmax/sums")["steps"] == 2
+    assert "Did you mean 'sums'?" in ran(capsys, "train mine:QUESTION/softmax/sum")[2]
+    assert "Did you mean 'softmax'?" in ran(capsys, "train mine:QUESTION/softmx")[2]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +212,7 @@ def test_the_arena_ends_in_time_and_goes_on(capsys):
             "'Sums' in mine is not a subclass of regard.Mixer, nor a subclass of regard.core.pool.Pool",
         ),
         ("bench --mixers mine:Lake", "'Lake' in mine is not a subclass of regard.Mixer"),
-        ("arena mine:Mine", "'Mine' in mine is not a regard.lab.arena.suite.Suite"),
+        ("arena mine:Mine", "'Mine' in mine is not a regard.lab.Question"),
     ],
 )
 def test_what_is_wrong_is_named(capsys, line, words):
@@ -219,17 +244,22 @@ TASKS = {
 @pytest.mark.parametrize("task", TASKS)
 def test_the_arena_trains_on_ones_own_files(capsys, task):
     files()
-    line = f"arena mine:SUITE --mixers softmax --task {task} --task-options {TASKS[task]}"
-    first = loaded(capsys, f"{line} --tokens 100 --dim 8")
-    rows = [row for row in first["results"] if "task" in row]
+    line = f"arena mine:QUESTION --mixers softmax --task {task} --task-options {TASKS[task]}"
+    _, told = rows_of(capsys, f"{line} --tokens 100 --dim 8")
     name = TASKS[task].partition(" ")[0].removeprefix("path=")
     places = [", encoder", ", decoder", ", cross"] if task == "text_files" else [""]
-    assert [row["task"] for row in rows] == [f"{task} ({name}){place}" for place in places]
-    assert all(row["steps"] >= 1 for row in rows)
+    columns = [one["name"] for one in told["columns"] if one["kind"] == "trained"]
+    assert columns == [f"{task} ({name}){place}" for place in places]
+    assert all(
+        row["cells"][one]["steps"] or row["cells"][one]["reason"]
+        for row in told["rows"]
+        for one in columns
+        if one in row["cells"]
+    )
     Path("elsewhere").mkdir()
     Path(name).rename(Path("elsewhere") / name)
     moved = line.replace("path=", "path=elsewhere/")
-    assert loaded(capsys, f"{moved} --tokens 100 --dim 8")["new"] == 0
+    assert rows_of(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
 
 
 SMALL = "--train.steps 2 --train.eval-every 1 --train.batch-size 8"
@@ -260,9 +290,9 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
     assert found["case"]["memory"] == 2 * 2**30 and found["choice"] == "softmax"
     assert "mine:Mine" in {row["mechanism"] for row in found["ranked"]}
     assert "does not support causal" in loaded(capsys, f"{line} --causal")["excluded"]["mine:Mine"]
-    assert ran(capsys, "arena mine:SUITE --mixers softmax mine:Mine")[0] == 0
+    assert ran(capsys, "arena mine:QUESTION --mixers softmax mine:Mine --workers 1")[0] == 0
     code, out, _ = ran(capsys, f"{line} --task sums")
-    assert code == 0 and out.startswith("Use ") and "declared" in out
+    assert code == 0 and out.startswith("Nothing that can do this has reached sums")
     rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
     assert rows["mine:Mine"]["ratio"]["error"] is None and list(rows["mine:Mine"]["quality"]) == [
         "sums"

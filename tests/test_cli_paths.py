@@ -12,14 +12,21 @@ import pytest
 import regard
 from regard.cli import main
 from regard.core import PathError
-from regard.lab.arena.ledger import Ledger
-from regard.lab.arena.results import NotRun
 from regard.lab.data import files
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.provenance import provenance
+from regard.lab.experiment.row import Row
 
 TRAIN = (
     "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
     " --train.eval-every 2 --train.log-dir None"
 )
+
+
+def absent(reason: str) -> Row:
+    return Row(
+        kind="trained", question="q", column="c", entry="fnet", cell="c", source="s", reason=reason, provenance=provenance()
+    )  # fmt: skip
 
 
 def refused(capsys, *args: str) -> str:
@@ -34,7 +41,7 @@ def refused(capsys, *args: str) -> str:
 def report_ledger(tmp_path):
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
-        ledger.put("k", NotRun(mixer="fnet", subject="decode", reason="no state"))
+        ledger.put("k", absent("no state"))
     return path
 
 
@@ -50,8 +57,8 @@ def report_ledger(tmp_path):
     "line",
     [
         f"{TRAIN} --folder {{}}",
-        "arena quick --ledger LEDGER --folder {}",
-        "arena quick --ledger {}/l.sqlite",
+        "arena --ledger LEDGER --folder {}",
+        "arena --ledger {}/l.sqlite",
         "report --ledger LEDGER --page {}/page.html",
         "report --ledger LEDGER --page PAGE --picture {}/picture.png",
         "bench --mixers fnet --unchecked --plot {}/speed.png",
@@ -61,7 +68,9 @@ def report_ledger(tmp_path):
 def test_a_path_that_cannot_be_used_is_named(
     capsys, tmp_path, monkeypatch, report_ledger, line, inside, why
 ):
-    monkeypatch.setattr("regard.lab.arena.speed.measure", lambda *_: pytest.fail("timed first"))
+    monkeypatch.setattr(
+        "regard.lab.experiment.speed.measure", lambda *_: pytest.fail("timed first")
+    )
     monkeypatch.setattr("regard.lab.train.run.fit", lambda *_, **__: pytest.fail("trained first"))
     (tmp_path / "file").write_text("a file")
     path = inside if inside.startswith("/") else tmp_path / inside
@@ -92,7 +101,7 @@ def test_a_full_disk_is_called_a_full_disk(capsys, tmp_path, monkeypatch, report
 
 
 def test_a_ledger_on_a_full_or_read_only_disk_is_not_called_damaged(report_ledger):
-    row = NotRun(mixer="fnet", subject="decode", reason="x" * 19_000)
+    row = absent("x" * 19_000)
     with Ledger(report_ledger) as ledger:
         ledger._connection.execute("PRAGMA max_page_count = 6")
         with pytest.raises(PathError, match="the disk is full"):
@@ -101,7 +110,7 @@ def test_a_ledger_on_a_full_or_read_only_disk_is_not_called_damaged(report_ledge
         with pytest.raises(PathError, match="it may only be read"):
             ledger.put("k2", row)
     with Ledger(report_ledger) as ledger:
-        assert len(ledger.results()) == 1
+        assert len(ledger.rows()) == 1
 
 
 def test_a_row_altered_behind_an_open_ledger_is_found_by_get(report_ledger):
@@ -138,7 +147,7 @@ def test_version(capsys):
     ("line", "again"),
     [
         ("train digits --train.steps 2 --folder 'a b'", True),
-        ("arena quick --ledger l.sqlite", True),
+        ("arena --ledger l.sqlite", True),
         ("ls mixers", False),
     ],
 )
@@ -152,7 +161,7 @@ def test_an_interrupted_command_ends_with_the_one_that_goes_on(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("regard.lab.train.train", interrupted)
-    monkeypatch.setattr("regard.lab.arena.run.run_suite", interrupted)
+    monkeypatch.setattr("regard.lab.experiment.run.ask", interrupted)
     monkeypatch.setattr("regard.cli.describe.overview", interrupted)
     assert main(shlex.split(line)) == 130
     err = capsys.readouterr().err

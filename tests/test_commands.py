@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.cli import main
 from regard.cli.commands import CLASSES
 from regard.cli.data import DataCommands
-from regard.lab.arena import laws
+from regard.lab.experiment import mechanism_laws as laws
 from tests.hf.test_cli import TEXT, folders  # noqa: F401
 
 PAGE = (Path(__file__).parent.parent / "docs/commands.md").read_text()
@@ -21,7 +21,7 @@ OPTIONS = "--task.length 16 --task.valid-size 2 --task.test-size 2 --model.dim 8
 SMALL = {
     "bench": "--dim 8 --num-heads 2 --seconds 0.01",
     "train": f"{OPTIONS} --train.steps 2 --train.eval-every 1 --train.batch-size 8",
-    "arena": "--task-options path=novel.txt length=16 valid_size=2 test_size=2 --tokens 100 --dim 8 --lengths 16",
+    "arena": "--task-options path=novel.txt length=16 valid_size=2 test_size=2 --tokens 100 --dim 8 --lengths 16 --workers 1",
     "convert": "--steps 2 --whole-steps 1 --length 12 --batch-size 4",
 }
 """Command -> what makes it small; the last of two options counts."""

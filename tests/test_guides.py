@@ -54,7 +54,7 @@ def test_every_word_of_the_figures_has_its_chinese():
         for row in pages.timings(cls.name)
         for word in row["what"].split(", ")
     }
-    assert len(words) == 6 and all(f'"{word}": ' in chinese for word in words)
+    assert len(words) == 5 and all(f'"{word}": ' in chinese for word in words)
     said = set(re.findall(r'said\(\w+, "(.*?)"\)', script)) | {"pass", "ms", "times as fast"}
     assert len(said) == 6 and all(f'"{word}": ' in chinese for word in said)
 
@@ -62,8 +62,7 @@ def test_every_word_of_the_figures_has_its_chinese():
 def test_a_page_shows_every_length_that_was_measured():
     lengths = {row["length"] for row in pages.timings("linear")}
     peers = {int(path.stem) for path in (DOCS / "peers").glob("*.json")}
-    assert len(peers) >= 3 and lengths == peers | {65536}
-    assert {row["what"] for row in pages.timings("linear")} >= {"one token after so many"}
+    assert len(peers) >= 3 and lengths == peers
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

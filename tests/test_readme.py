@@ -14,7 +14,7 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.lab.arena import laws
+from regard.lab.experiment import mechanism_laws as laws
 from regard.testing import LAWS, check_mixer
 
 ROOT = Path(__file__).parent.parent
@@ -101,7 +101,7 @@ def test_the_class_of_the_guide_alone_is_judged_and_enters_the_arena(tmp_path, m
     assert main([*asked.split(), "--law", "causality", "reference"]) == 0
     assert "2 passed" in capsys.readouterr().out
     (line,) = re.findall(r"^regard (arena .*average:Average)", ADDING, re.M)
-    small = "--task listops --task-options min_length=5 max_length=20 train_size=32 valid_size=4 test_size=4 --tokens 100 --dim 8 --lengths 8"
+    small = "--task listops --task-options min_length=5 max_length=20 train_size=32 valid_size=4 test_size=4 --tokens 100 --dim 8 --lengths 8 --workers 1"
     assert main([*line.split(), *small.split()]) == 0
     assert main(["report"]) == 0
     assert re.search(r"^average:Average +\d", capsys.readouterr().out, re.M)

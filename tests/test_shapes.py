@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("beartype")
 
-PARTS = ["core.compaction", "core.mask", "core.mixer", "functional", "nn", "positions", "mixers"]
+PARTS = ["core.request", "core.mask", "core.mixer", "functional", "nn", "positions", "mixers"]
 HOOKED = f"""
 import sys
 import types

@@ -5,7 +5,7 @@
 const CHINESE = {
   "pass": "计算", "ms": "毫秒", "softmax ms": "softmax 毫秒", "times as fast": "快几倍",
   "forward": "前向", "train": "训练", "core": "仅内核", "layer": "整层", "causal": "因果", "tokens": "个 token",
-  "one token after so many": "在这么多 token 之后再算一个", "Not measured at this length.": "这一长度没有测量。",
+  "Not measured at this length.": "这一长度没有测量。",
   "length at which it is shown:": "显示的长度：",
 };
 

@@ -1,5 +1,6 @@
 """The command line, `regard` and `python -m regard`. The list of commands is printed without loading torch."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ COMMANDS = {
     "show": "everything about one name: equation, paper, what it can do and why not, options, cost",
     "bench": "time mixers beside fused softmax attention",
     "train": "train a model on a task",
-    "arena": "train and time all mechanisms of a suite",
+    "arena": "ask a question: train and time what it compares",
     "report": "draw what the arena found: a table here, and a page that opens from disk",
     "merge": "put the results of other ledgers into one",
     "recommend": "which mechanism for your length and needs, with time, memory and reasons",
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from regard.cli import commands
 
             return commands.failed(error)
+    if argv is None:
+        signal.signal(signal.SIGINT, _interrupted)  # while torch is imported, a second or two
     try:
         from regard.cli import commands
     except ImportError as error:
@@ -55,8 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"regard: {error}", file=sys.stderr)
         return 1
     if argv is None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # `regard` itself had another
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return commands.main(args)
+
+
+def _interrupted(*_: object) -> None:
+    os.write(2, b"regard: interrupted before it began\n")
+    os._exit(130)
 
 
 def run() -> None:

@@ -5,12 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from regard.cli.arguments import Length
 from regard.cli.bench import LEDGER, PAGE
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
@@ -42,7 +43,7 @@ class Arena(metaclass=CheckedOptions):
     """this in the place of the question's columns, as a screen"""
     task_options: tuple[str, ...] = ()
     """NAME=VALUE of the task"""
-    lengths: tuple[int, ...] = ()
+    lengths: tuple[Length, ...] = ()
     """tokens at which speed is measured"""
     dim: int | None = None
     """width of the models that are trained, other than the fingerprint's own, and of the blocks that are timed"""
@@ -134,7 +135,7 @@ class Arena(metaclass=CheckedOptions):
             return
         torch.set_num_threads(1)
         environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "regard", *sys.argv[1:]]
+        command = [sys.executable, "-m", "regard", "arena", *self._words()]
         others = [
             subprocess.Popen(
                 command,
@@ -154,6 +155,16 @@ class Arena(metaclass=CheckedOptions):
         finally:
             for other in others:
                 other.wait()
+
+    def _words(self) -> list[str]:
+        """The options as they are typed."""
+        words = [self.question]
+        for one in fields(self)[1:]:
+            value = getattr(self, one.name)
+            if value != one.default:
+                given = value if isinstance(value, tuple) else () if value is True else (value,)
+                words += [f"--{one.name.replace('_', '-')}", *map(str, given)]
+        return words
 
     def _question(self) -> "Question":
         from regard.cli.arguments import option

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -89,6 +89,37 @@ def _name_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
         is_instance=lambda value: isinstance(value, str | type | tuple),
         str_from_instance=lambda value: [_mixer_name(value)],
     )
+
+
+UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+
+
+def amount(text: str) -> float:
+    """`amount("8k")` -> 8000.0, `amount("2Ki")` -> 2048.0. Raises ValueError for what is no number with such a unit."""
+    parts = re.fullmatch(r"(-?[\d._]+)\s*(\w*)", text)
+    if parts is None or parts[2] not in UNITS:
+        raise ValueError(f"{text!r} is no number such as 4096, 8k or 2Ki")
+    return float(parts[1]) * UNITS[parts[2]]
+
+
+def _tokens(words: Sequence[str]) -> int:
+    tokens = amount(words[0])
+    if not tokens.is_integer():
+        raise ValueError(f"{words[0]!r} is no whole number of tokens such as 4096, 8k or 2Ki")
+    return int(tokens)
+
+
+Length = Annotated[
+    int,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="TOKENS",
+        instance_from_str=_tokens,
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+"""Tokens, on a command line also as 8k (8,000) or 2Ki (2,048)."""
 
 
 def _mixer_name(value: Any) -> str:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from regard.cli.arguments import Length
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
+from regard.core.errors import visible
 from regard.core.options import Above0, CheckedOptions
-from regard.core.visible import visible
 
 if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
@@ -30,7 +31,7 @@ class Bench(metaclass=CheckedOptions):
 
     mixers: tuple[str, ...] = ()
     """names of mixers, or module:Class of your own; all of the catalogue by default"""
-    lengths: tuple[int, ...] = (256, 1024)
+    lengths: tuple[Length, ...] = (256, 1024)
     """tokens processed, or for decode already in the state"""
     passes: tuple[Literal["forward", "train", "prefill", "decode"], ...] = (
         "forward",
@@ -90,10 +91,13 @@ class Bench(metaclass=CheckedOptions):
 
             draw_timings(timed, self.plot)
         if self.json:
-            computed = [
-                asdict(row) | {"ratio": row.ratio, "matrix_share": row.share} for row in timed
-            ]
-            print_json({"timed": computed, "not_run": absent, "laws_checked": not self.unchecked})
+            print_json(
+                {
+                    "timed": list(map(_data, timed)),
+                    "not_run": absent,
+                    "laws_checked": not self.unchecked,
+                }
+            )
         else:
             self._print(timed, absent)
         return 0
@@ -129,6 +133,12 @@ class Bench(metaclass=CheckedOptions):
         print(
             f"laws: {checked}. ratio: to softmax attention of the same causality. share: counted operations over time, of the matrix-product rate."
         )
+
+
+def _data(row: "Timed") -> dict[str, Any]:
+    plain = asdict(row)
+    median = {"median_ms": plain.pop("ms")}
+    return plain | median | {"ratio": row.ratio, "matrix_share": row.share}
 
 
 def _line(row: "Timed") -> dict[str, Any]:
@@ -173,7 +183,7 @@ def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Entry]":
     listed = [choice(name) for name in names or MIXERS.names()]
     check_entries(listed)
     options: Mapping[str, Any] = dict(map(option, words))
-    taken = {one.name: set(option_names(resolve(one.mixer))) for one in listed}
+    taken = {one.name: set(option_names(resolve(one.mixer or one.name))) for one in listed}
     for name in options:
         if not any(name in known for known in taken.values()):
             raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from regard.cli.explore import Explore
 from regard.core import OptionError, StoredDataError
-from regard.core.fields import Categorical, Field, Numeric, Sequence
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs
+from regard.nn.fields import Categorical, Field, Numeric, Sequence
 
 BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
 TEXT = "The animal did not cross the street because it was too tired."

@@ -20,8 +20,8 @@ from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_json, print_table
 from regard.cli.recommend import Recommend
 from regard.core import OptionError, RegardError, UnknownNameError
+from regard.core.errors import visible_lines
 from regard.core.packages import lacking_extra
-from regard.core.visible import visible_lines
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 

@@ -7,10 +7,10 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import import_module
 from typing import Any, get_type_hints
 
+from regard.cli.units import UNITS
 from regard.core import Capabilities, No, UnknownNameError
 from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
-from regard.core.units import UNITS
 
 SOURCES = {
     "mixers": ("regard.mixers", "MIXERS"),
@@ -170,6 +170,9 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
         packages = {package.file: package.sha256 for package in entry.packages}
         facts |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
         return facts | {"get": entry.get_command, "options": []}
+    if kind == "questions":
+        told = {"design": entry.kind} | entry.details() | facts | {"options": []}
+        return {key: value for key, value in told.items() if key != "about"}
     facts["options"] = _settings(entry) if _is_value(entry) else options(entry)
     return facts
 
@@ -188,8 +191,6 @@ def _configuration(entry: Any) -> Any:
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
     """The fields of an entry that is a value."""
-    if hasattr(entry, "details"):
-        return [{"name": name, "default": value} for name, value in entry.details().items()]
     fixed = _flat(asdict(entry))
     return [
         {"name": name, "default": _plain(value)}
@@ -213,9 +214,7 @@ def _text(entry: Any) -> str:
     cls = entry if inspect.isclass(entry) else type(entry)
     whole = inspect.getdoc(sys.modules[cls.__module__])
     own = _own_text(entry)
-    if whole and own and own.startswith(whole):  # the file's text, which a mixer's class repeats
-        return whole
-    return "\n\n".join(part for part in (whole, own) if part)
+    return "\n\n".join(dict.fromkeys(part for part in (whole, own) if part))
 
 
 def _own_text(entry: Any) -> str | None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.visible import visible_lines
+from regard.core.errors import visible_lines
 
 LONGEST_NAME = 40  # characters of a first column that is kept whole in a narrow terminal
 WIDE = 240  # columns of a table that goes to a file or a pipe, where nothing needs to be folded
@@ -70,5 +70,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_cell(item)}" for name, item in value.items())
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(map(_cell, value))
+        cells = list(map(_cell, value))
+        return ("; " if any("," in cell for cell in cells) else ", ").join(cells)
     return "none" if value is None else visible_lines(str(value))

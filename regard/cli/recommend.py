@@ -1,12 +1,12 @@
 """`regard recommend` on the command line: which mechanism for a length and what is needed of it."""
 
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from regard.cli.arguments import Length, amount
 from regard.cli.bench import LEDGER
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
@@ -14,20 +14,20 @@ from regard.core import OptionError
 from regard.core.options import CheckedOptions
 
 if TYPE_CHECKING:
-    from regard.lab.arena.recommend import Candidate, Estimate
+    from regard.lab.growth import Estimate
+    from regard.lab.recommend import Candidate
 
 Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 Flag = FlagCreatePairsOff[bool]
 UNKNOWN = "unknown"
-UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 @dataclass(frozen=True)
 class Recommend(metaclass=CheckedOptions):
     """Which mechanism for your length: what each can do, then what your ledger holds of time, memory and quality."""
 
-    length: int
-    """tokens; with --decode, those already read"""
+    length: Length
+    """tokens, 8k or 2Ki; with --decode, those already read"""
     causal: Flag = False
     cross: Flag = False
     """queries from one sequence, keys from another"""
@@ -39,7 +39,7 @@ class Recommend(metaclass=CheckedOptions):
     memory: str | None = None
     """at most so much for one block: 500MB, 2GiB"""
     task: str | None = None
-    """a trained task of the ledger, by whose quality the choice is made"""
+    """a trained column of the ledger's questions, by whose quality the choice is made"""
     mixers: tuple[str, ...] = ()
     """module:Class of your own, beside the catalogue's"""
     measure: Flag = False
@@ -48,10 +48,10 @@ class Recommend(metaclass=CheckedOptions):
     json: Json = False
 
     def run(self) -> int:
-        from regard.lab.arena.recommend import Case, measure, recommend
-        from regard.lab.arena.report import read_rows
         from regard.lab.experiment.entry import check_entries
         from regard.lab.experiment.ledger import Ledger
+        from regard.lab.recommend import Case, measure, recommend
+        from regard.lab.report import read_rows
 
         case = Case(
             length=self.length,
@@ -67,7 +67,7 @@ class Recommend(metaclass=CheckedOptions):
         check_entries(own)
         if self.measure:
             with Ledger(self.ledger) as ledger:
-                measure(case, ledger, own)
+                measure(case, ledger, own, progress=not self.json)
         found = recommend(case, read_rows(self.ledger) if self.ledger.exists() else [], own)
         if self.json:
             print_json(asdict(found))
@@ -86,8 +86,8 @@ class Recommend(metaclass=CheckedOptions):
 
 def _line(found: "Candidate") -> dict[str, Any]:
     quality = [
-        f"{task} {mean:.3f}{'' if good else ' (worse)'}"
-        for task, (mean, good) in found.quality.items()
+        f"{column} {'failed' if mean is None else f'{mean:.3f}'}{'' if mark == 'reached' else f' ({mark or UNKNOWN})'}"
+        for column, (mean, mark) in found.quality.items()
     ]
     return {
         "mechanism": found.mechanism,
@@ -117,8 +117,7 @@ def _said(found: "Estimate | None", unit: float) -> str:
 
 
 def _bytes(text: str) -> float:
-    parts = re.fullmatch(r"([\d.]+)\s*([kMG]i?|)B?", text)
     try:
-        return float(parts[1]) * UNITS[parts[2]]  # type: ignore[index]
-    except (TypeError, KeyError, ValueError):
+        return amount(text.removesuffix("B"))
+    except ValueError:
         raise OptionError(f"memory ({text!r}) must be a size such as 500MB or 2GiB") from None

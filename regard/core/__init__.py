@@ -1,6 +1,6 @@
 """The vocabulary that everything else is written in."""
 
-from regard.core.torch_version import OLDEST_TORCH  # noqa: F401  # before what needs a newer torch
+from regard.core.packages import OLDEST_TORCH  # noqa: F401  # refuses a torch that is too old, before a newer name fails
 
 # isort: split
 from regard.core.capabilities import Capabilities, No, growth
@@ -16,7 +16,9 @@ from regard.core.errors import (
     UnsupportedError,
 )
 from regard.core.mask import OPEN, Mask
-from regard.core.mixer import Mixer, Observation, State
+from regard.core.mixer import Mixer
+from regard.core.request import Observation
+from regard.core.states import Streamed, as_state
 
 __all__ = [
     "OPEN",
@@ -31,9 +33,10 @@ __all__ = [
     "PathError",
     "RegardError",
     "ShapeError",
-    "State",
     "StoredDataError",
+    "Streamed",
     "UnknownNameError",
     "UnsupportedError",
+    "as_state",
     "growth",
 ]

@@ -1,9 +1,10 @@
 """Errors for requests that cannot be served: who, what, why, and what instead."""
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+import torch
 from torch import Tensor
 
 
@@ -68,3 +69,39 @@ def shown(value: object) -> str:
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 3
+
+
+USUAL = {torch.float32, torch.int64, torch.bool}
+"""Types that are not printed."""
+
+
+def outline(fields: Mapping[str, object]) -> str:
+    """Tensors as shapes: `k=[2 4 16 8], length=[2]`; a type other than float32, int64 and bool, and a device other than the CPU, are added."""
+    return ", ".join(f"{name}={_outlined(value)}" for name, value in fields.items())
+
+
+def _outlined(value: object) -> str:
+    if type(value) in (tuple, list):
+        return f"({', '.join(map(_outlined, value))})"  # type: ignore[call-overload]
+    if not isinstance(value, Tensor):
+        return repr(value)
+    words = ["nested" if value.is_nested else f"[{' '.join(map(str, value.shape))}]"]
+    if value.dtype not in USUAL:
+        words.append(str(value.dtype).removeprefix("torch."))
+    if value.device.type != "cpu":
+        words.append(str(value.device))
+    return " ".join(words)
+
+
+def visible(text: str) -> str:
+    """The text with every character that a terminal obeys, or that a reader cannot see, written as its escape.
+
+    >>> visible("soft\\x1b[2Jmax")
+    'soft\\\\x1b[2Jmax'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same, with line breaks kept."""
+    return "\n".join(map(visible, text.split("\n")))

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.core.errors import OptionError, ShapeError, shown
-from regard.core.outline import outline
-from regard.core.shapes import is_dense, layout
+from regard.core.errors import OptionError, ShapeError, outline, shown
+from regard.core.shapes import layout
 
 _TENSORS = ("valid", "pairwise", "global_tokens", "shift")
 
@@ -128,7 +127,7 @@ class Mask:
                 raise ShapeError(
                     f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {value.dtype}"
                 )
-            if not is_dense(value):
+            if value.layout != torch.strided or value.is_nested:
                 raise ShapeError(f"{who}: mask.{name} must be dense, got {layout(value)}")
             if value.device != device:
                 raise ShapeError(

@@ -1,30 +1,40 @@
-"""Memory that is free, and tensors that are refused before they are made because they would not fit."""
+"""Memory that is free; what would not fit is refused before it is made."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import is_dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from regard.core.errors import OptionError
 
 SMALL = 1 << 26
-"""Bytes of a tensor that is made without a look at the memory."""
+"""Bytes that are taken without a look at the memory."""
+MANY = 1 << 31
+"""Numbers from which on a module is counted before it is built: the largest size among its options, squared, times the next."""
 
 
 def free_bytes(device: torch.device) -> int | None:
     """Bytes that can be allocated on this device, as the system reports them; None where it reports none."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    if device.type != "cpu":
-        return None
-    found = [_available(), _left_to_the_group()]
-    return min((size for size in found if size is not None), default=None)
+    found = []
+    if device.type == "cpu":
+        with suppress(OSError, IndexError):
+            told = Path("/proc/meminfo").read_text().split("MemAvailable:")[1]
+            found.append(int(told.split()[0]) * 1024)
+        with suppress(
+            OSError, ValueError
+        ):  # the limit of a container (cgroup, version 2), if it has one
+            group = Path("/sys/fs/cgroup")
+            limit, used = (
+                int((group / f"memory.{name}").read_text()) for name in ("max", "current")
+            )
+            found.append(max(limit - used, 0))
+    return min(found, default=None)
 
 
 def require_memory(who: str, what: str, size: int, device: torch.device, instead: str) -> None:
@@ -45,89 +55,37 @@ def spelled_bytes(size: int) -> str:
     return f"{size / 1024**power:.{1 if power else 0}f} {unit}" if size < 2**100 else "over 1e6 YiB"
 
 
-@contextmanager
-def within_memory(who: str) -> Iterator[None]:
-    """Tensors made inside are refused where they would not fit; inside another such block it does nothing."""
-    if torch.compiler.is_compiling() or _active.get():
-        yield
+def require_room(who: str, make: Callable[[], Any], options: Any) -> None:
+    """Raise OptionError if the module that `make` builds from these options would not fit: it is built on the meta device."""
+    *_, second, first = sorted((1, 1, *_sizes(options)))
+    device = torch.device("meta") if first * first * second <= MANY else torch.get_default_device()
+    if device.type == "meta":
         return
-    token = _active.set(True)
     try:
-        with _Refusing(who):
-            yield
-    finally:
-        _active.reset(token)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            made = make()
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            return  # it reads values, and cannot be counted without them
+        raise OptionError(
+            f"{who}: a tensor of these sizes needs over {spelled_bytes(2**63)}, and "
+            f"{spelled_bytes(free_bytes(device) or 0)} are free on {device}. Choose smaller sizes."
+        ) from None
+    held = [z for z in chain(made.parameters(), made.buffers()) if z.is_meta]
+    largest = max(held, key=lambda z: z.nbytes, default=torch.empty(0))
+    what = f"a module with a tensor {list(largest.shape)}"
+    require_memory(who, what, sum(z.nbytes for z in held), device, "Choose smaller sizes.")
 
 
-_active: ContextVar[bool] = ContextVar("within_memory", default=False)
-
-
-class _Refusing(TorchFunctionMode):
-    def __init__(self, who: str):
-        super().__init__()
-        self.who = who
-
-    def __torch_function__(
-        self,
-        function: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        shape = _shape(function, args, kwargs)
-        if shape is not None and math.prod(shape) > SMALL // 8:
-            like = args[0] if isinstance(args[0], Tensor) else torch.empty(0)
-            dtype = kwargs.get("dtype") or like.dtype
-            device = torch.device(kwargs.get("device") or like.device)
-            require_memory(
-                self.who,
-                f"a tensor {list(shape)}",
-                math.prod(shape) * dtype.itemsize,
-                device,
-                "Choose smaller sizes.",
-            )
-        return function(*args, **kwargs)
-
-
-_SIZED = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn}
-_NEW = {Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones}
-
-
-def _shape(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[int] | None:
-    """Shape of the tensor that a factory is going to make; None for other functions."""
-    if function in _SIZED or function in _NEW:
-        sizes = args[1:] if function in _NEW else args
-        given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
-        given = given or kwargs.get("size", ())
-    elif function in (torch.full, Tensor.new_full):
-        given = args[0] if function is torch.full else args[1]
-    elif function is torch.arange:
-        numbers = [n for n in args if isinstance(n, int)]
-        given = (max(numbers) - (min(numbers) if len(numbers) > 1 else 0),) if numbers else ()
-    elif function is torch.eye:
-        given = tuple(args[:2]) if len(args) > 1 else (args[0], args[0])
-    else:
-        return None
-    return given if all(type(n) is int for n in given) else None
-
-
-def _available() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
-
-
-def _left_to_the_group() -> int | None:
-    """Bytes that a container may still use, if it has a limit (cgroup, version 2)."""
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        used = int((group / "memory.current").read_text())
-        return None if limit == "max" else max(int(limit) - used, 0)
-    except (OSError, ValueError):
-        return None
+def _sizes(value: Any) -> Iterator[int]:
+    """The whole numbers among options; a seed is none."""
+    if type(value) is int:
+        yield value
+    elif isinstance(value, Mapping):
+        for name, option in value.items():
+            yield from () if str(name).endswith("seed") else _sizes(option)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for option in value:
+            yield from _sizes(option)
+    elif is_dataclass(value):
+        yield from _sizes(vars(value))

@@ -1,73 +1,35 @@
 """Mixer: the one interface. x [B T D] -> y [B T D], with masks, context and streaming; requests are checked here."""
 
-import inspect
-import sys
-import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core.capabilities import Capabilities, No
-from regard.core.compaction import Compaction, compaction, permute
-from regard.core.empty_batch import no_rows, one_row, one_row_mask, one_row_state
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
-from regard.core.memory import within_memory
 from regard.core.options import Recorded
-from regard.core.outline import prints_shapes
-from regard.core.ownership import (
-    Identity,
-    check_state,
-    identity,
-    mark,
-    mark_given_away,
-    most_tokens,
-    note_most,
-)
-from regard.core.shapes import (
-    check_batch_size,
-    check_flag,
-    check_place,
-    check_positive,
+from regard.core.request import (
+    Observation,
+    Request,
+    check_arguments,
+    check_request,
     check_tokens,
+    compacted,
+    compaction,
     first_parameter,
 )
-from regard.core.units import UNITS
-from regard.core.wrong_call import check_arguments
-
-
-class State(Protocol):
-    """A NamedTuple of tensors, batch first, on the module's device; `length` counts the valid tokens so far."""
-
-    @property
-    def length(self) -> Int[Tensor, "B"]: ...
-
-    def _replace(self, **fields: Tensor) -> "State": ...
-
-
-@prints_shapes
-class Observation(NamedTuple):
-    """The tensors that one forward used, as far as the mechanism has them."""
-
-    q: Float[Tensor, "B H T K"] | None = None
-    k: Float[Tensor, "B G S K"] | None = None
-    v: Float[Tensor, "B G S V"] | None = None
-    weights: Float[Tensor, "B H T S"] | None = None
-    heads: Float[Tensor, "B H T V"] | None = None
-
+from regard.core.shapes import check_batch_size, check_flag, check_positive
+from regard.core.states import Owner, check_state, extended, new_state, owner_of
+from regard.core.updates import notice_update
 
 NAMED = 5
 """Mixers that an error names as those that can."""
-UPDATES = 10
-"""Updates of a mixer's parameters without `after_step` of which it does not warn."""
 
 
 class Mixer(Recorded):
@@ -94,16 +56,19 @@ class Mixer(Recorded):
     delay: int = 0
     """Lag, in tokens, of an incomplete slot: causal queries may not see as many of the latest tokens."""
 
+    catalogue: ClassVar[Mapping[str, "type[Mixer]"]] = MappingProxyType({})
+    """The library's mixers, which `regard.mixers` puts here: an error names those that can."""
+
     beside_heads: str | None = None
     """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
-    _updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
-    _identity: Identity  # name and options that the states carry
+    updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
+    _owner: Owner  # name and options that the states carry
 
     def __new__(cls, *args: Any, **kwargs: Any):
         mixer = super().__new__(cls, *args, **kwargs)
         if args or kwargs:
-            object.__setattr__(mixer, "_identity", identity(cls.name, mixer.options))
+            object.__setattr__(mixer, "_owner", owner_of(cls.name, mixer.options))
         return mixer
 
     def __init__(self, dim: int, *, max_len: int | None = None):
@@ -124,18 +89,12 @@ class Mixer(Recorded):
         """Raise UnsupportedError, with the declared reason, if the capability of this name is a `No`."""
         answer = getattr(self.capabilities, what)
         if isinstance(answer, No):
+            able = sorted(k for k, c in self.catalogue.items() if getattr(c.capabilities, what))
+            more = f" and {len(able) - NAMED} more" if len(able) > NAMED else ""
+            instead = f" Mixers that do: {', '.join(able[:NAMED])}{more}." if able else ""
             raise UnsupportedError(
-                f"{self.name} does not support {what}: {answer.reason}.{_instead(what)}"
+                f"{self.name} does not support {what}: {answer.reason}.{instead}"
             )
-
-    def __init_subclass__(cls, **kwargs: Any):
-        super().__init_subclass__(**kwargs)
-        own = vars(cls).get("after_step")
-        if own is not None:
-            cls.after_step = _noted(own)  # type: ignore[assignment,method-assign]
-        home = cls.__module__.rpartition(".")[2].rstrip("_")
-        if vars(cls).get("__doc__") is None and vars(cls).get("name") == home:
-            cls.__doc__ = _told(cls)
 
     @final  # type: ignore[misc]
     def forward(
@@ -149,10 +108,10 @@ class Mixer(Recorded):
 
         Raises ShapeError for what does not fit and UnsupportedError for what is declared as a `No`.
         """
-        self._check_request(x, context, mask)
+        check_request(self, x, context, mask)
         if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
-            self._notice_update()
-        request = self._compacted(x, context, mask)
+            notice_update(self)
+        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
     if TYPE_CHECKING:
@@ -188,7 +147,7 @@ class Mixer(Recorded):
         if context is None:
             if valid is not None:
                 raise ShapeError(f"{self.name}: valid belongs to context, and no context was given")
-            return self._new_state(batch_size, max_len, None, None)
+            return new_state(self, batch_size, max_len, None, None)
         self.require("cross")
         self._check_tokens("context", context)
         B, S, _ = context.shape
@@ -199,38 +158,8 @@ class Mixer(Recorded):
         if valid is not None:
             self.require("padding")
             order = compaction(valid)
-            context, valid = _clear(permute(context, order.source), order.valid), order.valid
-        return self._new_state(batch_size, max_len, context, valid)
-
-    def _new_state(
-        self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
-    ) -> Any:
-        with within_memory(self.name):
-            state = self._state_of(batch_size, max_len, context, valid)
-        if not torch.compiler.is_compiling():
-            prints_shapes(type(state))
-        mark(state, self._identity)
-        note_most(state.length, 0)
-        return state
-
-    def _state_of(
-        self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
-    ) -> Any:
-        if batch_size > 0:
-            return self._initial_state(batch_size, max_len, context, valid)
-        if context is not None:
-            valid = one_row_mask(OPEN, context, padding=bool(self.capabilities.padding)).valid
-            context = one_row(context)
-        return no_rows(self._initial_state(1, max_len, context, valid))
-
-    def _states_of_one_row(self) -> list[Any]:
-        """A new state of each kind: without a context and, where that is declared, with one."""
-        states, weight = [self._initial_state(1, None, None, None)], first_parameter(self)
-        if self.capabilities.cross and weight is not None:
-            context = torch.zeros(1, 1, self.dim, dtype=weight.dtype, device=weight.device)
-            with suppress(UnsupportedError):  # it may take a context in whole requests alone
-                states.append(self._initial_state(1, None, context, None))
-        return states
+            context, valid = order.of(context), order.valid
+        return new_state(self, batch_size, max_len, context, valid)
 
     @final
     def extend(
@@ -253,29 +182,11 @@ class Mixer(Recorded):
         self._check_tokens("x", x)
         B, N, _ = x.shape
         check_flag(donate=donate)
-        check_state(self.name, state, x, self._identity, self._states_of_one_row)
+        check_state(self, state, x)
         if valid is not None:
             Mask(valid=valid).check(self.name, B, N, N, device=x.device)
             self.require("padding")
-        most = self._most_after(state.length, valid, N)
-        if donate:
-            mark_given_away(state)
-        y, after = self._extended(x, state, valid, donate)
-        mark(after, self._identity)
-        note_most(after.length, most)
-        return y, after
-
-    def _most_after(self, length: Tensor, valid: Tensor | None, N: int) -> int | None:
-        """A bound of the length after N more tokens; lengths are read only where the known bound is too large."""
-        if self.capabilities.any_length or self.max_len is None:
-            return None
-        known = most_tokens(length)
-        if known is not None and known + N <= self.max_len:
-            return known + N
-        added = N if valid is None else valid.sum(1)
-        longest = int((length + added).max()) if len(length) else N
-        self._check_length("state length + new tokens", longest)
-        return longest
+        return extended(self, x, state, valid, donate)
 
     def extend_normed(
         self,
@@ -288,21 +199,6 @@ class Mixer(Recorded):
     ) -> tuple[Float[Tensor, "B N D"], Any]:
         """`extend` of norm(x), for a layer that normalises its input; a state that keeps inputs keeps x itself."""
         return self.extend(norm(x), state, valid=valid, donate=donate)
-
-    def _extended(
-        self, x: Tensor, state: Any, valid: Tensor | None, donate: bool
-    ) -> tuple[Tensor, Any]:
-        """`_extend` of compact rows, and of one row in the place of none."""
-        if x.shape[0] == 0:
-            row = one_row_mask(OPEN, x, padding=bool(self.capabilities.padding))
-            y, after = self._extend(one_row(x), one_row_state(state), row.valid, donate)
-            return y[:0], no_rows(after)
-        if valid is None:
-            return self._extend(x, state, None, donate)
-        order = compaction(valid)
-        x = _clear(permute(x, order.source), order.valid)
-        y, after = self._extend(x, state, order.valid, donate)
-        return permute(_clear(y, order.valid), order.target), after
 
     @final
     def attention_map(
@@ -334,8 +230,7 @@ class Mixer(Recorded):
         weights=False gives values and head outputs alone: where the mixer never forms weights, nothing of size [T S] is made.
         """
         check_flag(weights=weights)
-        self._check_request(x, context, mask)
-        request = self._compacted(x, context, mask)
+        request = self._compact(x, context, mask)
         observe = self._observe if weights else self._observe_heads
         return request.restore_observation(observe(request.x, request.context, request.mask))
 
@@ -351,37 +246,23 @@ class Mixer(Recorded):
 
         Positions in it are compact: those among the valid tokens of the row.
         """
-        self._check_request(x, context, mask)
-        request = self._compacted(x, context, mask)
+        request = self._compact(x, context, mask)
         return self._plan(request.x, request.context, request.mask)
 
+    @final
     def after_step(self) -> None:
-        """Called once after each optimiser step (centroids, feature redraw). Does nothing by default.
+        """Called once after each optimiser step; a mechanism that moves something then writes `_after_step`.
 
         `regard.nn.after_step(model, group)` calls it for a whole model, and first adds up what processes counted; alone,
         it communicates nothing.
         """
+        self.updates = (self.updates[0], 0)
+        self._after_step()
 
     @property
     def changes_after_step(self) -> bool:
         """True if `after_step` does anything with these options."""
-        return type(self).after_step is not Mixer.after_step
-
-    def _notice_update(self) -> None:
-        """Count updates of the parameters since the last `after_step`, and warn of many without one, once for each model."""
-        weight = first_parameter(self)
-        if weight is None or weight.is_inference() or weight._version == self._updates[0]:
-            return
-        self._updates = (weight._version, self._updates[1] + 1)
-        if self._updates[1] == UPDATES + 1:
-            for mixer in _around(self):
-                mixer._updates = (mixer._updates[0], UPDATES + 1)
-            warnings.warn(
-                f"{self.name} was trained for {UPDATES} updates without after_step(), where it changes what it attends "
-                "with. Call regard.nn.after_step(model) after each optimiser step, or "
-                "regard.nn.call_after_step(optimizer, model) once.",
-                stacklevel=3,
-            )
+        return type(self)._after_step is not Mixer._after_step
 
     # ------------------------------------------------------------------ for mechanisms
 
@@ -421,20 +302,17 @@ class Mixer(Recorded):
     def _plan(self, x: Tensor, context: Tensor | None, mask: Mask) -> dict[str, Tensor] | None:
         return None
 
+    def _after_step(self) -> None:
+        """Centroids move, features are drawn anew. Does nothing by default."""
+
     # ------------------------------------------------------------------ the checks
 
-    def _compacted(self, x: Tensor, context: Tensor | None, mask: Mask) -> "_CompactRequest":
-        if x.shape[0] > 0:
-            return _compacted(x, context, mask)
-        keys, padding = x if context is None else context, bool(self.capabilities.padding)
-        row = one_row_mask(mask, keys, padding=padding)
-        request = _compacted(one_row(x), None if context is None else one_row(context), row)
-        return request._replace(empty=True)
+    def _compact(self, x: Tensor, context: Tensor | None, mask: Mask) -> Request:
+        check_request(self, x, context, mask)
+        return compacted(x, context, mask, padding=bool(self.capabilities.padding))
 
     def _check_tokens(self, name: str, x: object) -> None:
-        check_tokens(self.name, name, x, self.dim)
-        assert isinstance(x, Tensor)
-        check_place(self.name, name, x, first_parameter(self))
+        check_tokens(self.name, name, x, self.dim, first_parameter(self))
 
     def _check_length(self, name: str, length: int) -> None:
         answer = self.capabilities.any_length
@@ -442,186 +320,3 @@ class Mixer(Recorded):
             raise ShapeError(
                 f"{self.name}: {name} ({length}) exceeds max_len ({self.max_len}): {answer.reason}"
             )
-
-    def _check_request(self, x: object, context: object | None, mask: object) -> None:
-        if not isinstance(mask, Mask):
-            raise ShapeError(
-                f"{self.name}: mask must be a regard.Mask, got {type(mask).__name__}. Mask(valid=...)?"
-            )
-        if mask.compact or mask.shift is not None:
-            raise ShapeError(
-                f"{self.name}: mask.compact and mask.shift are filled in by the mixer. Leave them out: valid says which "
-                "tokens there are, on any side."
-            )
-        self._check_tokens("x", x)
-        assert isinstance(x, Tensor)
-        B, T, _ = x.shape
-        S = T
-        self._check_length("length", T)
-        if context is not None:
-            self.require("cross")
-            self._check_tokens("context", context)
-            assert isinstance(context, Tensor)
-            if context.shape[0] != B:
-                raise ShapeError(
-                    f"{self.name}: context has batch {context.shape[0]}, x has batch {B}"
-                )
-            S = context.shape[1]
-            self._check_length("context length", S)
-        if mask.causal:
-            self.require("causal")
-        else:
-            self.require("bidirectional")
-        if mask.valid is not None:
-            self.require("padding")
-        if mask.pairwise is not None:
-            self.require("pairwise")
-        if mask.global_tokens is not None:
-            self.require("global_tokens")
-            if context is not None:
-                raise ShapeError(
-                    f"{self.name}: global_tokens are tokens of x, and a context was given. Leave one out."
-                )
-        mask.check(self.name, B, T, S, getattr(self, "num_heads", None), device=x.device)
-
-
-def _told(cls: type[Mixer]) -> str | None:
-    """The beginning of `help(cls)` where a file holds one mechanism: the file's text, with the equation, and the options."""
-    text = inspect.getdoc(sys.modules[cls.__module__])
-    options = inspect.signature(cls).parameters.values()
-    bare = [str(option.replace(annotation=option.empty)) for option in options]
-    meant = [f"\n    {o.name}: {UNITS[o.name]}" for o in options if o.name in UNITS]
-    return text and f"{text}\n\nOptions: {', '.join(bare)}.\n{''.join(meant)}"
-
-
-def _noted(own: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A mechanism's `after_step`, which begins the count of updates anew."""
-
-    @wraps(own)
-    def after_step(self: Any) -> None:
-        self._updates = (self._updates[0], 0)
-        own(self)
-
-    return after_step
-
-
-def _around(mixer: Mixer) -> list[Mixer]:
-    """The mixers of the model that this one is in: the outermost module whose method led to this call."""
-    found, frame = [mixer], sys._getframe().f_back
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, nn.Module):
-            mixers = [module for module in caller.modules() if isinstance(module, Mixer)]
-            found = mixers if mixer in mixers else found
-        frame = frame.f_back
-    return found
-
-
-def _instead(what: str) -> str:
-    """A few of the library's mixers that can, for the end of an error message."""
-    ours = [cls for cls in _mechanisms(Mixer) if cls.__module__.startswith("regard.mixers.")]
-    able = sorted(cls.name for cls in ours if getattr(cls.capabilities, what))
-    more = f" and {len(able) - NAMED} more" if len(able) > NAMED else ""
-    return f" Mixers that do: {', '.join(able[:NAMED])}{more}." if able else ""
-
-
-def _mechanisms(base: type) -> Iterator[type[Mixer]]:
-    """Subclasses with a name, at any depth."""
-    subclasses: Sequence[type[Mixer]] = base.__subclasses__()
-    for cls in subclasses:
-        if "name" in vars(cls):
-            yield cls
-        yield from _mechanisms(cls)
-
-
-def _clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Tensor, "B S D"]:
-    return torch.where(valid[..., None], x, x.new_zeros(()))
-
-
-class _CompactRequest(NamedTuple):
-    """A request with every row's valid tokens first, and the permutations back to the caller's order."""
-
-    x: Tensor
-    context: Tensor | None
-    mask: Mask
-    queries: Compaction | None  # how the rows of x were moved
-    keys: Compaction | None  # how the rows of x, or of the context, were moved
-    answered: Tensor | None  # [B T]: queries that are valid and see at least one key
-    empty: bool = False  # the batch has no rows, and this one is computed in their place
-
-    def restore_output(self, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        if self.empty:
-            return y[:0]
-        if self.answered is not None:
-            y = _clear(y, self.answered)
-        return y if self.queries is None else permute(y, self.queries.target)
-
-    def restore_observation(self, found: Observation) -> Observation:
-        if self.empty:
-            return Observation(*(None if z is None else z[:0] for z in found))
-        return Observation(
-            q=self._tokens(found.q, self.queries),
-            k=self._tokens(found.k, self.keys),
-            v=self._tokens(found.v, self.keys),
-            weights=self._weights(found.weights),
-            heads=self._tokens(found.heads, self.queries),
-        )
-
-    def _tokens(self, z: Tensor | None, order: Compaction | None) -> Tensor | None:
-        if z is None or order is None:
-            return z
-        z = torch.where(order.valid[:, None, :, None], z, z.new_zeros(()))
-        return permute(z, order.target, dim=2)
-
-    def _weights(self, weights: Tensor | None) -> Tensor | None:
-        if weights is None:
-            return None
-        if self.answered is not None:
-            weights = torch.where(self.answered[:, None, :, None], weights, weights.new_zeros(()))
-        weights = self._tokens(weights, self.queries)
-        if self.keys is not None:
-            assert weights is not None
-            prefix, tokens = weights.tensor_split([-self.keys.target.shape[1]], dim=3)
-            moved = self._tokens(tokens.transpose(2, 3), self.keys)
-            assert moved is not None
-            weights = torch.cat([prefix, moved.transpose(2, 3)], dim=3)
-        return weights
-
-
-def _compacted(x: Tensor, context: Tensor | None, mask: Mask) -> _CompactRequest:
-    T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
-    queries = keys = answered = None
-    if mask.valid is not None:
-        keys = compaction(mask.valid)
-        if context is None:
-            queries = keys
-            x = _clear(permute(x, keys.source), keys.valid)
-        else:
-            context = _clear(permute(context, keys.source), keys.valid)
-        mask = _compact_mask(mask, queries, keys, T, cross=context is not None)
-    if context is None:
-        answered = mask.valid
-    elif mask.causal and (T > S or mask.valid is not None):
-        answered = mask.last_key(T, S, x.device) >= 0
-    elif mask.valid is not None:
-        answered = mask.valid.any(1, keepdim=True)
-    if mask.pairwise is not None:
-        allowed = mask.dense(T, S, device=x.device).any(-1).any(1)
-        answered = allowed if answered is None else answered & allowed
-    if answered is not None:
-        answered = answered.expand(x.shape[0], T)
-    return _CompactRequest(x, context, mask, queries, keys, answered)
-
-
-def _compact_mask(
-    mask: Mask, queries: Compaction | None, keys: Compaction, T: int, *, cross: bool
-) -> Mask:
-    pairwise, global_tokens = mask.pairwise, mask.global_tokens
-    if pairwise is not None:
-        pairwise = permute(pairwise, keys.source, dim=3)
-        if queries is not None:
-            pairwise = permute(pairwise, queries.source, dim=2)
-    if global_tokens is not None:
-        global_tokens = permute(global_tokens, keys.source) & keys.valid
-    shift = keys.valid.sum(1) - T if cross and mask.causal else None
-    return Mask(mask.causal, keys.valid, pairwise, global_tokens, compact=True, shift=shift)

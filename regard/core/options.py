@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from torch.nn import Module
 
 from regard.core.errors import OptionError, UnknownNameError, shown, suggestion
-from regard.core.memory import within_memory
+from regard.core.memory import require_room
 from regard.core.shapes import LARGEST
 
 
@@ -55,7 +55,7 @@ Made = TypeVar("Made")
 class CheckedOptions(ABCMeta):
     """Metaclass of what is made from options. Raises OptionError, UnknownNameError before `__init__` runs.
 
-    What `__init__` allocates is compared with the memory that is free.
+    What `__init__` would allocate is compared with the memory that is free.
     """
 
     @property
@@ -67,8 +67,9 @@ class CheckedOptions(ABCMeta):
     def __call__(cls: type[Made], *args: Any, **kwargs: Any) -> Made:
         who = getattr(cls, "name", cls.__name__)
         check_call(who, inspect.signature(cls), cls.__init__, args, kwargs)
-        with within_memory(who):
-            return type.__call__(cls, *args, **kwargs)
+        if issubclass(cls, Module):
+            require_room(who, lambda: type.__call__(cls, *args, **kwargs), {**kwargs, "": args})
+        return type.__call__(cls, *args, **kwargs)
 
 
 LONGEST = 80

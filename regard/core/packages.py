@@ -1,7 +1,11 @@
-"""Which versions of other packages are installed and needed, without importing them."""
+"""Which versions of other packages are installed and needed; a torch that is too old is refused when this is imported."""
 
 from functools import cache
 from importlib import metadata
+
+import torch
+
+OLDEST_TORCH = "2.10"
 
 
 def version(distribution: str) -> str | None:
@@ -45,3 +49,6 @@ def require_torch(found: str, oldest: str) -> None:
         raise ImportError(
             f"regard needs torch {oldest} or later, here is {found}: pip install 'torch>={oldest}'"
         )
+
+
+require_torch(torch.__version__, OLDEST_TORCH)

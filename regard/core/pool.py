@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
 from regard.core.options import Recorded
-from regard.core.shapes import check_place, check_tokens, first_parameter
+from regard.core.request import check_tokens, clear, first_parameter
 
 
 class Pool(Recorded):
@@ -44,7 +44,7 @@ class Pool(Recorded):
         self._check_request(x, query, valid)
         if valid is None:
             return self.pool(x, query, None)
-        y = self.pool(_clear(x, valid), query, valid)
+        y = self.pool(clear(x, valid), query, valid)
         return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
 
     if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Pool(Recorded):
         self._check_request(x, query, valid)
         if valid is None:
             return self.weigh(x, query, None)
-        weights = self.weigh(_clear(x, valid), query, valid)
+        weights = self.weigh(clear(x, valid), query, valid)
         return torch.where(valid[:, None], weights, weights.new_zeros(()))
 
     @abstractmethod
@@ -83,10 +83,10 @@ class Pool(Recorded):
         return self.weigh(x, query, valid) @ x
 
     def _check_request(self, x: object, query: object | None, valid: Tensor | None) -> None:
-        check_tokens(self.name, "x", x, self.dim)
+        weight = first_parameter(self)
+        check_tokens(self.name, "x", x, self.dim, weight)
         assert isinstance(x, Tensor)
         B, S, _ = x.shape
-        check_place(self.name, "x", x, first_parameter(self))
         Mask(valid=valid).check(self.name, B, S, S, device=x.device)
         if self.query_dim is None:
             if query is not None:
@@ -94,16 +94,11 @@ class Pool(Recorded):
             return
         if query is None:
             raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
-        check_tokens(self.name, "query", query, self.query_dim)
+        check_tokens(self.name, "query", query, self.query_dim, weight)
         assert isinstance(query, Tensor)
-        check_place(self.name, "query", query, first_parameter(self))
         if query.shape[0] != B:
             raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
         if self.num_queries is not None and query.shape[1] != self.num_queries:
             raise ShapeError(
                 f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
             )
-
-
-def _clear(x: Float[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
-    return torch.where(valid[..., None], x, x.new_zeros(()))

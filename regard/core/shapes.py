@@ -1,4 +1,4 @@
-"""Shape letters, and the checks that every request passes once.
+"""Shape letters, and checks of sizes.
 
 B batch, T queries, S keys, D model width, H heads, G key/value heads, K query-key width, V value width,
 F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memory, E experts.
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.core.errors import OptionError, ShapeError, shown
+from regard.core.errors import OptionError, shown
 
 LARGEST = 2**31 - 1
 """No size may exceed it."""
@@ -69,25 +69,6 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_tokens(who: str, name: str, x: object, dim: int) -> None:
-    """x must be a floating tensor [B, T >= 1, dim]."""
-    if not isinstance(x, Tensor):
-        raise ShapeError(f"{who}: {name} must be a tensor [B, T, {dim}], got {type(x).__name__}")
-    if not is_dense(x):
-        raise ShapeError(
-            f"{who}: {name} must be dense, got {layout(x)}. Use .to_dense(), or pad what is nested."
-        )
-    shape = x.shape
-    if len(shape) != 3 or shape[2] != dim:
-        raise ShapeError(f"{who}: {name} must have shape [B, T, {dim}], got {list(shape)}")
-    if shape[1] < 1:
-        raise ShapeError(f"{who}: {name} must hold at least one token, got {list(shape)}")
-    if not x.is_floating_point():
-        raise ShapeError(
-            f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
-        )
-
-
 def is_dense(x: Tensor) -> bool:
     """Neither sparse nor nested."""
     return x.layout == torch.strided and not x.is_nested
@@ -95,32 +76,3 @@ def is_dense(x: Tensor) -> bool:
 
 def layout(x: Tensor) -> str:
     return "a nested tensor" if x.is_nested else str(x.layout)
-
-
-def first_parameter(module: nn.Module) -> Tensor | None:
-    """The module's first parameter, without the sets of names that `module.parameters()` builds: they slow a decoding step."""
-    for parameter in module._parameters.values():
-        if parameter is not None:
-            return parameter
-    for child in module._modules.values():
-        found = None if child is None else first_parameter(child)
-        if found is not None:
-            return found
-    return None
-
-
-def check_place(who: str, name: str, x: Tensor, weight: Tensor | None) -> None:
-    """x must be where the module's weight is, and of its type, if that is a floating one (None: it has no weight)."""
-    if weight is None or (weight.device == x.device and weight.dtype == x.dtype):
-        return
-    if torch.compiler.is_compiling():
-        return
-    if weight.device != x.device:
-        raise ShapeError(
-            f"{who}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
-        )
-    unlike = weight.is_floating_point() and weight.dtype != x.dtype
-    if unlike and not torch.is_autocast_enabled(x.device.type):
-        raise ShapeError(
-            f"{who}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
-        )

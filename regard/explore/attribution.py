@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.core import OptionError, ShapeError, UnsupportedError
-from regard.core.compaction import compaction, permute
+from regard.core.request import compaction, permute
 from regard.core.shapes import check_positive
 from regard.explore.layers import Call, recorded
 from regard.explore.readout import kind_of

@@ -12,8 +12,8 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, UnsupportedError
-from regard.core.compaction import compaction, permute
 from regard.core.mask import OPEN
+from regard.core.request import compaction, permute
 from regard.explore.readout import Measure, Readout, readout
 from regard.models import Transformer
 

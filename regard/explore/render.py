@@ -2,7 +2,7 @@
 
     page(model, tokens, words=[["The", "cat", ...]]).save("attention.html")       in a notebook, the page is shown
 
-Every text of an input is shown as text (`regard.core.page`). Weights are kept at as many levels as fit `max_bytes`.
+Every text of an input is shown as text (`regard.explore.page`). Weights are kept at as many levels as fit `max_bytes`.
 """
 
 import html
@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import OptionError, RegardError
-from regard.core.page import base_style, elements_script, embedded, policy
 from regard.core.shapes import check_positive
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
@@ -33,6 +32,7 @@ from regard.explore.attribution import (
 )
 from regard.explore.inputs import Inputs, Reading, Words, as_inputs, readings
 from regard.explore.packed import pack
+from regard.explore.page import base_style, elements_script, embedded, policy
 from regard.explore.readout import Measure
 from regard.models import PatchClassifier
 

@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core.compaction import compaction
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
+from regard.core.request import compaction
 from regard.functional.choice import Impl, choose, sizes_of
 from regard.functional.patterns import Pattern, PerHead, picture
 from regard.functional.rows import attend as attend_rows, masked_softmax, scores, take, tiled

@@ -5,13 +5,14 @@ A step is the same softmax over the kept keys and the new ones, whose positions 
 sinks, and the `reach` keys before it.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, choose
 from regard.functional.pattern import KeysAndValues, beside, joined, pick
 from regard.functional.patterns import Pattern
@@ -22,7 +23,8 @@ CHUNK = 64
 """New tokens that are compared with the same keys."""
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     """Keys and values that later queries may see.
 
     A pattern of bounded reach keeps its first `sinks` tokens, and the last `reach`, the last token in the last column; one without bound
@@ -67,11 +69,11 @@ def extend(
     N, reach, sinks = q.shape[2], pattern.reach, pattern.sinks
     attention = choose("pattern step", attend_next, impl, chunk=CHUNK)
     if reach is None:
-        at = columns(state.length, valid, N, state.k, donate)
+        at = columns(state, valid, N, state.k, donate)
         k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
         seen = joined(prefix, (k[:, :, : at.seen], v[:, :, : at.seen]))
         y = attention(q, *seen, pattern=pattern, query=at.query, key=at.key)
-        return y, state._replace(k=k, v=v, length=at.length)
+        return y, replace(state, k=k, v=v, length=at.length)
 
     before, column = state.length[:, None], torch.arange(sinks + reach + N, device=q.device)
     sink = torch.where(column < before, column, sinks + column - before)[:, :sinks]

@@ -3,18 +3,18 @@
 A token is stored with its places of all rounds, so that the rings are read by the rule by which whole sequences are sorted.
 """
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from regard.core.states import Streamed, as_state
 from regard.functional.rows import masked_softmax, scores
 from regard.functional.shared.cache import is_ours
 from regard.functional.sorted import GAP, last_of_group
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     """The last W tokens of each group in each round: the n-th of a group is in slot n mod W. Group G holds the absent."""
 
     k: Float[Tensor, "B H R G1 W K"]

@@ -7,7 +7,7 @@ Blocks of C tokens are an axis: q, k, v [B H N C K]. In a stream, what was sorte
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.states import Streamed, as_state
 from regard.functional import rows
 from regard.functional.rows import masked_softmax
 from regard.functional.shared.cache import columns, put
@@ -135,7 +136,8 @@ def weights(
     return sinkhorn_attention(q, k, each, sorting=sorting, **how)
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     k: Float[Tensor, "B H S K"]  # by position
     v: Float[Tensor, "B H S V"]
     sorted_k: Float[Tensor, "B H C K"]  # for the block that has begun
@@ -184,7 +186,7 @@ def extend(
     summary: of the block that begins with each token. The tokens touch G blocks, of which the first may have begun.
     """
     N, C = q.shape[2], state.sorted_k.shape[2]
-    at = columns(state.length, valid, N, state.k, donate)
+    at = columns(state, valid, N, state.k, donate)
     store = put(state.k, k, at, donate), put(state.v, v, at, donate)
     G = (N + C - 2) // C + 1
     filled, g = (state.length % C)[:, None], torch.arange(G, device=q.device)

@@ -12,13 +12,12 @@ The blocks are copies by position: slices in a loop have a backward that grows a
 stands at the last key. So a stream is nothing else: its w d latest keys come before the new ones.
 """
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, choose
 from regard.functional.rows import (
     attend as attend_rows,
@@ -119,7 +118,8 @@ def pairs(
     return mask.dense(T, T, pattern=near[None, None], rows=rows)
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     """The w d latest keys and values of each row, the last token in the last column."""
 
     k: Float[Tensor, "B G R K"]

@@ -72,5 +72,6 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         TransformerXL,
     ),
 )
+Mixer.catalogue = MIXERS
 
 __all__ = ["MIXERS", "HeadGroup", "build"]

@@ -1,6 +1,7 @@
 """Base class of mixers whose keys and values are summed into a state: heads, streaming, the context's sums and maps."""
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.mask import OPEN
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed, weights
@@ -15,13 +17,15 @@ from regard.functional.shared.cache import advance
 from regard.nn.heads import Heads
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     S: Float[Tensor, "B H M V"]
     z: Float[Tensor, "B H M"]
     length: Int[Tensor, "B"]
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     """The sums over all keys of the context, which every query reads."""
 
     S: Float[Tensor, "B H M V"]
@@ -89,7 +93,7 @@ class RecurrentMixer(Mixer):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
             sums, total = read(self._queries(self.heads.queries(x), OPEN), state.S, state.z)
-            return self.heads.merge(sums / self.denominator(total)), state._replace(length=length)
+            return self.heads.merge(sums / self.denominator(total)), replace(state, length=length)
         q, k, v = self.heads.split(x)
         mask = Mask(causal=True, valid=valid)
         keys = self._keys(k, x, mask, state)
@@ -104,7 +108,7 @@ class RecurrentMixer(Mixer):
             donate=donate,
         )
         carried = {} if keys.c is None else {"c": keys.c.to(S.dtype)}
-        state = state._replace(S=S, z=z, length=length, **carried)
+        state = replace(state, S=S, z=z, length=length, **carried)
         return self.heads.merge(sums / self.denominator(total)), state
 
     def _observe(self, x, context, mask):

@@ -13,7 +13,8 @@ learned pair there (zero at first), "none" nothing: the first s - 1 outputs are 
 last slot is completed with zeros.
 """
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from einops import rearrange
@@ -21,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.low_rank.compressed import (
     First,
@@ -35,7 +37,8 @@ from regard.nn.heads import Heads
 FirstSlot = Literal["token0", "null", "none"]
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     k: Float[Tensor, "B H C K"]
     v: Float[Tensor, "B H C V"]
     valid: Bool[Tensor, "B C"]
@@ -43,6 +46,7 @@ class ContextState(NamedTuple):
 
 
 class Compressed(Mixer):
+    __doc__ = __doc__
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"
@@ -168,7 +172,7 @@ class Compressed(Mixer):
             q, mask = self.heads.queries(x), Mask(valid=state.valid)
             mixed = softmax_attention(q, state.k, state.v, mask=mask)
             length = advance(state.length, valid, x.shape[1])
-            return self.heads.merge(mixed), state._replace(length=length)
+            return self.heads.merge(mixed), replace(state, length=length)
         q, k, v = self.heads.split(x)
         options = self._options(k, v)
         mixed, state = extend(q, k, v, state, valid=valid, donate=donate, **options)

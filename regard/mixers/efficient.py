@@ -9,13 +9,14 @@ bidirectional form and each channel has its own denominator. State: K (V + 2) pe
 """
 
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Mask, Mixer, No, Observation
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.efficient import (
     causal_means,
@@ -31,19 +32,22 @@ from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.heads import Heads
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     S: Float[Tensor, "B H K V"]  # sum of exp(k - m) v in every channel
     z: Float[Tensor, "B H K"]  # sum of exp(k - m)
     m: Float[Tensor, "B H K"]
     length: Int[Tensor, "B"]
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     S: Float[Tensor, "B H K V"]
     length: Int[Tensor, "B"]
 
 
 class Efficient(Mixer):
+    __doc__ = __doc__
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
@@ -86,7 +90,7 @@ class Efficient(Mixer):
         length = advance(state.length, valid, x.shape[1])
         rho = self.heads.queries(x).softmax(-1)
         if isinstance(state, ContextState):
-            return self.heads.merge(rho @ state.S), state._replace(length=length)
+            return self.heads.merge(rho @ state.S), replace(state, length=length)
         k = present_keys(self.heads.keys(x), Mask(valid=valid))
         sums = state.S, state.z, state.m
         y, S, z, m = causal_means(rho, k, self.heads.values(x), *sums, donate=donate)

@@ -12,13 +12,13 @@ and left look back, so causal and streaming need `patterns` from these.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.fixed import (
     CAUSAL_PATTERNS,
@@ -35,13 +35,15 @@ from regard.nn.values import Values
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 
 
-class State(NamedTuple):
-    k: Float[Tensor, "B L C K"]  # of the learned heads
+@as_state
+class State(Streamed):
+    k: Float[Tensor, "B L _ K"]  # of the learned heads
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
 
 
 class FixedPatterns(Mixer):
+    __doc__ = __doc__
     name = "fixed_patterns"
     family = "score-free"
     paper = "Raganato et al. 2020, arXiv 2002.10260"
@@ -132,7 +134,7 @@ class FixedPatterns(Mixer):
         return State(k, v, torch.zeros(batch_size, dtype=torch.long, device=weight.device))
 
     def _extend(self, x, state, valid, donate):
-        at = columns(state.length, valid, x.shape[1], state.v, donate)
+        at = columns(state, valid, x.shape[1], state.v, donate)
         q, new_k = self._learned(x)
         k = state.k if new_k is None else put(state.k, new_k, at, donate)
         v = put(state.v, self.values.split(x), at, donate)

@@ -39,6 +39,7 @@ from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
 class Flash(Mixer):
+    __doc__ = __doc__
     name = "flash"
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"

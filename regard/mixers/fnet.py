@@ -14,6 +14,7 @@ from regard.functional.synthetic.fourier import fourier_mixing
 
 
 class FNet(Mixer):
+    __doc__ = __doc__
     name = "fnet"
     family = "fourier"
     paper = "Lee-Thorp et al. 2021, arXiv 2105.03824"

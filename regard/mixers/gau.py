@@ -15,13 +15,15 @@ the last one is aligned with the last key.
 """
 
 import math
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.functional.positions.rotary import rotate
@@ -29,13 +31,15 @@ from regard.functional.shared.cache import advance, columns, place, put
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     k: Float[Tensor, "B 1 C K"]  # with the features of the rotary bias
     v: Float[Tensor, "B 1 C F"]
     length: Int[Tensor, "B"]
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     k: Float[Tensor, "B 1 S K"]
     v: Float[Tensor, "B 1 S F"]
     valid: Bool[Tensor, "B S"]
@@ -43,6 +47,7 @@ class ContextState(NamedTuple):
 
 
 class GAU(Mixer):
+    __doc__ = __doc__
     name = "gau"
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"
@@ -158,8 +163,8 @@ class GAU(Mixer):
                 x, squared_relu_attention(q, state.k, state.v, mask=mask, impl=self.impl, **options)
             )
             length = advance(state.length, valid, x.shape[1])
-            return y * state.valid.any(1)[:, None, None], state._replace(length=length)
-        at = columns(state.length, valid, x.shape[1], state.k, donate)
+            return y * state.valid.any(1)[:, None, None], replace(state, length=length)
+        at = columns(state, valid, x.shape[1], state.k, donate)
         q, new_k = self.relative.pair(self.unit.views(x), at.query, self.score_scale)
         k, v = put(state.k, new_k, at, donate), put(state.v, self.unit.values(x), at, donate)
         seen, options = slice(at.seen), self._options(at.query, at.key)

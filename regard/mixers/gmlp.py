@@ -9,8 +9,6 @@ Cost: T^2 F / 2, F = `hidden_dim`; max_len^2 parameters. The state holds LN(z_2)
 beside b. Without attention the map shows W, as far as it is used; its entries have signs.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible, check_positive
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.shared.cache import columns, put
 from regard.functional.softmax import softmax_attention
@@ -26,12 +25,14 @@ from regard.functional.synthetic.spatial import spatial_mixing
 NEAR_ZERO = 1e-3
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     token: Float[Tensor, "B 1 C F"]  # LN(z_2), and key and value of the tiny attention
     length: Int[Tensor, "B"]
 
 
 class GMLP(Mixer):
+    __doc__ = __doc__
     name = "gmlp"
     family = "score-free"
     paper = "Liu et al. 2021, arXiv 2105.08050"
@@ -137,7 +138,7 @@ class GMLP(Mixer):
         return State(token, torch.zeros(batch_size, dtype=torch.long, device=token.device))
 
     def _extend(self, x, state, valid, donate):
-        at = columns(state.length, valid, x.shape[1], state.token, donate)
+        at = columns(state, valid, x.shape[1], state.token, donate)
         z1, new_token = self._halves(x)
         if self.qkv is not None:
             q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)

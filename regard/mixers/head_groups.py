@@ -7,19 +7,18 @@ first half of the heads is local and the others are linear. What one group canno
 Cost, memory and state: the sum over groups. The projections have no bias.
 """
 
-from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
-from regard.core.ownership import note_most
+from regard.core.request import check_request
+from regard.core.states import Streamed, as_state, bounded
 from regard.functional.shared.cache import advance
 from regard.mixers.build import build, resolve
 from regard.mixers.linear import Linear
@@ -35,6 +34,12 @@ class HeadGroup:
     mixer: str | type[Mixer]
     num_heads: int
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@as_state
+class State(Streamed):
+    parts: tuple[Any, ...]  # the state of each group
+    length: Int[Tensor, "B"]
 
 
 def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
@@ -56,6 +61,7 @@ def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
 
 
 class HeadGroups(Mixer):
+    __doc__ = __doc__
     name = "head_groups"
     family = "banded"
     paper = "Roy et al. 2020, arXiv 2003.05997"
@@ -139,7 +145,7 @@ class HeadGroups(Mixer):
             raise UnsupportedError(
                 "head_groups does not support commitment_loss: none of its groups has centroids. Add one of routing."
             )
-        self._check_request(x, context, mask)
+        check_request(self, x, context, mask)
         total = x.new_zeros(())
         for member, given in self._given(x, context, mask):
             if hasattr(member, "commitment_loss"):
@@ -189,19 +195,17 @@ class HeadGroups(Mixer):
             member._initial_state(batch_size, max_len, own, valid)
             for member, own in zip(self._members, given, strict=True)
         ]
-        for state in states:
-            note_most(state.length, 0)
         weight = self.heads.value.weight
-        return _joined(states, torch.zeros(batch_size, dtype=torch.long, device=weight.device))
+        return State(tuple(states), torch.zeros(batch_size, dtype=torch.long, device=weight.device))
 
     def _extend(self, x, state, valid, donate):
         mixed, states = [], []
-        parts = zip(self._given(x, None, OPEN), _apart(state), strict=True)
+        parts = zip(self._given(x, None, OPEN), state.parts, strict=True)
         for (member, given), own in parts:
-            y, after = member._extend(given.x, own, valid, donate)
+            y, after = member._extend(given.x, bounded(own, state.most), valid, donate)
             mixed.append(y)
             states.append(after)
-        return self._merge(mixed), _joined(states, advance(state.length, valid, x.shape[1]))
+        return self._merge(mixed), State(tuple(states), advance(state.length, valid, x.shape[1]))
 
     def _observe(self, x, context, mask):
         seen = [m._observe(g.x, g.context, g.mask) for m, g in self._given(x, context, mask)]
@@ -239,38 +243,3 @@ def _default(num_heads: int) -> tuple[HeadGroup, ...]:
 
 def _beside(z: Float[Tensor, "B h T K"]) -> Float[Tensor, "B T h*K"]:
     return z.transpose(1, 2).flatten(2)
-
-
-# ---------------------------------------------------------------------- one flat state of all groups
-
-Layout = tuple[type, ...]
-
-
-@lru_cache
-def _state_type(layout: Layout) -> Any:
-    """A named tuple of the fields of all groups' states, and `length`."""
-    parts: Any = enumerate(layout)
-    names = [f"{name}_{i}" for i, of in parts for name in of._fields]
-    make: Any = namedtuple
-    made = make("State", [*names, "length"])
-    made.layout = layout
-    made.__reduce__ = lambda state: (_restored, (layout, tuple(state)))  # the class has no place
-    return made
-
-
-def _restored(layout: Layout, values: tuple[Tensor, ...]) -> Any:
-    return _state_type(layout)(*values)
-
-
-def _joined(states: list[Any], length: Tensor) -> Any:
-    made = _state_type(tuple(type(state) for state in states))
-    return made(*(z for state in states for z in state), length)
-
-
-def _apart(state: Any) -> list[Any]:
-    found, first = [], 0
-    for of in type(state).layout:
-        count = len(of._fields)
-        found.append(of(*state[first : first + count]))
-        first += count
-    return found

@@ -18,6 +18,7 @@ from regard.mixers._recurrent import RecurrentMixer
 
 
 class Linear(RecurrentMixer):
+    __doc__ = __doc__
     name = "linear"
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
     variants = {"softplus": {"feature_map": "softplus"}}

@@ -32,6 +32,7 @@ NUM_SLOTS = 128
 
 
 class Linformer(Mixer):
+    __doc__ = __doc__
     name = "linformer"
     family = "low-rank"
     paper = "Wang et al. 2020, arXiv 2006.04768"

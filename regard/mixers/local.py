@@ -25,6 +25,7 @@ from regard.positions.relative import Rotary
 
 
 class Local(Mixer):
+    __doc__ = __doc__
     name = "local"
     family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"

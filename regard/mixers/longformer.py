@@ -27,6 +27,7 @@ from regard.nn.heads import split_heads
 
 
 class Longformer(PatternMixer):
+    __doc__ = __doc__
     name = "longformer"
     paper = "Beltagy et al. 2020, arXiv 2004.05150"
     variants = {

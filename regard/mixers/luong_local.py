@@ -14,13 +14,15 @@ State: the last D_w keys and values.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.luong import Windows, luong_attention, luong_weights
 from regard.functional.shared.cache import advance, place
@@ -31,13 +33,15 @@ from regard.nn.starts import glorot_matrices
 Alignment = Literal["monotonic", "predictive"]
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     k: Float[Tensor, "B H W A"]  # of the last window_size tokens, prepared by the score
     v: Float[Tensor, "B H W V"]
     length: Int[Tensor, "B"]
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     k: Float[Tensor, "B H S A"]
     v: Float[Tensor, "B H S V"]
     total: Int[Tensor, "B"]  # valid tokens of the context
@@ -45,6 +49,7 @@ class ContextState(NamedTuple):
 
 
 class LuongLocal(Mixer):
+    __doc__ = __doc__
     name = "luong_local"
     family = "banded"
     paper = "Luong et al. 2015, arXiv 1508.04025"
@@ -205,7 +210,7 @@ class LuongLocal(Mixer):
         t = place(state.length, valid, N)
         if isinstance(state, ContextState):
             y = self._attend(q, state.k, state.v, self._around(t.clamp_min(0), state.total), None)
-            return self.heads.merge(y), state._replace(length=length)
+            return self.heads.merge(y), replace(state, length=length)
         k = torch.cat([state.k, self.score.keys(self.heads.keys(x), t)], dim=2)
         v = torch.cat([state.v, self.heads.values(x)], dim=2)
         start = torch.arange(N, device=x.device)[

@@ -48,6 +48,7 @@ LOCAL_FORMS = {
 
 
 class MixedChunk(Mixer):
+    __doc__ = __doc__
     name = "mixed_chunk"
     family = "linear"
     paper = "Hua et al. 2022, arXiv 2202.10447"

@@ -9,13 +9,13 @@ depends on no input. By default R + V, the paper's best. Cost: the members' toge
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.shared.cache import columns, put
 from regard.functional.synthetic.logits import (
@@ -44,8 +44,9 @@ from regard.nn.starts import glorot
 from regard.nn.values import Values
 
 
-class State(NamedTuple):
-    k: Float[Tensor, "B H C A"]  # prepared keys of all scores, side by side
+@as_state
+class State(Streamed):
+    k: Float[Tensor, "B H _ A"]  # prepared keys of all scores, side by side; none without scores
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
 
@@ -76,6 +77,7 @@ class PairLogits(nn.Module):
 
 
 class Mixture(Mixer):
+    __doc__ = __doc__
     name = "mixture"
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"
@@ -168,7 +170,7 @@ class Mixture(Mixer):
         return State(v.new_zeros(*v.shape[:3], A), v, length)
 
     def _extend(self, x, state, valid, donate):
-        T, at = x.shape[1], columns(state.length, valid, x.shape[1], state.v, donate)
+        T, at = x.shape[1], columns(state, valid, x.shape[1], state.v, donate)
         v = put(state.v, self.values.split(x), at, donate)
         k, keys = state.k, {}
         if self._scores():

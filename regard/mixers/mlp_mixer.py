@@ -15,6 +15,7 @@ from regard.functional.synthetic.spatial import spatial_mixing
 
 
 class MLPMixer(Mixer):
+    __doc__ = __doc__
     name = "mlp_mixer"
     family = "score-free"
     paper = "Tolstikhin et al. 2021, arXiv 2105.01601"

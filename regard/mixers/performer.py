@@ -16,12 +16,13 @@ The matrix is redrawn after every `redraw_every` optimiser steps (None: never), 
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import No, OptionError
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl
 from regard.functional.features import (
     Favor,
@@ -36,7 +37,8 @@ from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     S: Float[Tensor, "B H M V"]
     z: Float[Tensor, "B H M"]
     c: Float[Tensor, "B H"]  # largest exponent of a key so far; S and z are divided by its exp
@@ -44,6 +46,7 @@ class State(NamedTuple):
 
 
 class Performer(RecurrentMixer):
+    __doc__ = __doc__
     name = "performer"
     paper = "Choromanski et al. 2020, arXiv 2009.14794"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
@@ -96,7 +99,7 @@ class Performer(RecurrentMixer):
     def changes_after_step(self) -> bool:
         return self.redraw_every is not None
 
-    def after_step(self) -> None:
+    def _after_step(self) -> None:
         if self.redraw_every is not None and self.projection.tick() % self.redraw_every == 0:
             self.projection.redraw()
 
@@ -113,5 +116,6 @@ class Performer(RecurrentMixer):
         return favor_keys(k, self.projection.w, before=before, **order, **self._how)
 
     def _empty(self, length):
-        S, z, length = super()._empty(length)
-        return State(S, z, z.new_full(z.shape[:2], lowest(z.dtype)), length)
+        empty = super()._empty(length)
+        c = empty.z.new_full(empty.z.shape[:2], lowest(empty.z.dtype))
+        return State(empty.S, empty.z, c, length)

@@ -38,6 +38,7 @@ from regard.nn.seeded import normal
 
 
 class Reformer(Mixer):
+    __doc__ = __doc__
     name = "reformer"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"
@@ -157,7 +158,7 @@ class Reformer(Mixer):
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
-        return self.heads.merge(y), after._replace(length=advance(state.length, valid, x.shape[1]))
+        return self.heads.merge(y), replace(after, length=advance(state.length, valid, x.shape[1]))
 
     def _observe(self, x, context, mask):
         q, k, v, buckets = self._split(x)

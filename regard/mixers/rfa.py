@@ -10,7 +10,7 @@ The paper does not say how a denominator of either sign is kept from zero: here 
 The paper draws a matrix for each head and step from a stored pool: `pool_size`; evaluation uses the first H of it. By
 default each head keeps one.
 Segments with memory (the paper's stateful training): `extend` with the state of the segment before, detached by the
-caller, `state._replace(S=state.S.detach(), z=state.z.detach())`.
+caller, `replace(state, S=state.S.detach(), z=state.z.detach())` of dataclasses.
 """
 
 from dataclasses import replace
@@ -30,6 +30,7 @@ from regard.nn.starts import glorot
 
 
 class RFA(RecurrentMixer):
+    __doc__ = __doc__
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
@@ -96,7 +97,7 @@ class RFA(RecurrentMixer):
     def changes_after_step(self) -> bool:
         return self.drawn is not None
 
-    def after_step(self) -> None:
+    def _after_step(self) -> None:
         if self.drawn is not None:
             self.projection.tick()
             order = torch.randperm(

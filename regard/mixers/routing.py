@@ -21,7 +21,7 @@ add with weight 1e-4 (`regard train --train.commitment 1e-4`). Half of the heads
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -30,6 +30,8 @@ from torch import Tensor
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation
 from regard.core.errors import OptionError
 from regard.core.options import Seed, Share
+from regard.core.request import check_request
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
 from regard.functional.rings import empty, extend
@@ -40,7 +42,8 @@ from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     k: Float[Tensor, "B H S K"]  # as scores take them
     v: Float[Tensor, "B H S V"]
     members: Int[Tensor, "B H N W"]
@@ -48,6 +51,7 @@ class ContextState(NamedTuple):
 
 
 class Routing(Mixer):
+    __doc__ = __doc__
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
@@ -126,13 +130,13 @@ class Routing(Mixer):
         mask: Mask = OPEN,
     ) -> Float[Tensor, ""]:
         """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
-        self._check_request(x, context, mask)
+        check_request(self, x, context, mask)
         sides = [(self.heads.queries, x, mask.valid if context is None else None)]
         if not self.shared_qk:
             sides.append((self.heads.keys, x if context is None else context, mask.valid))
         return torch.stack([self.centroids.distance(*side) for side in sides]).sum()
 
-    def after_step(self) -> None:
+    def _after_step(self) -> None:
         self.centroids.update()
 
     def _assigned(
@@ -184,12 +188,12 @@ class Routing(Mixer):
             q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
             assigned["key_members"] = state.members
             y = attend(q, state.k, state.v, assigned, self.window_size, impl=self.impl, **how)
-            return self.heads.merge(y), state._replace(length=length)
+            return self.heads.merge(y), replace(state, length=length)
         mask = Mask(causal=True, valid=valid, compact=True)
         q, k, v, assigned = self._assigned(x, None, mask)
         how = {"scale": self.scale, "exclude_self": not self.allow_self, "donate": donate}
         y, after = extend(q, k, v, assigned["clusters"][:, :, None], state, **how)
-        return self.heads.merge(y), after._replace(length=length)
+        return self.heads.merge(y), replace(after, length=length)
 
     def _observe(self, x, context, mask):
         q, k, v, assigned = self._assigned(x, context, mask)

@@ -12,13 +12,15 @@ of scores for each of `max_len` positions, and no more.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.scored import Normaliser, scored_attention, scored_weights
 from regard.functional.shared.cache import advance, columns, put
@@ -27,13 +29,15 @@ from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     k: Float[Tensor, "B H C A"]  # prepared by the score
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     k: Float[Tensor, "B H S A"]
     v: Float[Tensor, "B H S V"]
     valid: Bool[Tensor, "B S"]
@@ -41,6 +45,7 @@ class ContextState(NamedTuple):
 
 
 class Scored(Mixer):
+    __doc__ = __doc__
     name = "scored"
     family = "softmax"
     paper = "Luong et al. 2015, arXiv 1508.04025"
@@ -133,8 +138,8 @@ class Scored(Mixer):
         if isinstance(state, ContextState):
             mixed = self._attend(q, state.k, state.v, Mask(valid=state.valid))
             length = advance(state.length, valid, x.shape[1])
-            return self.heads.merge(mixed), state._replace(length=length)
-        at = columns(state.length, valid, x.shape[1], state.k, donate)
+            return self.heads.merge(mixed), replace(state, length=length)
+        at = columns(state, valid, x.shape[1], state.k, donate)
         k = put(state.k, self.score.keys(self.heads.keys(x), at.query), at, donate)
         v = put(state.v, self.heads.values(x), at, donate)
         mixed = self._attend(q, k[:, :, : at.seen], v[:, :, : at.seen], at.mask)

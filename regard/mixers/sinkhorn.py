@@ -17,6 +17,7 @@ default has one over both blocks. `sort_cut` = n: all queries see the first n so
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
 class Sinkhorn(Mixer):
+    __doc__ = __doc__
     name = "sinkhorn"
     family = "sorted"
     paper = "Tay et al. 2020, arXiv 2002.11296"
@@ -173,7 +175,7 @@ class Sinkhorn(Mixer):
             key = torch.arange(after.k.shape[2], device=x.device)
             seen = key <= place(state.length, None, x.shape[1])[..., None]
             y = y + softmax_attention(q, after.k, after.v, mask=Mask(pairwise=seen[:, None]))
-        return self.heads.merge(y), after._replace(total=total[:, -1])
+        return self.heads.merge(y), replace(after, total=total[:, -1])
 
     def _scores(self, summary: Tensor, k: Tensor) -> Float[Tensor, "b H G N"]:
         """Scores of blocks with keys k for the blocks that begin."""

@@ -11,7 +11,8 @@ table of "t5" when one module is given to all: `layer.position = first.position`
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.options import Rate
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.shared.cache import advance, columns, put
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
@@ -27,13 +29,15 @@ from regard.positions.inside import inside
 from regard.positions.relative import T5, Alibi, Rotary
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     k: Float[Tensor, "B G C K"]
     v: Float[Tensor, "B G C V"]
     length: Int[Tensor, "B"]
 
 
-class ContextState(NamedTuple):
+@as_state
+class ContextState(Streamed):
     k: Float[Tensor, "B G S K"]
     v: Float[Tensor, "B G S V"]
     valid: Bool[Tensor, "B S"]
@@ -41,6 +45,7 @@ class ContextState(NamedTuple):
 
 
 class Softmax(Mixer):
+    __doc__ = __doc__
     name = "softmax"
     family = "softmax"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
@@ -152,9 +157,9 @@ class Softmax(Mixer):
                 self.heads.queries(x), state.k, state.v, Mask(valid=state.valid), False
             )
             y = self.heads.merge(mixed) * state.valid.any(1)[:, None, None]
-            return y, state._replace(length=advance(state.length, valid, x.shape[1]))
+            return y, replace(state, length=advance(state.length, valid, x.shape[1]))
         q, new_k, new_v = self.heads.split(x)
-        at = columns(state.length, valid, x.shape[1], state.k, donate)
+        at = columns(state, valid, x.shape[1], state.k, donate)
         q, new_k = self._rotated(q, new_k, at.query)
         k, v = put(state.k, new_k, at, donate), put(state.v, new_v, at, donate)
         mask, seen, exclude_self = at.mask, at.seen, self.shared_qk

@@ -18,6 +18,7 @@ from regard.nn.logits import DenseLogits
 
 
 class SynthesizerDense(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_dense"
     capabilities = replace(
         SynthesizerMixer.capabilities,

@@ -20,6 +20,7 @@ from regard.nn.logits import FactorizedDenseLogits, near_square
 
 
 class SynthesizerFactorizedDense(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_factorized_dense"
     capabilities = replace(
         SynthesizerMixer.capabilities,

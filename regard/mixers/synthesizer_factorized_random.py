@@ -15,6 +15,7 @@ from regard.nn.logits import FactorizedRandomLogits
 
 
 class SynthesizerFactorizedRandom(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_factorized_random"
     capabilities = replace(
         SynthesizerMixer.capabilities,

@@ -15,6 +15,7 @@ from regard.nn.logits import RandomLogits
 
 
 class SynthesizerRandom(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_random"
     capabilities = replace(
         SynthesizerMixer.capabilities,

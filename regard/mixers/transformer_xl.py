@@ -17,7 +17,7 @@ token has a segment:  A_ij + (q_i + b) . s_ij,  s_ij one vector for pairs of one
 `forward` and `extend` know one segment, where that term changes no weight. Its reversed distances are left out.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -33,8 +33,9 @@ from regard.core import (
     ShapeError,
     UnsupportedError,
 )
-from regard.core.compaction import compaction, permute
 from regard.core.options import Rate
+from regard.core.request import check_request, compaction, permute
+from regard.core.states import Streamed, as_state, bounded
 from regard.functional.choice import Impl, check_impl
 from regard.functional.relative import (
     Segments,
@@ -48,12 +49,14 @@ from regard.nn.heads import Heads
 from regard.positions.relative import RelativePosition
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     memory: Float[Tensor, "B M D"]  # newest last; min(length, M) rows of it are tokens
     length: Int[Tensor, "B"]
 
 
 class TransformerXL(Mixer):
+    __doc__ = __doc__
     name = "transformer_xl"
     family = "relative"
     paper = "Dai et al. 2019, arXiv 1901.02860"
@@ -118,7 +121,7 @@ class TransformerXL(Mixer):
 
         Raises UnsupportedError for a mixer without segments or for `mask.valid`, ShapeError for what does not fit.
         """
-        self._check_request(x, context, mask)
+        check_request(self, x, context, mask)
         source = x if context is None else context
         if self.segment is None:
             raise UnsupportedError(
@@ -188,11 +191,13 @@ class TransformerXL(Mixer):
     def extend_normed(self, x, norm, state, *, valid=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
         self._check_tokens("x", x)
-        given = state._replace(memory=norm(state.memory)) if isinstance(state, State) else state
+        given = state
+        if isinstance(state, State):
+            given = bounded(replace(state, memory=norm(state.memory)), state.most)
         y, after = self.extend(norm(x), given, valid=valid, donate=donate)
         rows = x if valid is None else permute(x, compaction(valid).source)
         memory = _last(state.memory, rows, after.length - state.length)
-        return y, after._replace(memory=memory)
+        return y, bounded(replace(after, memory=memory), after.most)
 
     def _observe(self, x, context, mask):
         back = None

@@ -3,7 +3,6 @@
 from typing import Any
 
 from regard.core import Catalog
-from regard.core.corruption import Corrupted, corrupt
 from regard.models.autoint import AutoInt, AutoIntConfig
 from regard.models.baselines import (
     FactorizationMachine,
@@ -14,6 +13,7 @@ from regard.models.baselines import (
 from regard.models.block import Block, layers_per_block
 from regard.models.classifier import Classifier, ClassifierConfig
 from regard.models.config import Layer, ModelConfig, StackConfig
+from regard.models.corruption import Corrupted, corrupt
 from regard.models.crosses import (
     CompressedInteraction,
     CompressedInteractionConfig,

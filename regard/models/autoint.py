@@ -20,13 +20,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core import Mask
-from regard.core.fields import FieldBatch, check_batch
 from regard.core.options import Depth, Rate
-from regard.core.shapes import first_parameter
+from regard.core.request import first_parameter
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dnn import DNN
-from regard.nn.fields import FieldEmbedding
+from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
 from regard.nn.starts import glorot
 
 OFFICIAL_EPS = 1e-8

@@ -13,10 +13,9 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.fields import FieldBatch, check_batch
-from regard.core.shapes import first_parameter
+from regard.core.request import first_parameter
 from regard.models.config import FieldsConfig, Model, require_fields
-from regard.nn.fields import FieldEmbedding
+from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
 
 
 @dataclass(frozen=True, kw_only=True)

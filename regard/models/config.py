@@ -11,11 +11,11 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
-from regard.core.fields import Field, check_fields
 from regard.core.options import CheckedOptions, Count, Depth, Rate
 from regard.core.shapes import check_mapping
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
+from regard.nn.fields import Field, check_fields
 from regard.positions import POSITIONS
 
 

@@ -9,16 +9,16 @@ Streaming state: that of each self mixer, and that of each cross mixer, which ho
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError
-from regard.core.compaction import compaction, permute
 from regard.core.options import Depth
-from regard.core.outline import prints_shapes
+from regard.core.request import compaction, permute
+from regard.core.states import Streamed, as_state
 from regard.functional.rows import recomputed
 from regard.mixers.build import build
 from regard.models.blocks import feed_forward, options_with_position
@@ -51,8 +51,8 @@ class EncoderDecoderConfig(StackConfig):
         check_mixer("cross_mixer", self.cross_mixer, self.cross_mixer_options)
 
 
-@prints_shapes
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     blocks: tuple[tuple[Any, Any], ...]  # (self mixer's, cross mixer's) for each block
     length: Int[Tensor, "B"]
 

@@ -21,13 +21,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.fields import MISSING, Categorical, FieldBatch, Sequence, check_batch, vocabularies
-from regard.core.shapes import first_parameter
+from regard.core.request import first_parameter
 from regard.mixers import build
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
-from regard.nn.fields import FieldEmbedding
+from regard.nn.fields import (
+    MISSING,
+    Categorical,
+    FieldBatch,
+    FieldEmbedding,
+    Sequence,
+    check_batch,
+    vocabularies,
+)
 from regard.pools import Pool, build_pool, resolve_pool
 
 ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}

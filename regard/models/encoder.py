@@ -1,15 +1,15 @@
 """Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.outline import prints_shapes
 from regard.core.shapes import check_batch_size
+from regard.core.states import Streamed, as_state
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import check_tokens, counts_tokens, longest, places
@@ -18,8 +18,8 @@ from regard.nn.starts import normal_rows
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 
-@prints_shapes
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     blocks: tuple[Any, ...]  # the state of each block's mixer
     length: Int[Tensor, "B"]
 

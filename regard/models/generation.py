@@ -23,8 +23,8 @@ from torch.utils import _pytree as pytree
 from regard.core import OptionError, ShapeError
 from regard.core.memory import free_bytes, require_memory
 from regard.core.options import WIDEST, shown
-from regard.core.ownership import carry
 from regard.core.shapes import check_positive, is_number
+from regard.core.states import Streamed, stamped
 from regard.models.config import Model
 from regard.models.tokens import longest
 
@@ -182,9 +182,18 @@ def _best(old: Beams, new: Beams, eos: int | None) -> Beams:
 
 def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch."""
-    return pytree.tree_map_only(
-        Tensor, lambda tensor: carry(tensor, tensor.index_select(0, index)), state
-    )
+
+    def rows(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.index_select(0, index)
+        picked = pytree.tree_map_only(Tensor, rows, part)
+        return stamped(picked, part.origin.owner, part.most)
+
+    return pytree.tree_map(rows, state, is_leaf=_is_stamped)
+
+
+def _is_stamped(part: object) -> bool:
+    return isinstance(part, Streamed) and part.origin is not None
 
 
 class GenerativeModel(Model):

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import Mask, OptionError, ShapeError
-from regard.core.compaction import compaction, permute
-from regard.core.empty_batch import one_row
 from regard.core.options import shown
+from regard.core.request import compaction, one_row, permute
 from regard.core.shapes import check_divisible, check_mapping, is_dense
 from regard.mixers.build import build
 from regard.models.block import Block

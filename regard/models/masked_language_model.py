@@ -2,7 +2,7 @@
 
     logits = norm(gelu(W h + b)) E^T + c        h: a bidirectional stack, E: its embedding
 
-`regard.core.corruption.corrupt` draws the inputs and labels. Unlike the paper's, the model has no segments and no next-sentence head, and its
+`regard.models.corruption.corrupt` draws the inputs and labels. Unlike the paper's, the model has no segments and no next-sentence head, and its
 positions and order of norms are the stack's. Cost: the stack's, and T D V for the logits.
 """
 

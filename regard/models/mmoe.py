@@ -21,15 +21,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.fields import Field, FieldBatch, check_batch, check_fields
 from regard.core.options import Rate
-from regard.core.shapes import (
-    check_place,
-    first_parameter,
-)
+from regard.core.request import check_place, first_parameter
 from regard.models.config import Model, ModelConfig
 from regard.nn.dnn import Experts
-from regard.nn.fields import FieldEmbedding
+from regard.nn.fields import Field, FieldBatch, FieldEmbedding, check_batch, check_fields
 from regard.pools import Pool, build_pool
 
 Gating = Literal["linear", "one", "attention_query", "none"]

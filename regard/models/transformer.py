@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import OptionError, ShapeError
-from regard.core.compaction import compaction, permute
+from regard.core.errors import shown
+from regard.core.request import compaction, permute
 from regard.mixers.build import resolve
 from regard.models.config import Model
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
@@ -137,8 +138,8 @@ class Transformer(Model):
         if target_valid is None:
             return maps
         order = compaction(target_valid).target  # the decoder has moved valid tokens to the front
-        shown = target_valid[:, None, :, None]
-        return [permute(weights, order, dim=2).where(shown, 0) for weights in maps]
+        kept = target_valid[:, None, :, None]
+        return [permute(weights, order, dim=2).where(kept, 0) for weights in maps]
 
     def initial_state(
         self,
@@ -241,6 +242,11 @@ class Transformer(Model):
             if start_valid is not None:
                 raise OptionError(
                     f"{self.who}: start_valid belongs to starts [B T], and start is one id"
+                )
+            size = self.target_embedding.table.num_embeddings
+            if not 0 <= start < size:
+                raise ShapeError(
+                    f"{self.who}: start {shown(start)} is outside the vocabulary (vocab_size {size})"
                 )
             start = torch.full_like(source[:, :1], start)
         self._check_target(start, start_valid, source.shape[0])

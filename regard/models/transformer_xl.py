@@ -23,8 +23,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import ShapeError
-from regard.core.compaction import compaction, permute
 from regard.core.options import Depth, Rate
+from regard.core.request import compaction, permute
 from regard.core.shapes import is_dense
 from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence

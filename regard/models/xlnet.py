@@ -24,11 +24,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, ShapeError
-from regard.core.compaction import compaction, permute
-from regard.core.memory import within_memory
+from regard.core.memory import require_memory
 from regard.core.options import Count, Depth, Rate, shown
-from regard.core.outline import prints_shapes
+from regard.core.request import compaction, permute
 from regard.core.shapes import check_batch_size, check_divisible, check_positive, is_dense
+from regard.core.states import Streamed, as_state
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax, recomputed
 from regard.mixers.transformer_xl import TransformerXL
@@ -80,8 +80,8 @@ class XLNetConfig(TrunkConfig):
         return XLNet(self)
 
 
-@prints_shapes
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     memory: tuple[Float[Tensor, "B M D"], ...]  # one for each layer, newest token last
     length: Int[Tensor, "B"]  # tokens so far; min(length, M) rows of a memory are tokens
 
@@ -303,8 +303,10 @@ class XLNet(Model):
     def initial_state(self, batch_size: int) -> State:
         """Empty memories; setting a row's `length` to 0 empties that row's again."""
         check_batch_size(batch_size)
-        with within_memory("xlnet"):
-            return self.trunk.empty(batch_size, self.config.mem_len)
+        weight = self.trunk.table.weight
+        size = batch_size * self.config.mem_len * self.config.dim * weight.itemsize
+        require_memory("xlnet", "its state", size, weight.device, "Choose smaller sizes.")
+        return self.trunk.empty(batch_size, self.config.mem_len)
 
     def extend(
         self,

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.compaction import compaction, permute
+from regard.core.request import compaction, permute
 from regard.models.config import Model
 from regard.models.generation import last_valid
 from regard.models.tokens import check_tokens

@@ -1,12 +1,11 @@
 """Synthesis: what all Synthesizers share around their logits, in one forward and token by token."""
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Observation
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl
 from regard.functional.shared.cache import columns, put
 from regard.functional.synthetic.synthesizer import (
@@ -17,7 +16,8 @@ from regard.functional.synthetic.synthesizer import (
 from regard.nn.values import Values
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
 
@@ -50,7 +50,7 @@ class Synthesis(nn.Module):
         valid: Bool[Tensor, "B N"] | None,
         donate: bool,
     ) -> tuple[Float[Tensor, "B N D"], State]:
-        T, at = x.shape[1], columns(state.length, valid, x.shape[1], state.v, donate)
+        T, at = x.shape[1], columns(state, valid, x.shape[1], state.v, donate)
         v = put(state.v, self.values.split(x), at, donate)
         made = self.logits(x, at.query.clamp_min(0))
 

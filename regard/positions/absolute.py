@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.core.options import shown
-from regard.core.shapes import check_tokens, is_dense
+from regard.core.request import check_tokens
+from regard.core.shapes import is_dense
 from regard.functional.positions.rotary import Pairing
 from regard.functional.positions.sinusoid import sinusoid
 from regard.positions.base import Position

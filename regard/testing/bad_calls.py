@@ -19,12 +19,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
-from regard.core import Mask, Mixer, RegardError
-from regard.core.fields import Categorical, Numeric, Sequence as Several
+from regard.core import Mask, Mixer, RegardError, Streamed
 from regard.mixers import MIXERS, build
 from regard.models import MODELS
 from regard.nn import SCORES
+from regard.nn.fields import Categorical, Numeric, Sequence as Several
 from regard.pools import POOLS
 from regard.positions import POSITIONS
 
@@ -216,17 +217,18 @@ class _Made:
 def _state(good: Any, rng: random.Random) -> Any:
     """A state with one field changed, of other rows, or taken apart."""
     if rng.random() < 0.2:
-        return rng.choice((tuple(good), list(good), good[:1], type(good), None))
-    name = rng.choice(good._fields)
+        leaves = tree_leaves(good)
+        return rng.choice((tuple(leaves), leaves, leaves[:1], type(good), None))
+    name = rng.choice(type(good).__match_args__)
     field = getattr(good, name)
     if isinstance(field, Tensor):
-        return good._replace(**{name: _tensor(field, rng)})
+        return replace(good, **{name: _tensor(field, rng)})
     if isinstance(field, tuple) and field and rng.random() < 0.7:
-        changed = _state(field[0], rng) if hasattr(field[0], "_fields") else rng.choice(VALUES)
+        changed = _state(field[0], rng) if isinstance(field[0], Streamed) else rng.choice(VALUES)
         if isinstance(field[0], Tensor):
             changed = _tensor(field[0], rng)
-        return good._replace(**{name: (changed, *field[1:])})
-    return good._replace(**{name: rng.choice(VALUES)})
+        return replace(good, **{name: (changed, *field[1:])})
+    return replace(good, **{name: rng.choice(VALUES)})
 
 
 def _batch(good: dict[str, Any], rng: random.Random) -> Any:
@@ -245,9 +247,6 @@ def _short(value: Any) -> str:
         return f"Mask({', '.join(f'{k}={_short(v)}' for k, v in odd.items() if v is not None and v is not False)})"
     if isinstance(value, _Made):
         return "a mask with one odd field"
-    named: Any = value
-    if hasattr(value, "_fields") and isinstance(value, tuple):
-        return f"{type(value).__name__}({', '.join(f'{k}={_short(v)}' for k, v in zip(named._fields, named, strict=True))})"
     return repr(value)[:60]
 
 

@@ -2,15 +2,17 @@
 
 import copy
 import io
-from typing import NamedTuple
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 import regard
 from regard import Mask, OptionError, ShapeError
-from regard.core import Capabilities, Mixer, No
+from regard.core import Capabilities, Mixer, No, Streamed, as_state
+from regard.core.states import tensors
 from regard.models import LanguageModelConfig
 from regard.models.generation import reorder
 
@@ -47,7 +49,7 @@ def test_a_state_of_another_width_batch_type_or_device_is_refused(name):
     with pytest.raises(ShapeError, match=r"dtype torch\.float64, x torch\.float32"):
         mixer.extend(X, copy.deepcopy(mixer).double().initial_state(B))
     with pytest.raises(ShapeError, match="is on meta, x on cpu"):
-        mixer.extend(X, type(mine)(*(field.to("meta") for field in mine)))
+        mixer.extend(X, tree_map(lambda field: field.to("meta"), mine))
     assert mixer.extend(X, mine)[0].shape == X.shape
 
 
@@ -72,14 +74,37 @@ def test_a_state_that_was_given_away_is_refused(name):
 
 
 @torch.no_grad()
+def test_copies_share_storage_and_what_became_of_it():
+    mixer = make("softmax").eval()
+    state = mixer.extend(X, mixer.initial_state(B, max_len=9))[1]
+    copies = replace(state), copy.deepcopy(state), tree_map(torch.clone, state)
+    mixer.extend(X, state, donate=True)
+    with pytest.raises(ShapeError, match="was given away"):
+        mixer.extend(X, copies[0])
+    for own in copies[1:]:
+        assert mixer.extend(X, own)[0].shape == X.shape
+
+
+@torch.no_grad()
+def test_a_bound_of_the_lengths_is_lost_with_the_fields_that_it_is_of():
+    mixer = regard.build("gmlp", dim=24, max_len=8)
+    state = mixer.extend(X, mixer.initial_state(B))[1]
+    assert (state.most, replace(state).most, tree_map(torch.clone, state).most) == (3, None, None)
+    longer = replace(state, length=state.length + 5)
+    for _ in range(2):  # what was refused was not given away
+        with pytest.raises(ShapeError, match="state length"):
+            mixer.extend(X, longer, donate=True)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("name", streams())
 def test_a_mark_survives_copies_files_and_reordering(name):
     mixer, other = make(name).eval(), make("softmax" if name != "softmax" else "linear")
     _, state = mixer.extend(X, mixer.initial_state(B))
     written = io.BytesIO()
-    torch.save(dict(zip(state._fields, state, strict=True)), written)
+    torch.save(state, written)
     written.seek(0)
-    read = type(state)(**torch.load(written, weights_only=True))
+    read = torch.load(written, weights_only=True)
     rows = torch.tensor([1, 0])
     for twin in (copy.deepcopy(state), read):
         assert torch.equal(mixer.extend(X, twin)[0], mixer.extend(X, state)[0])
@@ -92,13 +117,13 @@ def test_a_mark_survives_copies_files_and_reordering(name):
 def test_a_state_without_a_mark_is_known_by_its_fields():
     mixer, rows = make("softmax"), torch.tensor([1, 0])
     bare = [
-        type(s)(*(f[rows] for f in s))
+        replace(tree_map(lambda f: f[rows], s), origin=None)
         for s in (mixer.initial_state(B), make("linear").initial_state(B))
     ]
     assert mixer.extend(X, bare[0])[0].shape == X.shape
     with pytest.raises(ShapeError, match="got one of other fields or widths: S"):
         mixer.extend(X, bare[1])
-    for wrong in (None, 5, (1, 2), bare[0]._replace(length=3), bare[0][:2]):
+    for wrong in (None, 5, (1, 2), replace(bare[0], length=3), tree_leaves(bare[0])):
         with pytest.raises(ShapeError, match="state must come from"):
             mixer.extend(X, wrong)
 
@@ -114,7 +139,7 @@ def test_every_type_of_a_module_streams(name, dtype):
 
 
 def test_a_room_that_no_memory_holds_is_refused():
-    with pytest.raises(OptionError, match=r"softmax: a tensor .* needs .* are free"):
+    with pytest.raises(OptionError, match=r"softmax: its state needs .* are free"):
         make("softmax").initial_state(B, max_len=10**9)
 
 
@@ -150,7 +175,8 @@ def test_a_mask_is_where_the_tokens_are_and_what_the_mixer_fills_in_is_its_own()
         mixer.extend(X, mixer.initial_state(B), donate="yes")
 
 
-class _Sum(NamedTuple):
+@as_state
+class _Sum(Streamed):
     total: Tensor  # [B]
     length: Tensor
 
@@ -188,7 +214,7 @@ class SumOfAll(Mixer):
 def test_a_state_with_one_number_a_row_is_known_for_any_number_of_rows(rows):
     mixer, x = SumOfAll(4), torch.randn(rows, 5, 4)
     _, state = mixer.extend(x[:, :3], mixer.initial_state(rows))
-    y, _ = mixer.extend(x[:, 3:], _Sum(*(field.clone() for field in state)))
+    y, _ = mixer.extend(x[:, 3:], replace(tree_map(torch.clone, state), origin=None))
     assert torch.allclose(y, x.sum(-1).cumsum(1)[:, 3:, None].expand(-1, -1, 4))
 
 
@@ -196,9 +222,9 @@ def test_a_state_with_one_number_a_row_is_known_for_any_number_of_rows(rows):
 def test_a_state_prints_its_shapes_and_no_numbers(name):
     mixer = make(name)
     for state in (mixer.initial_state(B), mixer.extend(X, mixer.initial_state(B, max_len=9))[1]):
-        fields = zip(state._fields, state, strict=True)
-        shapes = ", ".join(f"{k}=[{' '.join(map(str, z.shape))}]" for k, z in fields)
-        assert repr(state) == f"{type(state).__name__}({shapes})"
+        for name, z in tensors(state).items():
+            assert f"{name.rpartition('.')[2]}=[{' '.join(map(str, z.shape))}]" in repr(state)
+        assert "tensor" not in repr(state) and "origin" not in repr(state)
 
 
 def test_types_and_devices_print_where_they_are_not_the_usual_ones():
@@ -208,7 +234,8 @@ def test_types_and_devices_print_where_they_are_not_the_usual_ones():
 
 
 def test_a_state_of_ones_own_and_one_of_a_model_print_their_shapes_too():
-    class Own(NamedTuple):
+    @as_state
+    class Own(Streamed):
         total: Tensor
         length: Tensor
 
@@ -222,6 +249,9 @@ def test_a_state_of_ones_own_and_one_of_a_model_print_their_shapes_too():
     config = LanguageModelConfig(vocab_size=9, dim=24, num_heads=3, num_layers=1, max_len=8)
     state = config.build().initial_state(B)
     assert repr(state) == f"State(blocks=({state.blocks[0]!r}), length=[2])"
+    torch.save(state, written := io.BytesIO())
+    written.seek(0)
+    assert repr(torch.load(written, weights_only=True)) == repr(state)
 
 
 def test_a_mask_prints_what_differs_from_the_open_one():

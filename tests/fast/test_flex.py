@@ -5,12 +5,12 @@ import torch
 
 import regard
 from regard import Mask, UnknownNameError, UnsupportedError
-from regard.core.counting import count
 from regard.fast import flex
 from regard.fast.flex import mask_mod
 from regard.functional import pattern_attention
 from regard.functional.choice import recorded
 from regard.functional.patterns import First, PerHead, Strided, Window, picture
+from regard.testing.counting import count
 from tests.functional.test_pattern import PATTERNS, B, H
 
 

@@ -125,7 +125,7 @@ def test_blocks_come_from_the_seed_and_keep_away_from_the_window():
 
 
 def test_cost_follows_the_pairs():
-    from regard.core.counting import count
+    from regard.testing.counting import count
 
     def flops(T, pattern):
         q = torch.empty(1, 2, T, 8, device="meta")

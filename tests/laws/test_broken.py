@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 import regard
 from regard import Mixer, No, Observation
+from regard.core.request import Compaction, permute
 from regard.functional.shared.implementation import transformed
 from regard.mixers.compressed import Compressed
 from regard.mixers.linear import Linear
@@ -119,7 +120,7 @@ class ForgetsThePast(Softmax):
 
 class RemembersAnothersPast(TransformerXL):
     def _extend(self, x, state, valid, donate):
-        return super()._extend(x, state._replace(memory=state.memory.roll(1, 0)), valid, donate)
+        return super()._extend(x, replace(state, memory=state.memory.roll(1, 0)), valid, donate)
 
 
 class ChangesItsState(Linear):
@@ -145,7 +146,7 @@ class LendsItsStore(Compressed):
         y, after = super()._extend(x, state, valid, donate)
         first, last = int(state.length[0]), int(after.length[0])
         is_written = first == 0 or first // self.factor < last // self.factor
-        return y, after if is_written else after._replace(k=state.k, v=state.v)
+        return y, after if is_written else replace(after, k=state.k, v=state.v)
 
 
 class MisplacesUnreadTokens(Softmax):
@@ -162,7 +163,7 @@ class GrowsUnread(Softmax):
         y, after = super()._extend(x, state, valid, donate)
         if transformed():
             k, v = (torch.nn.functional.pad(z, (0, 0, 0, 1)) for z in (after.k, after.v))
-            after = after._replace(k=k, v=v)
+            after = replace(after, k=k, v=v)
         return y, after
 
 
@@ -269,7 +270,7 @@ class CountsAbsentRows(Softmax):
         self.seen += len(x)
         return super().mix(x, context, mask)
 
-    def after_step(self):
+    def _after_step(self):
         self.rows += self.seen
 
 
@@ -586,7 +587,7 @@ def test_a_broken_mixer_is_caught(law, cls, monkeypatch):
 
 
 def test_poison_is_caught_when_the_door_does_not_clear(monkeypatch):
-    monkeypatch.setattr("regard.core.mixer._clear", lambda x, valid: x)
+    monkeypatch.setattr(Compaction, "of", lambda order, x: permute(x, order.source))
     with pytest.raises(LawError, match=r"^poison: "):
         check_mixer(lambda: make(Outsider), "poison")
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -45,7 +47,7 @@ def test_segments_with_memory_are_one_sequence_and_may_be_detached():
     for segment in x.split(100, dim=1):
         y, state = mixer.extend(segment, state)
         outputs.append(y)
-        state = state._replace(S=state.S.detach(), z=state.z.detach())
+        state = replace(state, S=state.S.detach(), z=state.z.detach())
     torch.testing.assert_close(torch.cat(outputs, dim=1), whole, rtol=1e-10, atol=1e-10)
     outputs[-1].sum().backward()
     assert torch.isfinite(mixer.gate.weight.grad).all()

@@ -1,5 +1,7 @@
 """Transformer-XL over several segments, and as XLNet's two streams: what no law covers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -96,7 +98,7 @@ def test_memory_and_segment_are_not_changed_in_place():
 def test_a_row_whose_length_is_zero_has_forgotten():
     mixer, x = make(mem_len=T), tokens(2, T)
     _, state = mixer.extend(x[:, :6], mixer.initial_state(2))
-    y, _ = mixer.extend(x[:, 6:], state._replace(length=torch.tensor([0, 6])))
+    y, _ = mixer.extend(x[:, 6:], replace(state, length=torch.tensor([0, 6])))
     torch.testing.assert_close(y[0], mixer(x[:, 6:], mask=Mask(causal=True))[0])
     torch.testing.assert_close(y[1], mixer(x, mask=Mask(causal=True))[1, 6:])
 

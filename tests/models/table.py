@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.core.fields import Categorical, Numeric, Sequence
+from regard.nn.fields import Categorical, Numeric, Sequence
 
 ITEM, SHOP = Categorical("items", 9), Categorical("shop", 5)
 FIELDS = (

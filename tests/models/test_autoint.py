@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.core.fields import Categorical
 from regard.models import AutoIntConfig
+from regard.nn.fields import Categorical
 from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
 
 H, K, L = 2, 3, 2

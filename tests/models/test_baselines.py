@@ -2,13 +2,13 @@ import pytest
 import torch
 
 from regard import OptionError, ShapeError
-from regard.core.fields import Categorical, Numeric, Sequence
 from regard.models import (
     CompressedInteractionConfig,
     CrossNetworkConfig,
     FactorizationMachineConfig,
     LogisticRegressionConfig,
 )
+from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.models.table import BATCH, FIELDS, ITEM, B, dense, embedded, padded, roused, rows
 
 CONFIGS = [

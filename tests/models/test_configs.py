@@ -5,7 +5,6 @@ from torch import nn
 
 import regard
 from regard import OptionError, RegardError, UnknownNameError
-from regard.core.fields import Categorical, Sequence
 from regard.models import (
     MODELS,
     AutoIntConfig,
@@ -17,6 +16,7 @@ from regard.models import (
     TransformerXLConfig,
     XLNetConfig,
 )
+from regard.nn.fields import Categorical, Sequence
 from regard.pools import build_pool
 
 ITEM = Categorical("items", 9)

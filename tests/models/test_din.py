@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from regard import OptionError, ShapeError
-from regard.core.fields import FIRST_KNOWN, Categorical, Sequence
 from regard.lab.data.synthetic import generate_planted_histories
 from regard.mixers import MIXERS
 from regard.models import DINConfig
+from regard.nn.fields import FIRST_KNOWN, Categorical, Sequence
 from tests.models.table import BATCH, FIELDS, B, dense, embedded, padded, roused, rows
 from tests.pools import oracle as pools
 

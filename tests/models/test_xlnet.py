@@ -1,5 +1,7 @@
 """XLNet: two streams, orders, memories, segments; pre-training and fine-tuning."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -186,7 +188,7 @@ def test_only_the_reused_tokens_are_remembered_and_they_saw_no_others():
         assert ours.shape == (2, 3, 12) and not ours.requires_grad
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
     fresh = model.extend(tokens, model.initial_state(2), order=order)[0]
-    forgot = model.extend(tokens, state._replace(length=torch.tensor([0, 5])), order=order)[0]
+    forgot = model.extend(tokens, replace(state, length=torch.tensor([0, 5])), order=order)[0]
     torch.testing.assert_close(forgot[0], fresh[0])
     assert (forgot[1] - fresh[1]).abs().max() > 1e-3
 

@@ -7,8 +7,8 @@ import torch
 
 import regard
 from regard import Mask, Observation, OptionError, ShapeError, UnsupportedError
-from regard.core.counting import count
 from regard.nn import disagreement
+from regard.testing.counting import count
 
 KINDS = ("subspace", "position", "output")
 VALID = torch.tensor([[True] * 6 + [False] * 3, [False] * 2 + [True] * 7])

@@ -4,8 +4,8 @@ from torch import nn
 from torch.func import functional_call
 
 from regard import Mask, OptionError, UnsupportedError, build
-from regard.core.counting import count
 from regard.nn import FEED_FORWARDS, Chunked, ReversibleBlock, ReversibleSequence
+from regard.testing.counting import count
 
 DIM = 12
 

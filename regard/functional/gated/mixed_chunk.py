@@ -8,7 +8,7 @@ query's own. `attend` is any attention kernel, called with the chunks as example
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,10 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.compaction import compaction, permute
 from regard.core.errors import OptionError
 from regard.core.mask import OPEN, Mask
+from regard.core.request import compaction, permute
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl
 from regard.functional.shared.cache import is_ours, same_in_all
 from regard.functional.shared.implementation import cut
@@ -29,7 +30,8 @@ Attend = Callable[
 ]  # q, k, v, mask, positions of q, of k
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     M: Float[Tensor, "B H K V"]  # sum over finished chunks
     P: Float[Tensor, "B H K V"]  # sum over the chunk that is being filled
     k: Float[
@@ -253,7 +255,7 @@ def _extend_one(
 ) -> tuple[Tensor, State]:
     """One token per row, all rows at the same place of their chunk: no mask, and one place of the store is written."""
     C = state.k.shape[2]
-    filled, (M, *stores) = length % C, state[:4]
+    filled, M, stores = length % C, state.M, [state.P, state.k, state.v]
     if not is_ours(donate, *stores, *k, v):
         stores = [store.clone() for store in stores]
     P, near_k, near_v = stores

@@ -5,6 +5,7 @@ the slots complete at its own position, and an optional first slot that all see.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl
 from regard.functional.shared.blocks import by_tiles
 from regard.functional.shared.cache import (
@@ -118,7 +120,8 @@ def slot_attention(
     return by_tiles(attend, T, how.queries(q.shape[0] * k.shape[2]), keep=True)
 
 
-class State(NamedTuple):
+@as_state
+class State(Streamed):
     k: Float[Tensor, "B H C K"]  # the first slot, if any, then length // factor slots
     v: Float[Tensor, "B H C V"]
     rest_k: Float[Tensor, "B H s K"]  # factor - 1; length % factor of them wait for their slot
@@ -154,13 +157,14 @@ def extend(
     at = same_in_all(state.length) if N == 1 and valid is None else None
     if at is not None:
         y, state = _extend_one(q, k, v, state, at, factor, compress_k, compress_v, first, donate)
-        return y, state._replace(length=length)
+        return y, replace(state, length=length)
     k = _append_rest(state.rest_k, k, state.length, factor)
     v = _append_rest(state.rest_v, v, state.length, factor)
     filled, now = state.length // factor, length // factor
     slot = torch.arange(k.shape[2] // factor, device=q.device)
     exists = slot < (now - filled)[:, None]
-    column, keys, values, most = lead + filled[:, None] + slot, state.k, state.v, most_in(length)
+    column, keys, values = lead + filled[:, None] + slot, state.k, state.v
+    most = most_in(length, None if state.most is None else state.most + N)
     room = lead + (keys.shape[2] + len(slot) if most is None else most // factor)
     if first is not None:
         begins = (state.length == 0)[:, None]
@@ -215,7 +219,7 @@ def _extend_one(
     y = torch.zeros_like(q)
     if seen:
         y = softmax_attention(q, keys[:, :, :seen], values[:, :, :seen])
-    return y, state._replace(k=keys, v=values, rest_k=rest_k, rest_v=rest_v)
+    return y, replace(state, k=keys, v=values, rest_k=rest_k, rest_v=rest_v)
 
 
 def _append_rest(

@@ -4,7 +4,7 @@ Token t of a row is in column t. On a CPU lengths are read, and the filled colum
 would have to wait writes by index and reads the whole store, so that a step with reserved room changes no shape.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
-from regard.core.ownership import most_tokens, note_most
-from regard.functional.shared.implementation import concrete, readable
+from regard.core.states import longest
+from regard.functional.shared.implementation import compiling, readable
 
 
 class Columns(NamedTuple):
@@ -45,22 +45,23 @@ class Columns(NamedTuple):
 
 
 def columns(
-    length: Int[Tensor, "B"],
+    state: Any,
     valid: Bool[Tensor, "B N"] | None,
     N: int,
     store: Float[Tensor, "B G C K"],
     donate: bool,
 ) -> Columns:
-    """The columns of a store that the next N tokens of rows with these lengths fill, and those that are read.
+    """The columns of a store that the next N tokens after this state fill, and those that are read.
 
     Raises ShapeError for a length that the store does not hold.
     """
-    start, longest, C = same_in_all(length), most_in(length), store.shape[2]
+    length, C = state.length, store.shape[2]
+    start, most = same_in_all(length), most_in(length, state.most)
     if readable(length) and not all(0 <= n <= C for n in length.tolist()):
         raise ShapeError(
             f"state: length must be from 0 to {C}, the columns of its store, got {length.tolist()}"
         )
-    needed = C + N if longest is None else longest + N  # an unknown store is taken to be full
+    needed = C + N if most is None else most + N  # an unknown store is taken to be full
     room = C if needed <= C else max(needed, 2 * C if donate else 0)
     seen = needed if N > 1 or readable(length) else room
     new = place(length, None, N)
@@ -68,15 +69,11 @@ def columns(
     return Columns(query, new, start, room, seen, valid, advance(length, valid, N))
 
 
-def most_in(length: Int[Tensor, "B"]) -> int | None:
-    """No row has more tokens than this. A device is read where no number is noted; None: there is nothing to read."""
+def most_in(length: Int[Tensor, "B"], known: int | None) -> int | None:
+    """No row has more tokens than this: read where that needs no device sync, else the bound that is known; None: there is none."""
     if readable(length):
         return max(length.tolist())
-    most = most_tokens(length)
-    if most is None and concrete(length):
-        most = int(length.max())
-        note_most(length, most)
-    return most
+    return longest(length) if known is None or compiling() else known
 
 
 def put(
@@ -124,10 +121,8 @@ def place(
 def advance(
     length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
 ) -> Int[Tensor, "B"]:
-    """Lengths after N more tokens, with the note of the most."""
-    after, most = length + (N if valid is None else valid.sum(1)), most_tokens(length)
-    note_most(after, None if most is None else most + N)
-    return after
+    """Lengths after N more tokens."""
+    return length + (N if valid is None else valid.sum(1))
 
 
 def same_in_all(length: Int[Tensor, "B"]) -> int | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from regard.core.fields import MISSING
+from regard.nn.fields import MISSING
 
 IGNORED = -100
 """The label of a token that no loss and no metric counts."""

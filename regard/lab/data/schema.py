@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core import OptionError, ShapeError, UnknownNameError
-from regard.core.fields import (
+from regard.core.shapes import check_mapping, check_positive
+from regard.lab.data.records import Ragged, TableRows
+from regard.nn.fields import (
     FIRST_KNOWN,
     MISSING,
     UNKNOWN,
@@ -31,8 +33,6 @@ from regard.core.fields import (
     Numeric,
     Sequence,
 )
-from regard.core.shapes import check_mapping, check_positive
-from regard.lab.data.records import Ragged, TableRows
 
 FARTHEST = 1e6
 """Deviations from the mean beyond which a number counts as this one, so that its square is finite in float32."""

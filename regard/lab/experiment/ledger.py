@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import PathError, StoredDataError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.data.files import locked, path_error, reported, whole
 from regard.lab.experiment.row import Row, canonical, plain, read_row
 

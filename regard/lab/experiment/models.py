@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask
-from regard.core.fields import Field
 from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.blocks import Blocks, make_blocks
@@ -27,7 +26,7 @@ from regard.models.encoder import Embedding, added_position
 from regard.models.tokens import places
 from regard.models.xlnet import FactorizationOrder
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.nn.fields import FieldEmbedding
+from regard.nn.fields import Field, FieldEmbedding
 from regard.nn.starts import normal_rows
 from regard.pools import build_pool
 

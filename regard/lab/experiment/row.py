@@ -10,7 +10,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from regard.core.visible import visible
+from regard.core.errors import visible
 
 Kind = Literal["trained", "timed", "laws", "asked"]
 Better = Literal["higher", "lower"]

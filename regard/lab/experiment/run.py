@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 from regard.core import OptionError, RegardError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab.data.files import check_writable
 from regard.lab.experiment import laws, mechanism_laws, on_ray as ray_tasks, speed, trial
 from regard.lab.experiment.entry import Entry

@@ -20,7 +20,6 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from regard.core import Mask, OptionError, UnsupportedError
-from regard.core.counting import count
 from regard.core.shapes import check_positive
 from regard.functional.choice import recorded
 from regard.lab.experiment.block import equal_block
@@ -29,6 +28,7 @@ from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
 from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Provenance, Row, as_json
 from regard.models.sizing import TOLERANCE
+from regard.testing.counting import count
 
 Pass = Literal["forward", "train", "prefill", "decode"]
 Unit = Literal["block", "layer"]

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from regard.core import RegardError
-from regard.core.counting import count
 from regard.lab.experiment.entry import Entry, sources
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.row import Row, as_json
@@ -21,6 +20,7 @@ from regard.lab.train.batches import in_order
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
 from regard.lab.train.transfer import take_weights
+from regard.testing.counting import count
 
 if TYPE_CHECKING:
     from regard.lab.experiment.question import Column, Fitted

@@ -11,7 +11,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from regard.core.page import base_style, elements_script, policy
+from regard.explore.page import base_style, elements_script, policy
 from regard.lab.experiment.row import Row
 from regard.lab.report.told import told
 

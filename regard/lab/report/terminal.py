@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.visible import visible
+from regard.core.errors import visible_lines
 from regard.lab.experiment.row import Row
 from regard.lab.report.told import told
 
@@ -78,7 +78,7 @@ def claim_lines(claim: Mapping[str, Any]) -> list[str]:
     if claim["withdrawn"]:
         return [*lines, f"    withdrawn: {claim['withdrawn']}"]
     for one in claim["bounds"]:
-        beside = f" less {one['beside']}" if one["beside"] else ""
+        beside = f" {'by' if one['ratio'] else 'less'} {one['beside']}" if one["beside"] else ""
         lines.append(
             f"    {one['of']}{beside} in {one['column']}: {span(one['interval'])}{'; ' + one['reason'] if one['reason'] else ''}"
         )
@@ -115,4 +115,4 @@ def size(number: float | None, unit: str = "B") -> str:
 
 def _text(told_text: str, style: str = "") -> Text:
     """Without what a terminal would obey, or rich would read as markup."""
-    return Text(visible(told_text), style=style)
+    return Text(visible_lines(told_text), style=style)

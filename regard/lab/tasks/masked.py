@@ -15,7 +15,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.core.corruption import corrupt
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
@@ -24,6 +23,7 @@ from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows
 from regard.lab.tasks.language_models import LanguageModelling, held_out
 from regard.lab.tasks.task import IGNORED, Batch, Splits
 from regard.lab.tasks.texts import divided
+from regard.models.corruption import corrupt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.core.fields import MISSING
 from regard.lab.data.records import Ragged, TableRows, gathered
 from regard.lab.data.schema import Columns, Schema
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
+from regard.nn.fields import MISSING
 
 
 @dataclass(frozen=True)

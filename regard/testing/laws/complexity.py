@@ -14,7 +14,7 @@ from torch import nn
 
 from regard import Form
 from regard.core import Mask, Mixer, growth
-from regard.core.counting import Counted, count
+from regard.testing.counting import Counted, count
 from regard.testing.subject import LawError, Subject, require
 
 RANGES = (

@@ -1,6 +1,7 @@
 """An empty batch is a valid batch: shapes are as for any other, gradients zero, and nothing is learned from it."""
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from regard.core import Mixer
 from regard.testing.subject import S, Subject, T, require
@@ -32,9 +33,9 @@ def _streams(subject: Subject, mixer: Mixer) -> None:
         x = subject.tokens(0, n).requires_grad_()
         y, none = mixer.extend(x, none)
         require(y.shape == (0, n, subject.dim), f"extend: shape {list(y.shape)}")
-        require(not any(map(len, none)), f"extend by {n}: the state has rows")
+        require(not any(map(len, tree_leaves(none))), f"extend by {n}: the state has rows")
         _backward(mixer, x, y, f"extend by {n}")
-        none = type(none)(*(z.detach() for z in none))
+        none = tree_map(lambda z: z.detach(), none)
     if subject.can.padding:
         mixer.extend(x, none, valid=torch.ones(0, x.shape[1], dtype=torch.bool))
     if subject.can.cross and subject.can.streaming == "exact":

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from regard.core import Mask, Mixer, growth
+from regard.core.states import tensors
 from regard.testing.subject import B, S, Subject, T, gradients, require, require_close
 
 CHUNKS = ((T,), (1,) * T, (4, 1, 5, 3), (2, 11))
@@ -71,7 +73,7 @@ def _float32(subject: Subject, chunks) -> None:
     x = subject.tokens(B, T, dtype=torch.float32)
     y, state = feed(mixer, x, mixer.initial_state(B), chunks)
     require_close(y, mixer(x, mask=Mask(causal=True)), 1e-5, "float32")
-    for field in state:
+    for field in tensors(state).values():
         fits = field.dtype == torch.float32 or not field.is_floating_point()
         require(
             fits and field.shape[0] == B, "the state must be batch first and in the module's dtype"
@@ -90,9 +92,9 @@ def _gradients(subject: Subject, mixer: Mixer, chunks: tuple[int, ...]) -> None:
 def _input_state_is_a_value(subject: Subject, mixer: Mixer) -> None:
     x = subject.tokens(B, T)
     _, state = feed(mixer, x[:, :5], mixer.initial_state(B, max_len=T), (3, 2))
-    before = [field.clone() for field in state]
+    before = [field.clone() for field in tensors(state).values()]
     mixer.extend(x[:, 5:9], state)
-    same = all(torch.equal(a, b) for a, b in zip(before, state, strict=True))
+    same = all(torch.equal(a, b) for a, b in zip(before, tensors(state).values(), strict=True))
     require(same, "extend changed the state that was passed in without donate=True")
     require(
         torch.equal(state.length, torch.full((B,), 5)), "state.length must count the tokens so far"
@@ -120,9 +122,9 @@ def _steps(mixer: Mixer, x: Tensor, valid: Tensor | None, begins: int, donate: b
     own = None if valid is None else valid[:, :begins]
     state = mixer.initial_state(B, max_len=T)
     y, state = feed(mixer, x[:, :begins], state, (4, begins - 4), valid=own, donate=donate)
-    before = [tuple(field.shape) for field in state]
+    before = _shapes(state)
     more, state = feed(mixer, x[:, begins:], state, (1,) * (T - begins), donate=donate)
-    return torch.cat([y, more], dim=1), before, [tuple(field.shape) for field in state]
+    return torch.cat([y, more], dim=1), before, _shapes(state)
 
 
 def _without_values(call: Callable[[], Any]) -> Any:
@@ -168,7 +170,7 @@ def _reordered(subject: Subject, mixer: Mixer) -> None:
     x = subject.tokens(B, T)
     _, state = feed(mixer, x[:, :6], mixer.initial_state(B), (6,))
     pick = torch.tensor([1, 0, 1])
-    picked = type(state)(*(field[pick] for field in state))
+    picked = tree_map(lambda field: field[pick], state)
     y, _ = feed(mixer, x[pick, 6:], picked, (3, 4))
     require_close(y, mixer(x, mask=Mask(causal=True))[pick, 6:], 1e-10, "reordered rows")
 
@@ -187,7 +189,7 @@ def _rows_are_their_own(subject: Subject, mixer: Mixer) -> None:
         more_alone, _ = mixer.extend(x[row][None], state_alone)
         require_close(more[row], more_alone[0], 1e-10, f"a segment more: row {row} alone")
     pick = torch.tensor([1, 0, 1])
-    picked = type(state)(*(field[pick] for field in state))
+    picked = tree_map(lambda field: field[pick], state)
     require_close(mixer.extend(x[pick], picked)[0], more[pick], 1e-10, "reordered rows")
 
 
@@ -199,7 +201,7 @@ def _state_size(subject: Subject, mixer: Mixer) -> None:
     for length in (1, 40):
         if length <= subject.longest:
             _, state = feed(mixer, subject.tokens(B, length), mixer.initial_state(B), (length,))
-            sizes.append(sum(field.numel() for field in state))
+            sizes.append(sum(field.numel() for field in tensors(state).values()))
     if growth(declared, 4096, 65536) > 0:
         require(
             len(sizes) == 1 or sizes[0] < sizes[1],
@@ -255,3 +257,7 @@ def _cross(subject: Subject, mixer: Mixer) -> None:
         expected = mixer(x, context=context, mask=Mask(valid=valid))
         y, _ = feed(mixer, x, mixer.initial_state(B, context=context, valid=valid), CHUNKS[2])
         require_close(y, expected, 1e-10, "cross: extend with a context in the state")
+
+
+def _shapes(state: Any) -> list[tuple[int, ...]]:
+    return [tuple(field.shape) for field in tensors(state).values()]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask, Mixer
+from regard.core.states import tensors
 from regard.testing.laws.long import LENGTH
 from regard.testing.subject import B, Request, Subject, T, gradients, require
 
@@ -52,7 +53,7 @@ def _streamed(subject: Subject, mixer: Mixer, dtype: torch.dtype) -> None:
     for chunk in (x[:, :5], x[:, 5:6], x[:, 6:]):
         y, state = mixer.extend(chunk, state)
         _require(y, x, "extend: output")
-        for name, value in state._asdict().items():
+        for name, value in tensors(state).items():
             if value.is_floating_point():
                 _require(value, x, f"extend: state.{name}")
 

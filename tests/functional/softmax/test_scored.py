@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard import Form, Mask
-from regard.core.counting import count
+from regard.testing.counting import count
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import torch
 
 from regard import Form, Mask
 from regard.core import ShapeError
-from regard.core.counting import count
 from regard.functional.synthetic.logits import Blend, Outer, Product, Table
 from regard.functional.synthetic.synthesizer import synthesizer_attention, synthesizer_weights
+from regard.testing.counting import count
 
 B, H, T, V, ROOM = 2, 3, 11, 5, 14  # tables and factors reach further than the sequence
 VALID = torch.arange(T) < torch.tensor([[T], [6]])

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from regard import OptionError, ShapeError, UnknownNameError
-from regard.core.fields import Categorical, Numeric, Sequence
 from regard.lab.data import Schema
+from regard.nn.fields import Categorical, Numeric, Sequence
 
 TABLE = {
     "item": ["a", "b", "a", None, "z"],

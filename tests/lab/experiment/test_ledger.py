@@ -18,7 +18,7 @@ from rich.console import Console
 
 from regard.cli import main
 from regard.core import StoredDataError
-from regard.core.visible import visible
+from regard.core.errors import visible
 from regard.lab import Setting
 from regard.lab.experiment.ledger import Ledger, _link, _row_hash, row_key, trial_key
 from regard.lab.experiment.row import _ORIGIN, _ROW, Provenance, Row, canonical, plain, read_row

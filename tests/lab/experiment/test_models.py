@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from regard.core import RegardError
-from regard.core.fields import Categorical, Numeric
 from regard.lab import Entry, Shell
 from regard.lab.experiment.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.experiment.question import columns
 from regard.lab.experiment.shell import model_config, obstacle
 from regard.lab.tasks import CorrelatedTasks, PlantedHistories, StdlibPermuted, TextFiles, permuted
 from regard.lab.train import TrainConfig
+from regard.nn.fields import Categorical, Numeric
 
 SIZE = {"dim": 16, "num_heads": 2, "num_layers": 2, "max_len": 12}
 

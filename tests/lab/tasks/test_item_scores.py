@@ -8,9 +8,19 @@ from regard import OptionError
 from regard.lab import Column, Entry, Shell
 from regard.lab.experiment.trial import build
 from regard.lab.tasks import (
-    CorrelatedTasks, Duplication, ListOps, PlantedHistories, Recall, Spam, StdlibBytes, StdlibMasked, StdlibPermuted, permuted,
+    CorrelatedTasks,
+    Duplication,
+    ListOps,
+    PlantedHistories,
+    Recall,
+    Spam,
+    StdlibBytes,
+    StdlibMasked,
+    StdlibPermuted,
+    language_models,
+    masked,
+    permuted,
 )  # fmt: skip
-from regard.lab.tasks import language_models, masked
 from regard.lab.tasks.fingerprint import Address, Counting
 from regard.lab.tasks.table import auc_items
 from regard.lab.tasks.texts import BibleChapters

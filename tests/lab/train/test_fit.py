@@ -164,7 +164,7 @@ def test_after_step_is_called_once_after_each_optimiser_step(tmp_path):
     class Counting(Linear):
         seen = 0
 
-        def after_step(self):
+        def _after_step(self):
             self.seen += 1
 
     class Wrapped(nn.Module):

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from regard import OptionError
-from regard.lab.arena.ledger import Ledger
-from regard.lab.arena.run import run_suite
-from regard.lab.arena.suite import Suite
+from regard.lab import ask
 from regard.lab.data.owners import owned
+from regard.lab.questions import QUESTIONS
 from tests.lab.train.launched import ended
 from tests.lab.train.test_fit import train
 from tests.lab.train.tiny import Majority
@@ -86,6 +85,6 @@ def test_processes_that_cannot_reach_each_other_are_refused(tmp_path, monkeypatc
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(OptionError, match="fit cannot train in 2 processes: Accelerate knows of 1"):
         train(tmp_path / "launched")
-    refused = pytest.raises(OptionError, match="arena cannot run as 2 processes of a launcher")
-    with refused, Ledger(tmp_path / "ledger.sqlite") as ledger:
-        run_suite(Suite(name="none", about="nothing", mixers=()), ledger, tmp_path)
+    refused = pytest.raises(OptionError, match="ask cannot run as 2 processes of a launcher")
+    with refused:
+        ask(QUESTIONS["fingerprint"], tmp_path / "ledger.sqlite", tmp_path)

@@ -1,6 +1,6 @@
 """Meanings and units of options, under one name for all classes; `help`, `regard show` and the site print them.
 
-A field of a task or a suite is described where it is declared, if no other class takes it.
+A field of a task or a question is described where it is declared, if no other class takes it.
 """
 
 UNITS = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.core.counting import Counted, count
+from regard.testing.counting import Counted, count
 
 DEVICES = ["cpu", "meta"]
 FLOAT = 4

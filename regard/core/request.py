@@ -1,0 +1,292 @@
+"""A request x, context, mask: checked once, compacted, and its results moved back to the caller's order.
+
+Compact rows hold their valid tokens first, and zeros behind them, so that kernels see right padding only. An empty batch is
+computed as one row of absent tokens, of which nothing is kept: outputs stay connected to input and parameters, whose
+gradients are zero, so that every process of a distributed run takes part in a backward.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+
+from regard.core.errors import OptionError, ShapeError, UnknownNameError, outline, shown
+from regard.core.mask import Mask
+from regard.core.shapes import layout
+
+
+def check_tokens(who: str, name: str, x: Any, dim: int, weight: Tensor | None = None) -> None:
+    """x must be a floating tensor [B, T >= 1, dim], where the module's weight is (None: it has no weight), and of its type."""
+    if not isinstance(x, Tensor):
+        raise ShapeError(f"{who}: {name} must be a tensor [B, T, {dim}], got {type(x).__name__}")
+    if x.layout != torch.strided or x.is_nested:
+        raise ShapeError(
+            f"{who}: {name} must be dense, got {layout(x)}. Use .to_dense(), or pad what is nested."
+        )
+    shape = x.shape
+    if len(shape) != 3 or shape[2] != dim:
+        raise ShapeError(f"{who}: {name} must have shape [B, T, {dim}], got {list(shape)}")
+    if shape[1] < 1:
+        raise ShapeError(f"{who}: {name} must hold at least one token, got {list(shape)}")
+    if not x.is_floating_point():
+        raise ShapeError(
+            f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
+        )
+    if weight is not None and (weight.dtype != x.dtype or weight.device != x.device):
+        check_place(who, name, x, weight)
+
+
+def check_place(who: str, name: str, x: Tensor, weight: Tensor | None) -> None:
+    """x must be where the module's weight is, and of its type, if that is a floating one (None: it has no weight)."""
+    if weight is None or torch.compiler.is_compiling():
+        return
+    if weight.device != x.device:
+        raise ShapeError(
+            f"{who}: {name} is on {x.device}, the module on {weight.device}. Move one of them."
+        )
+    unlike = weight.is_floating_point() and weight.dtype != x.dtype
+    if unlike and not torch.is_autocast_enabled(x.device.type):
+        raise ShapeError(
+            f"{who}: {name} has dtype {x.dtype}, the module {weight.dtype}. Convert one, or use autocast."
+        )
+
+
+def first_parameter(module: nn.Module) -> Tensor | None:
+    """The module's first parameter, without the sets of names that `module.parameters()` builds: they slow a decoding step."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for child in module._modules.values():
+        found = None if child is None else first_parameter(child)
+        if found is not None:
+            return found
+    return None
+
+
+def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -> None:
+    """Raise ShapeError for what does not fit, UnsupportedError for what the mixer declares that it cannot do."""
+    who = mixer.name
+    if not isinstance(mask, Mask):
+        raise ShapeError(
+            f"{who}: mask must be a regard.Mask, got {type(mask).__name__}. Mask(valid=...)?"
+        )
+    if mask.compact or mask.shift is not None:
+        raise ShapeError(
+            f"{who}: mask.compact and mask.shift are filled in by the mixer. Leave them out: valid says which "
+            "tokens there are, on any side."
+        )
+    weight, most = first_parameter(mixer), mixer.max_len
+    check_tokens(who, "x", x, mixer.dim, weight)
+    B, T, _ = x.shape
+    S = T
+    if most is not None and T > most:
+        mixer._check_length("length", T)
+    if context is not None:
+        mixer.require("cross")
+        check_tokens(who, "context", context, mixer.dim, weight)
+        S = context.shape[1]
+        if context.shape[0] != B:
+            raise ShapeError(f"{who}: context has batch {context.shape[0]}, x has batch {B}")
+        if most is not None and S > most:
+            mixer._check_length("context length", S)
+    can = mixer.capabilities
+    asked = {
+        "causal": mask.causal,
+        "bidirectional": not mask.causal,
+        "padding": mask.valid is not None,
+        "pairwise": mask.pairwise is not None,
+        "global_tokens": mask.global_tokens is not None,
+    }
+    for what, is_asked in asked.items():
+        if is_asked and not getattr(can, what):
+            mixer.require(what)
+    if context is not None and mask.global_tokens is not None:
+        raise ShapeError(
+            f"{who}: global_tokens are tokens of x, and a context was given. Leave one out."
+        )
+    mask.check(who, B, T, S, getattr(mixer, "num_heads", None), device=x.device)
+
+
+class Observation(NamedTuple):
+    """The tensors that one forward used, as far as the mechanism has them."""
+
+    q: Float[Tensor, "B H T K"] | None = None
+    k: Float[Tensor, "B G S K"] | None = None
+    v: Float[Tensor, "B G S V"] | None = None
+    weights: Float[Tensor, "B H T S"] | None = None
+    heads: Float[Tensor, "B H T V"] | None = None
+
+    def __repr__(self) -> str:
+        return f"Observation({outline(self._asdict())})"
+
+
+class Compaction(NamedTuple):
+    """The stable permutation that puts valid tokens first."""
+
+    source: Int[Tensor, "B S"]  # column c of the compact row comes from column source[c]
+    target: Int[Tensor, "B S"]  # column s of the given row goes to column target[s]
+    valid: Bool[Tensor, "B S"]  # of the compact row
+
+    def of(self, x: Shaped[Tensor, "B S D"]) -> Shaped[Tensor, "B S D"]:
+        """The rows in compact order, zero where there is no token."""
+        x = permute(x, self.source)
+        return torch.where(self.valid[..., None], x, x.new_zeros(()))
+
+
+def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
+    count = valid.sum(dim=1, keepdim=True)
+    target = torch.where(valid, valid.cumsum(1) - 1, count + (~valid).cumsum(1) - 1)
+    columns = torch.arange(valid.shape[1], device=valid.device).expand_as(target)
+    source = torch.empty_like(target).scatter_(1, target, columns)
+    return Compaction(source, target, columns < count)
+
+
+def permute(
+    x: Shaped[Tensor, "b *axes"], order: Int[Tensor, "B S"], dim: int = 1
+) -> Shaped[Tensor, "B *axes"]:
+    """Take entries along `dim` in the order given for each row of the batch."""
+    if x.shape[0] != order.shape[0]:
+        x = x.expand(order.shape[0], *x.shape[1:])
+    index = order.reshape(
+        order.shape[0], *(order.shape[1] if d == dim else 1 for d in range(1, x.dim()))
+    )
+    return x.gather(dim, index.expand_as(x))
+
+
+def clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Tensor, "B S D"]:
+    return torch.where(valid[..., None], x, x.new_zeros(()))
+
+
+class Request(NamedTuple):
+    """A compact request, and the permutations back to the caller's order."""
+
+    x: Tensor
+    context: Tensor | None
+    mask: Mask
+    queries: Compaction | None  # how the rows of x were moved
+    keys: Compaction | None  # how the rows of x, or of the context, were moved
+    answered: Tensor | None  # [B T]: queries that are valid and see at least one key
+    empty: bool = False  # the batch has no rows, and this one is computed in their place
+
+    def restore_output(self, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        if self.empty:
+            return y[:0]
+        if self.answered is not None:
+            y = torch.where(self.answered[..., None], y, y.new_zeros(()))
+        return y if self.queries is None else permute(y, self.queries.target)
+
+    def restore_observation(self, found: Observation) -> Observation:
+        if self.empty:
+            return Observation(*(None if z is None else z[:0] for z in found))
+        return Observation(
+            q=_restored(found.q, self.queries),
+            k=_restored(found.k, self.keys),
+            v=_restored(found.v, self.keys),
+            weights=None if found.weights is None else self._restored_weights(found.weights),
+            heads=_restored(found.heads, self.queries),
+        )
+
+    def _restored_weights(self, weights: Tensor) -> Tensor:
+        if self.answered is not None:
+            weights = torch.where(self.answered[:, None, :, None], weights, weights.new_zeros(()))
+        weights = _restored(weights, self.queries)
+        if self.keys is None:
+            return weights
+        prefix, tokens = weights.tensor_split([-self.keys.target.shape[1]], dim=3)
+        moved = _restored(tokens.transpose(2, 3), self.keys)
+        return torch.cat([prefix, moved.transpose(2, 3)], dim=3)
+
+
+def _restored(z: Any, order: Compaction | None) -> Any:
+    if z is None or order is None:
+        return z
+    z = torch.where(order.valid[:, None, :, None], z, z.new_zeros(()))
+    return permute(z, order.target, dim=2)
+
+
+def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -> Request:
+    """padding: True if the mixer serves it, so that the row that stands for an empty batch may be of absent tokens."""
+    if x.shape[0] == 0:
+        row = one_row_mask(mask, x if context is None else context, padding=padding)
+        context = None if context is None else one_row(context)
+        return compacted(one_row(x), context, row, padding=padding)._replace(empty=True)
+    T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
+    queries = keys = answered = None
+    if mask.valid is not None:
+        keys = compaction(mask.valid)
+        pairwise, marks, shift = mask.pairwise, mask.global_tokens, None
+        if context is None:
+            queries, x = keys, keys.of(x)
+        else:
+            context = keys.of(context)
+            shift = keys.valid.sum(1) - T if mask.causal else None
+        if pairwise is not None:
+            pairwise = permute(pairwise, keys.source, dim=3)
+            pairwise = pairwise if queries is None else permute(pairwise, queries.source, dim=2)
+        if marks is not None:
+            marks = permute(marks, keys.source) & keys.valid
+        mask = Mask(mask.causal, keys.valid, pairwise, marks, compact=True, shift=shift)
+    if context is None:
+        answered = mask.valid
+    elif mask.causal and (T > S or mask.valid is not None):
+        answered = mask.last_key(T, S, x.device) >= 0
+    elif mask.valid is not None:
+        answered = mask.valid.any(1, keepdim=True)
+    if mask.pairwise is not None:
+        allowed = mask.dense(T, S, device=x.device).any(-1).any(1)
+        answered = allowed if answered is None else answered & allowed
+    if answered is not None:
+        answered = answered.expand(x.shape[0], T)
+    return Request(x, context, mask, queries, keys, answered)
+
+
+def one_row(z: Tensor, fill: float | bool = 0) -> Tensor:
+    """[0 ...] -> [1 ...], of one value."""
+    return torch.cat([z, z.new_full((1, *z.shape[1:]), fill)])
+
+
+def one_row_mask(mask: Mask, keys: Tensor, *, padding: bool) -> Mask:
+    """The mask of the row; its keys [0 S D] are absent, where the mixer serves padding."""
+    valid = keys.new_zeros(1, keys.shape[1], dtype=torch.bool) if padding else None
+    marks, pairwise = mask.global_tokens, mask.pairwise
+    if pairwise is not None and pairwise.shape[0] == 0:
+        pairwise = one_row(pairwise, True)
+    return Mask(mask.causal, valid, pairwise, None if marks is None else one_row(marks))
+
+
+ELSEWHERE = {
+    "is_causal": "Mask(causal=True)",
+    "key_padding_mask": "Mask(valid=...), True where a token exists",
+    "attention_mask": "Mask(valid=...), True where a token exists",
+    "attn_mask": "Mask(pairwise=...) [B|1 H|1 T S], True where a query may see a key",
+    "src_mask": "Mask(pairwise=...) [B|1 H|1 T S], True where a query may see a key",
+}
+"""Argument of other libraries -> the mask that says it here."""
+
+
+def check_arguments(
+    who: str, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise OptionError or UnknownNameError if `forward` does not take these arguments."""
+    signature = inspect.signature(forward)
+    known = signature.parameters
+    masks = {field.name: f"Mask({field.name}=...)" for field in fields(Mask)} | ELSEWHERE
+    for name in kwargs.keys() - known.keys():
+        if name in masks:
+            raise OptionError(
+                f"{who} does not take {name}: one value says who may take part. Pass mask={masks[name]}."
+            ) from None
+        raise UnknownNameError(f"argument of {who}", name, known) from None
+    if len(args) > 1:
+        name = "context" if isinstance(args[1], Tensor) else "mask"
+        raise OptionError(
+            f"{who} does not take {shown(args[1])} by position: only x comes without a name. Pass {name}=."
+        ) from None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise OptionError(f"{who}: {error}. Pass x, and context= and mask= by name.") from None

@@ -1,0 +1,300 @@
+"""Streaming states: frozen dataclasses of tensors, batch first, that record the mixer that made them.
+
+    @as_state
+    class State(Streamed):
+        k: Float[Tensor, "B H C K"]
+        length: Int[Tensor, "B"]        # valid tokens so far: every state has it
+
+A state is a pytree of its tensors, its owner static. `dataclasses.replace` changes fields, `torch.save` and `torch.load` keep it whole.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.serialization import add_safe_globals
+from torch.utils import _pytree as pytree
+
+from regard.core.errors import ShapeError, UnsupportedError, outline, shown
+from regard.core.mask import OPEN
+from regard.core.memory import require_memory
+from regard.core.request import (
+    clear,
+    compaction,
+    first_parameter,
+    one_row,
+    one_row_mask,
+    permute,
+)
+from regard.core.shapes import is_dense
+
+HARMLESS = {"impl", "dropout"}
+"""Options that change nothing that is in a state."""
+
+LARGE = 1 << 16
+"""Rows times tokens of a new state from which on its size is compared with the free memory."""
+
+Owner = tuple[tuple[str, str], ...]
+"""("mixer", name), and the name and value of each option that a state depends on."""
+
+AnyState = TypeVar("AnyState")
+
+
+@dataclass
+class Origin:
+    """What the mixer recorded when it made a state. Copies by `dataclasses.replace` share it, as they share storage."""
+
+    owner: Owner
+    shapes: Any = None  # None: the fields were made outside of the mixer
+    given_away: bool = False  # with donate=True, so that the storage may hold later tokens
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Streamed:
+    """Base of states; `as_state` makes the subclass a dataclass and a pytree."""
+
+    __match_args__: ClassVar[tuple[str, ...]]  # the subclass's fields, which are tensors or states
+    origin: Origin | None = None
+    most: int | None = field(init=False, default=None)
+    """No row has more tokens; set by the mixer alone and lost in copies, so that it holds for these very fields."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({outline({name: getattr(self, name) for name in self.__match_args__})})"
+
+
+@dataclass_transform(frozen_default=True)
+def as_state(cls: type[AnyState]) -> type[AnyState]:
+    """The subclass of Streamed as a frozen dataclass, a pytree, and one of the classes that `torch.load` takes."""
+    made: Any = dataclass(frozen=True, eq=False, repr=False)(cls)
+    names = made.__match_args__  # all fields but those of Streamed
+
+    def flatten(state: Any) -> tuple[list[Any], Owner | None]:
+        values = [getattr(state, name) for name in names]
+        return values, None if state.origin is None else state.origin.owner
+
+    def flatten_with_keys(state: Any) -> tuple[list[Any], Owner | None]:
+        values, owner = flatten(state)
+        return list(zip(map(pytree.GetAttrKey, names), values, strict=True)), owner
+
+    def unflatten(values: Any, owner: Owner | None) -> Any:
+        return made(*values, origin=None if owner is None else Origin(owner))
+
+    pytree.register_pytree_node(
+        made,
+        flatten,
+        unflatten,
+        serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+        to_dumpable_context=lambda owner: owner,
+        from_dumpable_context=lambda owner: owner and tuple(map(tuple, owner)),
+        flatten_with_keys_fn=flatten_with_keys,
+    )
+    add_safe_globals([made, Origin])
+    return made
+
+
+def owner_of(name: str, options: Mapping[str, Any]) -> Owner:
+    """What a mixer must share with the mixer that made a state."""
+    told = ((key, shown(value)) for key, value in options.items() if key not in HARMLESS)
+    return (("mixer", name), *told)
+
+
+def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:
+    """The same fields as a state that the mixer made just now; where it is compiled, as one that nothing is known of."""
+    if torch.compiler.is_compiling():
+        return replace(state, origin=None)  # type: ignore[type-var]
+    assert isinstance(state, Streamed), f"{owner[0][1]}: its state must be a Streamed, as_state"
+    return _with(state, origin=Origin(owner, _shapes(state)), most=most)
+
+
+def bounded(state: AnyState, most: int | None) -> AnyState:
+    """The same state with a bound of its length that is known."""
+    return state if most is None or torch.compiler.is_compiling() else _with(state, most=most)
+
+
+def _with(state: AnyState, **facts: Any) -> AnyState:
+    """The same fields in a new state, with other facts about it, which `replace` cannot set."""
+    made = object.__new__(type(state))
+    vars(made).update(vars(state), **facts)
+    return made
+
+
+def longest(length: Int[Tensor, "B"]) -> int | None:
+    """The largest length, read from the device; None where there is nothing to read."""
+    if torch.compiler.is_compiling() or length.is_meta:
+        return None
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return None
+    return max(length.tolist(), default=0)
+
+
+def new_state(
+    mixer: Any, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
+) -> Any:
+    """The state before the first token. Raises OptionError where it does not fit in memory."""
+    make, rows = mixer._initial_state, batch_size
+    if rows * (max_len or 1) > LARGE and context is None:
+        each = _bytes(make(1, 128, None, None)) - _bytes(make(1, 64, None, None))
+        size = rows * (_bytes(make(1, None, None, None)) + each * (max_len or 0) // 64)
+        device = make(1, None, None, None).length.device
+        require_memory(mixer.name, "its state", size, device, "Choose smaller sizes.")
+    if rows == 0 and context is not None:
+        valid = one_row_mask(OPEN, context, padding=bool(mixer.capabilities.padding)).valid
+        context = one_row(context)
+    state = make(rows or 1, max_len, context, valid)
+    return stamped(state if rows else _no_rows(state), mixer._owner, 0)
+
+
+def extended(
+    mixer: Any, x: Tensor, state: Any, valid: Tensor | None, donate: bool
+) -> tuple[Tensor, Any]:
+    """`mixer._extend` of compact rows, and of one row in the place of none; lengths are read only where no bound is known."""
+    N, most = x.shape[1], None
+    if not torch.compiler.is_compiling():
+        if state.most is None:
+            state = bounded(state, longest(state.length))
+        most = None if state.most is None else state.most + N
+    if not mixer.capabilities.any_length and mixer.max_len is not None:
+        if most is None or most > mixer.max_len:
+            added = N if valid is None else valid.sum(1)
+            most = int((state.length + added).max()) if len(state.length) else N
+            mixer._check_length("state length + new tokens", most)
+    if donate and state.origin is not None and not torch.compiler.is_compiling():
+        state.origin.given_away = True
+    if x.shape[0] == 0:
+        row = one_row_mask(OPEN, x, padding=bool(mixer.capabilities.padding))
+        y, after = mixer._extend(one_row(x), _one_row(state), row.valid, donate)
+        y, after = y[:0], _no_rows(after)
+    elif valid is None:
+        y, after = mixer._extend(x, state, None, donate)
+    else:
+        order = compaction(valid)
+        y, after = mixer._extend(order.of(x), state, order.valid, donate)
+        y = permute(clear(y, order.valid), order.target)
+    return y, stamped(after, mixer._owner, most)
+
+
+def _one_row(state: Any) -> Any:
+    """A state for the row that stands for none, of the same shapes; its sums are one, since some are divided by."""
+    return pytree.tree_map(lambda z: one_row(z, int(z.is_floating_point())), state)
+
+
+def _no_rows(state: Any) -> Any:
+    return pytree.tree_map(lambda z: z[:0], state)
+
+
+def _bytes(state: Any) -> int:
+    return sum(z.nbytes for z in tensors(state).values())
+
+
+def check_state(mixer: Any, state: Any, x: Tensor) -> None:
+    """Raise ShapeError unless the state is this mixer's, fits x and was not given away."""
+    wanted = f"{mixer.name}: state must come from initial_state or extend of this mixer"
+    length = getattr(state, "length", None)
+    if not (isinstance(state, Streamed) and isinstance(length, Tensor)):
+        raise ShapeError(f"{wanted}, got {type(state).__name__}")
+    if torch.compiler.is_compiling():
+        if length.shape[0] != x.shape[0]:
+            raise ShapeError(
+                f"{mixer.name}: state has batch {length.shape[0]}, x has batch {x.shape[0]}"
+            )
+        return
+    origin = state.origin
+    if origin is not None and (origin.owner != mixer._owner or origin.given_away):
+        raise ShapeError(_refusal(mixer.name, wanted, origin, mixer._owner))
+    first = getattr(state, state.__match_args__[0])
+    if state.most is not None and isinstance(first, Tensor):  # the very fields that the mixer made
+        if first.dtype == x.dtype and first.shape[0] == x.shape[0] and first.device == x.device:
+            return
+    _check_fields(mixer.name, wanted, state, x)
+    if origin is not None and origin.shapes is not None:
+        if origin.shapes != _shapes(state):
+            raise ShapeError(f"{wanted}, and its fields were changed: {_spelled(state)}")
+    elif not any(_alike(state, other) for other in _new_ones(mixer)):
+        raise ShapeError(f"{wanted}, got one of other fields or widths: {_spelled(state)}")
+
+
+def _new_ones(mixer: Any) -> list[Any]:
+    """A new state of each kind: without a context and, where that is declared, with one."""
+    states, weight = [mixer._initial_state(1, None, None, None)], first_parameter(mixer)
+    if mixer.capabilities.cross and weight is not None:
+        context = torch.zeros(1, 1, mixer.dim, dtype=weight.dtype, device=weight.device)
+        with suppress(UnsupportedError):  # it may take a context in whole requests alone
+            states.append(mixer._initial_state(1, None, context, None))
+    return states
+
+
+def _refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
+    if origin.owner == owner:
+        return (
+            f"{who}: this state was given away with donate=True, and its storage may hold later tokens. Go on from "
+            "the state that extend returned, or leave donate out."
+        )
+    old, new = dict(origin.owner), dict(owner)
+    if old["mixer"] != new["mixer"]:
+        return f"{wanted}, got one of {old['mixer']}"
+    name = next(key for key in {**new, **old} if new.get(key) != old.get(key))
+    return f"{wanted}, got one of a mixer with {name}={old.get(name)}, and this one has {new.get(name)}"
+
+
+def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
+    casts = torch.is_autocast_enabled(x.device.type)
+    for name, value in tensors(state).items():
+        if not isinstance(value, Tensor) or not is_dense(value):
+            raise ShapeError(f"{wanted}: one of its fields is not a dense tensor")
+        rows = value.shape[0] if value.dim() else "none"
+        if rows != x.shape[0]:
+            raise ShapeError(f"{who}: state has batch {rows} in {name}, x has batch {x.shape[0]}")
+        if value.device != x.device:
+            raise ShapeError(
+                f"{who}: state.{name} is on {value.device}, x on {x.device}. Move one of them."
+            )
+        if value.is_floating_point() and value.dtype != x.dtype and not casts:
+            raise ShapeError(
+                f"{who}: state.{name} has dtype {value.dtype}, x {x.dtype}. Convert one, or begin a new state."
+            )
+
+
+def tensors(state: Any, path: str = "") -> dict[str, Tensor]:
+    """The fields by name, also those of states in a tuple: `parts.0.k`."""
+    found: dict[str, Tensor] = {}
+    for name in state.__match_args__:
+        value = getattr(state, name)
+        parts = {str(i): z for i, z in enumerate(value)} if type(value) is tuple else {"": value}
+        for end, part in parts.items():
+            key = ".".join(filter(None, (path + name, end)))
+            found |= tensors(part, f"{key}.") if isinstance(part, Streamed) else {key: part}
+    return found
+
+
+def _shapes(part: Any) -> Any:
+    """Shapes without the batch, and types of what is no floating number: those may be converted."""
+    if isinstance(part, Tensor):
+        return part.shape[1:], part.is_floating_point() or part.dtype
+    if isinstance(part, Streamed):
+        part = [getattr(part, name) for name in part.__match_args__]
+    return tuple([_shapes(value) for value in part])
+
+
+def _alike(state: Any, other: Any) -> bool:
+    """Same fields, and in floating ones the same width and, before a time axis, the same number of heads."""
+    ours, theirs = tensors(state), tensors(other)
+    same = type(state) is type(other) and ours.keys() == theirs.keys()
+    return same and all(_fits(ours[name], theirs[name]) for name in ours)
+
+
+def _fits(ours: Tensor, theirs: Tensor) -> bool:
+    floating = ours.is_floating_point() and theirs.is_floating_point()
+    if ours.dim() != theirs.dim() or not (floating or ours.dtype == theirs.dtype):
+        return False
+    if floating and ours.dim() > 1 and ours.shape[-1] != theirs.shape[-1]:
+        return False
+    return ours.dim() <= 3 or ours.shape[1] == theirs.shape[1]
+
+
+def _spelled(state: Any) -> str:
+    return ", ".join(f"{name} {list(z.shape)}" for name, z in tensors(state).items())

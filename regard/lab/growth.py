@@ -1,0 +1,123 @@
+"""Numbers at lengths that were not measured, by growth that is fitted to those that were; and where two of them cross."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+FURTHEST = 2**20  # tokens, to which growth is followed
+LARGEST_ERROR = 500.0  # of a logarithm: nothing is known beyond it
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number at a length. error: of its logarithm, about the relative error; None where one length alone was measured."""
+
+    value: float
+    error: float | None
+    measured: bool  # at this length itself
+
+    @property
+    def low(self) -> float:
+        return self.value * math.exp(-min(self.error or 0.0, LARGEST_ERROR))
+
+    @property
+    def high(self) -> float:
+        return self.value * math.exp(min(self.error or 0.0, LARGEST_ERROR))
+
+    def over(self, base: "Estimate") -> "Estimate":
+        errors = [one.error for one in (self, base) if one.error is not None]
+        error = max(errors) if len(errors) == 2 else None
+        return Estimate(self.value / base.value, error, self.measured and base.measured)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """value(n) = a + b n + c n^p with a, b, c >= 0 and p declared, fitted to (length, value) by relative error."""
+
+    points: tuple[tuple[int, float], ...]  # by length
+    power: float
+    spread: float = 0.0  # of one measurement, as an error
+
+    def at(self, length: int) -> Estimate:
+        """Beyond the longest length the error is that of predicting the longest from the others, for each such step."""
+        known = dict(self.points)
+        if length in known:
+            return Estimate(known[length], self.spread, True)
+        value, error = _fitted(self.points, self.power, length), None
+        if len(self.points) > 1:
+            error = max([self.spread, *(self._missed(self.points, n) for n in known)])
+            before, last = (n for n, _ in self.points[-2:])
+            if length > last:
+                steps = max(1.0, math.log(length / last) / math.log(last / before))
+                error = max(error, steps * self._missed(self.points[:-1], last))
+        return Estimate(value, error, False)
+
+    def _missed(self, points: tuple[tuple[int, float], ...], length: int) -> float:
+        return abs(math.log(_fitted(points, self.power, length) / dict(self.points)[length]))
+
+
+def _fitted(points: tuple[tuple[int, float], ...], power: float, length: int) -> float:
+    share = length / points[-1][0]
+    return max(sum(part * share**p for p, part in _parts(points, power)), 1e-12)
+
+
+@lru_cache(maxsize=1024)
+def _parts(points: tuple[tuple[int, float], ...], power: float) -> list[tuple[float, float]]:
+    """(power, part) of the value at the longest length."""
+    from scipy.optimize import nnls
+
+    powers = list(dict.fromkeys([power, 0.0, 1.0]))[: len(points)]
+    n, v = np.array(points, dtype=float).T
+    columns = np.stack([(n / n[-1]) ** p for p in powers], 1) / v[:, None]
+    return list(zip(powers, nnls(columns, np.ones(len(v)))[0].tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """From which length on a mechanism is faster than softmax. `at` None: not up to `reach`; low and high None: beyond it."""
+
+    at: float | None
+    low: float | None
+    high: float | None
+    reach: int
+    measured: bool  # between measured lengths, rather than by growth
+
+    def __str__(self) -> str:
+        if self.at is None:
+            return f"not up to {self.reach:,}"
+        ends = [f"over {self.reach:,}" if n is None else two(n) for n in (self.low, self.high)]
+        about = two(self.at) + (f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else "")
+        return about if self.measured else f"{about}, by growth"
+
+
+def crossover(own: Growth, base: Growth) -> Crossover:
+    """Between the lengths that were measured, where it is there, or else by growth beyond them."""
+    inside = [length for length, _ in own.points]
+    beyond = np.geomspace(inside[-1], max(FURTHEST, inside[-1]), 200).astype(int).tolist()
+    for lengths in (inside, beyond):
+        ratios = [own.at(n).over(base.at(n)) for n in lengths]
+        at, low, high = (
+            _stays_below(lengths, [getattr(ratio, end) for ratio in ratios])
+            for end in ("value", "low", "high")
+        )
+        if at is not None or len(inside) < 2:
+            break
+    return Crossover(at, low, high, lengths[-1], lengths is inside)
+
+
+def _stays_below(lengths: Sequence[int], ratios: Sequence[float]) -> float | None:
+    """The length from which the ratio stays below 1, interpolated on log-log; None where it does not."""
+    first = max((place + 1 for place, ratio in enumerate(ratios) if ratio >= 1), default=0)
+    if first in (0, len(ratios)):
+        return None if first else float(lengths[0])
+    ends = slice(first - 1, first + 1)
+    (n0, n1), (r0, r1) = np.log(lengths[ends]), np.log(ratios[ends])
+    return float(np.exp(n0 + r0 / (r0 - r1) * (n1 - n0)))
+
+
+def two(value: float) -> str:
+    """To two digits."""
+    return f"{float(f'{value:.2g}'):,.0f}"

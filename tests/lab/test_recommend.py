@@ -1,0 +1,275 @@
+"""The recommendation: capabilities with reasons, growth with its error, crossovers, and one sentence."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from regard import MIXERS, OptionError, UnknownNameError
+from regard.core import Catalog
+from regard.lab import recommend
+from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.lines import LINES
+from regard.lab.experiment.row import Provenance, Row, as_json
+from regard.lab.growth import Crossover, Estimate, Growth, crossover
+from regard.lab.questions import QUESTIONS
+from regard.lab.recommend import Case
+
+WHERE = Provenance(
+    commit="0123456789ab",
+    command="regard arena",
+    device="AMD EPYC 7B13, 2 threads",
+    threads=2,
+    dtype="float32",
+    versions={"python": "3.11.7", "torch": "2.13.0", "regard": "0.1.0"},
+    started="2026-01-05T10:00:00Z",
+)
+
+
+def row(kind, entry, column, **fields):
+    entry = Entry(mixer=entry) if isinstance(entry, str) else entry
+    about = {"mixer": entry.name, "options": as_json(dict(entry.options)), "source": entry.source}
+    about |= {"cell": f"{column}, {entry.label}", "provenance": WHERE} | fields
+    return Row(kind=kind, question="made up", column=column, entry=entry.label, **about)
+
+
+def timings(entry, time, *, peak=lambda n: n, causal=True, where=WHERE, **setting):
+    """Beside softmax of n^2 microseconds."""
+    setting = {"kind": "forward", "batch": 1, "dim": 64, "num_heads": 4, "unit": "block"} | setting
+    return [
+        row(
+            "timed", entry, f"forward {n}", causal=causal, provenance=where,
+            values={
+                "ms": time(n), "low_ms": 0.98 * time(n), "high_ms": 1.02 * time(n), "baseline_ms": 1e-3 * n**2,
+                "peak_bytes": float(peak(n)), "rounds": 5.0,
+            },
+            setting=setting | {"length": n, "impl": "plain"},
+        )
+        for n in (256, 512, 1024, 2048)
+    ]  # fmt: skip
+
+
+SOFTMAX = timings("softmax", lambda n: 1e-3 * n**2)
+LINEAR = timings("linear", lambda n: 5.0 * n)  # crosses at 5,000
+LOCAL = timings("local", lambda n: 0.5 * n)  # crosses at 500
+
+
+def trained(scores, metric="accuracy", better="higher", column="lookup", chance=0.25):
+    """A question's record and rows: label -> value of each seed, of this column; the lines are at 0.3, or at 6 bits."""
+    unmixed = [0.3] * 2 if better == "higher" else [6.0] * 2
+    entries = [Entry(mixer=name) for name in scores]
+    rows = [
+        row("trained", entry, column, metric=metric, better=better, value=value, seed=seed,
+            causal=False, chance=chance, reason=None if value is not None else "it diverged")
+        for entry in (*entries, *LINES)
+        for seed, value in enumerate(scores.get(entry.label, unmixed))
+    ]  # fmt: skip
+    facts = {"name": column, "kind": "trained", "metric": metric, "better": better, "causal": False}
+    config = {
+        "entries": [{"label": entry.label} for entry in entries],
+        "columns": [facts | {"later": False}],
+        "lines": [line.label for line in LINES],
+        "cells": [[e.label, column, f"{column}, {e.label}", False, None, None] for e in (*entries, *LINES)],
+        "mark": 0.9, "claims": [], "seeds": [0, 1],
+    }  # fmt: skip
+    asked = Row(
+        kind="asked", question=f"of {column}", column="", entry="", cell="", source="", provenance=WHERE, config=config,
+    )  # fmt: skip
+    return [asked, *rows]
+
+
+def said(length, *of, **wanted):
+    return recommend.recommend(
+        Case(length=length, causal=True, **wanted), [row for rows in (SOFTMAX, *of) for row in rows]
+    )
+
+
+def test_an_empty_ledger_gives_capabilities_and_declared_costs():
+    found = recommend.recommend(Case(length=512, causal=True, cross=True))
+    names = {candidate.mechanism for candidate in found.ranked}
+    assert names | found.excluded.keys() == set(MIXERS.names())
+    for name, cls in MIXERS.items():
+        why = {n: r for n, r in cls.capabilities.refusals().items() if n in ("causal", "cross")}
+        assert (name in found.excluded) == bool(why)
+        if why:
+            assert found.excluded[name].split(": ", 1)[1] in why.values()
+    assert found.choice == "softmax" and "--measure" in found.sentence
+    assert "capabilities and declared costs only" in found.notes[0]
+    assert all(c.ratio is None and not c.quality and c.cost for c in found.ranked)
+
+
+def test_growth_finds_a_planted_law_and_its_error():
+    planted = lambda n: 3.0 + 0.02 * n + 1e-5 * n**2  # noqa: E731
+    points = tuple((n, planted(n)) for n in (256, 1024, 2048, 4096))
+    far = Growth(points, 2.0, 0.01).at(32768)
+    assert not far.measured and far.value == pytest.approx(planted(32768), rel=1e-6)
+    assert Growth(points, 2.0, 0.01).at(1024) == Estimate(planted(1024), 0.01, True)
+    noisy = tuple((n, v * f) for (n, v), f in zip(points, (1.03, 0.96, 1.05, 0.97), strict=True))
+    guess = Growth(noisy, 2.0).at(32768)
+    assert guess.low < planted(32768) < guess.high and 0 < guess.error < 1
+    assert Growth(noisy, 2.0).at(65536).error > guess.error > Growth(noisy, 2.0).at(8192).error
+    alone = Growth(((512, 4.0),), 2.0).at(1024)
+    assert (alone.value, alone.error) == (16.0, None)
+
+
+@pytest.mark.parametrize("slope, at, measured", [(0.5, 500, True), (5.0, 5000, False)])
+def test_a_crossover_is_found_with_its_interval(slope, at, measured):
+    lengths = (256, 512, 1024, 2048)
+    base = Growth(tuple((n, 1e-3 * n**2) for n in lengths), 2.0, 0.02)
+    found = crossover(Growth(tuple((n, slope * n) for n in lengths), 1.0, 0.02), base)
+    assert found.at == pytest.approx(at, rel=0.02) and found.measured == measured
+    assert found.low < found.at < found.high and found.low < at < found.high
+    assert str(found).endswith("by growth") != measured
+
+
+def test_a_crossover_that_is_nowhere():
+    slow, base = (Growth(((256, c), (512, 4 * c), (1024, 16 * c)), 2.0) for c in (2.0, 1.0))
+    found = crossover(slow, base)
+    assert found.at is None and str(found) == "not up to 1,048,576"
+    assert str(Crossover(900.0, 800.0, None, 4096, True)) == "900 (800 to over 4,096)"
+    alone = crossover(Growth(((256, 2.0),), 2.0), Growth(((256, 1.0),), 2.0))
+    assert str(alone) == "not up to 256"
+
+
+def test_the_sentence():
+    found = said(300, LINEAR, LOCAL)
+    assert found.choice == "softmax"
+    assert found.sentence == "Use fused softmax: nothing wins below N = 500, where local does."
+    found = said(2048, LINEAR, LOCAL)
+    assert found.choice == "local"
+    assert found.sentence.startswith("Use local: 4.1× as fast as fused softmax at 2,048 tokens")
+    assert "measured, with a quality that nothing here has measured" in found.sentence
+    assert [candidate.mechanism for candidate in found.ranked][:3] == ["local", "softmax", "linear"]
+    assert found.ranked[0].ratio.value == pytest.approx(0.5 / 2.048)
+    far = said(20480, LINEAR, LOCAL)
+    assert far.choice == "local" and "by fitted growth" in far.sentence
+    assert far.ranked[0].ms.value == pytest.approx(0.5 * 20480, rel=0.05)
+    (base,) = (candidate for candidate in far.ranked if candidate.mechanism == "softmax")
+    assert (base.ratio.value, base.ratio.error) == (1.0, 0.0) and base.crossover is None
+    never = timings("linear", lambda n: 2e-3 * n**2)
+    assert said(300, never).sentence == "Use fused softmax: nothing wins at 300 tokens."
+
+
+def test_memory_excludes():
+    hungry = timings("local", lambda n: 0.5 * n, peak=lambda n: 1e3 * n)
+    found = said(2048, hungry, LINEAR, memory=1e6)
+    assert found.choice == "softmax" and "linear" not in found.excluded
+    assert found.excluded["local"] == "needs 2.05 MB at 2,048 tokens, and 1 MB are allowed"
+
+
+FAST = timings("local", lambda n: 0.1 * n), timings("linear", lambda n: 0.2 * n)
+BYTES = {"metric": "bits_per_byte", "better": "lower", "column": "bytes", "chance": 8.0}
+
+
+def test_a_task_is_a_trained_column_that_the_choice_reached():
+    scores = {"softmax": [0.99, 0.98], "local": [0.6, 0.7], "linear": [0.95, 0.93]}
+    found = said(2048, *FAST, trained(scores), task="lookup")
+    assert found.choice == "linear" and "which reached lookup" in found.sentence
+    marks = {c.mechanism: c.quality["lookup"].mark for c in found.ranked if c.quality}
+    assert marks == {"softmax": "reached", "local": "in part", "linear": "reached"}
+    in_part = {"softmax": [0.6, 0.7], "local": [0.6, 0.7], "linear": [0.97, 0.93]}
+    slow = timings("linear", lambda n: 0.1 * n**2)
+    found = said(2048, FAST[0], slow, trained(in_part), task="lookup")
+    assert found.choice == "linear" and "fused softmax has not reached it" in found.sentence
+    found = said(2048, *FAST, trained({"softmax": [0.5], "local": [0.5]}), task="lookup")
+    assert found.choice is None and "has reached lookup" in found.sentence
+
+
+def test_without_accuracy_as_good_is_within_two_percent_of_the_best():
+    near = {"softmax": [2.0, 2.0], "local": [2.03, 2.03], "linear": [2.05, 2.05]}
+    found = said(2048, *FAST, trained(near, **BYTES), task="bytes")
+    marks = {c.mechanism: c.quality["bytes"].mark for c in found.ranked if c.quality}
+    assert marks == {"softmax": "reached", "local": "reached", "linear": "in part"}
+    assert found.choice == "local"
+    grey = {"softmax": [6.1, 6.1], "local": [6.1, 6.1]}  # the best, and not above the lines
+    assert said(2048, *FAST, trained(grey, **BYTES), task="bytes").choice is None
+
+
+def test_what_is_grey_in_every_column_is_not_chosen():
+    grey = {"softmax": [0.99, 0.99], "local": [0.3, 0.99], "linear": [0.8, 0.7]}
+    found = said(2048, *FAST, trained(grey))
+    assert found.choice == "linear" and "which reached none of lookup" in found.sentence
+    failed = said(2048, *FAST, trained({**grey, "linear": [None, None]}))
+    assert failed.choice == "softmax" and "which reached lookup" in failed.sentence
+    more = trained({"softmax": [2.0], "local": [2.01]}, **BYTES)
+    found = said(2048, *FAST, trained(grey), more)
+    assert found.choice == "local" and "which reached bytes" in found.sentence
+    unlined = [one for one in trained(grey) if one.entry != LINES[0].label]
+    assert said(2048, *FAST, unlined).choice == "local"  # nothing to compare with: not grey
+    assert said(2048, *FAST, unlined, task="lookup").choice is None
+
+
+def test_a_column_is_named_by_its_start_and_a_wrong_one_is_refused():
+    rows = trained({"softmax": [0.99], "local": [0.99]}, column="labelled_texts (a.csv)")
+    found = said(2048, *FAST, rows, task="labelled_texts")
+    assert found.case.task == "labelled_texts (a.csv)" and found.choice == "local"
+    with pytest.raises(UnknownNameError, match=r"unknown trained column 'labeled_texts'\. Did you"):
+        said(2048, *FAST, rows, task="labeled_texts")
+
+
+def test_a_broken_law_excludes():
+    broken = row("laws", "local", "laws", reason="padding: row 1 differs")
+    found = said(2048, LOCAL, [broken])
+    assert found.choice == "softmax"
+    assert found.excluded["local"] == "breaks a law. padding: row 1 differs"
+
+
+def test_newer_rows_count_and_old_ones_are_left_out_and_said():
+    later = replace(WHERE, started="2027-01-01T00:00:00Z")
+    slower = timings("local", lambda n: 9e9, where=later)
+    assert said(2048, LOCAL, slower).choice == said(2048, slower, LOCAL).choice == "softmax"
+    old = [replace(one, source="of another day") for one in slower]
+    found = said(2048, LOCAL, old)
+    assert found.choice == "local" and any("4 of local." in note for note in found.notes)
+    newer = replace(later, versions=WHERE.versions | {"torch": "2.14.0"})
+    found = said(2048, LOCAL, timings("softmax", lambda n: n, where=newer))
+    assert found.choice == "softmax" and any("8 timings left out" in note for note in found.notes)
+
+
+def test_timings_of_one_device_and_size_count_and_blocks_before_layers(monkeypatch):
+    there = replace(WHERE, device="NVIDIA H100 80GB HBM3")
+    elsewhere = timings("local", lambda n: 9e9, where=there)
+    found = said(2048, LOCAL, elsewhere)
+    assert found.choice == "local" and any("4 timings left out" in note for note in found.notes)
+    monkeypatch.setattr(recommend, "describe", lambda device: there.device)  # it is this machine
+    assert said(2048, LOCAL, elsewhere).choice == "softmax"
+    layers = [timings(n, lambda n: 0.1 * n, unit="layer") for n in ("linear", "gau", "flash")]
+    assert said(2048, LOCAL, *layers).choice == "local"
+
+
+def test_entries_have_the_options_that_were_measured():
+    (groups,) = (e for e in QUESTIONS["fingerprint"].entries if e.mixer == "head_groups")
+    entry = Entry(mixer="local", options={"window_size": 4})
+    found = said(2048, timings(groups, lambda n: 0.5 * n), timings(entry, lambda n: 0.4 * n))
+    assert [c.mechanism for c in found.ranked][:2] == ["local, window 4", groups.label]
+    assert "local" not in {c.mechanism for c in found.ranked}
+    both = timings(Entry(mixer="local", title=entry.label), lambda n: 9e9)  # the same label
+    newer = [replace(one, provenance=replace(WHERE, started="2027")) for one in both]
+    found = said(2048, timings(entry, lambda n: 0.4 * n), newer)
+    assert found.choice == "softmax" and any("4 of local, window 4." in n for n in found.notes)
+
+
+def test_what_cannot_be_asked_is_refused():
+    with pytest.raises(OptionError, match="memory"):
+        Case(length=5, memory=-1)
+    with pytest.raises(OptionError, match="decode cannot be joined"):
+        Case(length=5, decode=True, train=True)
+
+
+def test_measuring_fills_the_ledger_and_measures_nothing_twice(tmp_path, monkeypatch):
+    few = Catalog("mixer", (MIXERS["softmax"], MIXERS["linear"], MIXERS["fnet"]))
+    monkeypatch.setattr(recommend, "MIXERS", few)
+    case = Case(length=128, causal=True)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        _, *new = recommend.measure(case, ledger, seconds=0.01)
+        assert {(row.mixer, row.setting["length"]) for row in new} == {
+            (mixer, n) for mixer in ("softmax", "linear") for n in (8, 32, 64, 128)
+        }
+        count = len(ledger.rows())
+        recommend.measure(case, ledger, seconds=0.01)
+        assert len(ledger.rows()) == count
+        found = recommend.recommend(case, ledger.rows())
+    assert {c.mechanism for c in found.ranked} == {"softmax", "linear"}
+    assert all(c.ratio.measured and math.isfinite(c.ms.value) for c in found.ranked)
+    assert list(found.excluded) == ["fnet"]
