@@ -70,7 +70,7 @@ function coloured(td, cell, column) {
   if (!cell.mark || column.metric !== "accuracy" || cell.bag === null || cell.bag >= 1) return;
   const share = Math.max(0, Math.min(1, (cell.mean - cell.bag) / (1 - cell.bag)));
   td.style.backgroundColor = `color-mix(in oklab, var(--accent) ${Math.round(8 + 62 * share)}%, var(--ground))`;
-  if (share > 0.75) td.style.color = "var(--ground)";
+  if (share > 0.75) td.classList.add("strong");
 }
 
 function facts(question, row, cell, column) {
