@@ -14,10 +14,10 @@ class ReadyHeads(Heads):
 
     given: tuple[Tensor, Tensor, Tensor]
 
-    def queries(self, x: Tensor) -> Tensor:
+    def queries(self, x: Tensor, after: Tensor | None = None) -> Tensor:
         return self.given[0]
 
-    def keys(self, x: Tensor) -> Tensor:
+    def keys(self, x: Tensor, after: Tensor | None = None) -> Tensor:
         return self.given[1]
 
     def values(self, x: Tensor) -> Tensor:

@@ -231,8 +231,11 @@ class Mixer(Recorded):
         """
         check_flag(weights=weights)
         request = self._compact(x, context, mask)
-        observe = self._observe if weights else self._observe_heads
-        return request.restore_observation(observe(request.x, request.context, request.mask))
+        given = request.x, request.context, request.mask
+        found = self._observe(*given) if weights else self._observe_heads(*given)
+        if weights and found.heads is None:
+            found = found._replace(heads=self._observe_heads(*given).heads)
+        return request.restore_observation(found)
 
     @final
     def plan(
@@ -287,17 +290,13 @@ class Mixer(Recorded):
         )
 
     def _observe(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
+        """What there is of q, k, v and weights; head outputs too where `_observe_heads` does not give them."""
         return Observation()
 
     def _observe_heads(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
-        """Values and head outputs of `_observe`: what passes through `self.heads`, where they have `watched`."""
-        watched = getattr(getattr(self, "heads", None), "watched", None)
-        if watched is None:
-            whole = self._observe(x, context, mask)
-            return Observation(v=whole.v, heads=whole.heads)
-        with watched() as seen:
-            self.mix(x, context, mask)
-        return Observation(v=seen.get("v"), heads=seen.get("heads"))
+        """Values and head outputs, without the weights where the mechanism forms none."""
+        whole = self._observe(x, context, mask)
+        return Observation(v=whole.v, heads=whole.heads)
 
     def _plan(self, x: Tensor, context: Tensor | None, mask: Mask) -> dict[str, Tensor] | None:
         return None

@@ -386,7 +386,8 @@ def _product(call: Call, heads: _Kept, gradient: Tensor | None) -> Float[Tensor,
     if seen.weights.shape[-1] == S:
         made = weights @ v
         size = made.abs().amax().clamp(min=1e-30)
-        if (made - seen.heads).abs().amax() > 1e-3 * size:
+        rounding = max(1e-3, 4 * torch.finfo(made.dtype).eps)  # heads are those of the forward
+        if (made - seen.heads).abs().amax() > rounding * size:
             raise UnsupportedError(
                 f"gradient_times_attention does not support {call.mixer.name} here: some of its queries read other values"
             )

@@ -72,6 +72,7 @@ class Entry:
 
 PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again", causal_only=True)
 SDPA = Entry("fused", sdpa.attend, "torch's scaled_dot_product_attention", compiles=True)
+INSIDE = replace(SDPA, function=sdpa.inside, shortest=8)
 FLEX = Entry(
     "flex",
     flex.attend,
@@ -87,6 +88,9 @@ FAST: dict[tuple[str, str], tuple[Entry, ...]] = {
     ("softmax", "cpu"): (SDPA,),
     ("softmax", "cuda"): (SDPA,),
     ("softmax", "meta"): (SDPA,),
+    ("softmax inside", "cpu"): (INSIDE,),
+    ("softmax inside", "cuda"): (INSIDE,),
+    ("softmax inside", "meta"): (INSIDE,),
     ("linear", "cpu"): (PIECES(linear.linear, unfit=linear.unfit_linear),),
     ("rfa", "cpu"): (PIECES(linear.rfa, unfit=linear.unfit_rfa),),
     ("favor", "cpu"): (PIECES(linear.favor, unfit=linear.unfit_favor),),

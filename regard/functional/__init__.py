@@ -1,7 +1,6 @@
 """Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
 
 from regard.functional.efficient import efficient_attention
-from regard.functional.gated.squared_relu import squared_relu_attention
 from regard.functional.kmeans import routed_attention
 from regard.functional.linear import (
     favor_attention,
@@ -17,6 +16,7 @@ from regard.functional.relative import relative_attention
 from regard.functional.scored import scored_attention
 from regard.functional.sinkhorn import sinkhorn_attention
 from regard.functional.softmax import softmax_attention
+from regard.functional.squared_relu import squared_relu_attention
 from regard.functional.synthetic.fourier import fourier_mixing
 from regard.functional.synthetic.spatial import spatial_mixing
 from regard.functional.synthetic.synthesizer import synthesizer_attention

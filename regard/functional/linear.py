@@ -194,6 +194,31 @@ def causal_sums(
     return sums(phi_q, phi_k, v, log_decay, S, z)
 
 
+def turned_sums(
+    phi_q: Float[Tensor, "B H T M"],
+    phi_k: Float[Tensor, "B H T M"],
+    v: Float[Tensor, "B H T V"],
+    turn: Callable[[Tensor], Tensor],
+    S: Float[Tensor, "B H M V"] | None = None,
+    z: Float[Tensor, "B H M"] | None = None,
+    *,
+    causal: bool,
+    impl: Impl = "auto",
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`causal_sums`, or those of all keys, where positions turn the features of the numerator (Su et al. 2021, arXiv 2104.09864, 3.3).
+
+    Turned features may be negative, so that those of the denominator, and z, are left as they are.
+    """
+    a, e, none = turn(phi_q), turn(phi_k), v[..., :0]
+    if not causal:
+        S, z = summed(e, v)[0], phi_k.sum(2)
+        return a @ S, phi_q @ z[..., None], S, z
+    empty = None if S is None else S[..., :0]
+    sums, _, S, _ = causal_sums(a, e, v, None, S, z, impl=impl)
+    _, total, _, z = causal_sums(phi_q, phi_k, none, None, empty, z, impl="plain")
+    return sums, total, S, z
+
+
 def chunked_sums(
     phi_q: Float[Tensor, "B H T M"],
     phi_k: Float[Tensor, "B H T M"],
@@ -264,8 +289,9 @@ def weights(
     *,
     mask: Mask = OPEN,
     denominator: Denominator = positive,
+    turn: Callable[[Tensor], Tensor] | None = None,
 ) -> Float[Tensor, "B H T S"]:
-    """The weights that `attend` mixes with."""
+    """The weights that `attend` mixes with, or with `turn` those of `turned_sums`."""
     T, S = phi_q.shape[2], keys.phi.shape[2]
     a = phi_q @ keys.phi.mT
     if keys.log_decay is not None:
@@ -273,5 +299,7 @@ def weights(
         last = mask.last_key(T, S, G.device).clamp(min=0)[:, None].expand(*G.shape[:2], T)
         apart = G.gather(2, last)[..., None] - G[:, :, None, :]
         a = a * apart.clamp(max=0).exp().to(a.dtype)
-    a = a * mask.dense(T, S, device=phi_q.device)
-    return a / denominator(a.sum(-1, keepdim=True))
+    seen = mask.dense(T, S, device=phi_q.device)
+    total = (a * seen).sum(-1, keepdim=True)
+    a = a if turn is None else turn(phi_q) @ turn(keys.phi).mT
+    return a * seen / denominator(total)

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from regard.core.mask import Mask
 from regard.functional.choice import Impl, choose, plain_alone
 
 TILE = 256
@@ -119,6 +120,15 @@ def recomputed(
     if not when or not torch.is_grad_enabled() or plain_alone():
         return f(*arguments, **options)
     return checkpoint(f, *arguments, use_reentrant=False, preserve_rng_state=random, **options)
+
+
+def visible_keys(mask: Mask, T: int, S: int, rows: slice, window: int | None = None) -> slice:
+    """The keys that some of these queries may see by causality and window; at least one."""
+    if not mask.causal or mask.shift is not None:
+        return slice(0, S)
+    stop = max(rows.stop + S - T, 1)
+    first = 0 if window is None else rows.start + S - T - window + 1
+    return slice(min(max(first, 0), stop - 1), stop)
 
 
 def take(z: Shaped[Tensor, "B H S K"], at: Int[Tensor, "*n"]) -> Shaped[Tensor, "B H *n K"]:

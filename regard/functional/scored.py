@@ -9,8 +9,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, masked_softmax, tiled
-from regard.functional.softmax import visible_keys
+from regard.functional.rows import TILE, masked_softmax, tiled, visible_keys
 
 Pairs = Callable[[Tensor, Tensor], Tensor]  # q [.. T A], k [.. S C] -> scores [.. T S]
 Normaliser = Literal["softmax", "sigmoid", "none"]

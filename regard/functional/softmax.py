@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, attend, grouped, masked_softmax, tiled
+from regard.functional.rows import TILE, attend, grouped, masked_softmax, tiled, visible_keys
 
 Bias = Callable[[slice, slice], Tensor]
 """Queries, keys -> what is added to their scaled scores, [b H t s]; so that no [H T S] is stored."""
@@ -104,15 +104,6 @@ def allowed_pairs(
         others = allowed & ~oneself
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed & oneself)
     return allowed
-
-
-def visible_keys(mask: Mask, T: int, S: int, rows: slice, window: int | None = None) -> slice:
-    """The keys that some of these queries may see by causality and window; at least one."""
-    if not mask.causal or mask.shift is not None:
-        return slice(0, S)
-    stop = max(rows.stop + S - T, 1)
-    first = 0 if window is None else rows.start + S - T - window + 1
-    return slice(min(max(first, 0), stop - 1), stop)
 
 
 def _given(mask: Mask) -> Bool[Tensor, "b h t S"] | None:

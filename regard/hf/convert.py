@@ -24,7 +24,7 @@ from regard.hf.weights import linear
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block
 from regard.nn.after_step import after_step
-from regard.nn.heads import Heads, split_heads
+from regard.nn.heads import Heads
 from regard.positions.base import Position
 from regard.positions.relative import Rotary
 
@@ -194,7 +194,7 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, options: dict[str, 
         raise UnsupportedError(
             f"convert does not support {old.name}: it has no projections to re-use"
         )
-    position = getattr(old, "position", None)
+    position = heads.rotation or getattr(old, "position", None)
     if isinstance(position, Position) and not isinstance(position, Rotary):
         raise UnsupportedError(
             f"{cls.name} does not support the {position.name} positions of the model's layers"
@@ -204,7 +204,7 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, options: dict[str, 
         options["position"] = position.name
         options["position_options"] = {"base": position.base, "pairing": position.pairing}
     H, G = heads.num_heads, heads.num_kv_heads
-    if "num_kv_heads" in option_names(cls):
+    if "num_kv_heads" in option_names(cls) and not options.get("shared_qk"):
         options["num_kv_heads"] = G
     new = build(cls, dim=heads.query.out_features, num_heads=H, max_len=max_len, **options)
     taken = getattr(new, "heads", None)
@@ -212,40 +212,16 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, options: dict[str, 
         raise UnsupportedError(
             f"{new.name} does not support convert: it has no queries, keys and values"
         )
-    repeats = H // G // (H // taken.num_kv_heads)
+    repeats = taken.num_kv_heads // G
     taken.query, taken.out = heads.query, heads.out
     taken.value = _repeated(heads.value, G, repeats)
     taken.key = None if taken.key is None else _repeated(heads.key, G, repeats)
     if isinstance(position, Rotary) and not inside:
-        new.heads = TurnedHeads(taken, position)
+        taken.rotation = position
         why = "its heads turn tokens by their place in one call, and a later call does not know it"
         new.declare(streaming=No(why), cross=No("rotary positions are those of one sequence"))
     new.dim = old.dim
     return new.to(heads.query.weight.device, heads.query.weight.dtype)
-
-
-class TurnedHeads(Heads):
-    """Heads whose queries and keys rotary positions have turned: what a mechanism without positions of its own mixes."""
-
-    def __init__(self, heads: Heads, position: Rotary):
-        nn.Module.__init__(self)
-        self.num_heads, self.num_kv_heads = heads.num_heads, heads.num_kv_heads
-        self.head_dim, self.position = heads.head_dim, position
-        self.query, self.key, self.value, self.out = heads.query, heads.key, heads.value, heads.out
-
-    def queries(self, x):
-        return self._see("q", self._turned(self.query(x), self.num_heads))
-
-    def keys(self, x):
-        if self.key is None:
-            return super().keys(x)
-        return self._see("k", self._turned(self.key(x), self.num_kv_heads))
-
-    def _turned(self, z: Float[Tensor, "B T D"], num_heads: int) -> Float[Tensor, "B H T K"]:
-        place = torch.arange(
-            z.shape[1], device=z.device
-        )  # rows are compact: valid tokens come first
-        return self.position.rotate(split_heads(z, num_heads, self.head_dim), place)
 
 
 def _repeated(layer: nn.Linear, num_groups: int, repeats: int) -> nn.Linear:

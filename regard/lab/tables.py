@@ -31,7 +31,7 @@ from regard.core import OptionError, RegardError, ShapeError, StoredDataError
 from regard.core.shapes import check_finite, check_flag, is_number
 from regard.lab.data import Schema
 from regard.lab.data.checks import check_seed
-from regard.lab.data.records import TableRows
+from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableSplits, TableTask, figures, table_splits
 from regard.lab.tasks.task import evaluation
@@ -118,7 +118,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Columns) -> NDArray[np.floating]:
         """Log-odds, [n] for one label and [n K] for several."""
         self._check_fitted()
-        rows = TableRows(self.schema_.columns(X))
+        rows = Records(self.schema_.columns(X))
         logits = np.empty((len(rows), len(self.label_names_)))
         with evaluation(self.module_):
             for start in range(0, len(rows), ROWS_AT_ONCE):

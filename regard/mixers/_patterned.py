@@ -1,23 +1,29 @@
 """Base class of mixers over a pattern of positions: heads, prefix tokens, streaming and maps."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Count
 from regard.functional.choice import Impl, check_impl
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import Pattern
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
+from regard.positions.inside import inside
 
 CAUSAL = Mask(causal=True)
 
 
-class PatternMixer(Mixer):
+class PatternMixer(HeadsMixer):
     """y = concat_h( softmax over the pairs of a pattern ) W_out; a mechanism sets `pattern`.
 
-    num_external: learned tokens before the sequence, whose keys and values all queries see.
+    num_external: learned tokens before the sequence, whose keys and values all queries see. They have no place, which a
+    rotation would need.
     """
 
     family = "banded"
@@ -28,7 +34,7 @@ class PatternMixer(Mixer):
         cross=No("a pattern needs queries and keys on one axis"),
         streaming="exact",
         attention_map=True,
-        positions=frozenset({"absolute"}),
+        positions=frozenset({"absolute", "rotary"}),
         time="T W H K",
         memory="T D",
         state="W H K",
@@ -43,11 +49,28 @@ class PatternMixer(Mixer):
         impl: Impl,
         max_len: int | None = None,
         num_external: Count = 0,
+        num_kv_heads: int | None = None,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
+        alike: bool = True,
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl, "pattern")
         self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        if num_external and position is not None:
+            raise OptionError(
+                f"{self.name}: position={position!r} turns keys by their places, and the num_external={num_external} "
+                "learned tokens have none. Leave one out."
+            )
+        self.position = inside(self, num_heads, position, position_options)
+        self.heads = Heads(
+            dim,
+            num_heads,
+            num_kv_heads=num_kv_heads,
+            repeat=True,
+            alike=alike,
+            position=self.position,
+        )
         self.external = nn.Parameter(torch.empty(num_external, dim)) if num_external else None
         if self.external is not None:
             self.beside_heads = "its learned tokens"
@@ -68,11 +91,7 @@ class PatternMixer(Mixer):
         k, v = self.heads.keys(self.external[None]), self.heads.values(self.external[None])
         return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
 
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._mixed(x, mask))
-
-    def _mixed(self, x: Tensor, mask: Mask) -> Tensor:
-        """Outputs of the heads [B H T V]."""
+    def _mixed(self, x, context, mask):
         pattern, mask, most = self._request(x.shape[1], mask)
         return pattern_attention(
             *self.heads.split(x),
@@ -84,19 +103,20 @@ class PatternMixer(Mixer):
         )
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        pattern, heads = self._request(0, CAUSAL)[0], self.heads
-        like = heads.value.weight
-        return initial_state(like, batch_size, self.num_heads, heads.head_dim, pattern, max_len)
+        store, pattern = self.heads.zeros(batch_size, 0), self._request(0, CAUSAL)[0]
+        H, K = store.shape[1], store.shape[3]
+        return initial_state(store, batch_size, H, K, pattern, max_len)
 
     def _extend(self, x, state, valid, donate):
         how = {"pattern": self._request(0, CAUSAL)[0], "valid": valid, "impl": self.impl}
         prefix = self._prefix(x.shape[0])
-        y, state = extend(*self.heads.split(x), state, prefix=prefix, donate=donate, **how)
+        q, k, v = self.heads.split(x, None, state.length)
+        y, state = extend(q, k, v, state, prefix=prefix, donate=donate, **how)
         return self.heads.merge(y), state
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x)
         pattern, mask, _ = self._request(x.shape[1], mask)
-        first_k, first_v = self._prefix(x.shape[0]) or (None, v[:, :, :0])
-        a = weights(q, k, pattern=pattern, mask=mask, prefix=first_k)
-        return Observation(q, k, v, a, a @ torch.cat([first_v, v], dim=2))
+        first = self._prefix(x.shape[0])
+        how = {"pattern": pattern, "mask": mask, "prefix": None if first is None else first[0]}
+        return Observation(q, k, v, weights(q, k, **how))

@@ -1,5 +1,6 @@
 """Base class of mixers whose keys and values are summed into a state: heads, streaming, the context's sums and maps."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -7,14 +8,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mask, No, Observation
 from regard.core.mask import OPEN
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed, weights
 from regard.functional.shared.cache import advance
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
+from regard.positions.inside import inside
 
 
 @as_state
@@ -33,10 +36,11 @@ class ContextState(Streamed):
     length: Int[Tensor, "B"]
 
 
-class RecurrentMixer(Mixer):
+class RecurrentMixer(HeadsMixer):
     """y_i = phi(q_i) S_i / n(phi(q_i) z_i),   S_i = d_i S_(i-1) + phi(k_i) v_i^T,   z_i = d_i z_(i-1) + phi(k_i)
 
-    A mechanism sets the denominator n and writes `mix`, `num_channels`, `_queries` and `_keys`.
+    `turned`: positions turn queries and keys before phi.
+    A mechanism sets the denominator n and writes `_mixed`, `num_channels`, `_queries` and `_keys`.
     """
 
     family = "linear"
@@ -56,11 +60,33 @@ class RecurrentMixer(Mixer):
     )
     denominator: Denominator
 
-    def __init__(self, dim: int, *, num_heads: int, impl: Impl, operation: str):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int | None,
+        impl: Impl,
+        operation: str,
+        alike: bool = True,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
+        turned: bool = True,
+    ):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl, operation, "causal sums")
         self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        self.position = inside(self, num_heads, position, position_options)
+        if self.position is not None:
+            self.declare(cross=No("relative positions need queries and keys on one axis"))
+        self.heads = Heads(
+            dim,
+            num_heads,
+            num_kv_heads=num_kv_heads,
+            repeat=True,
+            alike=alike,
+            position=self.position if turned else None,
+        )
 
     @property
     def num_channels(self) -> int:
@@ -86,15 +112,15 @@ class RecurrentMixer(Mixer):
 
     def _empty(self, length: Int[Tensor, "B"]) -> Any:
         """The state before the first token."""
-        z = self.heads.value.weight.new_zeros(len(length), self.num_heads, self.num_channels)
-        return State(z.new_zeros(*z.shape, self.heads.head_dim), z, length)
+        S = self.heads.zeros(len(length), self.num_channels)
+        return State(S, S[..., 0].clone(), length)
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
         if isinstance(state, ContextState):
             sums, total = read(self._queries(self.heads.queries(x), OPEN), state.S, state.z)
             return self.heads.merge(sums / self.denominator(total)), replace(state, length=length)
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, None, state.length)
         mask = Mask(causal=True, valid=valid)
         keys = self._keys(k, x, mask, state)
         sums, total, S, z = causal_sums(
@@ -115,4 +141,4 @@ class RecurrentMixer(Mixer):
         q, k, v = self.heads.split(x, context)
         keys = self._keys(k, x if context is None else context, mask, None)
         a = weights(self._queries(q, mask), keys, mask=mask, denominator=self.denominator)
-        return Observation(q, k, v, a, a @ v)
+        return Observation(q, k, v, a)

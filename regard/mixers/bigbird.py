@@ -13,8 +13,10 @@ Cost: T C (5 + r) (K + V) per head, C the block size; T^2 where the mask gives g
 State: every key, since any block may be drawn later. The output projection has no bias.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -42,6 +44,7 @@ class BigBird(PatternMixer):
         "small": {"block_size": 2, "num_random": 2},
         "odd": {"block_size": 3, "num_random": 1, "seed": 5},
         "etc": {"block_size": 2, "num_random": 1, "num_external": 3, "global_blocks": False},
+        "grouped": {"block_size": 2, "num_kv_heads": 1, "position": "rotary"},
     }
     limits = {"softmax": ({"block_size": 64, "num_random": 0}, {})}
 
@@ -59,10 +62,21 @@ class BigBird(PatternMixer):
         global_blocks: bool = True,
         num_external: Count = 0,
         seed: Seed = 0,
+        num_kv_heads: int | None = None,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(
-            dim, num_heads=num_heads, max_len=max_len, num_external=num_external, impl=impl
+            dim,
+            num_heads=num_heads,
+            max_len=max_len,
+            num_external=num_external,
+            impl=impl,
+            num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
+            alike=False,
         )
         self.block_size, self.global_blocks = block_size, global_blocks
         self._draw = partial(

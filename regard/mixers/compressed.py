@@ -10,7 +10,8 @@ Slots are counted from the first token. Causal: query i sees slot c once its las
 the tokens of an unfinished slot wait (`delay`). The first queries would see nothing: `first_slot="token0"` puts the raw
 k_0, v_0 before the slots, which then appear one token later, s c + s <= i, as in the authors' library; "null" puts a
 learned pair there (zero at first), "none" nothing: the first s - 1 outputs are zero. Bidirectional: no first slot; the
-last slot is completed with zeros.
+last slot is completed with zeros. `num_kv_heads` (arXiv 2305.13245): heads that share a key compress it by their own W. No rotary
+positions: a slot mixes keys of several places, and channels that a rotation pairs.
 """
 
 from dataclasses import replace
@@ -21,7 +22,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mask, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.low_rank.compressed import (
@@ -32,6 +33,7 @@ from regard.functional.low_rank.compressed import (
 )
 from regard.functional.shared.cache import advance
 from regard.functional.softmax import softmax_attention
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 
 FirstSlot = Literal["token0", "null", "none"]
@@ -45,7 +47,7 @@ class ContextState(Streamed):
     length: Int[Tensor, "B"]
 
 
-class Compressed(Mixer):
+class Compressed(HeadsMixer):
     __doc__ = __doc__
     name = "compressed"
     family = "low-rank"
@@ -72,6 +74,7 @@ class Compressed(Mixer):
         "none": {"first_slot": "none", "factor": 2},
         "shared": {"share_conv": True, "grouped": False},
         "one": {"factor": 1},
+        "repeated": {"num_kv_heads": 1},
     }
 
     def __init__(
@@ -83,13 +86,14 @@ class Compressed(Mixer):
         share_conv: bool = False,
         grouped: bool = True,
         first_slot: FirstSlot = "token0",
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl)
         self.num_heads, self.factor, self.first_slot = num_heads, factor, first_slot
         self.delay = factor if first_slot == "token0" else factor - 1
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         groups = num_heads if grouped else 1
         self.key_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
         self.value_conv = (
@@ -106,10 +110,8 @@ class Compressed(Mixer):
         if self.null is not None:
             nn.init.zeros_(self.null)
 
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
-
-    def _attend(self, q, k, v, mask: Mask) -> Tensor:
+    def _mixed(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
         return compressed_attention(q, k, v, mask=mask, **self._options(k, v))
 
     def _options(self, k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"]) -> dict[str, Any]:
@@ -179,5 +181,4 @@ class Compressed(Mixer):
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        return Observation(q, k, v, heads=self._attend(q, k, v, mask))
+        return Observation(*self.heads.split(x, context))

@@ -4,7 +4,7 @@
 
 Cost: T K V per head; the weights are never formed, and their rows sum to one. No scale on q or k.
 Causal order is not in the paper: rho_k then runs over the positions so far, so that the last row is that of the
-bidirectional form and each channel has its own denominator. State: K (V + 2) per head.
+bidirectional form and each channel has its own denominator. State: K (V + 2) per head. No rotary positions: a rotation mixes channels, and each has its own denominator. `num_kv_heads`: arXiv 2305.13245.
 `normaliser="scaling"` is the paper's other form, Q K^T V / (number of keys), which divides by all keys at once.
 """
 
@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Mixer, No, Observation
+from regard.core import Mask, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.efficient import (
@@ -28,6 +28,7 @@ from regard.functional.efficient import (
 )
 from regard.functional.features import present
 from regard.functional.shared.cache import advance
+from regard.mixers._heads import HeadsMixer
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.heads import Heads
 
@@ -46,13 +47,13 @@ class ContextState(Streamed):
     length: Int[Tensor, "B"]
 
 
-class Efficient(Mixer):
+class Efficient(HeadsMixer):
     __doc__ = __doc__
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
     capabilities = replace(RecurrentMixer.capabilities, time="T H K V", state="H K V")
-    variants = {"scaling": {"normaliser": "scaling"}}
+    variants = {"scaling": {"normaliser": "scaling"}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Efficient(Mixer):
         *,
         num_heads: int,
         normaliser: Literal["softmax", "scaling"] = "softmax",
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim)
@@ -68,23 +70,23 @@ class Efficient(Mixer):
             self.declare(causal=at_once, streaming=at_once)
         self.impl = check_impl(self.name, impl, "efficient")
         self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True, alike=True)
         self.normaliser = normaliser
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         if self.normaliser == "softmax":
-            return self.heads.merge(efficient_attention(q, k, v, mask=mask, impl=self.impl))
-        return self.heads.merge(q @ (scaled(k, mask).mT @ v))
+            return efficient_attention(q, k, v, mask=mask, impl=self.impl)
+        return q @ (scaled(k, mask).mT @ v)
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        weight, K = self.heads.value.weight, self.heads.head_dim
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        like = self.heads.zeros(batch_size, 0)
+        length = like.new_zeros(batch_size, dtype=torch.long)
         if context is not None:
             mask = Mask(valid=valid)
             k = present_keys(self.heads.keys(context), mask)
             return ContextState(summed(k, self.heads.values(context), mask), length)
-        return State(*no_keys(weight.new_empty(batch_size, self.num_heads, 0, K), K), length)
+        return State(*no_keys(like, like.shape[3]), length)
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
@@ -99,7 +101,7 @@ class Efficient(Mixer):
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         a = weights(q, k, mask=mask) if self.normaliser == "softmax" else q @ scaled(k, mask).mT
-        return Observation(q, k, v, a, a @ v)
+        return Observation(q, k, v, a)
 
 
 def scaled(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.core.states import Streamed, as_state
@@ -29,7 +29,7 @@ from regard.functional.fixed import (
 from regard.functional.shared.cache import columns, put
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.nn.heads import split_heads
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 from regard.nn.values import Values
 
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
@@ -90,8 +90,8 @@ class FixedPatterns(Mixer):
         self.query = self.key = None
         if self.num_learned:
             width = self.num_learned * self.values.head_dim
-            self.query = nn.Linear(dim, width, bias=False)
-            self.key = nn.Linear(dim, width, bias=False)
+            self.query = Glorot(dim, width, bias=False)
+            self.key = Glorot(dim, width, bias=False)
             glorot(self.query, self.key)
         if all(name in CAUSAL_PATTERNS for name in self.patterns):
             self.declare(causal=True, streaming="exact")

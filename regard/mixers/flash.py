@@ -19,22 +19,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mixer, No, Observation
 from regard.functional.choice import Impl, check_impl
-from regard.functional.gated.flash import Rule, gated_chunks, tile_length
-from regard.functional.gated.mixed_chunk import (
+from regard.functional.mixed_chunk import (
     LinNorm,
-    between_chunks_weights,
-    extend,
-    initial_state,
+    Sums,
+    between_weights,
+    mixed_chunks,
     same_chunk,
-    seen_in_chunk,
     shares,
-    token_count,
 )
-from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.shared.cache import place
-from regard.functional.shared.implementation import cut
+from regard.functional.squared_relu import weights
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -106,69 +103,42 @@ class Flash(Mixer):
         self.divisor = 1.0 if scale == "paper" else None
 
     def mix(self, x, context, mask):
-        how = cut("gated", self.impl, x)
-        unit, T, C = self.unit, x.shape[1], self.chunk_size
-        place = torch.arange(T, device=x.device)
-        if mask.causal:
-            seen, summed = (place % C + 1)[None], (place // C * C)[None]
-            valid = None  # invalid tokens come last, and no valid token sees them
-        else:
-            valid = mask.valid
-            seen = seen_in_chunk(mask, T, C, x.device)
-            summed = token_count(mask, T, x.device)
-        a = self.shares[mask.causal](summed, x.dtype)
-        c = 1 / seen.to(x.dtype) if self.divisor is None else torch.full_like(a, 1 / self.divisor)
-        if self.parts == "local":
-            a = torch.zeros_like(a)
-        if self.parts == "global":
-            c = torch.zeros_like(c)
-        rule = Rule(how, C, mask.causal, self.score_scale, c, a, valid)
-        learned = unit.offset_scale.gamma, unit.offset_scale.beta
-        b = self.relative.square(tile_length(C, T, how))
-        mixed = gated_chunks(unit.gate(x), unit.value(x), unit.shared(x), *learned, b, rule)
-        return unit.out(mixed)
+        position = torch.arange(x.shape[1], device=x.device)[None]
+        sums, v = self._parts(x, position, mask.causal)
+        return self.unit.merge(x, mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask))
 
     def _parts(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
-    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Float[Tensor, "B 1 T F"]]:
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"], causal: bool
+    ) -> tuple[Sums, Float[Tensor, "B 1 T F"]]:
         views = self.unit.views(x)
-        q, k, far_q, far_k = self.relative.pair(views, position, self.score_scale)
-        return (q, far_q), (k, far_k), self.unit.values(x)
+        q, k, far_q, far_k = self.relative.turned(views, position, self.score_scale)
+        near = None if self.parts == "global" else (q, k)
+        far = None if self.parts == "local" else (far_q, far_k)
+        return Sums(near, far, self._inside, self.shares[causal]), self.unit.values(x)
 
-    def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
-        bias = self.relative.table(query, key)
-        return squared_relu_attention(
-            q, k, v, mask=mask, bias=bias, divisor=self.divisor, impl=self.impl
-        )
+    def _inside(self, q, k, v, allowed, ahead) -> Tensor:
+        bias = self.relative.at(ahead)
+        return weights(q, k, allowed, bias=bias, divisor=self.divisor) @ v
 
     def _initial_state(self, batch_size, max_len, context, valid):
         widths = self.relative.width, self.unit.key_dim, self.unit.hidden_dim
         return initial_state(self.unit.out.weight, batch_size, 1, self.chunk_size, *widths)
 
     def _extend(self, x, state, valid, donate):
-        q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
-        attend = None if self.parts == "global" else self._attend
-        share = None if self.parts == "local" else self.shares[True]
-        mixed, state = extend(attend, state, q, k, v, valid=valid, share=share, donate=donate)
+        sums, v = self._parts(x, place(state.length, valid, x.shape[1]), causal=True)
+        mixed, state = extend(sums, v, state, valid=valid, donate=donate)
         return self.unit.merge(x, mixed), state
 
     def _observe(self, x, context, mask):
-        T = x.shape[1]
-        position = torch.arange(T, device=x.device)[None]
-        q, k, v = self._parts(x, position)
-        weights = []
-        if self.parts != "global":
-            chunk = Mask(mask.causal, mask.valid, same_chunk(T, self.chunk_size, x.device))
-            bias = self.relative.table(position, position)
-            weights.append(
-                squared_relu_weights(q[0], k[0], mask=chunk, bias=bias, divisor=self.divisor)
-            )
-        if self.parts != "local":
-            share = self.shares[mask.causal]
-            weights.append(
-                between_chunks_weights(
-                    q[1], k[1], chunk_size=self.chunk_size, mask=mask, share=share
-                )
-            )
-        total = sum(weights[1:], weights[0])
+        T, a = x.shape[1], []
+        position = torch.arange(T, device=x.device)
+        sums, v = self._parts(x, position[None], mask.causal)
+        if sums.near is not None:
+            chunk = mask.dense(T, T, device=x.device) & same_chunk(T, self.chunk_size, x.device)
+            bias = self.relative.at(position - position[:, None])
+            a.append(weights(*sums.near, chunk, bias=bias, divisor=self.divisor))
+        if sums.far is not None:
+            how = {"chunk_size": self.chunk_size, "mask": mask, "share": sums.share}
+            a.append(between_weights(*sums.far, **how))
+        total = sum(a[1:], a[0])
         return Observation(v=v, weights=total, heads=total @ v)

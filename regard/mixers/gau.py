@@ -25,9 +25,8 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
-from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
-from regard.functional.positions.rotary import rotate
 from regard.functional.shared.cache import advance, columns, place, put
+from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -106,37 +105,44 @@ class GAU(Mixer):
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
     def mix(self, x, context, mask):
-        q, k, v, options = self._parts(x, context, mask)
-        return self.unit.merge(
-            x, squared_relu_attention(q, k, v, mask=mask, impl=self.impl, **options)
-        )
+        q, k, v, how = self._parts(x, context, mask)
+        mixed = squared_relu_attention(q, k, v, mask=mask, impl=self.impl, **how)
+        return self.unit.merge(x, mixed)
 
     def _parts(
         self, x: Tensor, context: Tensor | None, mask: Mask
     ) -> tuple[Tensor, Tensor, Tensor, dict]:
-        source = x if context is None else context
-        T, S = x.shape[1], source.shape[1]
-        key = torch.arange(S, device=x.device)[None]
-        query = (
-            mask.last_key(T, S, x.device) if mask.causal else torch.arange(T, device=x.device)[None]
-        )
-        q, k = self._queries(x, query), self._keys(source, key)
-        return q, k, self.unit.values(source), self._options(query, key)
+        T, device = x.shape[1], x.device
+        query = key = torch.arange(T, device=device)[None]
+        if context is None:
+            q, k = self.relative.turned(self.unit.views(x), query, self.score_scale)
+            return q, k, self.unit.values(x), self._how(query, key)
+        key = torch.arange(context.shape[1], device=device)[None]
+        query = mask.last_key(T, context.shape[1], device) if mask.causal else query
+        q, k = self._queries(x, query), self._keys(context, key)
+        return q, k, self.unit.values(context), self._how(query, key)
 
     def _queries(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> Float[Tensor, "B 1 T K"]:
-        return self.relative.query(
-            rotate(self.unit.views(x)[:, 0], position) * self.score_scale, position
-        )
+        return self.relative.turned(self.unit.views(x)[:, :1], position, self.score_scale, (0,))[0]
 
     def _keys(
         self, x: Float[Tensor, "B S D"], position: Int[Tensor, "b S"]
     ) -> Float[Tensor, "B 1 S K"]:
-        return self.relative.key(rotate(self.unit.views(x)[:, 1], position), position)
+        return self.relative.turned(self.unit.views(x)[:, 1:], position, 1.0, (1,))[0]
 
-    def _options(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]) -> dict:
-        return {"bias": self.relative.table(query, key), "divisor": self.divisor}
+    def _how(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]) -> dict:
+        """The divisor, and the bias that is not in the channels."""
+        if self.relative.form != "toeplitz":
+            return {"divisor": self.divisor}
+
+        def bias(rows: slice) -> Tensor:
+            found = self.relative.at(key[:, None, None] - query[:, None, rows, None])
+            assert found is not None
+            return found
+
+        return {"divisor": self.divisor, "bias": bias}
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.unit.out.weight
@@ -156,24 +162,20 @@ class GAU(Mixer):
     def _extend(self, x, state, valid, donate):
         if isinstance(state, ContextState):
             new = place(state.length, valid, x.shape[1])
-            q = self._queries(x, new)
             key = torch.arange(state.k.shape[2], device=x.device)[None]
-            mask, options = Mask(valid=state.valid), self._options(new, key)
-            y = self.unit.merge(
-                x, squared_relu_attention(q, state.k, state.v, mask=mask, impl=self.impl, **options)
-            )
+            how = {"mask": Mask(valid=state.valid), "impl": self.impl, **self._how(new, key)}
+            mixed = squared_relu_attention(self._queries(x, new), state.k, state.v, **how)
             length = advance(state.length, valid, x.shape[1])
-            return y * state.valid.any(1)[:, None, None], replace(state, length=length)
+            y = self.unit.merge(x, mixed) * state.valid.any(1)[:, None, None]
+            return y, replace(state, length=length)
         at = columns(state, valid, x.shape[1], state.k, donate)
-        q, new_k = self.relative.pair(self.unit.views(x), at.query, self.score_scale)
+        q, new_k = self.relative.turned(self.unit.views(x), at.query, self.score_scale)
         k, v = put(state.k, new_k, at, donate), put(state.v, self.unit.values(x), at, donate)
-        seen, options = slice(at.seen), self._options(at.query, at.key)
-        mixed = squared_relu_attention(
-            q, k[:, :, seen], v[:, :, seen], mask=at.mask, impl=self.impl, **options
-        )
+        how = {"mask": at.mask, "impl": self.impl, **self._how(at.query, at.key)}
+        mixed = squared_relu_attention(q, k[:, :, : at.seen], v[:, :, : at.seen], **how)
         return self.unit.merge(x, mixed), State(k, v, at.length)
 
     def _observe(self, x, context, mask):
-        q, k, v, options = self._parts(x, context, mask)
-        weights = squared_relu_weights(q, k, mask=mask, **options)
-        return Observation(q, k, v, weights, weights @ v)
+        q, k, v, how = self._parts(x, context, mask)
+        a = squared_relu_weights(q, k, mask=mask, **how)
+        return Observation(q, k, v, a, a @ v)

@@ -10,7 +10,9 @@ Cost: T G (K + V) per head; T^2 where the mask gives global tokens, for any toke
 of the first `num_global` tokens. The output projection has no bias.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from regard.core import No
 from regard.core.options import Count
@@ -33,6 +35,8 @@ class Global(PatternMixer):
         "several": {"num_global": 3},
         "external": {"num_global": 2, "num_external": 3},
         "mask_only": {"num_global": 0},
+        "grouped": {"num_external": 2, "num_kv_heads": 1},
+        "rotary": {"num_global": 2, "position": "rotary"},
     }
     limits = {"softmax": ({"num_global": 64}, {})}
 
@@ -43,8 +47,19 @@ class Global(PatternMixer):
         num_heads: int,
         num_global: Count = 1,
         num_external: Count = 0,
+        num_kv_heads: int | None = None,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, num_external=num_external, impl=impl)
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_external=num_external,
+            impl=impl,
+            num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
+        )
         oneself = Window(0, 0)
         self.pattern = oneself | First(num_global) if num_global else oneself

@@ -4,10 +4,11 @@
 
 `groups` holds a HeadGroup for each run of heads: any mixer that is a function of q, k and v, with its options. By default the
 first half of the heads is local and the others are linear. What one group cannot do the whole cannot, with that group's reason.
-Cost, memory and state: the sum over groups. The projections have no bias.
+Cost, memory and state: the sum over groups. The projections have no bias. No `num_kv_heads`, since groups have heads of keys of
+their own; positions are the groups' options.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.shared.cache import advance
+from regard.mixers._heads import HeadsMixer
 from regard.mixers.build import build, resolve
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
@@ -60,7 +62,7 @@ def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
     return Capabilities(**joint)
 
 
-class HeadGroups(Mixer):
+class HeadGroups(HeadsMixer):
     __doc__ = __doc__
     name = "head_groups"
     family = "banded"
@@ -172,15 +174,12 @@ class HeadGroups(Mixer):
                 yield member, _Given(pack(q[i]), pack(None, k[i], v[i]), own)
             first += size
 
-    def mix(self, x, context, mask):
-        mixed = [
-            m.mix(given.x, given.context, given.mask) for m, given in self._given(x, context, mask)
-        ]
-        return self._merge(mixed)
+    def _mixed(self, x, context, mask):
+        return self._heads(m.mix(*given) for m, given in self._given(x, context, mask))
 
-    def _merge(self, mixed: list[Tensor]) -> Tensor:
-        whole = torch.cat(mixed, dim=-1)
-        return self.heads.merge(whole.unflatten(2, (self.num_heads, -1)).transpose(1, 2))
+    def _heads(self, mixed: Iterable[Tensor]) -> Float[Tensor, "B H T V"]:
+        """The outputs of all groups, each [B T h*V]."""
+        return torch.cat(list(mixed), dim=-1).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
     def _initial_state(self, batch_size, max_len, context, valid):
         given: list[Tensor | None] = [None] * len(self.sizes)
@@ -205,10 +204,11 @@ class HeadGroups(Mixer):
             y, after = member._extend(given.x, bounded(own, state.most), valid, donate)
             mixed.append(y)
             states.append(after)
-        return self._merge(mixed), State(tuple(states), advance(state.length, valid, x.shape[1]))
+        y = self.heads.merge(self._heads(mixed))
+        return y, State(tuple(states), advance(state.length, valid, x.shape[1]))
 
     def _observe(self, x, context, mask):
-        seen = [m._observe(g.x, g.context, g.mask) for m, g in self._given(x, context, mask)]
+        seen = [m._observe(*given) for m, given in self._given(x, context, mask)]
         found: dict[str, Tensor | None] = {}
         for name in Observation._fields:
             parts = [getattr(one, name) for one in seen]

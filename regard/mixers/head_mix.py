@@ -10,7 +10,8 @@ Cost: the sum of the patterns' pairs. State: the longest reach of any head, for 
 pattern has no bound. The output projection has no bias.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from regard.core import OptionError
 from regard.functional.choice import Impl
@@ -40,6 +41,11 @@ class HeadMix(PatternMixer):
             "patterns": (Window(3, 1), Block(4) | Summary(4, 1), Window(2, 2) | Strided(5))
         },
         "permuted": {"patterns": (Block(4, 1), All(), Block(4, 1))},
+        "grouped": {
+            "patterns": (Window(2, 2), Block(4), Window(0, 0) | First(2)),
+            "num_kv_heads": 1,
+            "position": "rotary",
+        },
     }
     limits = {"softmax": ({"patterns": (Window(64, 64), All(), Block(64))}, {})}
 
@@ -49,9 +55,20 @@ class HeadMix(PatternMixer):
         *,
         num_heads: int,
         patterns: Pattern | Sequence[Pattern] | None = None,
+        num_kv_heads: int | None = None,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, impl=impl)
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            impl=impl,
+            num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
+            alike=False,
+        )
         if isinstance(patterns, PerHead):
             patterns = patterns.heads
         elif isinstance(patterns, Pattern):

@@ -4,24 +4,38 @@
 
 The sums run over all keys, or over j <= i when causal. Cost: T M V per head; state: M (V + 1) per head.
 No scale on q k, as in the paper; eps = 1e-6 is added to the denominator, as in the official code. `feature_map` takes a
-name of FEATURE_MAPS or any function [.. K] -> [.. M] with values that are not negative.
+name of FEATURE_MAPS or any function [.. K] -> [.. M] with values that are not negative. `num_kv_heads`: arXiv 2305.13245.
+`position="rotary"` (arXiv 2104.09864, 3.3) turns phi(q) and phi(k) in the numerator alone: turned features may be negative, and a
+denominator of them zero. Weights then do not sum to one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
+import torch
+from jaxtyping import Int
 from torch import Tensor
 
+from regard.core import Mask, Observation
 from regard.functional.choice import Impl
 from regard.functional.features import Keys, feature_map as resolve, present
-from regard.functional.linear import linear_attention, positive
-from regard.mixers._recurrent import RecurrentMixer
+from regard.functional.linear import linear_attention, positive, turned_sums, weights
+from regard.functional.shared.cache import advance
+from regard.mixers._recurrent import RecurrentMixer, State
+from regard.positions.relative import Rotary
 
 
 class Linear(RecurrentMixer):
     __doc__ = __doc__
     name = "linear"
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
-    variants = {"softplus": {"feature_map": "softplus"}}
+    capabilities = replace(RecurrentMixer.capabilities, positions=frozenset({"absolute", "rotary"}))
+    variants = {
+        "softplus": {"feature_map": "softplus"},
+        "grouped": {"num_kv_heads": 1},
+        "rotary": {"position": "rotary"},
+    }
     denominator = staticmethod(positive)
 
     def __init__(
@@ -29,16 +43,62 @@ class Linear(RecurrentMixer):
         dim: int,
         *,
         num_heads: int,
+        num_kv_heads: int | None = None,
         feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, impl=impl, operation="linear")
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            impl=impl,
+            operation="linear",
+            position=position,
+            position_options=position_options,
+            turned=False,
+        )
         self.phi = resolve(feature_map)
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        mixed = linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
-        return self.heads.merge(mixed)
+        if self.position is not None:
+            return self._turned(q, k, v, mask)[0]
+        return linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
+
+    def _turned(
+        self, q, k, v, mask: Mask, state: State | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs of the heads, and the sums S, z after them."""
+        S, z, after = (None, None, None) if state is None else (state.S, state.z, state.length)
+        phi_q, phi_k = self.phi(q), present(self.phi(k), mask.valid)
+        turn, causal = self._turn(q.shape[2], q.device, after), mask.causal
+        sums, total, S, z = turned_sums(phi_q, phi_k, v, turn, S, z, causal=causal, impl=self.impl)
+        return sums / positive(total), S, z
+
+    def _turn(
+        self, T: int, device: torch.device, after: Int[Tensor, "B"] | None = None
+    ) -> Callable:
+        assert isinstance(self.position, Rotary)
+        place, rotate = torch.arange(T, device=device), self.position.rotate
+        return lambda phi: rotate(phi, place if after is None else after[:, None] + place)
+
+    def _extend(self, x, state, valid, donate):
+        if self.position is None:
+            return super()._extend(x, state, valid, donate)
+        mask, length = Mask(causal=True, valid=valid), advance(state.length, valid, x.shape[1])
+        mixed, S, z = self._turned(*self.heads.split(x), mask, state)
+        return self.heads.merge(mixed), State(S, z, length)
+
+    def _observe(self, x, context, mask):
+        if self.position is None:
+            return super()._observe(x, context, mask)
+        q, k, v = self.heads.split(x)
+        turn = self._turn(q.shape[2], q.device)
+        return Observation(
+            q, k, v, weights(self.phi(q), self._keys(k, x, mask, None), mask=mask, turn=turn)
+        )
 
     @property
     def num_channels(self):

@@ -10,7 +10,8 @@ matrix for all layers too: `projection`, a LengthProjection, is the object that 
 Beyond the paper's figures, and named in it: `projection="mean"` takes means over M segments as equal as can be, learns
 nothing, has no longest length, and is exact up to M tokens. Its other suggestion, a strided convolution, is the mixer
 `compressed`. Slots are sums over valid tokens and are not rescaled to their number, as in the paper. The attention
-map is the product through the slots, (softmax) F, and has negative weights.
+map is the product through the slots, (softmax) F, and has negative weights. `num_kv_heads`: arXiv 2305.13245. No rotary positions:
+a slot is a sum over the whole length, and has no place.
 """
 
 from typing import Any, Literal
@@ -18,12 +19,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.functional.low_rank.projected import (
     projected_attention,
     projected_weights,
     segment_means,
 )
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.nn.length_projection import LengthProjection
 
@@ -31,7 +33,7 @@ Sharing = Literal["none", "headwise", "key_value", "layerwise"]
 NUM_SLOTS = 128
 
 
-class Linformer(Mixer):
+class Linformer(HeadsMixer):
     __doc__ = __doc__
     name = "linformer"
     family = "low-rank"
@@ -54,6 +56,7 @@ class Linformer(Mixer):
         "headwise": {"num_slots": 5, "sharing": "headwise"},
         "key_value": {"num_slots": 5, "sharing": "key_value"},
         "mean": {"num_slots": 5, "projection": "mean"},
+        "grouped": {"num_slots": 5, "num_kv_heads": 1},
     }
     limits = {"softmax": ({"projection": "mean", "num_slots": 64}, {})}
 
@@ -66,11 +69,13 @@ class Linformer(Mixer):
         num_slots: int | None = None,
         sharing: Sharing = "none",
         projection: LengthProjection | Literal["mean"] | None = None,
+        num_kv_heads: int | None = None,
     ):
         super().__init__(dim, max_len=max_len)
         _check(sharing, projection, max_len, num_slots)
         self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        alike = sharing != "none" or projection == "mean"
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True, alike=alike)
         self.num_slots = min(NUM_SLOTS, max_len) if num_slots is None else num_slots
         self.project: LengthProjection | None = None
         if projection == "mean":
@@ -85,9 +90,9 @@ class Linformer(Mixer):
                 tied=sharing == "key_value",
             )
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.heads.merge(projected_attention(q, k, v, **self._slots(k, mask)))
+        return projected_attention(q, k, v, **self._slots(k, mask))
 
     def _slots(self, k: Tensor, mask: Mask) -> dict[str, Any]:
         B, S = k.shape[0], k.shape[2]
@@ -100,8 +105,7 @@ class Linformer(Mixer):
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        weights = projected_weights(q, k, **self._slots(k, mask))
-        return Observation(q, k, v, weights, weights @ v)
+        return Observation(q, k, v, projected_weights(q, k, **self._slots(k, mask)))
 
 
 def _check(sharing: Sharing, projection: object, max_len: int, num_slots: int | None) -> None:

@@ -15,16 +15,15 @@ from typing import Any
 
 import torch
 
-from regard.core import Capabilities, Mixer, No, Observation
+from regard.core import Capabilities, No, Observation
 from regard.functional.choice import Impl, check_impl
-from regard.functional.rows import grouped
 from regard.functional.window import State, extend, weights, window_attention
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
-from regard.positions.relative import Rotary
 
 
-class Local(Mixer):
+class Local(HeadsMixer):
     __doc__ = __doc__
     name = "local"
     family = "banded"
@@ -64,36 +63,28 @@ class Local(Mixer):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl, "window")
         self.num_heads, self.window_size, self.dilation = num_heads, window_size, dilation
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads)
         self.position = inside(self, num_heads, position, position_options)
+        self.heads = Heads(
+            dim, num_heads, num_kv_heads=num_kv_heads, position=self.position, alike=True
+        )
 
     @property
     def _how(self) -> dict[str, int]:
         return {"window": self.window_size, "dilation": self.dilation}
 
-    def mix(self, x, context, mask):
-        q, k, v = self._split(x)
-        return self.heads.merge(window_attention(q, k, v, mask=mask, impl=self.impl, **self._how))
-
-    def _split(self, x, before=0):
-        """q, k, v of tokens that come after `before` others."""
-        q, k, v = self.heads.split(x)
-        if isinstance(self.position, Rotary):
-            place = before + torch.arange(x.shape[1], device=x.device)
-            q, k = self.position.rotate(q, place), self.position.rotate(k, place)
-        return q, k, v
+    def _mixed(self, x, context, mask):
+        how = {"mask": mask, "impl": self.impl, **self._how}
+        return window_attention(*self.heads.split(x), **how)
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        like, room = self.heads.value.weight, self.window_size * self.dilation
-        store = like.new_zeros(batch_size, self.heads.num_kv_heads, room, self.heads.head_dim)
-        return State(store, store.clone(), like.new_zeros(batch_size, dtype=torch.long))
+        store = self.heads.zeros(batch_size, self.window_size * self.dilation)
+        return State(store, store.clone(), store.new_zeros(batch_size, dtype=torch.long))
 
     def _extend(self, x, state, valid, donate):
-        q, k, v = self._split(x, state.length[:, None])
+        q, k, v = self.heads.split(x, None, state.length)
         mixed, state = extend(q, k, v, state, valid=valid, impl=self.impl, **self._how)
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):
-        q, k, v = self._split(x)
-        a = weights(q, k, mask=mask, **self._how)
-        return Observation(q, k, v, a, a @ grouped(v, self.num_heads))
+        q, k, v = self.heads.split(x)
+        return Observation(q, k, v, weights(q, k, mask=mask, **self._how))

@@ -10,8 +10,9 @@ Cost: T (w + G) (K + V) per head where `max_global` = G promises that no row has
 promise T^2 where global tokens are given. `max_global=0` leaves Q_g, K_g and V_g out. State: the last w dilation keys and values. The output projection has no bias.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,7 +24,6 @@ from regard.functional.pattern import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.mixers._patterned import PatternMixer
-from regard.nn.heads import split_heads
 
 
 class Longformer(PatternMixer):
@@ -35,6 +35,8 @@ class Longformer(PatternMixer):
         "dilated": {"window_size": 2, "dilation": (1, 3, 2)},
         "few_global": {"window_size": 2, "max_global": 13},
         "no_global": {"window_size": 2, "max_global": 0},
+        "grouped": {"window_size": 2, "num_kv_heads": 1},
+        "rotary": {"window_size": 3, "position": "rotary"},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
     beside_heads: str | None = "its global tokens"
@@ -47,33 +49,45 @@ class Longformer(PatternMixer):
         window_size: int = 128,
         dilation: int | Sequence[int] = 1,
         max_global: Count | None = None,
+        num_kv_heads: int | None = None,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, impl=impl)
         steps = [dilation] * num_heads if isinstance(dilation, int) else list(dilation)
         if len(steps) != num_heads:
             raise OptionError(
                 f"longformer: {len(steps)} dilations for {num_heads} heads: give one for each"
             )
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            impl=impl,
+            num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
+            alike=len(set(steps)) == 1,
+        )
         self.max_global = max_global
-        self.global_heads = nn.ModuleDict()
+        self.global_heads: Any = None
         if max_global == 0:
             self.declare(global_tokens=No("max_global=0 leaves out their projections"))
             self.beside_heads = None
         else:
-            for name in ("query", "key", "value"):
-                self.global_heads[name] = deepcopy(self.heads.get_submodule(name))
-        self.pattern = PerHead(tuple(Window(window_size, window_size, step) for step in steps))
+            self.global_heads = deepcopy(self.heads)
+            self.global_heads.out = nn.Identity()
+        windows = tuple(Window(window_size, window_size, step) for step in steps)
+        self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
     def _request(self, T, mask):
         return self.pattern, mask, self.max_global
 
-    def _mixed(self, x, mask):
+    def _mixed(self, x, context, mask):
         self._check_global(mask)
-        y = super()._mixed(x, mask)
+        y = super()._mixed(x, context, mask)
         if mask.global_tokens is None:
             return y
-        q, k, v = self._global(x)
+        q, k, v = self.global_heads.split(x)
         if self.max_global is None:
             rows = softmax_attention(q, k, v, mask=mask)
             return torch.where(mask.global_tokens[:, None, :, None], rows, y)
@@ -100,20 +114,11 @@ class Longformer(PatternMixer):
                 "Raise max_global, or leave it out for any number."
             )
 
-    def _global(self, x):
-        return [
-            split_heads(linear(x), self.num_heads, self.heads.head_dim)
-            for linear in self.global_heads.values()
-        ]
-
     def _observe(self, x, context, mask):
         seen = super()._observe(x, context, mask)
         if mask.global_tokens is None:
             return seen
         is_global = mask.global_tokens[:, None, :, None]
-        q, k, v = self._global(x)
+        q, k, _ = self.global_heads.split(x)
         rows = softmax_weights(q, k, mask=mask)
-        return seen._replace(
-            weights=torch.where(is_global, rows, seen.weights),
-            heads=torch.where(is_global, rows @ v, seen.heads),
-        )
+        return seen._replace(weights=torch.where(is_global, rows, seen.weights))

@@ -8,7 +8,8 @@ divided by their sum again (`renormalise`: with it). M is the number of valid ke
 
 The gradient reaches p_t through the Gaussian alone, as in the paper; rounding may move a predicted window by one key.
 Not in the paper: several heads, each with its own window where that is predicted; self use. Causal: p_t is the last key
-that the query may see, and the window lies behind it. `score` is any of SCORES. Cost: T (2 D_w + 1) (K + V) per head.
+that the query may see, and the window lies behind it. `score` is any of SCORES, which has parameters of each head also where `num_kv_heads` (arXiv 2305.13245) are fewer, and need not be a
+product: no rotary positions. Cost: T (2 D_w + 1) (K + V) per head.
 State: the last D_w keys and values.
 """
 
@@ -21,11 +22,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.luong import Windows, luong_attention, luong_weights
 from regard.functional.shared.cache import advance, place
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
@@ -48,7 +50,7 @@ class ContextState(Streamed):
     length: Int[Tensor, "B"]
 
 
-class LuongLocal(Mixer):
+class LuongLocal(HeadsMixer):
     __doc__ = __doc__
     name = "luong_local"
     family = "banded"
@@ -69,6 +71,7 @@ class LuongLocal(Mixer):
     )
     variants = {
         "narrow": {"window_size": 2},
+        "grouped": {"window_size": 2, "num_kv_heads": 1},
         "additive": {"window_size": 3, "score": "additive"},
         "predictive": {"window_size": 4, "alignment": "predictive"},
         "renormalised": {
@@ -91,6 +94,7 @@ class LuongLocal(Mixer):
         score: str | type[Score] = "general",
         score_options: Mapping[str, Any] | None = None,
         renormalise: bool = False,
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
@@ -100,7 +104,7 @@ class LuongLocal(Mixer):
                 "luong_local: renormalise needs alignment='predictive': other weights have sum 1 already"
             )
         self.num_heads, self.window_size, self.renormalise = num_heads, window_size, renormalise
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         K = self.heads.head_dim
         self.score = build_score(
             score, K, num_heads=num_heads, max_len=max_len, options=score_options
@@ -128,10 +132,9 @@ class LuongLocal(Mixer):
             bound = 1 / math.sqrt(self.heads.head_dim)
             nn.init.uniform_(self.v_p, -bound, bound)
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        windows = self._windows(q, k, mask)
-        return self.heads.merge(self._attend(q, self.score.keys(k), v, windows, mask.pairwise))
+        return self._attend(q, self.score.keys(k), v, self._windows(q, k, mask), mask.pairwise)
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None
@@ -231,7 +234,7 @@ class LuongLocal(Mixer):
             pairs=self.score.pairs,
             renormalise=self.renormalise,
         )
-        return Observation(q, k, v, weights, weights @ v)
+        return Observation(q, k, v, weights)
 
 
 def _from(

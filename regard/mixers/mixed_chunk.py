@@ -2,52 +2,40 @@
 
     y = concat_h( softmax(q k^T / sqrt(K)) v inside chunks of C tokens  +  a_i q_i / sqrt(K) sum_j k_j v_j^T ) W_out
 
-q and k are turned by rope. The second sum runs over all tokens, or, where causal, over those of the chunks before; a_i
+q and k are turned by rope. `num_kv_heads`: arXiv 2305.13245. The second sum runs over all tokens, or, where causal, over those of the chunks before; a_i
 as in `flash` (`lin_norm`). Cost: T C K + T K V per head. The paper does not say how its heads weigh or scale the parts:
 here both use the same q and k. `local_fn="relu2"` takes relu(q k / sqrt(K))^2 over the number of visible keys inside
 chunks, as `flash` does. `parts`: "local" and "global" are the paper's ablations with one part only.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, No, Observation, OptionError
 from regard.functional.choice import Impl, check_impl
-from regard.functional.gated.mixed_chunk import (
+from regard.functional.mixed_chunk import (
     LinNorm,
-    Share,
-    between_chunks_weights,
-    extend,
-    initial_state,
+    Sums,
+    between_weights,
     mixed_chunks,
     same_chunk,
     shares,
+    softmax_inside,
 )
-from regard.functional.gated.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.positions.rotary import rotate
+from regard.functional.rows import masked_softmax, scores
 from regard.functional.shared.cache import place
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.squared_relu import weights
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 
 
-class LocalForm(NamedTuple):
-    attention: Callable[..., Tensor]
-    weights: Callable[..., Tensor]
-    options: dict[str, Any]
-
-
-LOCAL_FORMS = {
-    "softmax": LocalForm(softmax_attention, softmax_weights, {"scale": 1.0}),
-    "relu2": LocalForm(squared_relu_attention, squared_relu_weights, {}),
-}
-
-
-class MixedChunk(Mixer):
+class MixedChunk(HeadsMixer):
     __doc__ = __doc__
     name = "mixed_chunk"
     family = "linear"
@@ -69,6 +57,7 @@ class MixedChunk(Mixer):
     )
     variants = {
         "chunk": {"chunk_size": 4},
+        "grouped": {"chunk_size": 4, "num_kv_heads": 1},
         "relu2": {"chunk_size": 5, "local_fn": "relu2", "lin_norm": "chunk"},
         "local": {"chunk_size": 4, "parts": "local"},
         "global": {"chunk_size": 4, "parts": "global"},
@@ -84,13 +73,14 @@ class MixedChunk(Mixer):
         local_fn: Literal["softmax", "relu2"] = "softmax",
         lin_norm: LinNorm = "count",
         parts: Literal["both", "local", "global"] = "both",
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "softmax inside")
         self.shares = shares(self.name, lin_norm, chunk_size, max_len)
         self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True, alike=True)
         if self.heads.head_dim % 2:
             raise OptionError(
                 f"mixed_chunk: dim / num_heads ({self.heads.head_dim}) must be even: rotary positions turn channels in pairs"
@@ -103,62 +93,49 @@ class MixedChunk(Mixer):
         if parts == "global":
             self.delay = chunk_size
 
-    def mix(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        options = {"chunk_size": self.chunk_size, "mask": mask, "impl": self.impl}
-        attend, share = self._sums(mask.causal)
-        return self.heads.merge(mixed_chunks(attend, _turned, q, k, v, share=share, **options))
-
-    def _sums(self, causal: bool) -> tuple[Callable[..., Tensor] | None, Share | None]:
-        """How tokens of one chunk meet, and the factor of the sum over chunks; None for a part that is left out."""
-        attend = None if self.parts == "global" else self._attend
-        return attend, None if self.parts == "local" else self.shares[causal]
+    def _mixed(self, x, context, mask):
+        position = torch.arange(x.shape[1], device=x.device)[None]
+        q, k, v = self._parts(x, position)
+        sums = self._sums(q, k, mask.causal)
+        return mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask)
 
     def _parts(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """q / sqrt(K) and k, turned by their positions, and v."""
         q, k, v = self.heads.split(x)
-        return *_turned(q, k, position), v
+        q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
+        return q / math.sqrt(q.shape[-1]), k, v
 
-    def _attend(self, q, k, v, mask: Mask, query: Tensor, key: Tensor) -> Tensor:
-        form = LOCAL_FORMS[self.local_fn]
-        impl = (
-            "auto" if self.local_fn == "softmax" else self.impl
-        )  # pieces of fixed size, in which scores would rule the memory
-        return form.attention(q, k, v, mask=mask, impl=impl, **form.options)
+    def _sums(self, q: Tensor, k: Tensor, causal: bool) -> Sums:
+        near = None if self.parts == "global" else (q, k)
+        far = None if self.parts == "local" else (q, k)
+        inside = softmax_inside(self.impl) if self.local_fn == "softmax" else _relu2
+        return Sums(near, far, inside, self.shares[causal])
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        K = self.heads.head_dim
-        like = self.heads.value.weight
-        return initial_state(like, batch_size, self.num_heads, self.chunk_size, K, K, K)
+        K, like = self.heads.head_dim, self.heads.zeros(batch_size, 0)
+        return initial_state(like, batch_size, like.shape[1], self.chunk_size, K, K, K)
 
     def _extend(self, x, state, valid, donate):
         q, k, v = self._parts(x, place(state.length, valid, x.shape[1]))
-        attend, share = self._sums(causal=True)
-        pairs = (q, q), (k, k)
-        mixed, state = extend(attend, state, *pairs, v, valid=valid, share=share, donate=donate)
+        sums = self._sums(q, k, causal=True)
+        mixed, state = extend(sums, v, state, valid=valid, donate=donate)
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):
-        T = x.shape[1]
+        T, a = x.shape[1], []
         q, k, v = self._parts(x, torch.arange(T, device=x.device)[None])
-        weights = []
         if self.parts != "global":
-            chunk = Mask(mask.causal, mask.valid, same_chunk(T, self.chunk_size, x.device))
-            form = LOCAL_FORMS[self.local_fn]
-            weights.append(form.weights(q, k, mask=chunk, **form.options))
+            chunk = mask.dense(T, T, device=x.device) & same_chunk(T, self.chunk_size, x.device)
+            softmax = self.local_fn == "softmax"
+            w = masked_softmax(scores(q, k, 1.0), chunk) if softmax else weights(q, k, chunk)
+            a.append(w.to(q.dtype))
         if self.parts != "local":
-            share = self.shares[mask.causal]
-            weights.append(
-                between_chunks_weights(q, k, chunk_size=self.chunk_size, mask=mask, share=share)
-            )
-        total = sum(weights[1:], weights[0])
-        return Observation(q, k, v, total, total @ v)
+            how = {"chunk_size": self.chunk_size, "mask": mask, "share": self.shares[mask.causal]}
+            a.append(between_weights(q, k, **how))
+        return Observation(q, k, v, sum(a[1:], a[0]))
 
 
-def _turned(q: Tensor, k: Tensor, position: Int[Tensor, "b T"] | int) -> tuple[Tensor, Tensor]:
-    """q / sqrt(K) and k, turned by their positions, or by those from a first one on."""
-    if isinstance(position, int):
-        position = torch.arange(position, position + q.shape[2], device=q.device)[None]
-    q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
-    return q / math.sqrt(q.shape[-1]), k
+def _relu2(q, k, v, allowed, ahead) -> Tensor:
+    return weights(q, k, allowed) @ v

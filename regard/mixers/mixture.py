@@ -40,7 +40,7 @@ from regard.nn.logits import (
     near_square,
 )
 from regard.nn.scores import SCORES, build_score
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 from regard.nn.values import Values
 
 
@@ -57,8 +57,8 @@ class PairLogits(nn.Module):
     def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
         super().__init__()
         self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.query = nn.Linear(dim, dim, bias=False)
-        self.key = nn.Linear(dim, dim, bias=False)
+        self.query = Glorot(dim, dim, bias=False)
+        self.key = Glorot(dim, dim, bias=False)
         glorot(self.query, self.key)
         self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
 

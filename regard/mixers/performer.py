@@ -12,9 +12,12 @@ causal output would depend on later tokens, so it serves bidirectional use alone
 for 3.0 at default weights, docs/log.md), but by the 1e-6, which pulls weights towards the mean of the values, itself nearer
 (0.9). So the default is the paper's estimator, which also has a causal form.
 Orthogonal rows come with the sign that makes their law uniform, which the published code leaves out (it is biased).
+`num_kv_heads`: arXiv 2305.13245. `position="rotary"` (arXiv 2104.09864) turns q and k before the features, which then estimate
+softmax of the turned ones.
 The matrix is redrawn after every `redraw_every` optimiser steps (None: never), from a seed that is stored with it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,12 +52,18 @@ class Performer(RecurrentMixer):
     __doc__ = __doc__
     name = "performer"
     paper = "Choromanski et al. 2020, arXiv 2009.14794"
-    capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
+    capabilities = replace(
+        RecurrentMixer.capabilities,
+        approximates="softmax",
+        memory="T H M",
+        positions=frozenset({"absolute", "rotary"}),
+    )
     denominator = staticmethod(floored)
     variants = {
         "hyperbolic": {"features": "hyperbolic", "num_features": 11, "per_head": True},
         "relu": {"features": "relu", "num_features": 16, "orthogonal": False},
         "published": {"stabiliser": "published", "num_features": 16},
+        "grouped": {"num_kv_heads": 1, "num_features": 16, "position": "rotary"},
     }
 
     def __init__(
@@ -68,9 +77,21 @@ class Performer(RecurrentMixer):
         per_head: bool = False,
         stabiliser: Stabiliser = "strict",
         redraw_every: int | None = 1000,
+        num_kv_heads: int | None = None,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, impl=impl, operation="favor")
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            impl=impl,
+            operation="favor",
+            alike=not per_head,
+            position=position,
+            position_options=position_options,
+        )
         if stabiliser == "published":
             if kernel_of(features) is not None:
                 raise OptionError(
@@ -86,10 +107,9 @@ class Performer(RecurrentMixer):
             num_heads if per_head else 1, num_features, dim // num_heads, orthogonal=orthogonal
         )
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        mixed = favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
-        return self.heads.merge(mixed)
+        return favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
 
     @property
     def _how(self) -> dict[str, Any]:

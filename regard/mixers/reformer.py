@@ -14,7 +14,8 @@ whose product counts, with far fewer rotations.
 Unlike the paper: causal chunks are not the default, because later tokens move their borders and so decide which earlier
 ones a query sees; `published_causal=True` gives them (then always, for every request, so `causal` is refused). The first
 chunk has none before it; the official code wraps round to the last. `same_bucket_only=False, dedup=False` are the
-official code's (no bucket test; a pair met in several rounds counts as often). No dropout on weights.
+official code's (no bucket test; a pair met in several rounds counts as often). No dropout on weights. No `num_kv_heads`: keys are
+queries, one for one. No rotary positions: tokens are hashed by what they hold, and turned alike ones would part.
 """
 
 import math
@@ -24,20 +25,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.choice import Impl, check_impl
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.shared.cache import advance
-from regard.functional.shared.numerics import unit_norm
 from regard.functional.sorted import sorted_attention, weights
+from regard.mixers._heads import HeadsMixer
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
 from regard.nn.seeded import normal
 
 
-class Reformer(Mixer):
+class Reformer(HeadsMixer):
     __doc__ = __doc__
     name = "reformer"
     family = "hashed"
@@ -111,16 +112,16 @@ class Reformer(Mixer):
             seed = None if self.seed is None else self.seed + n
             rotation.copy_(normal(*rotation.shape, seed=seed))
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v, buckets = self._split(x)
         how = self._sorted(buckets, mask) | self._rules
-        return self.heads.merge(sorted_attention(q, k, v, impl=self.impl, **how))
+        return sorted_attention(q, k, v, impl=self.impl, **how)
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v and buckets [B H R T], which autocast does not move."""
-        q, dtype = self.heads.queries(x), self.heads.query.weight.dtype
+        (q, k, v), dtype = self.heads.split(x), self.heads.query.weight.dtype
         hashed = in_full_precision(self._hash, q, project=self.heads.queries, x=x, dtype=dtype)
-        return q, unit_norm(q), self.heads.values(x), hashed
+        return q, k, v, hashed
 
     def _hash(self, q: Tensor) -> Tensor:
         if self.factors == (1,):
@@ -163,7 +164,7 @@ class Reformer(Mixer):
     def _observe(self, x, context, mask):
         q, k, v, buckets = self._split(x)
         found = weights(q, k, **self._sorted(buckets, mask), **self._rules)
-        return Observation(q, k, v, found, found @ v)
+        return Observation(q, k, v, found)
 
     def _plan(self, x, context, mask):
         return {"buckets": self._split(x)[3]}

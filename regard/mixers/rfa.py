@@ -5,7 +5,8 @@
     gate:  S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T,  z likewise,  g_t = sigmoid(w_g x_t + b_g)
 
 Cost: T M V per head, also with the gate, which is computed in parallel chunks; state: M (V + 1) per head.
-sigma [H K] is learned and starts at 1; it multiplies, so it is an inverse bandwidth. b_g starts at `gate_bias`.
+sigma [H K] is learned and starts at 1; it multiplies, so it is an inverse bandwidth, and stretches channels one by one: no rotary
+positions, since turned channels would then depend on places themselves and not on their distance. `num_kv_heads`: arXiv 2305.13245. b_g starts at `gate_bias`.
 The paper does not say how a denominator of either sign is kept from zero: here sgn(n) max(|n|, 1e-6).
 The paper draws a matrix for each head and step from a stored pool: `pool_size`; evaluation uses the first H of it. By
 default each head keeps one.
@@ -26,7 +27,7 @@ from regard.functional.features import RandomKernel, unit_features, unit_keys
 from regard.functional.linear import random_feature_attention, signed
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 
 class RFA(RecurrentMixer):
@@ -40,6 +41,7 @@ class RFA(RecurrentMixer):
         "arc_cosine": {"features": "arc_cosine", "num_features": 24},
         "gate": {"gate": True, "gate_bias": 1.0},
         "arc_cosine_gate": {"features": "arc_cosine", "num_features": 24, "gate": True},
+        "grouped": {"num_features": 16, "num_kv_heads": 1},
         "pool": {"pool_size": 5, "num_features": 32, "orthogonal": True},
     }
 
@@ -54,9 +56,17 @@ class RFA(RecurrentMixer):
         gate: bool = False,
         gate_bias: float = 0.0,
         pool_size: int | None = None,
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, impl=impl, operation="rfa")
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            impl=impl,
+            operation="rfa",
+            alike=False,
+        )
         if pool_size is not None and pool_size < num_heads:
             raise OptionError(
                 f"rfa: pool_size ({pool_size}) must be at least num_heads ({num_heads}): "
@@ -74,7 +84,7 @@ class RFA(RecurrentMixer):
         )
         drawn = None if pool_size is None else torch.empty(num_heads, dtype=torch.long)
         self.register_buffer("drawn", drawn)
-        self.gate = nn.Linear(dim, num_heads) if gate else None
+        self.gate = Glorot(dim, num_heads) if gate else None
         if self.gate is not None:
             self.beside_heads = "its gate"
             glorot(self.gate, bias=gate_bias)
@@ -85,13 +95,10 @@ class RFA(RecurrentMixer):
         if self.drawn is not None:
             self.drawn.copy_(torch.arange(len(self.drawn)))
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        w, gate = self._w(), self._gate(x)
-        mixed = random_feature_attention(
-            q, k, v, w, gate, mask=mask, features=self.features, impl=self.impl
-        )
-        return self.heads.merge(mixed)
+        how = {"mask": mask, "features": self.features, "impl": self.impl}
+        return random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
 
     @property
     def changes_after_step(self) -> bool:

@@ -16,7 +16,8 @@ nearest centroid alone, as its neighbours may be later ones, and sees the W keys
 last W of its keys). `shared_qk=True` makes keys of the queries, as the official causal code does; `scale=1` is its scale.
 `attend_raw=True` clusters by q^, k^ and attends with q, k. The commitment loss is a method of its own, for the caller to
 add with weight 1e-4 (`regard train --train.commitment 1e-4`). Half of the heads being local, as the paper advises, is
-`head_groups`'s business.
+`head_groups`'s business. `num_kv_heads`: arXiv 2305.13245. No rotary positions: clusters are of what tokens hold, wherever they stand,
+and turned tokens would lie in clusters of places.
 """
 
 from dataclasses import replace
@@ -27,7 +28,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation
+from regard.core import OPEN, Capabilities, Mask, No, Observation
 from regard.core.errors import OptionError
 from regard.core.options import Seed, Share
 from regard.core.request import check_request
@@ -37,6 +38,7 @@ from regard.functional.kmeans import Assigned, assign, attend, standardised, wei
 from regard.functional.rings import empty, extend
 from regard.functional.shared.cache import advance
 from regard.functional.shared.numerics import unit_norm
+from regard.mixers._heads import HeadsMixer
 from regard.nn.centroids import Centroids, Counts
 from regard.nn.full_precision import in_full_precision
 from regard.nn.heads import Heads
@@ -50,7 +52,7 @@ class ContextState(Streamed):
     length: Int[Tensor, "B"]
 
 
-class Routing(Mixer):
+class Routing(HeadsMixer):
     __doc__ = __doc__
     name = "routing"
     family = "routed"
@@ -71,6 +73,7 @@ class Routing(Mixer):
     variants = {
         "small": {"num_clusters": 3, "window_size": 4},
         "shared_qk": {"num_clusters": 3, "window_size": 4, "shared_qk": True, "allow_self": False},
+        "grouped": {"num_clusters": 3, "window_size": 4, "num_kv_heads": 1},
         "raw": {"num_clusters": 2, "window_size": 3, "attend_raw": True},
         "published_causal": {
             "num_clusters": 3,
@@ -98,13 +101,15 @@ class Routing(Mixer):
         decay: Share = 0.999,
         published_causal: bool = False,
         seed: Seed | None = None,
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl, "sorted", "members")
         num_clusters, window_size = _sizes(num_clusters, window_size, max_len)
         self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
-        self.heads = Heads(dim, num_heads, shared_qk=shared_qk)
+        how: dict[str, Any] = {"num_kv_heads": num_kv_heads, "shared_qk": shared_qk, "repeat": True}
+        self.heads = Heads(dim, num_heads, **how)
         sizes = num_heads, num_clusters, self.heads.head_dim
         self.centroids = Centroids(*sizes, decay=decay, seed=seed)
         self.shared_qk, self.allow_self, self.attend_raw = shared_qk, allow_self, attend_raw
@@ -118,9 +123,12 @@ class Routing(Mixer):
 
     def mix(self, x, context, mask):
         counts = self.centroids.counters(self.name) if self.training else None
-        q, k, v, assigned = self._assigned(x, context, mask, counts)
-        y = attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(mask))
+        y = self._mixed(x, context, mask, counts)
         return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
+
+    def _mixed(self, x, context, mask, counts: Counts | None = None):
+        q, k, v, assigned = self._assigned(x, context, mask, counts)
+        return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(mask))
 
     def commitment_loss(
         self,
@@ -198,7 +206,7 @@ class Routing(Mixer):
     def _observe(self, x, context, mask):
         q, k, v, assigned = self._assigned(x, context, mask)
         found = weights(q, k, assigned, self.window_size, **self._how(mask))
-        return Observation(q, k, v, found, found @ v)
+        return Observation(q, k, v, found)
 
     def _plan(self, x, context, mask):
         return self._assigned(x, context, mask)[3]

@@ -4,7 +4,8 @@
 
 `score` is a name of SCORES (dot, scaled_dot, general, additive, location, cosine, activation_unit) or a Score class, `score_options` are
 its own. `normaliser="sigmoid"` or "none" makes each weight on its own; such sums grow with the number of keys. Scores
-meet the queries and keys of a head, after the usual projections, and have parameters for each head.
+meet the queries and keys of a head, after the usual projections, and have parameters for each head, also where `num_kv_heads`
+(arXiv 2305.13245) are fewer. They need not be products: no rotary positions, which `softmax` has.
 
 Cost: T^2 (K + V) per head, T^2 (A + V) element-wise for the additive score, A its hidden width. Products with softmax
 run on the fused kernel; others are scored for some queries at a time, and again in the backward. Location has one row
@@ -19,12 +20,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mask, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.scored import Normaliser, scored_attention, scored_weights
 from regard.functional.shared.cache import advance, columns, put
 from regard.functional.softmax import softmax_attention
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.nn.scores import Score, build_score
 
@@ -44,7 +46,7 @@ class ContextState(Streamed):
     length: Int[Tensor, "B"]
 
 
-class Scored(Mixer):
+class Scored(HeadsMixer):
     __doc__ = __doc__
     name = "scored"
     family = "softmax"
@@ -63,6 +65,7 @@ class Scored(Mixer):
     )
     variants = {
         "general": {"score": "general"},
+        "grouped": {"num_kv_heads": 1},
         "additive": {"score": "additive", "score_options": {"hidden_dim": 5}},
         "location": {"score": "location"},
         "cosine": {"score": "cosine"},
@@ -84,12 +87,13 @@ class Scored(Mixer):
         score: str | type[Score] = "scaled_dot",
         normaliser: Normaliser = "softmax",
         score_options: Mapping[str, Any] | None = None,
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
         self.num_heads, self.normaliser = num_heads, normaliser
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         self.score = build_score(
             score, self.heads.head_dim, num_heads=num_heads, max_len=max_len, options=score_options
         )
@@ -99,12 +103,9 @@ class Scored(Mixer):
                 any_length=No(f"{self.score.name} scores are one for each of max_len positions")
             )
 
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._attend(*self._prepared(x, context), mask))
-
-    def _prepared(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self.score.queries(q), self.score.keys(k), v
+        return self._attend(self.score.queries(q), self.score.keys(k), v, mask)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         if self.score.product and self.normaliser == "softmax":
@@ -154,4 +155,4 @@ class Scored(Mixer):
             mask=mask,
             normaliser=self.normaliser,
         )
-        return Observation(q, k, v, weights, weights @ v)
+        return Observation(q, k, v, weights)

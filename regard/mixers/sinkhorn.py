@@ -13,7 +13,8 @@ what is sorted for the block that has begun.
 
 Options: `join="separate"` adds two softmaxes (a public benchmark's form; the paper's formula can be read so) where the
 default has one over both blocks. `sort_cut` = n: all queries see the first n sorted blocks and nothing else.
-`mixture` adds full softmax attention. `sort_net="attention"` has no bound on the length.
+`mixture` adds full softmax attention. `sort_net="attention"` has no bound on the length. `num_kv_heads` (arXiv 2305.13245): each head of queries sorts the blocks of its
+keys. No rotary positions: a sorted key is a sum over several places.
 """
 
 import math
@@ -25,7 +26,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Above0
 from regard.core.shapes import check_positive
 from regard.functional.choice import plain_alone
@@ -40,11 +41,12 @@ from regard.functional.sinkhorn import (
     weights,
 )
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
-class Sinkhorn(Mixer):
+class Sinkhorn(HeadsMixer):
     __doc__ = __doc__
     name = "sinkhorn"
     family = "sorted"
@@ -67,6 +69,7 @@ class Sinkhorn(Mixer):
     )
     variants = {
         "small": {"block_size": 4},
+        "grouped": {"block_size": 4, "num_kv_heads": 1},
         "mlp_separate": {"block_size": 3, "sort_net": "mlp", "join": "separate"},
         "attention": {"block_size": 4, "sort_net": "attention"},
         "sort_cut": {"block_size": 4, "sort_cut": 2},
@@ -87,6 +90,7 @@ class Sinkhorn(Mixer):
         join: Join = "joint",
         sort_cut: int | None = None,
         mixture: bool = False,
+        num_kv_heads: int | None = None,
     ):
         super().__init__(dim, max_len=max_len)
         if max_len is None and (block_size is None or sort_net != "attention"):
@@ -99,7 +103,7 @@ class Sinkhorn(Mixer):
         self.num_heads, self.block_size, self.temperature = num_heads, block_size, temperature
         self.num_iterations, self.join, self.mixture = num_iterations, join, mixture
         self.sort_cut = sort_cut
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         self.sort_net = None
         if sort_net != "attention":
             assert max_len is not None
@@ -124,12 +128,10 @@ class Sinkhorn(Mixer):
         if self.mixture:
             self.declare(time="T^2 H K")
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x)
         y = sinkhorn_attention(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
-        if self.mixture:
-            y = y + softmax_attention(q, k, v, mask=mask)
-        return self.heads.merge(y)
+        return y + softmax_attention(q, k, v, mask=mask) if self.mixture else y
 
     @property
     def _how(self) -> dict[str, Any]:
@@ -191,4 +193,4 @@ class Sinkhorn(Mixer):
         found = weights(q, k, sorting=self._sorting(x, mask), mask=mask, **self._how)
         if self.mixture:
             found = found + softmax_weights(q, k, mask=mask)
-        return Observation(q, k, v, found, found @ v)
+        return Observation(q, k, v, found)

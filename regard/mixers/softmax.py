@@ -18,15 +18,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import OPEN, Capabilities, Mask, No, Observation
 from regard.core.options import Rate
 from regard.core.states import Streamed, as_state
 from regard.functional.choice import Impl, check_impl
 from regard.functional.shared.cache import advance, columns, put
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
-from regard.positions.relative import T5, Alibi, Rotary
+from regard.positions.relative import T5, Alibi
 
 
 @as_state
@@ -44,7 +45,7 @@ class ContextState(Streamed):
     length: Int[Tensor, "B"]
 
 
-class Softmax(Mixer):
+class Softmax(HeadsMixer):
     __doc__ = __doc__
     name = "softmax"
     family = "softmax"
@@ -86,34 +87,30 @@ class Softmax(Mixer):
     ):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl, "softmax")
-        if shared_qk and num_kv_heads not in (None, num_heads):
-            raise OptionError(
-                f"softmax: shared_qk makes every key from a query, so num_kv_heads must be {num_heads}"
-            )
         self.num_heads = num_heads
+        self.position = inside(self, num_heads, position, position_options)
         self.heads = Heads(
-            dim, num_heads, num_kv_heads=num_kv_heads, bias=bias, shared_qk=shared_qk
+            dim,
+            num_heads,
+            num_kv_heads=num_kv_heads,
+            bias=bias,
+            shared_qk=shared_qk,
+            position=self.position,
+            alike=not isinstance(self.position, Alibi | T5),
         )
         self.scale = 1.0 if shared_qk and scale is None else scale
         self.shared_qk = shared_qk
         self.dropout = dropout
-        self.position = inside(self, num_heads, position, position_options)
         if self.position is not None:
             self.declare(cross=No("relative positions need queries and keys on one axis"))
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         position = torch.arange(x.shape[1], device=x.device)[None]
-        q, k = self._rotated(q, k, position)
         bias = self._bias(position, position, q.dtype)
-        return self.heads.merge(self._attend(q, k, v, mask, self.shared_qk, bias))
-
-    def _rotated(self, q, k, position: Int[Tensor, "b T"]) -> tuple[Tensor, Tensor]:
-        if not isinstance(self.position, Rotary):
-            return q, k
-        return self.position.rotate(q, position), self.position.rotate(k, position)
+        return self._attend(q, k, v, mask, self.shared_qk, bias)
 
     def _bias(
         self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], dtype: torch.dtype
@@ -144,12 +141,8 @@ class Softmax(Mixer):
                 context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
             )
             return ContextState(self.heads.keys(context), self.heads.values(context), valid, length)
-        weight, shape = (
-            self.heads.value.weight,
-            (batch_size, self.heads.num_kv_heads, max_len or 0, self.heads.head_dim),
-        )
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        return State(weight.new_zeros(shape), weight.new_zeros(shape), length)
+        k, v = (self.heads.zeros(batch_size, max_len or 0) for _ in "kv")
+        return State(k, v, torch.zeros(batch_size, dtype=torch.long, device=v.device))
 
     def _extend(self, x, state, valid, donate):
         if isinstance(state, ContextState):
@@ -158,9 +151,8 @@ class Softmax(Mixer):
             )
             y = self.heads.merge(mixed) * state.valid.any(1)[:, None, None]
             return y, replace(state, length=advance(state.length, valid, x.shape[1]))
-        q, new_k, new_v = self.heads.split(x)
+        q, new_k, new_v = self.heads.split(x, None, state.length)
         at = columns(state, valid, x.shape[1], state.k, donate)
-        q, new_k = self._rotated(q, new_k, at.query)
         k, v = put(state.k, new_k, at, donate), put(state.v, new_v, at, donate)
         mask, seen, exclude_self = at.mask, at.seen, self.shared_qk
         if exclude_self and mask is OPEN:  # one token after all others
@@ -178,7 +170,6 @@ class Softmax(Mixer):
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         position = torch.arange(x.shape[1], device=x.device)[None]
-        q, k = self._rotated(q, k, position)
         bias = self._bias(position, position, q.dtype)
         weights = softmax_weights(
             q,
@@ -188,5 +179,4 @@ class Softmax(Mixer):
             exclude_self=self.shared_qk,
             bias=bias,
         )
-        heads = weights @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-        return Observation(q, k, v, weights, heads)
+        return Observation(q, k, v, weights)

@@ -13,9 +13,10 @@ without max_len). State: every key for "strided", whose columns all come round a
 "dilated". The output projection has no bias.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isqrt
-from typing import Literal
+from typing import Any, Literal
 
 from regard.core import OptionError
 from regard.functional.choice import Impl
@@ -44,6 +45,7 @@ class Strided(PatternMixer):
         "fixed": {"kind": "fixed", "stride": 4, "summary_width": 2},
         "fixed_separate": {"kind": "fixed", "stride": 3, "summary_width": 2, "merged": False},
         "dilated": {"kind": "dilated", "stride": 3, "window_size": 2},
+        "grouped": {"stride": 3, "num_kv_heads": 1, "position": "rotary"},
     }
     limits = {"softmax": ({"stride": 1}, {})}
 
@@ -58,9 +60,20 @@ class Strided(PatternMixer):
         summary_width: int | None = None,
         merged: bool = True,
         max_len: int | None = None,
+        num_kv_heads: int | None = None,
+        position: str | None = None,
+        position_options: Mapping[str, Any] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, impl=impl)
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            impl=impl,
+            num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
+            alike=merged,
+        )
         if window_size is not None and kind == "fixed":
             raise OptionError(
                 "strided: window_size has no meaning for kind 'fixed', whose blocks are `stride` long"

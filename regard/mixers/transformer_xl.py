@@ -7,7 +7,7 @@ R_d = [sin(d w) | cos(d w)] has width D; p_i is the query's place among the keys
 memory is the last `mem_len` tokens that this layer was given. `extend(segment, state)` equals causal `forward` within
 one call; over several calls no gradient flows back into the memory, and L layers see L mem_len tokens back.
 
-Cost: T S (2 K + V) per head, D^2 parameters more. `clamp_len` replaces |d| by min(|d|, clamp_len). `same_length`: every
+Cost: T S (2 K + V) per head, D^2 parameters more. `num_kv_heads`: arXiv 2305.13245. `clamp_len` replaces |d| by min(|d|, clamp_len). `same_length`: every
 query sees mem_len keys at most, itself included, in `forward` too. u and v_b belong to this layer (the paper shares
 them: `layer.position.u = first.position.u`, and so for v). The memory of a row is forgotten when its `length` is set to 0.
 
@@ -18,6 +18,7 @@ token has a segment:  A_ij + (q_i + b) . s_ij,  s_ij one vector for pairs of one
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +28,6 @@ from regard.core import (
     OPEN,
     Capabilities,
     Mask,
-    Mixer,
     No,
     Observation,
     ShapeError,
@@ -45,6 +45,7 @@ from regard.functional.relative import (
     relative_weights,
 )
 from regard.functional.shared.cache import advance
+from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.positions.relative import RelativePosition
 
@@ -55,7 +56,7 @@ class State(Streamed):
     length: Int[Tensor, "B"]
 
 
-class TransformerXL(Mixer):
+class TransformerXL(HeadsMixer):
     __doc__ = __doc__
     name = "transformer_xl"
     family = "relative"
@@ -75,6 +76,7 @@ class TransformerXL(Mixer):
     variants = {
         "clamped": {"clamp_len": 4},
         "same_length": {"mem_len": 4, "same_length": True},
+        "grouped": {"num_kv_heads": 1},
     }
 
     def __init__(
@@ -87,12 +89,13 @@ class TransformerXL(Mixer):
         same_length: bool = False,
         segments: bool = False,
         dropout: Rate = 0.0,
+        num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl)
         self.num_heads, self.mem_len, self.dropout = num_heads, mem_len, dropout
-        self.heads = Heads(dim, num_heads)
+        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)
         self.segment = SegmentTerm(num_heads, dim // num_heads) if segments else None
         self.window = mem_len if same_length else None
@@ -103,7 +106,7 @@ class TransformerXL(Mixer):
                 time="T M H K",
             )
 
-    def mix(self, x, context, mask):
+    def _mixed(self, x, context, mask):
         if context is not None:
             context, mask, _ = _last_aligned(context, mask)
         return self._attend(x, x if context is None else context, mask)
@@ -139,7 +142,7 @@ class TransformerXL(Mixer):
                     f"got {ids.dtype} {list(ids.shape)}"
                 )
         term = Segments(query_segment, key_segment, self.segment.s, self.segment.b)
-        return self._attend(x, source, mask, term)
+        return self.heads.merge(self._attend(x, source, mask, term))
 
     def _attend(
         self,
@@ -147,22 +150,12 @@ class TransformerXL(Mixer):
         source: Float[Tensor, "B S D"],
         mask: Mask,
         segments: Segments | None = None,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B H T V"]:
         q, k, v = self.heads.split(x, source)
         dropout = self.dropout if self.training else 0.0
         terms = self._terms(q, k, mask)._replace(segments=segments)
-        return self.heads.merge(
-            relative_attention(
-                q,
-                k,
-                v,
-                terms=terms,
-                mask=mask,
-                window=self.window,
-                dropout=dropout,
-                impl=self.impl,
-            )
-        )
+        how: dict[str, Any] = {"window": self.window, "dropout": dropout, "impl": self.impl}
+        return relative_attention(q, k, v, terms=terms, mask=mask, **how)
 
     def _terms(self, q: Tensor, k: Tensor, mask: Mask) -> Terms:
         needed = distances(q.shape[2], k.shape[2], mask.causal, q.device)
@@ -184,9 +177,9 @@ class TransformerXL(Mixer):
         source = torch.cat([state.memory, x], dim=1)
         held = torch.arange(M, device=x.device) >= M - state.length[:, None]
         new = held.new_ones(x.shape[:2]) if valid is None else valid
-        y = self._attend(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
+        mixed = self._attend(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
         length = advance(state.length, valid, N)
-        return y, State(_last(state.memory, x, length - state.length), length)
+        return self.heads.merge(mixed), State(_last(state.memory, x, length - state.length), length)
 
     def extend_normed(self, x, norm, state, *, valid=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
@@ -207,20 +200,10 @@ class TransformerXL(Mixer):
         weights = relative_weights(
             q, k, terms=self._terms(q, k, mask), mask=mask, window=self.window
         )
-        heads = weights @ v
         if back is not None:
             k, v = permute(k, back, dim=2), permute(v, back, dim=2)
             weights = permute(weights, back, dim=3)
-        return Observation(q, k, v, weights, heads)
-
-    def _observe_heads(self, x, context, mask):
-        seen = super()._observe_heads(x, context, mask)
-        back = None if context is None else _last_aligned(context, mask)[2]
-        if back is None:
-            return seen
-        keys = {"k": seen.k, "v": seen.v}
-        moved = {name: permute(z, back, dim=2) for name, z in keys.items() if z is not None}
-        return seen._replace(**moved)
+        return Observation(q, k, v, weights)
 
 
 class SegmentTerm(nn.Module):

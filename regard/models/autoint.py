@@ -26,7 +26,7 @@ from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.models.config import FieldsConfig, Model, require_fields
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 OFFICIAL_EPS = 1e-8
 
@@ -57,7 +57,7 @@ class Interacting(nn.Module):
         width = num_heads * head_dim
         self.num_heads, self.dropout = num_heads, dropout
         self.query, self.key, self.value, self.residual = (
-            nn.Linear(dim, width, bias=official) for _ in range(4)
+            Glorot(dim, width, bias=official) for _ in range(4)
         )
         glorot(self.query, self.key, self.value, self.residual)
         self.scale = 1 / math.sqrt(head_dim) if official else 1.0

@@ -14,7 +14,7 @@ from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import check_tokens, counts_tokens, longest, places
 from regard.nn import NORMS
-from regard.nn.starts import normal_rows
+from regard.nn.starts import NormalRows, normal_rows
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 
@@ -30,7 +30,7 @@ class Embedding(nn.Module):
     def __init__(self, config: StackConfig, position: AbsolutePosition, vocab_size: int):
         super().__init__()
         self.scale = math.sqrt(config.dim)
-        self.table = nn.Embedding(vocab_size, config.dim)
+        self.table = NormalRows(vocab_size, config.dim)
         normal_rows(self.table, std=1 / self.scale)
         self.position = position
         self.norm = NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()

@@ -35,7 +35,7 @@ from regard.mixers.transformer_xl import TransformerXL
 from regard.models.config import Model, ModelConfig
 from regard.models.tokens import check_tokens, counts_tokens, longest
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.nn.starts import normal_rows
+from regard.nn.starts import NormalRows, normal_rows
 
 CONTEXT = -1
 """The rank of a token that all may see."""
@@ -196,7 +196,7 @@ class Trunk(nn.Module):
     def __init__(self, config: TrunkConfig):
         super().__init__()
         self.checkpoint = config.checkpoint
-        self.table = nn.Embedding(config.vocab_size, config.dim)
+        self.table = NormalRows(config.vocab_size, config.dim)
         normal_rows(self.table, std=0.02)
         self.layers = nn.ModuleList(TwoStreamLayer(config) for _ in range(config.num_layers))
         self.dropout = nn.Dropout(config.dropout)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_positive, is_dense
-from regard.nn.starts import normal_rows
+from regard.nn.starts import NormalRows, normal_rows
 
 MISSING, UNKNOWN, FIRST_KNOWN = 0, 1, 2
 
@@ -148,7 +148,7 @@ class FieldEmbedding(nn.Module):
         super().__init__()
         self.fields, self.dim = fields, dim
         self.tables = nn.ModuleDict(
-            {f"of_{name}": nn.Embedding(size, dim) for name, size in vocabularies(fields).items()}
+            {f"of_{name}": NormalRows(size, dim) for name, size in vocabularies(fields).items()}
         )
         numeric = [field.name for field in fields if isinstance(field, Numeric)]
         self.vectors = nn.ParameterDict({f"of_{name}": torch.empty(dim) for name in numeric})

@@ -1,6 +1,6 @@
 """Parts of the gated attention unit (Hua et al. 2022, arXiv 2202.10447), shared by GAU and FLASH."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
 from regard.functional.positions.rotary import rotate
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 # The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on
 # associative recall (T 47, two causal GAU layers, 1,000 steps of AdamW) the loss is 0.001 for three seeds from 1, and 1.7
@@ -55,11 +55,11 @@ class GatedUnit(nn.Module):
                 f"key_dim ({key_dim}) must be even: rotary positions turn channels in pairs"
             )
         self.hidden_dim, self.key_dim = hidden_dim, key_dim
-        self.gate = nn.Linear(dim, hidden_dim, bias=bias)
-        self.value = nn.Linear(dim, hidden_dim, bias=bias)
-        self.shared = nn.Linear(dim, key_dim, bias=bias)
+        self.gate = Glorot(dim, hidden_dim, bias=bias)
+        self.value = Glorot(dim, hidden_dim, bias=bias)
+        self.shared = Glorot(dim, key_dim, bias=bias)
         self.offset_scale = OffsetScale(key_dim, views, std=std)
-        self.out = nn.Linear(hidden_dim, dim, bias=bias)
+        self.out = Glorot(hidden_dim, dim, bias=bias)
         glorot(self.gate, self.value, self.shared, self.out)
 
     def views(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B n T K"]:
@@ -98,57 +98,32 @@ class RelativeBias(nn.Module):
         if self.form is not None:
             nn.init.normal_(self.weight, std=0.02)
 
-    def query(
-        self, q: Float[Tensor, "B T K"], position: Int[Tensor, "b T"]
-    ) -> Float[Tensor, "B 1 T K2"]:
-        return self._widened(q, position, 0)
-
-    def key(
-        self, k: Float[Tensor, "B S K"], position: Int[Tensor, "b S"]
-    ) -> Float[Tensor, "B 1 S K2"]:
-        return self._widened(k, position, 1)
-
-    def pair(
-        self, views: Float[Tensor, "B n T K"], position: Int[Tensor, "b T"], scale: float
+    def turned(
+        self,
+        views: Float[Tensor, "B n T K"],
+        position: Int[Tensor, "b T"],
+        scale: float,
+        sides: Sequence[int] = (0, 1),
     ) -> list[Float[Tensor, "B 1 T _"]]:
-        """Turned views of tokens, all at once: queries times `scale`, keys, and any others, without further channels."""
-        if self.form != "rotary":
-            q, k, *others = rotate(views, position).split(1, dim=1)
-            return [q * scale, k, *others]
-        B, _, T, K = views.shape
-        learned = self.weight[:, None].to(views.dtype).expand(B, 2, T, K)
-        turned = rotate(torch.cat([learned, views], dim=1), position)
-        a, b, q, k, *others = turned.split(1, dim=1)
-        return [torch.cat([q * scale, a], dim=-1), torch.cat([k, b], dim=-1), *others]
+        """The views, each turned by its positions.
 
-    def square(self, n: int) -> Float[Tensor, "n n"] | None:
-        """b_ij of n tokens in a row, for any place of the first."""
-        if self.form is None:
-            return None
-        position = torch.arange(n, device=self.weight.device)
+        The first are of these sides, queries (0) times `scale`, or keys (1), and have further channels; others have none.
+        """
+        more: list[Tensor] = []
         if self.form == "rotary":
-            left, right = rotate(self.weight[:, None].expand(-1, n, -1), position)
-            return left @ right.mT
-        rows = self.table(position[None], position[None])
-        assert rows is not None
-        return rows(slice(0, n))[0, 0]
-
-    def _widened(self, z: Tensor, position: Tensor, side: int) -> Tensor:
+            learned = self.weight[list(sides), None].to(views.dtype)
+            views = torch.cat([learned.expand(len(views), -1, *views.shape[2:]), views], dim=1)
+        found = list(rotate(views, position).split(1, dim=1))
         if self.form == "rotary":
-            turned = rotate(self.weight[side].expand(*position.shape, -1), position)
-            z = torch.cat([z, turned.to(z.dtype).expand(z.shape[0], -1, -1)], dim=-1)
-        return z[:, None]
+            more, found = found[: len(sides)], found[len(sides) :]
+        for n, side in enumerate(sides):
+            z = found[n] * scale if side == 0 else found[n]
+            found[n] = torch.cat([z, more[n]], dim=-1) if more else z
+        return found
 
-    def table(
-        self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]
-    ) -> Callable[[slice], Tensor] | None:
-        """The Toeplitz bias, which is not in the channels: rows -> [b 1 t S] for these queries."""
+    def at(self, ahead: Int[Tensor, "*b"]) -> Float[Tensor, "*b"] | None:
+        """The Toeplitz bias, which is not in the channels, of keys so far ahead of their queries."""
         if self.form != "toeplitz":
             return None
-
-        def rows(queries: slice) -> Tensor:
-            middle = self.weight.shape[0] // 2
-            distance = key[:, None, :] - query[:, queries, None] + middle
-            return self.weight[distance.clamp(0, 2 * middle)][:, None]
-
-        return rows
+        middle = self.weight.shape[0] // 2
+        return self.weight[(ahead + middle).clamp(0, 2 * middle)]

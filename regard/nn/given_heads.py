@@ -13,61 +13,50 @@ from regard.nn.heads import Heads
 
 
 class GivenHeads(Heads):
-    """Reads q, k and v out of tokens [B T (H + 2 G) K] that hold them side by side; merging puts heads side by side.
+    """Reads q, k and v out of tokens [B T (H K + G K + G V)] that hold them side by side; merging puts heads side by side.
 
     It has no parameters: the projections around it belong to the caller.
     """
 
     def __init__(self, heads: Heads):
         nn.Module.__init__(self)
-        self.num_heads, self.num_kv_heads = heads.num_heads, heads.num_kv_heads
-        self.head_dim = heads.head_dim
-        self._seen = None
-        self.query = self.key = self.value = cast(nn.Linear, _Place(heads.value.weight))
-
-    @property
-    def width(self) -> int:
-        return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+        for name in ("num_heads", "num_kv_heads", "head_dim", "key_dim", "value_dim"):
+            setattr(self, name, getattr(heads, name))
+        self.copies, self.shared_by, self.alike = heads.copies, heads.shared_by, heads.alike
+        self.rotation = heads.rotation
+        q, k = self.num_heads * self.key_dim, self.num_kv_heads * self.key_dim
+        like, v = heads.value.weight, self.num_kv_heads * self.value_dim
+        parts = _Part(like, 0, q), _Part(like, q, k), _Part(like, q + k, v)
+        self.query, self.key, self.value = cast(tuple[nn.Linear, nn.Linear, nn.Linear], parts)
+        self.out, self.width = cast(nn.Linear, nn.Identity()), q + k + v
 
     def pack(
         self,
         q: Float[Tensor, "B T HK"] | None,
         k: Float[Tensor, "B T GK"] | None = None,
-        v: Float[Tensor, "B T GK"] | None = None,
+        v: Float[Tensor, "B T GV"] | None = None,
     ) -> Float[Tensor, "B T width"]:
         """Tokens for a mixer over these heads: q, k and v; q alone; or k and v alone, as its context."""
         if q is None:
             assert k is not None and v is not None
-            return F.pad(torch.cat([k, v], dim=-1), (self.num_heads * self.head_dim, 0))
+            return F.pad(torch.cat([k, v], dim=-1), (self.num_heads * self.key_dim, 0))
         if k is None or v is None:
-            return F.pad(q, (0, 2 * self.num_kv_heads * self.head_dim))
+            return F.pad(q, (0, self.width - q.shape[2]))
         return torch.cat([q, k, v], dim=-1)
 
-    def queries(self, x):
-        return self._part("q", x, 0, self.num_heads)
 
-    def keys(self, x):
-        return self._part("k", x, self.num_heads, self.num_kv_heads)
-
-    def values(self, x):
-        return self._part("v", x, self.num_heads + self.num_kv_heads, self.num_kv_heads)
-
-    def merge(self, mixed):
-        return self._see("heads", mixed).transpose(1, 2).flatten(2)
-
-    def _part(self, name: str, x: Tensor, first: int, count: int) -> Tensor:
-        z = x.unflatten(2, (-1, self.head_dim))[:, :, first : first + count]
-        return self._see(name, z.transpose(1, 2))
-
-
-class _Place(nn.Module):
-    """Carries device and dtype: an empty buffer that moves with the module and is not saved."""
+class _Part(nn.Module):
+    """Some channels of the tokens. Its weight, an empty buffer that moves with the module and is not saved, has device and dtype."""
 
     weight: Tensor
 
-    def __init__(self, like: Tensor):
+    def __init__(self, like: Tensor, first: int, width: int):
         super().__init__()
-        self.register_buffer("weight", like.detach().new_empty(0), persistent=False)
+        self.first, self.width = first, width
+        self.register_buffer("weight", like.detach().new_empty(width, 0), persistent=False)
+
+    def forward(self, x: Float[Tensor, "B T width"]) -> Float[Tensor, "B T part"]:
+        return x[..., self.first : self.first + self.width]
 
     def reset_parameters(self) -> None:
         """Nothing to restore; FSDP calls it on every module with a buffer."""

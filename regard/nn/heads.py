@@ -1,34 +1,29 @@
 """Heads: the projections around multi-head attention."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import local
+from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import ShapeError
+from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible, check_positive
 from regard.functional.shared.numerics import unit_norm
-from regard.nn.starts import glorot
-
-
-class _Watch(local):
-    """The heads that a call of this thread observes, and what it has seen of them."""
-
-    heads: "Heads | None" = None
-    seen: dict[str, Tensor] | None = None
-
-
-_watch = _Watch()
+from regard.nn.starts import Glorot, glorot
 
 
 class Heads(nn.Module):
     """q, k, v = heads.split(x, context); y = heads.merge(mixed).
 
-    Keys and values may have fewer heads than queries (grouped-query attention), and `shared_qk=True` leaves the
-    key projection out: keys are then made from the queries. Initialised with Glorot over the whole matrix
-    (Vaswani et al. 2017, arXiv 1706.03762).
+    Queries and keys have `key_dim` channels each, values `value_dim`; `head_dim` is both, by default dim / num_heads.
+    Keys and values may have fewer heads than queries (grouped-query attention, arXiv 2305.13245), which `repeat` hands
+    out once for each head of queries; with `shared_qk` keys are the queries of unit norm, and have no projection. A
+    rotation turns queries and keys by their places (arXiv 2104.09864).
+    Initialised with Glorot over the whole matrix (Vaswani et al. 2017, arXiv 1706.03762).
+
+    Heads are counted from the width that projections give. A process of tensor parallel (query, key and value
+    column-wise, out row-wise) has a part of them, which is as good as all where the mechanism is `alike` in every head;
+    elsewhere, where something belongs to a head by its number, a part is refused.
     """
 
     def __init__(
@@ -37,72 +32,119 @@ class Heads(nn.Module):
         num_heads: int,
         *,
         num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
         bias: bool = False,
         shared_qk: bool = False,
+        repeat: bool = False,
+        alike: bool = False,
+        position: Any = None,
     ):
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         check_positive(num_heads=num_heads, num_kv_heads=num_kv_heads)
-        check_divisible(dim=dim, num_heads=num_heads)
+        if head_dim is None and (key_dim is None or value_dim is None):
+            check_divisible(dim=dim, num_heads=num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
-        self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, dim // num_heads
-        kv_dim = num_kv_heads * self.head_dim
-        self.query = nn.Linear(dim, dim, bias=bias)
-        self.key = None if shared_qk else nn.Linear(dim, kv_dim, bias=bias)
-        self.value = nn.Linear(dim, kv_dim, bias=bias)
-        self.out = nn.Linear(dim, dim, bias=bias)
+        if shared_qk and num_kv_heads != num_heads:
+            raise OptionError(
+                f"shared_qk makes every key from a query, so num_kv_heads must be {num_heads}, got {num_kv_heads}"
+            )
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.head_dim = dim // num_heads if head_dim is None else head_dim
+        self.key_dim = self.head_dim if key_dim is None else key_dim
+        self.value_dim = self.head_dim if value_dim is None else value_dim
+        self.copies = num_heads // num_kv_heads if repeat else 1
+        self.shared_by = num_heads // num_kv_heads // self.copies
+        self.alike = alike
+        self.rotation: Any = position if hasattr(position, "rotate") else None
+        K, V = self.key_dim, self.value_dim
+        self.query: nn.Linear = Glorot(dim, num_heads * K, bias=bias)
+        self.key: nn.Linear | None = None if shared_qk else Glorot(dim, num_kv_heads * K, bias=bias)
+        self.value: nn.Linear = Glorot(dim, num_kv_heads * V, bias=bias)
+        self.out: nn.Linear = Glorot(num_heads * V, dim, bias=bias)
         glorot(self.query, self.key, self.value, self.out)
 
-    def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
-        return self._see("q", split_heads(self.query(x), self.num_heads, self.head_dim))
+    def queries(
+        self, x: Float[Tensor, "B T D"], after: Int[Tensor, "B"] | None = None
+    ) -> Float[Tensor, "B H T K"]:
+        """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
+        z, K = self.query(x), self.key_dim
+        if z.shape[2] != self.num_heads * K:
+            self._check_part(z, self.num_heads, K)
+        z = z.unflatten(2, (-1, K)).transpose(1, 2)
+        return z if self.rotation is None else self._turned(z, after)
 
-    def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S K"]:
-        """Keys [B G S K]; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
+    def keys(
+        self, x: Float[Tensor, "B S D"], after: Int[Tensor, "B"] | None = None
+    ) -> Float[Tensor, "B G S K"]:
+        """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
-            return self._see("k", unit_norm(self.queries(x)))
-        return self._see("k", split_heads(self.key(x), self.num_kv_heads, self.head_dim))
+            return unit_norm(self.queries(x, after))
+        z, K = self.key(x), self.key_dim
+        if z.shape[2] != self.num_kv_heads * K:
+            self._check_part(z, self.num_kv_heads, K)
+        z = z.unflatten(2, (-1, K)).transpose(1, 2)
+        z = z if self.rotation is None else self._turned(z, after)
+        return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        return self._see("v", split_heads(self.value(x), self.num_kv_heads, self.head_dim))
+        z, V = self.value(x), self.value_dim
+        if z.shape[2] != self.num_kv_heads * V:
+            self._check_part(z, self.num_kv_heads, V)
+        z = z.unflatten(2, (-1, V)).transpose(1, 2)
+        return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def split(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None = None
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S D"] | None = None,
+        after: Int[Tensor, "B"] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """q [B H T K] of x; k [B G S K] and v [B G S V] of the context, or of x."""
-        source = x if context is None else context
-        return self.queries(x), self.keys(source), self.values(source)
+        """q [B H T K] of x; k [B G S K] and v [B G S V] of the context, or of x. Raises ShapeError for a part of the heads, see above."""
+        source, q = x if context is None else context, self.queries(x, after)
+        k = unit_norm(q) if self.key is None else self.keys(source, after)
+        v = self.values(source)
+        if not q.shape[1] == k.shape[1] * self.shared_by == v.shape[1] * self.shared_by:
+            raise ShapeError(
+                f"Heads cannot mix {q.shape[1]} heads of queries with {k.shape[1]} of keys and {v.shape[1]} of values: "
+                "only some of the projections were divided. Divide query, key and value alike."
+            )
+        return q, k, v
 
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
-        return self.out(self._see("heads", mixed).transpose(1, 2).flatten(2))
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
-    @contextmanager
-    def watched(self) -> Iterator[dict[str, Tensor]]:
-        """While open, the first q, k, v that this thread makes, and the first heads that it merges, enter the dictionary."""
-        before = _watch.heads, _watch.seen
-        seen: dict[str, Tensor] = {}
-        _watch.heads, _watch.seen = self, seen
-        try:
-            yield seen
-        finally:
-            _watch.heads, _watch.seen = before
+    def zeros(self, batch_size: int, room: int, width: int | None = None) -> Tensor:
+        """Zeros [B G room width] for as many heads of values as there are, by default of their width: what a state begins with."""
+        weight = self.value.weight
+        G = weight.shape[0] // self.value_dim * self.copies
+        return weight.new_zeros(batch_size, G, room, self.value_dim if width is None else width)
 
-    def _see(self, name: str, z: Tensor) -> Tensor:
-        if _watch.heads is self and _watch.seen is not None:
-            _watch.seen.setdefault(name, z)
-        return z
+    def _turned(
+        self, z: Float[Tensor, "B H T K"], after: Int[Tensor, "B"] | None
+    ) -> Float[Tensor, "B H T K"]:
+        place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
+        return self.rotation.rotate(z, place if after is None else after[:, None] + place)
+
+    def _check_part(self, z: Float[Tensor, "B T D"], count: int, width: int) -> None:
+        if not self.alike or z.shape[2] % width or count % (z.shape[2] // width):
+            _refuse(z, count, width)
 
 
 def split_heads(
     z: Float[Tensor, "B T D"], num_heads: int, head_dim: int
 ) -> Float[Tensor, "B H T K"]:
-    """ShapeError where a projection was replaced by one of another width, as tensor parallel does."""
-    B, T, D = z.shape
-    if num_heads * head_dim != D:
-        raise ShapeError(
-            f"Heads cannot make {num_heads} heads of {head_dim} of a projection of width {D}: a process of tensor parallel "
-            f"has a part of the heads, which no mixer counts. Leave out the projections of mixers, or give them width "
-            f"{num_heads * head_dim}."
-        )
-    if T == 1:  # one operation in a decoding step
-        return z.view(B, num_heads, 1, head_dim)
-    return z.view(B, T, num_heads, head_dim).transpose(1, 2)
+    """For heads that are not alike: ShapeError where a projection was replaced by one of another width."""
+    if z.shape[2] != num_heads * head_dim:
+        _refuse(z, num_heads, head_dim)
+    return z.unflatten(2, (num_heads, head_dim)).transpose(1, 2)
+
+
+def _refuse(z: Float[Tensor, "B T D"], num_heads: int, head_dim: int) -> None:
+    raise ShapeError(
+        f"Heads cannot make {num_heads} heads of {head_dim} of a projection of width {z.shape[2]}: a process of tensor "
+        "parallel has a part of the heads, and what this mechanism holds for each of them (patterns, tables, learned "
+        f"numbers) is not divided with them. Leave out the projections of this mixer, or give them width {num_heads * head_dim}."
+    )

@@ -17,7 +17,7 @@ from regard.core.mask import Mask
 from regard.core.shapes import check_positive
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthetic.logits import Logits, Outer, Product, Table
-from regard.nn.starts import glorot, glorot_matrices
+from regard.nn.starts import Glorot, glorot, glorot_matrices
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
@@ -32,7 +32,7 @@ class DenseLogits(nn.Module):
         if hidden is not None:
             check_positive(head_hidden_dim=hidden)
         self.num_heads = num_heads
-        self.hidden = None if hidden is None else nn.Linear(dim, num_heads * hidden)
+        self.hidden = None if hidden is None else Glorot(dim, num_heads * hidden)
         heads = 1 if share_w2 else num_heads
         self.weight = nn.Parameter(torch.empty(heads, max_len, dim if hidden is None else hidden))
         self.bias = nn.Parameter(torch.empty(heads, max_len))
@@ -110,7 +110,7 @@ class FactorizedDenseLogits(nn.Module):
         super().__init__()
         check_positive(head_hidden_dim=hidden)
         self.num_heads, self.factors, self.tiling = num_heads, factors, tiling
-        self.hidden = nn.Linear(dim, num_heads * hidden)
+        self.hidden = Glorot(dim, num_heads * hidden)
         glorot(self.hidden)
         self.weight = nn.Parameter(torch.empty(num_heads, sum(factors), hidden))
         self.bias = nn.Parameter(torch.empty(num_heads, sum(factors)))

@@ -10,39 +10,39 @@ from torch import Tensor, nn
 
 
 class Glorot(nn.Linear):
-    """Glorot's uniform weights, and a constant bias. Made by `glorot`."""
+    """Glorot's uniform weights, and a constant bias: from when `glorot` has said which. Until then it is torch's layer."""
 
-    start: float
+    start: float | None = None
 
     def reset_parameters(self) -> None:
+        if self.start is None:
+            return super().reset_parameters()
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.constant_(self.bias, self.start)
 
 
 class NormalRows(nn.Embedding):
-    """Rows from N(0, std^2). Made by `normal_rows`."""
+    """Rows from N(0, std^2): from when `normal_rows` has said std. Until then it is torch's layer."""
 
-    std: float
+    std: float = 1.0
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=self.std)
 
 
 def glorot(*linears: nn.Linear | None, bias: float = 0.0) -> None:
-    """Start these layers as Glorot; None is passed by."""
+    """Start these layers, made as Glorot, from its weights; None is passed by."""
     for linear in linears:
         if linear is not None:
-            linear.__class__ = Glorot
             assert isinstance(linear, Glorot)
             linear.start = bias
             linear.reset_parameters()
 
 
 def normal_rows(*tables: nn.Embedding, std: float) -> None:
-    """Start these tables as NormalRows."""
+    """Start these tables, made as NormalRows, from N(0, std^2)."""
     for table in tables:
-        table.__class__ = NormalRows
         assert isinstance(table, NormalRows)
         table.std = std
         table.reset_parameters()

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.core.shapes import check_divisible, check_positive
 from regard.nn.heads import split_heads
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 
 class Values(nn.Module):
@@ -17,8 +17,8 @@ class Values(nn.Module):
         check_positive(num_heads=num_heads)
         check_divisible(dim=dim, num_heads=num_heads)
         self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.value = nn.Linear(dim, dim, bias=False)
-        self.out = nn.Linear(dim, dim, bias=False)
+        self.value = Glorot(dim, dim, bias=False)
+        self.out = Glorot(dim, dim, bias=False)
         glorot(self.value, self.out)
 
     def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:

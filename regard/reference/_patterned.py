@@ -5,15 +5,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.reference._rotary import rope
-from regard.reference._rows import Params, Row, linear, mix, softmax
+from regard.reference._rotary import turned
+from regard.reference._rows import Params, Row, linear, mix, of_groups, softmax
 
 
 def attend_over(
-    pairs: Callable[[int, int, int], bool], params: Params, H: int, row: Row, **options
+    pairs: Callable[[int, int, int], bool], params: Params, H: int, row: Row, **given
 ) -> tuple[Tensor, Tensor]:
-    """-> (y [T D], weights [H T E+T]), the options those of `heads_over`."""
-    mixed, weights = heads_over(pairs, params, H, row, **options)
+    """-> (y [T D], weights [H T E+T]), the rest given to `heads_over`."""
+    mixed, weights = heads_over(pairs, params, H, row, **given)
     return linear(params, "heads.out", mixed), weights
 
 
@@ -25,32 +25,19 @@ def heads_over(
     *,
     of: str = "heads",
     external: Tensor | None = None,
-    rotary: dict | None = None,
+    options: dict,
 ) -> tuple[Tensor, Tensor]:
     """-> (mixed [T D], before the output projection; weights [H T E+T]); `pairs(h, i, j)`: the pattern's own pairs.
 
     Global tokens see all and are seen by all; causality, padding and single pairs come on top. `external` [E D]: learned
-    tokens that every query sees. `rotary`: options of `rope`, by which queries and keys are turned.
+    tokens that every query sees. `options`: the mixer's, with its positions.
     """
     K = params[f"{of}.query.weight"].shape[0] // H
-    G = params[f"{of}.key.weight"].shape[0] // K
     source = row.x if external is None else torch.cat([external, row.x])
     E = source.shape[0] - row.T
     q = linear(params, f"{of}.query", row.x).reshape(row.T, H, K)
-    k, v = (
-        torch.stack([z[:, h * G // H] for h in range(H)], 1)  # head h reads the keys of its group
-        for z in (
-            linear(params, f"{of}.{name}", source).reshape(E + row.T, G, K)
-            for name in ("key", "value")
-        )
-    )
-    if rotary is not None:
-        q, k = (
-            torch.stack(
-                [torch.stack([rope(z[t, h], t, **rotary) for h in range(H)]) for t in range(row.T)]
-            )
-            for z in (q, k)
-        )
+    k, v = (of_groups(linear(params, f"{of}.{name}", source), H, K) for name in ("key", "value"))
+    q, k = turned(q, options), turned(k, options)
 
     def weigh(h: int, i: int) -> dict[int, Tensor]:
         tokens = [

@@ -4,6 +4,14 @@ import torch
 from torch import Tensor
 
 
+def turned(z: Tensor, options: dict) -> Tensor:
+    """z [T H K] by `rope` at its places, where options say position="rotary"."""
+    if options.get("position") != "rotary":
+        return z
+    given = options["position_options"] or {}
+    return torch.stack([torch.stack([rope(x, t, **given) for x in of]) for t, of in enumerate(z)])
+
+
 def rope(x: Tensor, position: int, base: float = 10000.0, pairing: str = "half") -> Tensor:
     """x [K] -> [K]"""
     half = x.shape[0] // 2

@@ -136,10 +136,19 @@ def linear(params: Params, name: str, x: Tensor) -> Tensor:
 
 
 def heads(params: Params, row: Row, H: int) -> tuple[Tensor, Tensor, Tensor]:
-    """q [T H K], k and v [S H K] by the projections heads.query, heads.key, heads.value."""
-    q = linear(params, "heads.query", row.x)
-    k, v = (linear(params, f"heads.{name}", row.context) for name in ("key", "value"))
-    return q.reshape(row.T, H, -1), k.reshape(row.S, H, -1), v.reshape(row.S, H, -1)
+    """q [T H K], k and v [S H K] by the projections heads.query, heads.key, heads.value; head h has the keys of its group."""
+    q = linear(params, "heads.query", row.x).reshape(row.T, H, -1)
+    k, v = (
+        of_groups(linear(params, f"heads.{name}", row.context), H, q.shape[2])
+        for name in ("key", "value")
+    )
+    return q, k, v
+
+
+def of_groups(z: Tensor, H: int, K: int) -> Tensor:
+    """z [S G*K] -> [S H K]: head h reads those of its group."""
+    z = z.reshape(len(z), -1, K)
+    return torch.stack([z[:, h * z.shape[1] // H] for h in range(H)], 1)
 
 
 def mix(

@@ -17,4 +17,5 @@ def bigbird(params, options, row):
         ends = {0} if row.causal else {0, (row.T - 1) // b}
         return options["global_blocks"] and (query in ends or key in ends)
 
-    return attend_over(pairs, params, options["num_heads"], row, external=params.get("external"))
+    external = params.get("external")
+    return attend_over(pairs, params, options["num_heads"], row, external=external, options=options)

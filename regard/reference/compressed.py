@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import linear, oracle, softmax_of_all
+from regard.reference._rows import linear, of_groups, oracle, softmax_of_all
 
 
 @oracle
@@ -27,7 +27,10 @@ def compressed(params, options, row):
         return torch.stack(channels).reshape(H, K)
 
     q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
-    k, v = linear(params, "heads.key", row.context), linear(params, "heads.value", row.context)
+    k, v = (
+        of_groups(linear(params, f"heads.{name}", row.context), H, K).flatten(1)
+        for name in ("key", "value")
+    )
     of_values = "key_conv" if options["share_conv"] else "value_conv"
     groups = [list(range(c, min(c + s, row.S))) for c in range(0, row.S, s)]
     slots = [

@@ -12,4 +12,5 @@ def global_(params, options, row):
     def pairs(h, i, j):
         return i == j or i < first or j < first
 
-    return attend_over(pairs, params, options["num_heads"], row, external=params.get("external"))
+    external = params.get("external")
+    return attend_over(pairs, params, options["num_heads"], row, external=external, options=options)

@@ -1,8 +1,12 @@
-"""Oracle of `linear` (arXiv 2006.16236): A_ij = phi(q_i) phi(k_j), rows divided by their sum + 1e-6."""
+"""Oracle of `linear` (arXiv 2006.16236): A_ij = phi(q_i) phi(k_j), rows divided by their sum + 1e-6.
+
+Rotary positions turn features, after which rows are divided by the sum of those that were not turned (arXiv 2104.09864, 3.3).
+"""
 
 import torch
 from torch import Tensor
 
+from regard.reference._rotary import turned
 from regard.reference._rows import heads, linear as project, mix, oracle
 
 
@@ -23,10 +27,12 @@ def linear(params, options, row):
     q, k, v = heads(params, row, H)
     q, k = phi(q), phi(k)
 
+    at_q, at_k = turned(q, options), turned(k, options)
+
     def weigh(h, i):
-        A = {j: q[i, h] @ k[j, h] for j in row.keys(h, i)}
-        total = sum(A.values()) + 1e-6
-        return {j: a / total for j, a in A.items()}
+        keys = row.keys(h, i)
+        total = sum(q[i, h] @ k[j, h] for j in keys) + 1e-6
+        return {j: at_q[i, h] @ at_k[j, h] / total for j in keys}
 
     mixed, weights = mix(row, H, v, weigh)
     return project(params, "heads.out", mixed), weights

@@ -12,5 +12,4 @@ def local(params, options, row):
     def pairs(h, i, j):
         return any(j == i + step * dilation for step in range(-w, w + 1))
 
-    rotary = options["position_options"] or {} if options["position"] == "rotary" else None
-    return attend_over(pairs, params, options["num_heads"], row, rotary=rotary)
+    return attend_over(pairs, params, options["num_heads"], row, options=options)

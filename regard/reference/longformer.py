@@ -15,10 +15,11 @@ def longformer(params, options, row):
         step = dilation if isinstance(dilation, int) else dilation[h]
         return any(j == i + s * step for s in range(-w, w + 1))
 
-    mixed, weights = heads_over(near, params, H, row)
+    mixed, weights = heads_over(near, params, H, row, options=options)
     if options["max_global"] == 0:
         return linear(params, "heads.out", mixed), weights
-    wide, wide_weights = heads_over(lambda h, i, j: True, params, H, row, of="global_heads")
+    given = {"of": "global_heads", "options": options}
+    wide, wide_weights = heads_over(lambda h, i, j: True, params, H, row, **given)
     is_global = torch.tensor(row.is_global, device=row.x.device)
     mixed = torch.where(is_global[:, None], wide, mixed)
     weights = torch.where(is_global[None, :, None], wide_weights, weights)

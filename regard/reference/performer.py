@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from regard.reference._rotary import turned
 from regard.reference._rows import heads, linear, mix, oracle
 
 
@@ -32,6 +33,7 @@ def performer(params, options, row):
         return e, wa if published else e
 
     q, k, v = heads(params, row, H)
+    q, k = turned(q, options), turned(k, options)
     phi_k = []
     for h in range(H):
         e_k, peaks = (

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import linear, mix, oracle, softmax
+from regard.reference._rows import linear, mix, of_groups, oracle, softmax
 
 
 @oracle
@@ -40,10 +40,10 @@ def routing(params, options, row):
         return [keys for queries, keys in sides if i in queries]
 
     q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
-    v = linear(params, "heads.value", row.context).reshape(row.S, H, K)
+    v = of_groups(linear(params, "heads.value", row.context), H, K)
     k = q
     if not options["shared_qk"]:
-        k = linear(params, "heads.key", row.context).reshape(row.S, H, K)
+        k = of_groups(linear(params, "heads.key", row.context), H, K)
     if not options["attend_raw"]:
         q, k = normed(q), normed(k)
     elif options["shared_qk"]:

@@ -5,10 +5,9 @@ Positions inside attention: rotary (arXiv 2104.09864), ALiBi (arXiv 2108.12409),
 
 import math
 
-import torch
 from torch import Tensor
 
-from regard.reference._rotary import rope
+from regard.reference._rotary import turned
 from regard.reference._rows import linear, mix, oracle, softmax as softmax_of
 
 
@@ -22,17 +21,6 @@ def softmax(params, options, row):
     if scale is None:
         scale = 1.0 if shared else K**-0.5
     position, of_position = options.get("position"), options.get("position_options") or {}
-
-    def turned(z: Tensor) -> Tensor:
-        """[T H K], token t turned by t"""
-        if position != "rotary":
-            return z
-        return torch.stack(
-            [
-                torch.stack([rope(z[t, h], t, **of_position) for h in range(z.shape[1])])
-                for t in range(z.shape[0])
-            ]
-        )
 
     def added(h: int, i: int, j: int) -> Tensor | float:
         """Bias that the position adds to the score of query i and key j."""
@@ -48,7 +36,7 @@ def softmax(params, options, row):
         k = q / q.norm(dim=-1, keepdim=True).clamp_min(1e-12)
     else:
         k = linear(params, "heads.key", row.context).reshape(row.S, G, K)
-    q, k = turned(q), turned(k)
+    q, k = turned(q, options), turned(k, options)
 
     def weigh(h, i):
         keys = row.keys(h, i)

@@ -26,7 +26,7 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
         v = torch.cat([own, v], dim=2)
     mixed = weights @ v.repeat_interleave(weights.shape[1] // v.shape[1], dim=1)
     if mixer.name == "longformer" and mask.global_tokens is not None:  # with values of their own
-        rows = weights @ mixer._global(x)[2]
+        rows = weights @ mixer.global_heads.values(x)
         mixed = torch.where(mask.global_tokens[:, None, :, None], rows, mixed)
     if mixer.name == "gmlp":
         present = x.new_ones(x.shape[:2]) if mask.valid is None else mask.valid

@@ -212,13 +212,18 @@ class MapWithoutMask(Softmax):
 
 class HeadsBeforeTheirNorm(Softmax):
     def _observe(self, x, context, mask):
-        seen = super()._observe(x, context, mask)
-        return seen._replace(heads=2 * seen.heads)
+        heads = self._mixed(x, context, mask)
+        return super()._observe(x, context, mask)._replace(heads=2 * heads)
+
+
+class HeadsBeforeTheirGate(Softmax):
+    def mix(self, x, context, mask):
+        return self.heads.merge(2 * self._mixed(x, context, mask))
 
 
 class ValuesWithoutHeads(Softmax):
-    def _observe(self, x, context, mask):
-        return super()._observe(x, context, mask)._replace(heads=None)
+    def _observe_heads(self, x, context, mask):
+        return super()._observe_heads(x, context, mask)._replace(heads=None)
 
 
 class AnswersInDouble(Softmax):
@@ -505,6 +510,7 @@ BROKEN = [
     ("streaming", ChangesItsState),
     ("map", MapWithoutMask),
     ("observed", HeadsBeforeTheirNorm),
+    ("observed", HeadsBeforeTheirGate),
     ("observed", ValuesWithoutHeads),
     ("types", AnswersInDouble),
     ("types", DividesByANorm),
@@ -556,6 +562,7 @@ WORDS = {
     MisplacesUnreadTokens: "no value read: differs",
     GrowsUnread: "changed shapes",
     HeadsBeforeTheirNorm: "heads without the weights",
+    HeadsBeforeTheirGate: "what forward projects",
     ValuesWithoutHeads: "values alone",
     AnswersInDouble: "output is torch.float64, the input torch.float16",
     DividesByANorm: "not finite in torch.float16",

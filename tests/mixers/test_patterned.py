@@ -47,9 +47,9 @@ def test_bigbird_sees_each_key_once_and_the_row_s_own_last_block():
 def test_longformer_starts_with_one_set_of_projections_and_bounds_its_global_tokens():
     torch.manual_seed(0)
     free = build("longformer", dim=12, num_heads=3, window_size=2)
-    assert torch.equal(free.heads.query.weight, free.global_heads["query"].weight)
+    assert torch.equal(free.heads.query.weight, free.global_heads.query.weight)
     bounded = build("longformer", dim=12, num_heads=3, window_size=2, max_global=4)
-    torch.nn.init.normal_(free.global_heads["key"].weight)
+    torch.nn.init.normal_(free.global_heads.key.weight)
     bounded.load_state_dict(free.state_dict())
     x, marked = torch.randn(2, 200, 12), torch.zeros(2, 200, dtype=torch.bool)
     marked[0, [3, 150]] = marked[1, [0, 64, 65, 199]] = True

@@ -1,6 +1,7 @@
-"""Projections of another width than the heads', as tensor parallel leaves them, are refused rather than mixed wrongly."""
+"""A part of the heads, as tensor parallel leaves it: as good as all where heads are alike, refused where they are not."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,57 +14,141 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from regard import MIXERS, ShapeError, build
+from regard import MIXERS, Mask, OptionError, ShapeError, build
 from regard.nn.heads import Heads
 from regard.nn.values import Values
 
 REFUSED = r"Heads cannot make \d heads of 6 of a projection of width \d+: a process of tensor parallel .* width \d+"
+OPTIONS = {"longformer": {"window_size": 2, "max_global": 4}, "linformer": {"sharing": "headwise"}}
+OPTIONS |= {"strided": {"stride": 2}, "local": {"window_size": 2}, "global": {"num_global": 2}}
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
 
-def half(layer: nn.Linear, dim: int) -> nn.Linear:
+def half(layer: nn.Linear, dim: int, part: int) -> nn.Linear:
     """One of two processes' part of the rows (0) or columns (1) of the weight."""
-    kept = layer.weight.detach().chunk(2, dim)[0]
+    kept = layer.weight.detach().chunk(2, dim)[part]
     made = nn.Linear(kept.shape[1], kept.shape[0], bias=False)
     made.weight = nn.Parameter(kept.clone())
     return made
 
 
-def halved(mixer: nn.Module, names: tuple[str, ...]) -> nn.Module:
+def halved(mixer: nn.Module, names: tuple[str, ...], part: int = 0) -> nn.Module:
     mixer = copy.deepcopy(mixer)
     for module in mixer.modules():
         for name, layer in list(module.named_children()):
             if isinstance(layer, nn.Linear) and name in names:
-                setattr(module, name, half(layer, int(name == "out")))
+                setattr(module, name, half(layer, int(name == "out"), part))
     return mixer
 
 
-def with_heads(name: str) -> nn.Module:
+def with_heads(name: str, **options) -> nn.Module:
     torch.manual_seed(0)
-    return build(name, dim=24, num_heads=4, max_len=16).eval()
+    return build(name, dim=24, num_heads=4, max_len=16, **options).double().eval()
 
 
-def replaced(name: str, names: tuple[str, ...]) -> bool:
-    layers = [layer for m in with_heads(name).modules() for layer in m._modules if layer in names]
-    ours = any(isinstance(module, Heads | Values) for module in with_heads(name).modules())
-    return ours and bool(layers)
+ALL = ("query", "key", "value", "out")
 
 
-PARTS = [
-    (name, names)
-    for name in MIXERS.names()
-    for names in (("query", "key", "value", "out"), ("query", "key"))
-    if replaced(name, names)
+def divided(name: str) -> nn.Module | None:
+    mixer = with_heads(name)
+    ours = any(isinstance(module, Heads | Values) for module in mixer.modules())
+    layers = [layer for m in mixer.modules() for layer in m._modules if layer in ALL]
+    return mixer if ours and layers else None
+
+
+DIVIDED = {name: mixer for name in MIXERS.names() if (mixer := divided(name)) is not None}
+ALIKE = [
+    name
+    for name in DIVIDED
+    if getattr(getattr(with_heads(name, **OPTIONS.get(name, {})), "heads", None), "alike", False)
 ]
+GROUPED = {"num_kv_heads": 2}
 
 
-@pytest.mark.parametrize(("name", "names"), PARTS)
-def test_a_part_of_the_heads_is_refused_by_every_mixer(name, names):
-    part, x = halved(with_heads(name), names), torch.randn(2, 8, 24)
+def test_heads_are_alike_in_these():
+    assert {"softmax", "local", "linear", "performer", "longformer"} < set(ALIKE)
+    assert not {"rfa", "head_mix", "bigbird", "transformer_xl", "scored"} & set(ALIKE)
+    for name, options in {
+        "softmax": {"position": "alibi"},
+        "longformer": {"dilation": [1, 2, 1, 2]},
+        "strided": {"merged": False},
+        "performer": {"per_head": True},
+    }.items():
+        assert not with_heads(name, **options).heads.alike
+
+
+@pytest.mark.parametrize("options", [{}, GROUPED], ids=["", "grouped"])
+@pytest.mark.parametrize("name", ALIKE)
+def test_two_halves_of_the_heads_sum_to_the_whole(name, options):
+    whole = with_heads(name, **OPTIONS.get(name, {}), **options)
+    halves = [halved(whole, ALL, part) for part in (0, 1)]
+    can, x = whole.capabilities, torch.randn(2, 8, 24).double()
+    valid = torch.arange(8) < torch.tensor([[8], [5]])
+    marks = torch.arange(8).expand(2, 8) % 4 == 1
+    masks = [
+        Mask(valid=valid),
+        *([Mask(valid=valid, global_tokens=marks)] if can.global_tokens else []),
+    ]
+    masks += [replace(mask, causal=True) for mask in masks] if can.causal else []
+    for mask in masks:
+        total = sum(part(x, mask=mask) for part in halves)
+        torch.testing.assert_close(total, whole(x, mask=mask), **EXACT)
+        seen = [part.observe(x, mask=mask).heads for part in halves]
+        torch.testing.assert_close(torch.cat(seen, 1), whole.observe(x, mask=mask).heads, **EXACT)
+    if can.cross:
+        context = torch.randn(2, 6, 24).double()
+        total = sum(part(x, context=context) for part in halves)
+        torch.testing.assert_close(total, whole(x, context=context), **EXACT)
+    if can.streaming:
+        total = sum(streamed(part, x) for part in halves)
+        torch.testing.assert_close(total, streamed(whole, x), **EXACT)
+
+
+def streamed(mixer, x):
+    state, parts = mixer.initial_state(len(x), max_len=16), []
+    for tokens in x.split((3, 1, 4), dim=1):
+        y, state = mixer.extend(tokens, state)
+        parts.append(y)
+    return torch.cat(parts, 1)
+
+
+@pytest.mark.parametrize("name", [name for name in DIVIDED if name not in ALIKE])
+def test_a_part_of_the_heads_is_refused_where_they_are_not_alike(name):
+    part, x = halved(DIVIDED[name], ALL), torch.randn(2, 8, 24).double()
     with pytest.raises(ShapeError, match=REFUSED):
         part(x)
     if part.capabilities.streaming:
         with pytest.raises(ShapeError, match=REFUSED):
             part.extend(x[:, :1], part.initial_state(2))
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_queries_and_keys_alone_are_not_divided(name):
+    part, x = halved(DIVIDED[name], ("query", "key")), torch.randn(2, 8, 24).double()
+    if not any(hasattr(m, "query") for m in part.modules()):
+        return
+    with pytest.raises(
+        ShapeError, match=r"Heads cannot (make \d heads|mix 2 heads of queries with)"
+    ):
+        part(x)
+
+
+def test_a_head_is_not_cut():
+    part, x = with_heads("softmax"), torch.randn(2, 8, 24).double()
+    part.heads.query = nn.Linear(24, 9).double()
+    with pytest.raises(ShapeError, match="width 9"):
+        part(x)
+
+
+def test_widths_of_keys_and_of_values_are_set_apart():
+    heads = Heads(10, 4, num_kv_heads=2, key_dim=3, value_dim=5, repeat=True)
+    q, k, v = heads.split(torch.randn(2, 7, 10))
+    assert (q.shape, k.shape, v.shape) == ((2, 4, 7, 3), (2, 4, 7, 3), (2, 4, 7, 5))
+    assert torch.equal(k[:, 0], k[:, 1]) and not torch.equal(k[:, 1], k[:, 2])
+    assert heads.merge(v).shape == (2, 7, 10)
+    assert Heads(10, 4, head_dim=6).query.out_features == 24
+    with pytest.raises(OptionError, match="num_kv_heads must be 4"):
+        Heads(8, 4, num_kv_heads=2, shared_qk=True)
 
 
 def test_the_width_is_checked_in_a_compiled_graph_without_a_break():
@@ -76,17 +161,17 @@ def test_the_width_is_checked_in_a_compiled_graph_without_a_break():
 def _tensor_parallel(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    mixer, x = with_heads("softmax"), torch.randn(2, 8, 24)
+    mixer, x = with_heads("softmax"), torch.randn(2, 8, 24).double()
+    whole = mixer(x)
     plan = {f"heads.{name}": ColwiseParallel() for name in ("query", "key", "value")}
     parallelize_module(
         mixer, init_device_mesh("cpu", (2,)), plan | {"heads.out": RowwiseParallel()}
     )
-    with pytest.raises(ShapeError, match=REFUSED):
-        mixer(x)
+    torch.testing.assert_close(mixer(x), whole, **EXACT)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def test_tensor_parallel_is_refused(tmp_path):
+def test_tensor_parallel_gives_the_whole(tmp_path):
     torch.multiprocessing.spawn(_tensor_parallel, (str(tmp_path),), nprocs=2)
     assert (tmp_path / "meeting").exists()  # both processes came here and ended well

@@ -92,9 +92,8 @@ def _bert_mixer(request: LoadRequest, name: str, i: int) -> Mixer:
         **options,
     )
     if kind == "longformer":
-        mixer.global_heads = nn.ModuleDict(
-            {part: w.linear(f"{name}.self.{part}_global") for part in ("query", "key", "value")}
-        )
+        for part in ("query", "key", "value"):
+            setattr(mixer.global_heads, part, w.linear(f"{name}.self.{part}_global"))
     return mixer
 
 

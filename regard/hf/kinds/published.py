@@ -7,11 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from regard.hf.convert import TurnedHeads
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward, make_mixer
 from regard.nn.length_projection import LengthProjection
-from regard.positions.relative import Rotary
 
 EPS = 1e-5
 
@@ -97,11 +95,14 @@ def performer(request: LoadRequest) -> Stack:
             features="relu" if general else "positive",
             stabiliser="strict" if causal or general else "published",
             redraw_every=c.get("feature_redraw_interval", 1000),
+            **(
+                {"position": "rotary", "position_options": {"pairing": "adjacent"}}
+                if rotary
+                else {}
+            ),
         )
         projection: Any = mixer.projection
         projection.w.copy_(features)
-        if rotary:
-            mixer.heads = TurnedHeads(mixer.heads, Rotary(pairing="adjacent"))  # type: ignore[arg-type]
         blocks.append(_block(request, mixer, f"{attention}.norm", f"{feed}.norm", f"{feed}.fn.fn"))
     word = w.embedding("token_emb")
     if rotary:

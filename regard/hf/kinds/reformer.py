@@ -223,8 +223,8 @@ def reformer(request: LoadRequest) -> Stack:
     for i, kind in enumerate(kinds):
         layer = f"{at}encoder.layers.{i}"
         attention = f"{layer}.attention.self_attention"
-        heads = Heads(c["num_attention_heads"], c["num_attention_heads"], shared_qk=kind == "lsh")
-        heads.head_dim = c["attention_head_size"]
+        count, width = c["num_attention_heads"], c["attention_head_size"]
+        heads = Heads(1, count, head_dim=width, shared_qk=kind == "lsh")
         heads.query = w.linear(f"{attention}.{'query_key' if kind == 'lsh' else 'query'}")
         heads.key = None if kind == "lsh" else w.linear(f"{attention}.key")
         heads.value = w.linear(f"{attention}.value")

@@ -1,15 +1,11 @@
-"""Generated data: drawn in chunks by any number of processes, made once for equal options, kept on disk."""
+"""Generated data: made once for equal options, kept on disk."""
 
 import json
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import count
-from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,28 +13,6 @@ from numpy.typing import NDArray
 from regard.core import StoredDataError
 from regard.lab.data.files import file_sha256, locked, whole
 from regard.lab.data.sources.cache import cache_folder
-
-Chunk = TypeVar("Chunk")
-
-
-def drawn(draw: Callable[[int], Chunk], processes: int) -> Generator[Chunk, None, None]:
-    """Drawing in numbered chunks, each from a generator of its own: any number of processes gives the same ones in the same order.
-
-    draw(0), draw(1), ... without end; with several processes a few are drawn ahead.
-    """
-    if processes == 1:
-        yield from map(draw, count())
-        return
-    method = "fork" if "fork" in get_all_start_methods() else "spawn"
-    with ProcessPoolExecutor(processes, mp_context=get_context(method)) as pool:
-        numbers = count()
-        ahead = deque(pool.submit(draw, next(numbers)) for _ in range(2 * processes))
-        try:
-            while True:
-                yield ahead.popleft().result()
-                ahead.append(pool.submit(draw, next(numbers)))
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

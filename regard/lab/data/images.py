@@ -1,7 +1,7 @@
-"""Readers of pictures: IDX files, scikit-learn's digits, Fashion-MNIST."""
+"""Readers of pictures: IDX files, Fashion-MNIST."""
 
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,39 +43,6 @@ def read_idx(content: bytes, name: str = "IDX file") -> NDArray[np.generic]:
         )
     values = np.frombuffer(content, dtype=dtype, offset=start).reshape(shape)
     return values.astype(dtype.newbyteorder("="), copy=False)
-
-
-class DigitImages(NamedTuple):
-    pixels: NDArray[np.integer]  # [1797, 64], 0..16, row by row
-    labels: NDArray[np.integer]  # [1797], 0..9
-
-
-GREY_VALUES = 17
-
-
-PIXELS = 64
-
-
-def read_digits() -> DigitImages:
-    """The 8x8 digit images that come with scikit-learn (E. Alpaydin, C. Kaynak, UCI 1998): 1,797 images, 17 grey values."""
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    return DigitImages(pixels.astype(np.int64), labels.astype(np.int64))
-
-
-CLASSES = (
-    "t-shirt",
-    "trousers",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
-)
 
 
 _FOLDER = "usr/share/datasets/fashion-mnist"

@@ -9,12 +9,10 @@ max_length. Published: max_depth 10, max_args 10, operator_probability 0.25, len
 
 Trees are drawn many at once, level by level, and one that has outgrown max_length is dropped at once:
 the same distribution as drawing them one by one, at a few array operations a level. They come in chunks, each from a
-generator of its own: any number of processes gives the same expressions.
+generator of its own.
 """
 
-from contextlib import closing
-from functools import partial
-from hashlib import blake2b
+from itertools import count as numbers
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.generated import bar, drawn
+from regard.lab.data.generated import bar
 
 VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
 _DIGIT = VOCABULARY.index("0")
@@ -57,43 +55,40 @@ def generate_listops(
     max_args: int = 10,
     operator_probability: float = 0.25,
     seed: int = 0,
-    processes: int = 1,
 ) -> Expressions:
     """`count` different expressions, in an order shuffled by `seed`. OptionError if the bounds cannot be met.
 
     min_length, max_length: tokens, both exclusive. max_depth: nested operators. max_args: arguments of an operator.
-    operator_probability: that of an operator in place of a digit. processes: those that draw at once.
+    operator_probability: that of an operator in place of a digit.
     """
-    check_sizes("listops", count=count, processes=processes)
+    check_sizes("listops", count=count)
     check_seed("listops", seed)
     check_grammar(min_length, max_length, max_depth, max_args, operator_probability)
     batch = max(64, min(16384, 2**22 // max_length))
-    seen: set[bytes] = set()
-    kept: list[Integers] = []
-    values: list[int] = []
+    found: dict[bytes, int] = {}  # expression -> value
     draws = before = 0
-    grammar = (min_length, max_length, max_depth, max_args, operator_probability)
-    chunks = drawn(partial(_chunk, seed, batch, grammar), processes)
-    with bar("listops", count) as show, closing(chunks):
-        for chunk in chunks:
-            for tokens, value in zip(*chunk, strict=True):
-                key = blake2b(tokens.tobytes(), digest_size=16).digest()
-                if key not in seen:
-                    seen.add(key)
-                    kept.append(tokens)
-                    values.append(value)
-            show(len(kept))
-            if len(kept) >= count:
+    with bar("listops", count) as show:
+        for number in numbers():
+            rng = np.random.default_rng([seed, number])
+            drawn = _draw(
+                rng, batch, min_length, max_length, max_depth, max_args, operator_probability
+            )
+            for tokens, value in zip(*_write(drawn), strict=True):
+                found.setdefault(tokens.tobytes(), value)
+            show(len(found))
+            if len(found) >= count:
                 break
             draws += batch
             if draws >= _PATIENCE:
-                if (len(kept) - before) * _RARE < draws:
+                if (len(found) - before) * _RARE < draws:
                     raise OptionError(
                         f"listops: {count} different expressions with {min_length} < tokens < {max_length} are out of "
-                        f"reach at max_depth {max_depth} and max_args {max_args}: found {len(kept)}, then fewer than "
+                        f"reach at max_depth {max_depth} and max_args {max_args}: found {len(found)}, then fewer than "
                         f"one new in {_RARE} draws. Ask for fewer, or widen min_length and max_length."
                     )
-                draws, before = 0, len(kept)
+                draws, before = 0, len(found)
+    kept = [np.frombuffer(tokens, dtype=np.uint8) for tokens in found]
+    values = list(found.values())
     order = np.random.default_rng(seed).permutation(count)
     kept = [kept[i] for i in order]
     lengths = np.array([len(tokens) for tokens in kept])
@@ -132,12 +127,6 @@ def check_grammar(
             f"listops: min_length ({min_length}) is out of reach: at max_depth {max_depth} and max_args {max_args} "
             f"an expression has at most {longest} tokens"
         )
-
-
-def _chunk(
-    seed: int, batch: int, grammar: tuple[int, int, int, int, float], number: int
-) -> tuple[list[Integers], list[int]]:
-    return _write(_draw(np.random.default_rng([seed, number]), batch, *grammar))
 
 
 def _draw(

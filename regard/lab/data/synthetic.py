@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.records import IGNORED
 
 
@@ -27,8 +26,6 @@ def generate_recall(
     small spreads put it early, spread 1 anywhere. The dots are random tokens. Keys and values are disjoint halves of the
     vocabulary. As in the paper, except that the dots are never padding (token 0).
     """
-    check_sizes("recall", count=count)
-    check_seed("recall", seed)
     check_recall(length, num_pairs, vocab_size, spread)
     rng = np.random.default_rng(seed)
     half = vocab_size // 2
@@ -49,7 +46,6 @@ def generate_recall(
 
 def check_recall(length: int, num_pairs: int, vocab_size: int, spread: float) -> None:
     """Raise OptionError unless every key fits in once as a pair and once as a query."""
-    check_sizes("recall", length=length, num_pairs=num_pairs, vocab_size=vocab_size)
     if 4 * num_pairs > length:
         raise OptionError(
             f"recall: length ({length}) must be at least 4 * num_pairs ({4 * num_pairs}): pairs, then queries with answers"
@@ -86,8 +82,6 @@ def generate_copies(count: int, *, copied: int, gap: int, symbols: int, seed: in
     Symbols are drawn evenly. The label of the sign is w1, that of each repeated symbol the next; all other tokens have none.
     Every answer is n + gap tokens back: a model that does not reach so far is no better than chance.
     """
-    check_sizes("copy_across", count=count, copied=copied, gap=gap, symbols=symbols)
-    check_seed("copy_across", seed)
     words = np.random.default_rng(seed).integers(
         FIRST_SYMBOL, FIRST_SYMBOL + symbols, (count, copied)
     )
@@ -120,8 +114,6 @@ def generate_duplications(count: int, *, length: int, vocab_size: int, seed: int
 
     `length` counts the tokens that are read: all of s w s w but the last.
     """
-    check_sizes("duplication", count=count)
-    check_seed("duplication", seed)
     check_duplication(length, vocab_size)
     half = (length + 1) // 2
     rng = np.random.default_rng(seed)
@@ -135,7 +127,6 @@ def generate_duplications(count: int, *, length: int, vocab_size: int, seed: int
 
 def check_duplication(length: int, vocab_size: int) -> None:
     """Raise OptionError unless both halves hold a separator and a token."""
-    check_sizes("duplication", length=length, vocab_size=vocab_size)
     if length < 3 or length % 2 == 0:
         raise OptionError(
             f"duplication: length ({length}) must be odd and at least 3: twice a separator and a sequence, less the last"
@@ -227,8 +218,6 @@ def generate_correlated_tasks(
 
     Rows of one seed share weights and sines; more rows of it begin with the same ones.
     """
-    check_sizes("correlated_tasks", count=count)
-    check_seed("correlated_tasks", seed)
     check_correlated_tasks(rho, dim, num_sines)
     rng = np.random.default_rng(seed)
     alpha, beta = 4 * rng.random(num_sines), 2 * np.pi * rng.random(num_sines)
@@ -243,7 +232,6 @@ def generate_correlated_tasks(
 
 def check_correlated_tasks(rho: float, dim: int, num_sines: int) -> None:
     """Raises OptionError naming what cannot be used."""
-    check_sizes("correlated_tasks", dim=dim, num_sines=num_sines)
     if not -1 <= rho <= 1:
         raise OptionError(f"rho ({rho!r}) must lie between -1 and 1")
     if dim < 2:
@@ -270,8 +258,6 @@ def generate_planted_histories(
 
     Items are numbers from 0; more rows of a seed begin with the same ones.
     """
-    check_sizes("planted_histories", count=count)
-    check_seed("planted_histories", seed)
     check_planted_histories(length, num_items, num_kinds)
     drawn = np.random.default_rng(seed).integers(0, num_items, (count, length + 1))
     history, candidate = drawn[:, :-1], drawn[:, -1]
@@ -281,7 +267,6 @@ def generate_planted_histories(
 
 def check_planted_histories(length: int, num_items: int, num_kinds: int) -> None:
     """Raises OptionError unless there are two kinds, and an item of each."""
-    check_sizes("planted_histories", length=length, num_items=num_items, num_kinds=num_kinds)
     if not 2 <= num_kinds <= num_items:
         raise OptionError(
             f"planted_histories: num_kinds ({num_kinds}) must be from 2 to num_items ({num_items})"

@@ -9,7 +9,6 @@ Rows are drawn in whole-array operations and never come twice. Answers are class
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,9 +19,8 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.lab.data.checks import check_sizes
 from regard.lab.data.records import IGNORED, Examples
-from regard.lab.tasks.synthetic import accuracy_of_answers, accuracy_of_rows, most_frequent_answer
+from regard.lab.tasks.synthetic import Answers
 from regard.lab.tasks.task import Batch, Drawn, Splits, TaskKind
 
 
@@ -49,7 +47,6 @@ class Ability(Drawn):
     test_size: int = 512
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.causal:
             object.__setattr__(self, "kind", "language_model")
 
@@ -89,15 +86,9 @@ class Ability(Drawn):
             logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
         )
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
-
-    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        return accuracy_of_rows(model, batches)
-
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """Accuracy of always giving the training split's most frequent answer: chance."""
-        return most_frequent_answer(splits or self.load())
+    score = Answers.score
+    item_scores = Answers.item_scores
+    trivial_baseline = Answers.trivial_baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +99,6 @@ class Lookup(Ability):
 
     num_pairs: int = 24
     num_values: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, num_pairs=self.num_pairs, num_values=self.num_values)
 
     @property
     def num_keys(self) -> int:
@@ -160,10 +147,6 @@ class Order(Ability):
     order_seed: int = 5  # of the order; with this one a window of 4 reaches no answer
     train_size: int = 9600
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, length=self.length, symbols=self.symbols)
-
     @property
     def vocab_size(self) -> int:
         return 2 + self.symbols
@@ -204,10 +187,6 @@ class Address(Ability):
     symbols: int = 16  # different ones
     train_size: int = 9600
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, length=self.length, symbols=self.symbols)
-
     @property
     def vocab_size(self) -> int:
         return 1 + self.symbols + self.length
@@ -243,10 +222,6 @@ class Counting(Ability):
     symbols: int = 16  # different ones, of unequal frequency
     most: int = 8  # the largest count that is told apart
     train_size: int = 19200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, length=self.length, symbols=self.symbols, most=self.most)
 
     @property
     def vocab_size(self) -> int:

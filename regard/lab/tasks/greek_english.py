@@ -11,15 +11,17 @@ words: with the people's own links, chosen so, the rate is 0.05.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError, UnsupportedError
+from regard.core.options import Range
 from regard.explore.agreement import AlignmentCount, count_links
 from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
@@ -48,15 +50,10 @@ class GreekEnglish(TextPairs):
     metric: str = "alignment_error_rate"  # type: ignore[misc]
     source_len: int = 64
     target_len: int = 64
-    layer: int = -1  # of the decoder, whose weights are the alignment; negative: from the last
+    layer: Annotated[
+        int, Range(-10_000, 10_000, "an integer")
+    ] = -1  # of the decoder, whose weights are the alignment; negative: from the last
     reads: Literal["predicted", "read"] = "read"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.reads not in ("predicted", "read"):
-            raise OptionError(
-                f"{self.name}: reads must be 'predicted' or 'read', got {self.reads!r}"
-            )
 
     def pairs(self) -> list[Pair]:
         texts = archive("bible_alignments")
@@ -112,10 +109,7 @@ class GreekEnglish(TextPairs):
 
     def align(self, model: nn.Module, batch: Batch) -> Bool[Tensor, "B V W"]:
         """The links that the attention weights imply: each target word w with the source word v of the largest weight."""
-        return self.links(self.word_weights(model, batch), batch)
-
-    def links(self, words: Float[Tensor, "B V W"], batch: Batch) -> Bool[Tensor, "B V W"]:
-        """Each target word w linked with the source word v of its largest score."""
+        words = self.word_weights(model, batch)
         best = words.argmax(1, keepdim=True)
         places = batch["target_word"].new_ones(words.shape[2]).cumsum(0) - 1
         there = places <= batch["target_word"].amax(1, keepdim=True)
@@ -146,23 +140,14 @@ class GreekEnglish(TextPairs):
 
         scores: of any attribution to source tokens; row t belongs to target token t, as in `Transformer.cross_attention`.
         """
-        from_source = _is_of(batch["source_word"], batch["links"].shape[1])
-        return self.by_target_words(scores @ from_source, batch)
-
-    def by_target_words(
-        self, scores: Float[Tensor, "B T V"], batch: Batch
-    ) -> Float[Tensor, "B V W"]:
-        """`by_words` of scores that are of whole source words already."""
         target_word = batch["target_word"]
         if self.reads == "read":  # the input at t is the label of t - 1
-            target_word = torch.cat(
-                [torch.full_like(target_word[:, :1], NO_WORD), target_word[:, :-1]], 1
-            )
+            target_word = F.pad(target_word[:, :-1], (1, 0), value=NO_WORD)
         V, W = batch["links"].shape[1:]
-        to_target = _is_of(target_word, W)
+        from_source, to_target = _is_of(batch["source_word"], V), _is_of(target_word, W)
         share = to_target / to_target.sum(1, keepdim=True).clamp(min=1)
-        there = _is_of(batch["source_word"], V).any(1)
-        return (scores.mT @ share).masked_fill(~there[:, :, None], -torch.inf)
+        there = from_source.any(1)
+        return ((scores @ from_source).mT @ share).masked_fill(~there[:, :, None], -torch.inf)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The rate of the diagonal: words at the same relative position of their verses are linked."""

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
@@ -59,11 +58,6 @@ class LanguageModelling(NextToken):
     length: int = 256  # tokens in a window
     valid_size: int = 256  # windows
     test_size: int = 512
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        sizes = {"valid_size": self.valid_size, "test_size": self.test_size}
-        check_sizes(self.name, length=self.length, **sizes)
 
     @property
     def max_len(self) -> int:

@@ -7,6 +7,7 @@ kill has its state back. In the validation and the test windows the hidden bytes
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OptionError
+from regard.core.options import Range
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
@@ -34,12 +35,9 @@ class MaskedLanguageModelling(LanguageModelling):
     metric = "bits_per_masked_byte"
     vocab_size = MASKED_VOCABULARY
 
-    rate: float = 0.15  # share of the bytes that are hidden
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.rate <= 1:
-            raise OptionError(f"{self.name}: rate ({self.rate!r}) must be above 0 and at most 1")
+    rate: Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)] = (
+        0.15  # share of the bytes that are hidden
+    )
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """In training mode bytes are hidden anew; otherwise those that the batch hides."""

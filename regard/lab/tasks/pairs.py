@@ -6,7 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_sizes
 from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
 from regard.lab.data.own import own_path, read_parallel, read_text_files
 from regard.lab.data.pairs import Pair, key_of, split_pairs, unique
@@ -30,10 +29,6 @@ class TranslateDe(TextPairs):
     source_len: int = 48
     target_len: int = 64
     min_words: int = 4  # of the English text
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, min_words=self.min_words)
 
     def pairs(self) -> list[Pair]:
         english = archive("debian_descriptions")
@@ -128,10 +123,6 @@ class DebianSummary(TextPairs):
     target_len: int = 24
     min_long: int = 30
     min_short: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, min_long=self.min_long, min_short=self.min_short)
 
     def pairs(self) -> list[Pair]:
         index = archive("debian_descriptions")

@@ -10,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.lab.data.checks import check_sizes
 from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Ragged, Records
 from regard.lab.data.synthetic import CONTEXT, draw_orders
@@ -39,10 +38,6 @@ class StdlibPermuted(LanguageModelling):
     redraw: bool = False
     spans: bool = False
     both_directions: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, k=self.k)
 
     def load(self) -> Splits:
         rng = np.random.default_rng(self.seed)

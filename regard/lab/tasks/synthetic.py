@@ -1,8 +1,7 @@
 """Sequences drawn from a rule: ListOps, recall, copying."""
 
-import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_sizes
+from regard.core.options import Count
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.listops import VOCABULARY, check_grammar, generate_listops
 from regard.lab.data.records import Examples
@@ -26,48 +25,7 @@ from regard.lab.tasks.classify import Classify
 from regard.lab.tasks.language_models import NextToken
 from regard.lab.tasks.task import IGNORED, Batch, Drawn, Splits, evaluation, ratio_items
 
-
-def accuracy_of_answers(
-    who: str, model: nn.Module, batches: Iterable[Batch], *, vocab_size: int
-) -> float:
-    """Share of the labels that are the model's most likely token there."""
-    from torchmetrics.classification import MulticlassAccuracy
-
-    accuracy = MulticlassAccuracy(num_classes=vocab_size, average="micro", ignore_index=IGNORED)
-    seen = False
-    with evaluation(model):
-        for batch in batches:
-            answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
-            accuracy.to(answers.device).update(answers, batch["labels"])
-            seen = True
-    if not seen:
-        raise OptionError(f"{who}: score needs at least one batch, got none")
-    return float(accuracy.compute())
-
-
-def accuracy_of_rows(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-    """The same of each row, as their mean counts it."""
-    right: list[float] = []
-    counts: list[int] = []
-    with evaluation(model):
-        for batch in batches:
-            labels = batch["labels"]
-            answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
-            right += (answers == labels).sum(1).tolist()  # no answer is IGNORED
-            counts += (labels != IGNORED).sum(1).tolist()
-    return ratio_items(right, counts)
-
-
-def most_frequent_answer(splits: Splits) -> float:
-    """Accuracy of always answering the training split's most frequent label."""
-    seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
-    return float((asked == torch.bincount(seen).argmax()).double().mean())
-
-
 _LISTOPS_RULE = 2  # raised when the same options begin to give other expressions
-
-
-_TOKENS_FOR_A_PROCESS = 10_000_000  # tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +44,13 @@ class ListOps(Drawn, Classify):
     vocab_size = len(VOCABULARY)
     num_classes = 10
 
-    min_length: int = 50  # exclusive, as in the published generator
+    min_length: Count = 50  # exclusive, as in the published generator
     max_length: int = 200  # exclusive
     max_depth: int = 6  # nested operators
     max_args: int = 10  # arguments of an operator
     operator_probability: float = 0.25  # of an operator in place of a digit
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_grammar(
             self.min_length,
             self.max_length,
@@ -117,9 +74,7 @@ class ListOps(Drawn, Classify):
         )
 
         def make() -> Arrays:
-            tokens = self.total * self.max_length
-            processes = max(1, min(os.cpu_count() or 1, tokens // _TOKENS_FOR_A_PROCESS))
-            return generate_listops(self.total, **options, processes=processes)._asdict()
+            return generate_listops(self.total, **options)._asdict()
 
         count = {"count": self.total, "rule": _LISTOPS_RULE}
         found = generated(self.name, options | count, make)
@@ -131,29 +86,66 @@ class ListOps(Drawn, Classify):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recall(Drawn, NextToken):
+class Answers(Drawn, NextToken):
+    """Accuracy over the tokens that have a label. The baseline is always the training split's most frequent one."""
+
+    metric = "accuracy"
+    better = "higher"
+    length: int = 64  # tokens of a row
+
+    @property
+    def max_len(self) -> int:
+        return self.length
+
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        from torchmetrics.classification import MulticlassAccuracy
+
+        accuracy = MulticlassAccuracy(
+            num_classes=self.vocab_size, average="micro", ignore_index=IGNORED
+        )
+        seen = False
+        with evaluation(model):
+            for batch in batches:
+                answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
+                accuracy.to(answers.device).update(answers, batch["labels"])
+                seen = True
+        if not seen:
+            raise OptionError(f"{self.name}: score needs at least one batch, got none")
+        return float(accuracy.compute())
+
+    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+        right: list[float] = []
+        counts: list[int] = []
+        with evaluation(model):
+            for batch in batches:
+                labels = batch["labels"]
+                answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
+                right += (answers == labels).sum(1).tolist()  # no answer is IGNORED
+                counts += (labels != IGNORED).sum(1).tolist()
+        return ratio_items(right, counts)
+
+    def trivial_baseline(self, splits: Splits | None = None) -> float:
+        splits = splits or self.load()
+        seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
+        return float((asked == torch.bincount(seen).argmax()).double().mean())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall(Answers):
     """Recall: multi-query associative recall, the cheap task that separates mechanisms by their memory.
 
     Only the repeated keys have labels; accuracy counts those. The defaults are small, for small machines.
     """
 
     name = "recall"
-    metric = "accuracy"
-    better = "higher"
     baseline = "first value of the row"
     vocab_size: int = 128  # type: ignore[misc]  # an option here, a constant of the other tasks
 
-    length: int = 64  # tokens of a row
     num_pairs: int = 8  # keys with a value each
     spread: float = 0.01  # small: keys come back soon; 1: anywhere
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_recall(self.length, self.num_pairs, self.vocab_size, self.spread)
-
-    @property
-    def max_len(self) -> int:
-        return self.length
 
     def load(self) -> Splits:
         found = generate_recall(
@@ -166,12 +158,6 @@ class Recall(Drawn, NextToken):
         )
         return self.windows(found.tokens, found.labels)
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
-
-    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        return accuracy_of_rows(model, batches)
-
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Accuracy of always answering the row's first value: in the row, and no association."""
         test = (splits or self.load()).test
@@ -182,32 +168,26 @@ class Recall(Drawn, NextToken):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CopyAcross(Drawn, NextToken):
+class CopyAcross(Answers):
     """Copy across: symbols to repeat after a long gap, for models whose memory must reach across it.
 
     Accuracy over the repeated symbols. A model that reads in segments shorter than `gap` needs a memory.
     """
 
     name = "copy_across"
-    metric = "accuracy"
-    better = "higher"
     baseline = "most frequent symbol"
+    length: int = field(default=0, init=False)  # follows from the others
 
     copied: int = 8  # symbols to repeat
     gap: int = 16  # tokens before the repetition
     symbols: int = 8  # different ones
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.name, copied=self.copied, gap=self.gap, symbols=self.symbols)
+        object.__setattr__(self, "length", 2 * self.copied + self.gap)
 
     @property
     def vocab_size(self) -> int:  # type: ignore[override]  # follows from an option here
         return FIRST_SYMBOL + self.symbols
-
-    @property
-    def max_len(self) -> int:
-        return 2 * self.copied + self.gap
 
     def load(self) -> Splits:
         found = generate_copies(
@@ -215,52 +195,25 @@ class CopyAcross(Drawn, NextToken):
         )
         return self.windows(found.tokens, found.labels)
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
-
-    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        return accuracy_of_rows(model, batches)
-
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """Accuracy of always answering the training split's most frequent symbol."""
-        return most_frequent_answer(splits or self.load())
-
 
 @dataclass(frozen=True, kw_only=True)
-class Duplication(Drawn, NextToken):
+class Duplication(Answers):
     """Duplication: repeat a sequence; a model that hashes its keys must learn to find the first copy.
 
     Only the second half has labels; accuracy counts those. The paper's sizes are length 1023, vocab_size 129.
     """
 
     name = "duplication"
-    metric = "accuracy"
-    better = "higher"
     baseline = "most frequent token"
     vocab_size: int = 32  # type: ignore[misc]  # an option here, a constant of the other tasks
 
     length: int = 63
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_duplication(self.length, self.vocab_size)
-
-    @property
-    def max_len(self) -> int:
-        return self.length
 
     def load(self) -> Splits:
         found = generate_duplications(
             self.total, length=self.length, vocab_size=self.vocab_size, seed=self.seed
         )
         return self.windows(found.tokens, found.labels)
-
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        return accuracy_of_answers(self.name, model, batches, vocab_size=self.vocab_size)
-
-    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        return accuracy_of_rows(model, batches)
-
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """Accuracy of always answering the training split's most frequent token."""
-        return most_frequent_answer(splits or self.load())

@@ -1,6 +1,7 @@
-"""TableRows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
+"""Rows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.records import Ragged, TableRows, gathered
+from regard.lab.data.records import Records, gathered
 from regard.lab.data.schema import Columns, Schema
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
 from regard.nn.fields import MISSING
@@ -24,7 +25,7 @@ class Figures:
 
         GAUC = sum_u n_u AUC_u / sum_u n_u    over users u with both answers (Zhou et al. 2018, arXiv 1706.06978, section 6.3)
 
-    TableRows whose label is missing (NaN) are left out.
+    Rows whose label is missing (NaN) are left out.
     """
 
     auc: float  # area under the ROC curve, 0 to 1
@@ -105,14 +106,15 @@ def gauc(
 
 
 def linear_scores(
-    train: TableRows, test: TableRows, names: Sequence[str], labels: Float[Tensor, "n K"]
+    train: Records, test: Records, names: Sequence[str], labels: Float[Tensor, "n K"]
 ) -> Float[NDArray, "m K"]:
     """Log-odds of the test rows; training rows without a label are left out."""
+    from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    features, asked = (
-        _features(rows, names, _widths((train, test), names)) for rows in (train, test)
-    )
+    vectorizer = DictVectorizer()
+    features = vectorizer.fit_transform(_features(train, names))
+    asked = vectorizer.transform(_features(test, names))
     found = []
     for label in labels.T:
         known = ~label.isnan().numpy()
@@ -122,37 +124,21 @@ def linear_scores(
     return np.stack(found, 1)
 
 
-def _features(rows: TableRows, names: Sequence[str], widths: dict[str, int]) -> Any:
-    """A sparse matrix: a column for each id of a field, its share in a sequence; a number and whether it is missing."""
-    from scipy.sparse import csr_matrix, hstack
-
-    n, blocks = len(rows), []
-    for name in names:
-        column = rows.columns[name]
-        if not isinstance(column, Ragged) and np.issubdtype(column.dtype, np.floating):
-            numbers = np.stack([np.nan_to_num(column), np.isnan(column)], 1)
-            blocks.append(csr_matrix(numbers.astype(np.float64)))
-            continue
-        if isinstance(column, Ragged):
-            row, ids = np.repeat(np.arange(n), column.lengths), column.values
-            share = 1 / np.maximum(1, column.lengths)[row]
-        else:
-            row, ids, share = np.arange(n), column, np.ones(n)
-        exists = ids != MISSING
-        content = (share[exists], (row[exists], ids[exists]))
-        blocks.append(csr_matrix(content, shape=(n, widths[name])))
-    return hstack(blocks, format="csr")
-
-
-def _widths(parts: Sequence[TableRows], names: Sequence[str]) -> dict[str, int]:
-    """Name -> ids that a field takes."""
-    widths = {}
-    for name in names:
-        columns = [rows.columns[name] for rows in parts]
-        values = [c.values if isinstance(c, Ragged) else c for c in columns]
-        if np.issubdtype(values[0].dtype, np.integer):
-            widths[name] = 1 + int(max(v.max(initial=0) for v in values))
-    return widths
+def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]:
+    """Of each row: 1 for its id of a field, its share in a sequence; a number, or 1 where it is missing."""
+    for row in (rows[index] for index in range(len(rows))):
+        found: dict[str, float] = {}
+        for name in names:
+            values = row[name].reshape(-1).tolist()
+            if row[name].is_floating_point():
+                missing = math.isnan(values[0])
+                found[f"{name} is missing" if missing else name] = 1.0 if missing else values[0]
+            else:
+                for value in values:
+                    if value != MISSING:
+                        key = f"{name} {value}"
+                        found[key] = found.get(key, 0.0) + 1 / len(values)
+        yield found
 
 
 LABEL, GROUP = "label", "group"
@@ -160,7 +146,7 @@ LABEL, GROUP = "label", "group"
 
 @dataclass(frozen=True)
 class TableSplits(Splits):
-    """Splits of TableRows, and the schema that encoded them."""
+    """Splits of Records, and the schema that encoded them."""
 
     schema: Schema = field(kw_only=True)
 
@@ -238,19 +224,19 @@ class TableTask(Task):
         """AUC of scikit-learn's logistic regression on one-hot ids and scaled numbers."""
         splits = splits or self.load()
         train, test = splits.train, splits.test
-        assert isinstance(train, TableRows) and isinstance(test, TableRows)
+        assert isinstance(train, Records) and isinstance(test, Records)
         names = [name for name in train.columns if name not in (LABEL, GROUP)]
         scores = torch.from_numpy(linear_scores(train, test, names, train.labels))
         return float(np.mean([auc(scores[:, k], label) for k, label in enumerate(test.labels.T)]))
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """{fields: {name: tensor}, labels [B K], groups [B] | None} from items of one TableRows."""
+        """{fields: {name: tensor}, labels [B K], groups [B] | None} from items of one Records."""
         columns = gathered(items)
         labels, groups = columns.pop(LABEL), columns.pop(GROUP, None)
         return {"fields": columns, "labels": labels, "groups": groups}
 
     def count(self, batch: Batch) -> int:
-        """TableRows in a batch."""
+        """Rows in a batch."""
         return len(batch["labels"])
 
     def _answers(
@@ -285,6 +271,6 @@ def table_splits(
             raise OptionError(f"a column of a table cannot be called {name!r}")
     schema = Schema.infer(table, train=parts[0], of=of, numeric=numeric, min_count=min_count)
     columns = schema.columns(table) | {LABEL: labels}
-    rows = TableRows(columns if groups is None else columns | {GROUP: groups})
+    rows = Records(columns if groups is None else columns | {GROUP: groups})
     train, valid, test = (rows.take(part) for part in parts)
     return TableSplits(train, valid, test, notes=notes or {}, schema=schema)

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.own import column, is_number, own_path, read_delimited
 from regard.lab.data.sources import archive
 from regard.lab.data.synthetic import (
@@ -49,9 +48,6 @@ class Adult(TableTask):
 
     min_count: int = 5
 
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-
     def load(self) -> TableSplits:
         people = parse_adult(gzip.decompress(archive("adult").read(_FILE)))
         income = [answer == ">50K" for answer in people["income"]]
@@ -80,10 +76,6 @@ class OwnTable(TableTask):
     target: str = "target"
     positive: str | None = None
     min_count: int = 2
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, min_count=self.min_count)
 
     def load(self) -> TableSplits:
         path = own_path(self.name, self.path, "table")
@@ -134,7 +126,6 @@ class PlantedHistories(Drawn, TableTask):
     test_size: int = 4000
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_planted_histories(self.history, self.num_items, self.num_kinds)
 
     @property
@@ -163,7 +154,7 @@ class NextItem(TableTask):
 
     Every positive behaviour is paired with an item that the user never touched, drawn as often as it is a target: the item
     alone carries no information. The last positive of a user is for testing, the one before for validation. Ties of time keep the file's
-    order. TableRows belong to users, so that `figures` has AUC by user.
+    order. Rows belong to users, so that `figures` has AUC by user.
 
     history: the most items that a history holds. targets: of training, for each user.
     """
@@ -173,10 +164,6 @@ class NextItem(TableTask):
     history: int = 50
     targets: int = 10
     min_count: int = 1
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, history=self.history, targets=self.targets, min_count=self.min_count)
 
     @property
     def max_len(self) -> int:

@@ -1,10 +1,10 @@
 """Task: data, loss and metric behind one interface."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
+from regard.core.options import CheckedOptions, Range
 from regard.lab.data.records import IGNORED, Data, Examples, checksum
 
 Batch = dict[str, Any]
@@ -67,8 +67,12 @@ class Splits:
         return {}
 
 
+DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and below 2**32")]
+"""What every generator takes."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Task(ABC):
+class Task(metaclass=CheckedOptions):
     """Base of every task: its fields are its options, and equal options give equal data.
 
     A model is called as KINDS says. Token 0 is padding and never data. `metric` names what `score` gives, and
@@ -84,7 +88,7 @@ class Task(ABC):
         tuple[str, ...]
     ] = ()  # of `regard data ls`; none: generated, or a copy of one's own
 
-    seed: int = 0  # of the data: order, splits, samples
+    seed: DataSeed = 0  # of the data: order, splits, samples
 
     @property
     @abstractmethod
@@ -191,15 +195,6 @@ class Drawn(Task):
     train_size: int = 20000
     valid_size: int = 500
     test_size: int = 1000
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(
-            self.name,
-            train_size=self.train_size,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-        )
 
     @property
     def total(self) -> int:

@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
+from regard.core.options import Share
 from regard.lab.data.pairs import Pair, split_pairs, unique
 from regard.lab.data.records import Data, Ragged, Records
 from regard.lab.data.sources import cache_folder
@@ -50,33 +50,6 @@ def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
         for reference, text in zip(references, found, strict=True)
     ]
     return 100 * sum(scores) / len(scores)
-
-
-class BitCount:
-    """Bits per byte of the given target under a model, whatever the vocabulary.
-
-        score = -sum over target tokens of log2 p(token | source, tokens before) / sum over targets of (bytes + 1)
-
-    The end of a target is a token, and counts as a byte. No text is generated, so the score
-    separates models long before any of them writes a correct sentence.
-
-    Summed batch by batch.
-    """
-
-    def __init__(self, vocabulary: Vocabulary):
-        self.vocabulary = vocabulary
-        self.nats, self.bytes = 0.0, 0
-
-    def add(self, logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> None:
-        given = labels.flatten()
-        lost = F.cross_entropy(logits.flatten(0, 1), given, ignore_index=IGNORED, reduction="sum")
-        self.nats += float(lost)
-        kept = ([token for token in row if token != IGNORED] for row in labels.tolist())
-        self.bytes += byte_count(self.vocabulary, kept)
-
-    @property
-    def bits_per_byte(self) -> float:
-        return self.nats / math.log(2) / self.bytes
 
 
 def token_frequencies(
@@ -133,24 +106,11 @@ class TextPairs(Task):
     target_len: int = 64  # tokens, the end included
     valid_size: int = 100
     test_size: int = 500
-    smoothing: float = 0.1
+    smoothing: Share = 0.1
     beams: int = 1  # one is greedy search
     length_penalty: float = 0.6
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(
-            self.name,
-            source_len=self.source_len,
-            target_len=self.target_len,
-            valid_size=self.valid_size,
-            test_size=self.test_size,
-            beams=self.beams,
-        )
-        if not 0 <= self.smoothing <= 1:
-            raise OptionError(
-                f"{self.name}: smoothing ({self.smoothing!r}) must be at least 0 and at most 1"
-            )
         if self.metric not in self.metrics:
             raise OptionError(
                 f"{self.name}: metric must be one of {', '.join(self.metrics)}, got {self.metric!r}"
@@ -299,20 +259,6 @@ class TextPairs(Task):
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         if self.metric == BITS:
             return self.bits(model, batches)
-        return self.scores(model, batches)[self.metric]
-
-    def bits(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """Bits for each byte of the given targets. Raises OptionError without a batch."""
-        count = BitCount(self.vocabulary)
-        with evaluation(model):
-            for batch in batches:
-                count.add(self.answer(model, batch), batch["labels"])
-        if not count.bytes:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return count.bits_per_byte
-
-    def scores(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
-        """BLEU, chrF2 and ROUGE-L of the same generated targets. Raises OptionError without a batch."""
         found: list[str] = []
         references: list[str] = []
         with evaluation(model):
@@ -321,26 +267,38 @@ class TextPairs(Task):
                 references += [self.vocabulary.decode(row) for row in batch["labels"].tolist()]
         if not found:
             raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return {name: metric(found, references) for name, metric in METRICS.items()}
+        return METRICS[self.metric](found, references)
+
+    def bits(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        """Bits for each byte of the given targets, whatever the vocabulary; the end of a target counts as a byte.
+
+        No text is generated, so the score separates models long before any of them writes a correct sentence.
+        """
+        nats, size = 0.0, 0
+        with evaluation(model):
+            for batch in batches:
+                labels = batch["labels"]
+                logits = self.answer(model, batch).flatten(0, 1)
+                nats += float(
+                    F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED, reduction="sum")
+                )
+                kept = ([token for token in row if token != IGNORED] for row in labels.tolist())
+                size += byte_count(self.vocabulary, kept)
+        if not size:
+            raise OptionError(f"{self.name}: score needs at least one batch, got none")
+        return nats / math.log(2) / size
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The best of `trivial_answers`; bits under the frequencies of the training targets' tokens."""
         splits = splits or self.load()
         if self.metric != BITS:
-            return self.trivial_scores(splits)[self.metric]
+            train, test = (list(self.texts(part)) for part in (splits.train, splits.test))
+            references = [pair.target for pair in test]
+            answers = self.trivial_answers(train, [pair.source for pair in test])
+            return max(METRICS[self.metric](found, references) for found in answers)
         parts = (splits.train, splits.test)
-        train, test = ([part[i]["target"] for i in range(len(part))] for part in parts)
-        return token_frequencies(self.vocabulary, self.vocab_size, train, test)
-
-    def trivial_scores(self, splits: Splits) -> dict[str, float]:
-        """BLEU, chrF2 and ROUGE-L, each of the best of `trivial_answers`."""
-        train, test = (list(self.texts(part)) for part in (splits.train, splits.test))
-        references = [pair.target for pair in test]
-        answers = self.trivial_answers(train, [pair.source for pair in test])
-        return {
-            name: max(metric(found, references) for found in answers)
-            for name, metric in METRICS.items()
-        }
+        train_, test_ = ([part[i]["target"] for i in range(len(part))] for part in parts)
+        return token_frequencies(self.vocabulary, self.vocab_size, train_, test_)
 
     def texts(self, data: Data) -> Iterator[Pair]:
         """The pairs of a split as the model sees them, cut and decoded; their groups are lost."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, StoredDataError
 from regard.lab.data.bibles import read_chapters
-from regard.lab.data.checks import check_seed, check_sizes
+from regard.lab.data.checks import check_sizes
 from regard.lab.data.debian import Document, read_documents
 from regard.lab.data.own import own_path, read_delimited_texts, read_saved
 from regard.lab.data.received import MOST_CLASSES
@@ -77,10 +77,6 @@ class Match(Classify):
 
     length: int = 512  # bytes of each text that are read
 
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-
     @property
     def max_len(self) -> int:
         return self.length
@@ -119,8 +115,7 @@ class Spam(ByteText):
 
     Balanced: all spam and as many easy ham, drawn by `seed`; a tenth of each for validation and for the test. A body whose
     first `length` bytes equal those of an earlier body is left out after the parts are drawn, and parts are balanced again:
-    no body changes its part with `length`, nor in `spam_masked`. test="hard_ham" replaces the test's easy ham by ham that
-    looks like spam. The metric is macro-F1, so that no class counts more. `length` is REDUCED for small machines:
+    no body changes its part with `length`, nor in `spam_masked`. Ham that looks like spam is left out. The metric is macro-F1, so that no class counts more. `length` is REDUCED for small machines:
     the Long Range Arena reads 4,000 bytes of other texts (IMDb), and numbers must not be compared.
     """
 
@@ -129,29 +124,15 @@ class Spam(ByteText):
     num_classes = 2
     metric = "macro_f1"
 
-    test: Literal["easy_ham", "hard_ham"] = "easy_ham"
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
-        if self.test not in ("easy_ham", "hard_ham"):
-            raise OptionError(f"{self.name}: test ({self.test!r}) must be easy_ham or hard_ham")
-
     def load(self) -> Splits:
         return self.of(read_emails(archive("spam_assassin")))
 
     def of(self, emails: list[Email]) -> Splits:
         found = divided(emails, self.seed)
-        spam = found.test[found.labels[found.test] == 1]
-        test = np.concatenate([spam, found.hard]) if self.test == "hard_ham" else found.test
-        rows = [found.train, found.valid, test]
+        rows = [found.train, found.valid, found.test]
         parts = apart(rows, key=lambda row: found.texts[row][: self.length])
-        return Splits(
-            *(
-                self.part(found.texts, found.labels, _balanced(np.array(part, int), found.labels))
-                for part in parts
-            )
-        )
+        balanced = (_balanced(np.array(part, int), found.labels) for part in parts)
+        return Splits(*(self.part(found.texts, found.labels, part) for part in balanced))
 
     def meter(self) -> "Metric":
         from torchmetrics.classification import MulticlassF1Score
@@ -160,27 +141,25 @@ class Spam(ByteText):
 
 
 class Divided(NamedTuple):
-    """Indices of texts; `hard` are those of hard ham, which is in no part."""
+    """Texts with their labels, and the indices of each part."""
 
     texts: list[bytes]
     labels: Indices
     train: Indices
     valid: Indices
     test: Indices
-    hard: Indices
 
 
 def divided(emails: list[Email], seed: int) -> Divided:
     """Bodies in parts, equal ones once; as much easy ham as spam, drawn by `seed`."""
-    kept = unique_emails(emails)
+    kept = [email for email in unique_emails(emails) if email.folder != HARD]
     labels = np.array([email.spam for email in kept], dtype=np.int64)
-    hard = np.array([email.folder == HARD for email in kept])
     spam = np.flatnonzero(labels == 1)
-    ham = np.random.default_rng(seed).permutation(np.flatnonzero((labels == 0) & ~hard))
+    ham = np.random.default_rng(seed).permutation(np.flatnonzero(labels == 0))
     chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))
     train, valid, test = (chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed))
     texts = [email.body.lstrip() for email in kept]
-    return Divided(texts, labels, train, valid, test, np.flatnonzero(hard))
+    return Divided(texts, labels, train, valid, test)
 
 
 def _balanced(rows: Indices, labels: Indices) -> Indices:
@@ -222,11 +201,7 @@ class DebianSections(Classify):
     num_sources: int | None = None
 
     def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, max_sentences=self.max_sentences, max_words=self.max_words)
-        if self.num_sources is not None:
-            check_sizes(self.name, num_sources=self.num_sources)
-        if not isinstance(self.vocab_size, int) or self.vocab_size < 3:
+        if self.vocab_size < 3:
             raise OptionError(f"{self.name}: vocab_size ({self.vocab_size!r}) must be at least 3")
 
     @property
@@ -372,10 +347,6 @@ class LabelledTexts(ByteText):
     path: Path | None = None
     text: str = "text"
     label: str = "label"
-
-    def __post_init__(self) -> None:
-        check_seed(self.name, self.seed)
-        check_sizes(self.name, length=self.length)
 
     @property
     def facts(self) -> dict[str, Any]:

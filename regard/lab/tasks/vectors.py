@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.records import TableRows, gathered
+from regard.lab.data.records import Records, gathered
 from regard.lab.data.synthetic import check_correlated_tasks, generate_correlated_tasks
 from regard.lab.tasks.task import Batch, Drawn, Splits, Task, evaluation
 from regard.models import ModelConfig
@@ -74,7 +74,6 @@ class CorrelatedTasks(Drawn, Regression):
     test_size: int = 4000
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_correlated_tasks(self.rho, self.dim, self.num_sines)
 
     @property
@@ -85,7 +84,7 @@ class CorrelatedTasks(Drawn, Regression):
         x, y = generate_correlated_tasks(
             self.total, rho=self.rho, dim=self.dim, num_sines=self.num_sines, seed=self.seed
         )
-        rows = TableRows({"x": x, "label": y / y[: self.train_size].std(0)})
+        rows = Records({"x": x, "label": y / y[: self.train_size].std(0)})
         return Splits(*map(rows.take, self.parts))
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
@@ -100,7 +99,7 @@ class CorrelatedTasks(Drawn, Regression):
 
         splits = splits or self.load()
         train, test = splits.train, splits.test
-        assert isinstance(train, TableRows) and isinstance(test, TableRows)
+        assert isinstance(train, Records) and isinstance(test, Records)
         model = LinearRegression().fit(train.columns["x"], train.columns["label"])
         return float(model.score(test.columns["x"], test.columns["label"]))
 
@@ -131,7 +130,7 @@ class WhitePixel(Regression):
         unseen = (place >= SIZE // 2).all(1)
         test = np.flatnonzero(unseen if self.quadrant else rng.random(SIZE**2) < 0.25)
         rest = rng.permutation(np.setdiff1d(np.arange(SIZE**2), test))
-        rows = TableRows({"x": x, "label": y})
+        rows = Records({"x": x, "label": y})
         return Splits(rows.take(rest[100:]), rows.take(rest[:100]), rows.take(test))
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:

@@ -1,8 +1,13 @@
-"""Values and head outputs are observed together, alike with and without the weights, whether or not there is a map."""
+"""Values and head outputs are observed together, alike with and without the weights, whether or not there is a map.
+
+Head outputs are those that a forward projects: what lies between heads and output, such as a gate, is in them.
+"""
 
 import torch
+from torch import Tensor, nn
 
-from regard.testing.subject import B, Subject, T, require, require_close
+from regard.core import Mixer
+from regard.testing.subject import B, Request, Subject, T, require, require_close
 
 
 @torch.no_grad()
@@ -28,3 +33,19 @@ def law(subject: Subject) -> None:
             )
             if one is not None:
                 require_close(one, other, 1e-10, both)
+        reached = _projected(mixer, request, x)
+        if reached is not None and whole.heads is not None and request.mask.valid is None:
+            beside = whole.heads.transpose(1, 2).flatten(2)
+            require_close(beside, reached, 1e-10, f"{what}: heads, and what forward projects")
+
+
+def _projected(mixer: Mixer, request: Request, x: Tensor) -> Tensor | None:
+    """What forward gives to the projection after its heads, if there is one."""
+    out = getattr(getattr(mixer, "heads", None), "out", None)
+    if not isinstance(out, nn.Module):
+        return None
+    seen: list[Tensor] = []
+    hook = out.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    request(mixer, x)
+    hook.remove()
+    return seen[0]

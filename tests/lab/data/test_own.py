@@ -46,14 +46,6 @@ def test_a_text_is_cut_into_nine_tenths_and_twice_a_twentieth(tmp_path):
     assert OWN["text_file"].sizes(tmp_path / "a")["test"] == {"bytes": 10}
 
 
-def test_tables_and_labelled_texts_are_counted(tmp_path):
-    path = tmp_path / "a.tsv"
-    path.write_text('text\tlabel\na, "b"\tyes\nc\tno\n')
-    assert OWN["table"].sizes(path) == {"all": {"rows": 2, "columns": 2}}
-    assert OWN["delimited_texts"].sizes(path) == {"all": {"items": 2, "classes": 2}}
-    refused("table", tmp_path, r"is a folder\. Expected: a \.csv")
-
-
 def test_saved_data_sets_of_hugging_face(tmp_path):
     import datasets
 

@@ -49,9 +49,3 @@ def test_turns_of_all_layouts_are_read():
         Turn(3, "OFFICER", "Good sir,\nbe patient."),
         Turn(3, "OBERON", "What hast thou done?\nIf we offend.\nIt is with our good will."),
     ]
-
-
-def test_a_poem_has_no_turns():
-    assert (
-        read_turns("THE PHOENIX\n\nLet the bird of loudest lay,\nOn the sole Arabian tree,") == []
-    )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.windows import IGNORED, START, cut, sample
+from regard.lab.data.windows import IGNORED, START, cut
 
 TEXTS = [b"alpha", b"bc", bytes(range(256)), b"omega omega"]
 
@@ -24,19 +24,6 @@ def test_labels_are_the_next_tokens():
     assert START not in windows.labels
 
 
-def test_no_token_is_padding():
-    assert cut("x", TEXTS, 16).tokens.min() > 0
-
-
 def test_too_long_a_window_is_refused():
     with pytest.raises(OptionError, match=r"length \(400\)"):
         cut("x", TEXTS, 400)
-
-
-def test_a_sample_draws_windows_without_repetition():
-    windows = cut("x", TEXTS, 8)
-    picked = sample(windows, 10, np.random.default_rng(0))
-    known = {row.tobytes() for row in windows.tokens}
-    rows = {row.tobytes() for row in picked.tokens}
-    assert len(rows) == 10 and rows <= known
-    assert len(sample(windows, 10_000, np.random.default_rng(0)).tokens) == len(windows.tokens)

@@ -18,7 +18,6 @@ from regard.lab.tasks.images import FashionMNIST
 from regard.lab.tasks.masked import MaskedLanguageModelling, SpamMasked
 from regard.lab.tasks.texts import (
     UNKNOWN,
-    BibleChapters,
     DebianSections,
     Spam,
     words_of,
@@ -52,15 +51,6 @@ def test_spam_is_balanced_and_unique():
     assert Spam(length=17).trivial_baseline(splits) == pytest.approx(1 / 3)
 
 
-def test_hard_ham_takes_the_place_of_easy_ham_in_the_test():
-    easy, hard = (Spam(test=test).of(emails()) for test in ("easy_ham", "hard_ham"))
-    assert texts_in(hard.train) == texts_in(easy.train)
-    assert texts_in(hard.test)[0] == b"hard ham" and hard.test.labels.tolist() == [0, 1]
-    assert texts_in(hard.test)[1] in texts_in(easy.test)
-    with pytest.raises(OptionError, match=r"test \('ham'\)"):
-        Spam(test="ham")
-
-
 def test_bodies_are_in_the_same_parts_for_masking():
     long = [email._replace(body=email.body * 9) for email in emails()]  # each fills a window
     trained = b"|".join(texts_in(SpamMasked(length=40).of(long).train))
@@ -92,17 +82,6 @@ def test_what_is_read_of_an_item_stands_once():
     ]
     sections = DebianSections(vocab_size=40, max_sentences=1).of([*documents(), *again])
     assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
-
-
-def test_macro_f1_counts_classes_not_rows():
-    class Says(nn.Module):
-        def forward(self, tokens, *, valid):
-            return nn.functional.one_hot(torch.tensor([0, 0, 0, 1]), 2).float()
-
-    task = Spam()
-    items = [{"tokens": torch.tensor([5]), "label": torch.tensor(y)} for y in (0, 0, 1, 1)]
-    # class 0: precision 2/3, recall 1, F1 4/5; class 1: precision 1, recall 1/2, F1 2/3
-    assert task.score(Says(), [task.collate(items)]) == pytest.approx((4 / 5 + 2 / 3) / 2)
 
 
 def test_stratified_parts_share_every_class():
@@ -159,24 +138,6 @@ def test_debian_documents_are_sentences_of_words():
     assert words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
     with pytest.raises(StoredDataError, match="30 sections"):
         task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(documents())])
-
-
-def test_a_batch_of_pairs():
-    task = BibleChapters()
-    items = [
-        {"first": torch.arange(1, n + 1), "second": torch.ones(3).long(), "label": torch.tensor(1)}
-        for n in (2, 4)
-    ]
-    batch = task.collate(items)
-    assert batch["first_valid"].tolist() == [[True, True, False, False], [True] * 4]
-    assert batch["second_valid"] is None and task.count(batch) == 2 + 4 + 3 + 3
-
-    class Pair(nn.Module):
-        def forward(self, first, second, *, first_valid, second_valid):
-            assert first.shape == (2, 4) and second.shape == (2, 3) and second_valid is None
-            return torch.tensor([[0.0, 1.0], [1.0, 0.0]])
-
-    assert task.score(Pair(), [batch]) == 0.5
 
 
 def works():

@@ -6,7 +6,7 @@ import torch
 
 from regard import OptionError
 from regard.lab import Column, Entry, Shell
-from regard.lab.experiment.trial import build
+from regard.lab.experiment.shell import model_config
 from regard.lab.tasks import (
     CorrelatedTasks,
     Duplication,
@@ -52,7 +52,7 @@ def test_their_mean_is_the_metric(task, monkeypatch):
     column = Column(
         name="c", task=task, train=TrainConfig(steps=1), shell=Shell(dim=16, num_heads=2)
     )
-    model = build(column, Entry(mixer="softmax"), splits, None)
+    model = model_config(column, Entry(mixer="softmax"), splits).build()
     batches = list(in_order(splits.test, 7, task.collate))
     scores = task.item_scores(model, batches)
     assert task.has_scores and len(scores) == len(splits.test) and len({*scores}) > 1

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from regard.core import MissingDataError, OptionError
-from regard.lab.data.records import TableRow
-from regard.lab.tasks import TASKS, Adult, CorrelatedTasks, MovieLens, PlantedHistories
+from regard.lab.data.records import Item
+from regard.lab.tasks import Adult, CorrelatedTasks, MovieLens, PlantedHistories
 from regard.lab.tasks.table import (
     TableSplits,
     TableTask,
@@ -17,7 +17,7 @@ from regard.lab.tasks.table import (
     gauc,
     table_splits,
 )
-from regard.lab.train import Run, TrainConfig, run_for, start
+from regard.lab.train import Run, TrainConfig, start
 from regard.models import (
     AutoIntConfig,
     DINConfig,
@@ -72,7 +72,7 @@ def test_a_batch_is_what_the_schema_makes_of_the_rows():
     assert torch.equal(batch["fields"]["user"][0], batch["fields"]["user"][2])
     for place, row in ((0, 3), (1, 0)):
         item = SPLITS.valid[row]
-        assert isinstance(item, TableRow) and len(item) == 6
+        assert isinstance(item, Item) and len(item) == 6
         seen = batch["fields"]["seen"][place]
         assert torch.equal(seen[seen != 0], item["seen"][item["seen"] != 0])
         assert torch.equal(batch["fields"]["price"][place], item["price"])
@@ -149,16 +149,6 @@ def test_the_score_is_the_mean_auc_and_figures_say_more():
         SHOP.score(model, batches[:1])
 
 
-def test_the_baseline_is_logistic_regression():
-    assert 0.65 < SHOP.trivial_baseline(SPLITS) < 0.85  # one label is linear, one is noise
-    assert SHOP.load().sha256 == SPLITS.sha256 != Shop(seed=1).load().sha256
-
-
-def test_a_column_cannot_be_called_label():
-    with pytest.raises(OptionError, match="cannot be called 'label'"):
-        table_splits({"label": [1]}, np.ones((1, 1)), [np.arange(1)] * 3)
-
-
 def test_correlated_tasks():
     task = CorrelatedTasks(rho=0.3, dim=10, train_size=500, valid_size=50, test_size=200)
     splits = task.load()
@@ -216,19 +206,6 @@ def test_a_run_refuses_other_fields_and_other_numbers_of_labels(tmp_path):
         Run(task=SHOP, model=AutoIntConfig(), train=BRIEF)
     with pytest.raises(OptionError, match="correlated_tasks is of kind vectors"):
         Run(task=CorrelatedTasks(), model=AutoIntConfig(num_tasks=2), train=BRIEF)
-
-
-RUNS = [
-    *(name for name, task in TASKS.items() if task.kind in ("table", "vectors")),
-    *("adult/mmoe", "adult/cross_network", "adult/compressed_interaction"),
-    *("adult/factorization_machine", "adult/logistic_regression"),
-]
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_recipes_of_tables_fit_their_tasks(name):
-    run = run_for(name)
-    assert run.model.num_tasks == run.task.facts["num_tasks"]
 
 
 def loaded(task):

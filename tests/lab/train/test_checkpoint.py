@@ -90,14 +90,6 @@ def test_a_failure_while_writing_leaves_what_was_committed(folder, monkeypatch):
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_the_newest_and_the_best_stay(tmp_path):
-    paths = [checkpoint.path_of(tmp_path, step) for step in range(1, 7)]
-    for path in paths:
-        checkpoint.save(path, Checkpoint({}, {}, {}))
-    checkpoint.prune(tmp_path, 2, best=paths[1])
-    assert checkpoint.committed(tmp_path) == [paths[1], paths[4], paths[5]]
-
-
 def test_a_run_does_not_go_on_from_an_altered_checkpoint(tmp_path):
     fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
     newest = checkpoint.committed(tmp_path / "checkpoints")[-1]

@@ -148,18 +148,6 @@ def test_early_stopping(tmp_path):
     assert [step for step, _ in result.curve] == [10, 20, 30, 40]
 
 
-def test_lower_can_be_better(tmp_path):
-    class Loss(Majority):
-        metric, better = "bits_per_byte", "lower"
-        scores = iter([0.5, 0.7, 0.4, 0.6, 0.9])
-
-        def score(self, model, batches):
-            return next(self.scores)
-
-    _, result = train(tmp_path, task=Loss())
-    assert (result.best_step, result.valid_value, result.better) == (30, 0.4, "lower")
-
-
 def test_after_step_is_called_once_after_each_optimiser_step(tmp_path):
     class Counting(Linear):
         seen = 0
@@ -178,20 +166,6 @@ def test_after_step_is_called_once_after_each_optimiser_step(tmp_path):
     mixer = Counting(8, num_heads=2)
     train(tmp_path, replace(CONFIG, steps=13), model=Wrapped(TinyModel(mixer)))
     assert mixer.seen == 13
-
-
-@pytest.mark.parametrize("bucket", [None, 3])
-def test_workers_change_nothing(tmp_path, bucket):
-    config = replace(CONFIG, bucket=bucket)
-    alone, result = train(tmp_path / "alone", config)
-    helped, same = train(tmp_path / "helped", replace(config, workers=2))
-    assert replace(same, seconds=result.seconds) == result
-    assert_same_bits(weights(alone), weights(helped))
-    ends = [
-        checkpoint.load(checkpoint.committed(tmp_path / run / "checkpoints")[-1])
-        for run in ("alone", "helped")
-    ]
-    assert ends[0].state["random"] == ends[1].state["random"]
 
 
 def test_a_run_in_buckets_goes_on_with_workers_as_if_nothing_had_happened(tmp_path):
@@ -235,15 +209,6 @@ def test_what_is_not_finite_is_refused_with_its_step(tmp_path, poisoned, word):
     assert all(value.isfinite().all() for value in newest.model.values())
 
 
-def test_a_score_that_is_not_finite_is_refused(tmp_path):
-    class Poisoned(Majority):
-        def score(self, model, batches):
-            return float("nan")
-
-    with pytest.raises(DivergedError, match="validation accuracy after step 10 is nan"):
-        train(tmp_path, task=Poisoned())
-
-
 def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
     config = replace(CONFIG, steps=None, tokens=1000)
     _, result = train(tmp_path / "tokens", config)
@@ -251,17 +216,6 @@ def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
     _, fewer = train(tmp_path / "fewer", replace(CONFIG, steps=result.steps - 1))
     assert fewer.tokens < 1000
     assert result.tokens_per_second == result.tokens / result.seconds
-
-
-def test_only_training_is_timed(tmp_path):
-    class SlowScore(Majority):
-        def score(self, model, batches):
-            time.sleep(0.3)
-            return super().score(model, batches)
-
-    began = time.perf_counter()
-    _, result = train(tmp_path, task=SlowScore())
-    assert result.seconds < time.perf_counter() - began - 4 * 0.3
 
 
 def test_mixed_precision_and_back_in_one_process(tmp_path):
@@ -279,22 +233,6 @@ def test_mixed_precision_and_back_in_one_process(tmp_path):
     assert model.head.weight.dtype == torch.float32
     train(tmp_path / "full", replace(CONFIG, steps=10), task=full, model=model)
     assert full.inside == [torch.float32]
-
-
-def test_tied_and_unused_parameters_survive(tmp_path):
-    class Tied(TinyModel):
-        def __init__(self):
-            super().__init__()
-            self.again = self.head
-            self.unused = nn.Linear(2, 2)
-            self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
-
-    torch.manual_seed(0)
-    first, result = train(tmp_path, replace(CONFIG, steps=20), model=Tied())
-    second, same = train(tmp_path, replace(CONFIG, steps=20), model=Tied())
-    assert same == result
-    assert_same_bits(weights(first), weights(second))
-    assert second.again.weight is second.head.weight
 
 
 def test_the_mean_of_the_newest_checkpoints_is_the_result(tmp_path):
@@ -356,11 +294,6 @@ def test_logs_and_bar(tmp_path, capsys):
 def test_values_that_cannot_be_used_are_named(field, value):
     with pytest.raises(OptionError, match=field):
         TrainConfig(**{"steps": 10} | {field: value})
-
-
-def test_a_batch_larger_than_the_data_is_refused(tmp_path):
-    with pytest.raises(OptionError, match="batch_size is 101, and majority has 100"):
-        train(tmp_path, replace(CONFIG, batch_size=101))
 
 
 def test_logs_do_not_leave_the_folder_through_a_link(tmp_path):

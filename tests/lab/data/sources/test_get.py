@@ -104,12 +104,6 @@ def test_a_missing_client_is_named_with_the_way_round_it(cache, monkeypatch, tmp
         get(source(package("toy-1.0.tgz", tgz())))
 
 
-def test_a_client_that_fails_is_quoted(cache, tmp_path):
-    client(tmp_path / "bin", "npm", "echo no such version >&2; exit 3")
-    with pytest.raises(MissingDataError, match=r"`npm pack toy@1\.0` said:\nno such version"):
-        get(source(package("toy-1.0.tgz", tgz())))
-
-
 def test_a_folder_takes_the_place_of_the_registry(cache, tmp_path):
     shelf = tmp_path / "files"
     shelf.mkdir()
@@ -122,23 +116,6 @@ def test_a_folder_takes_the_place_of_the_registry(cache, tmp_path):
         get(source(package("toy.deb", deb(), "debian")), folder=shelf)
     with pytest.raises(OptionError, match="there is no such folder"):
         get(source(package("toy.deb", deb(), "debian")), folder=tmp_path / "nowhere")
-
-
-def test_apt_works_on_lists_of_its_own(cache, tmp_path):
-    """The configuration names our release, keyring and folders; `download` follows `update`."""
-    (tmp_path / "toy.deb").write_bytes(deb())
-    client(
-        tmp_path / "bin",
-        "apt-get",
-        f'echo "$2 $3" >> {tmp_path}/asked\n[ "$2" = update ] || cp {tmp_path}/toy.deb .',
-    )
-    toys = source(package("toy_1.0.deb", deb(), "debian"))
-    get(toys)
-    assert open_source(toys).names() == sorted(FILES)
-    assert (tmp_path / "asked").read_text() == "update --quiet\ndownload toy=1.0\n"
-    written = (cache / "apt" / "apt.conf").read_text()
-    assert f'Dir::State::Lists "{cache}/apt/lists";' in written
-    assert "bookworm main" in (cache / "apt" / "sources.list").read_text()
 
 
 def test_the_index_is_taken_from_the_lists_by_language(cache, tmp_path):

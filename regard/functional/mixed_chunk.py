@@ -1,0 +1,173 @@
+"""Mixed chunk attention (FLASH, Hua et al. 2022, arXiv 2202.10447): exact inside chunks, summed between them.
+
+    y_i = sum_{j in the chunk of i} w_ij v_j  +  a_i q_i M,   M = sum_j k_j v_j^T
+
+Chunks of C tokens start at the first token, and are an axis: q [B H N C K], w [B H N C C]. M is the sum over all tokens, or, where causal,
+over the chunks before the query's own. Both sums may have their own q and k. The weights w are the mechanism's:
+
+    inside(q, k, v, allowed, ahead) -> sum_j w_ij v_j   with the allowed pairs (None: all), and j - i of each
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from regard.core.errors import OptionError
+from regard.core.mask import Mask
+from regard.functional.choice import Impl, choose
+from regard.functional.rows import masked_softmax, scores
+
+Inside = Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor], Tensor]
+LinNorm = Literal["count", "chunk", "n"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The factor a of a sum over n tokens: 1 / n, or one over a constant."""
+
+    constant: int | None = None
+
+    def __call__(self, n: Int[Tensor, "*b"], dtype: torch.dtype) -> Float[Tensor, "*b"]:
+        return 1 / (n.clamp_min(1) if self.constant is None else n * 0 + self.constant).to(dtype)
+
+
+def shares(who: str, lin_norm: LinNorm, chunk_size: int, max_len: int | None) -> dict[bool, Share]:
+    """The factor a, by `causal`: one over the tokens of the sum, over the chunk (causal only), or over max_len."""
+    if lin_norm == "count":
+        return {False: Share(), True: Share()}
+    if lin_norm == "chunk":
+        return {False: Share(), True: Share(chunk_size)}
+    if lin_norm != "n":
+        raise OptionError(f"{who}: lin_norm must be 'count', 'chunk' or 'n', got {lin_norm!r}")
+    if max_len is None:
+        raise OptionError(f"{who}: lin_norm='n' needs max_len: pass max_len=")
+    return {False: Share(max_len), True: Share(max_len)}
+
+
+class Sums(NamedTuple):
+    """What the two sums are made of: q and k of each (None: y is without it), and the rule of each."""
+
+    near: tuple[Tensor, Tensor] | None
+    far: tuple[Tensor, Tensor] | None
+    inside: Inside
+    share: Share
+
+
+def softmax_inside(impl: Impl) -> Inside:
+    """w_i = softmax of q_i . k_j over the allowed j."""
+    return choose("softmax inside", attend, impl)
+
+
+def attend(
+    q: Float[Tensor, "B H N c K"],
+    k: Float[Tensor, "B H N s K"],
+    v: Float[Tensor, "B H N s V"],
+    allowed: Bool[Tensor, "b h n #c s"] | None,
+    ahead: Int[Tensor, "*d c s"],
+) -> Float[Tensor, "B H N c V"]:
+    s = scores(q, k, 1.0)
+    w = s.softmax(-1) if allowed is None else masked_softmax(s, allowed)
+    return w.to(v.dtype) @ v
+
+
+def mixed_chunks(
+    sums: Sums, v: Float[Tensor, "B H T V"], *, chunk_size: int, mask: Mask
+) -> Float[Tensor, "B H T V"]:
+    """y of all tokens; valid ones come first in each row."""
+    y = []
+    if sums.near is not None:
+        y.append(within(sums.inside, *sums.near, v, chunk_size, mask))
+    if sums.far is not None:
+        y.append(between(sums.share, *sums.far, v, chunk_size, mask))
+    return sum(y[1:], y[0])
+
+
+def within(
+    inside: Inside,
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    chunk_size: int,
+    mask: Mask,
+) -> Float[Tensor, "B H T V"]:
+    """Every token attends to its own chunk."""
+    T, device = v.shape[2], v.device
+    C = fitted(chunk_size, T)
+    place = torch.arange(C, device=device)
+    ahead = place - place[:, None]
+    allowed: Tensor | None = (ahead <= 0)[None, None, None]  # what a valid token sees is valid
+    if not mask.causal:
+        here = mask.valid
+        if here is None and (torch.compiler.is_exporting() or T % C):  # chunks are filled up
+            here = torch.ones(1, T, dtype=torch.bool, device=device)
+        allowed = None if here is None else in_chunks(here[:, None, :, None], C).mT
+    y = inside(in_chunks(q, C), in_chunks(k, C), in_chunks(v, C), allowed, ahead)
+    return y.flatten(2, 3)[:, :, :T]
+
+
+def between(
+    share: Share,
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    chunk_size: int,
+    mask: Mask,
+) -> Float[Tensor, "B H T V"]:
+    """a_i q_i M. M is kept in float32 at least: the same numbers are added to it many times."""
+    T, wide = v.shape[2], torch.promote_types(v.dtype, torch.float32)
+    if not mask.causal:
+        k = k if mask.valid is None else k * mask.valid[:, None, :, None]
+        M = (k.mT @ v).to(wide) * share(token_count(mask, T, v.device), wide)[:, None, :, None]
+        return q @ M.to(v.dtype)
+    C = fitted(chunk_size, T)
+    q, k, v = (in_chunks(z, C) for z in (q, k, v))
+    M = F.pad((k.mT @ v)[:, :, :-1].cumsum(2, dtype=wide), (0, 0, 0, 0, 1, 0))  # B H N K V
+    summed = C * torch.arange(q.shape[2], device=v.device)
+    y = q @ (M * share(summed, wide)[:, None, None]).to(v.dtype)
+    return y.flatten(2, 3)[:, :, :T]
+
+
+def fitted(chunk_size: int, T: int) -> int:
+    """Tokens of a chunk: no more than there are, where their number is known."""
+    return chunk_size if torch.compiler.is_exporting() else min(chunk_size, T)
+
+
+def in_chunks(z: Shaped[Tensor, "B H T K"], C: int) -> Shaped[Tensor, "B H N C K"]:
+    """Filled up with zeros. An exported program has two more chunks: an axis of one would be a case of its own."""
+    T, free = z.shape[2], torch.compiler.is_exporting()
+    if free or T % C:  # a padding of nothing is a copy
+        z = F.pad(z, (0, 0, 0, ((T + C - 1) // C + 2 * free) * C - T))
+    return z.unflatten(2, (-1, C))
+
+
+def same_chunk(T: int, chunk_size: int, device: torch.device) -> Bool[Tensor, "1 1 T T"]:
+    chunk = torch.arange(T, device=device) // chunk_size
+    return (chunk[:, None] == chunk[None, :])[None, None]
+
+
+def token_count(mask: Mask, T: int, device: torch.device) -> Int[Tensor, "b 1"]:
+    if mask.valid is None:
+        return torch.full((1, 1), T, device=device)
+    return mask.valid.sum(1, keepdim=True)
+
+
+def between_weights(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    *,
+    chunk_size: int,
+    mask: Mask,
+    share: Share,
+) -> Float[Tensor, "B H T T"]:
+    """The weights that `between` amounts to; they have signs."""
+    T, products = q.shape[2], q @ k.mT
+    if not mask.causal:
+        products = products if mask.valid is None else products * mask.valid[:, None, None]
+        return products * share(token_count(mask, T, q.device), q.dtype)[:, None, :, None]
+    chunk = torch.arange(T, device=q.device) // chunk_size
+    return products * (chunk < chunk[:, None]) * share(chunk * chunk_size, q.dtype)[:, None]

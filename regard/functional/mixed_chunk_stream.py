@@ -1,0 +1,123 @@
+"""Streams of mixed chunk attention (see `functional.mixed_chunk`): two sums, and the chunk that is being filled.
+
+Rows may stand at different places of their open chunk. New tokens are cut into pieces of c <= C, which are an axis: a piece begins in one chunk and
+ends in it or in the next, so it needs the C + c keys from the start of the first, and the sums before both.
+"""
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.states import Streamed, as_state
+from regard.functional.mixed_chunk import Sums, in_chunks
+from regard.functional.rows import take_each
+from regard.functional.shared.cache import advance, is_ours, same_in_all
+
+
+@as_state
+class State(Streamed):
+    M: Float[Tensor, "B H K V"]  # sum over finished chunks
+    P: Float[Tensor, "B H K V"]  # sum over the chunk that is being filled
+    k: Float[Tensor, "B H C K2"]  # near keys of that chunk; length % C of the rows are filled
+    v: Float[Tensor, "B H C V"]
+    length: Int[Tensor, "B"]
+
+
+def initial_state(
+    like: Tensor, batch_size: int, num_heads: int, chunk_size: int, near: int, K: int, V: int
+) -> State:
+    """The state before the first token; `near`: width of the keys inside chunks."""
+    heads = (batch_size, num_heads)
+    M = like.new_zeros(*heads, K, V)
+    length = torch.zeros(batch_size, dtype=torch.long, device=like.device)
+    k, v = like.new_zeros(*heads, chunk_size, near), like.new_zeros(*heads, chunk_size, V)
+    return State(M, torch.zeros_like(M), k, v, length)
+
+
+def extend(
+    sums: Sums,
+    v: Float[Tensor, "B H N V"],
+    state: State,
+    *,
+    valid: Bool[Tensor, "B N"] | None = None,
+    donate: bool = False,
+) -> tuple[Float[Tensor, "B H N V"], State]:
+    """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
+    C, (B, H, N, _) = state.k.shape[2], v.shape
+    same = same_in_all(state.length) if N == 1 and valid is None else None
+    if same is not None:
+        return _extend_one(sums, v, state, same, donate)
+    c = min(C, N)
+    filled, length = state.length % C, advance(state.length, valid, N)
+    place = filled[:, None] + torch.arange(
+        c, device=v.device
+    )  # B c: from the start of the first chunk
+    later = (place >= C)[:, None, None, :, None]  # in the second
+    closed = length // C - state.length // C
+    y = torch.zeros_like(v)
+
+    if sums.near is not None:
+        q, k = in_chunks(sums.near[0], c), torch.cat([state.k, sums.near[1]], dim=2)
+        values = torch.cat([state.v, v], dim=2)
+
+        def stored(column: Int[Tensor, "b *n"]) -> Int[Tensor, "B H *n"]:
+            """Where the tokens at these columns, from the start of the open chunk, are: behind it, new ones."""
+            old = filled.view(-1, *[1] * (column.dim() - 1))
+            at = torch.where(column < old, column, column - old + C).clamp(max=C + N - 1)
+            return at[:, None].expand(-1, H, *at.shape[1:])
+
+        column = torch.arange(C + c, device=v.device)
+        at = stored(c * torch.arange(q.shape[2], device=v.device)[None, :, None] + column)
+        ahead = column - place[:, None, None, :, None]
+        allowed = (ahead <= 0) & (later == (column >= C))
+        near = sums.inside(q, take_each(k, at), take_each(values, at), allowed, ahead)
+        y = near.flatten(2, 3)[:, :, :N]
+        at = stored(closed[:, None] * C + column[:C])
+        state = replace(state, k=take_each(k, at), v=take_each(values, at))
+
+    if sums.far is not None:
+        q, k, x = (in_chunks(z, c) for z in (*sums.far, v))
+        if valid is not None:
+            k = k * in_chunks(valid[:, None, :, None], c)
+        first, then = ((k * part).mT @ x for part in (~later, later))
+        gains = F.pad(first, (0, 0, 0, 0, 0, 1)) + F.pad(then, (0, 0, 0, 0, 1, 0))
+        gains = torch.cat([gains[:, :, :1] + state.P[:, :, None], gains[:, :, 1:]], dim=2)
+        M = torch.cat([state.M[:, :, None], gains[:, :, :-1]], dim=2).cumsum(2)  # before each chunk
+        chunk = (state.length // C)[:, None] + torch.arange(M.shape[2], device=v.device)
+        shared = M * sums.share(chunk * C, M.dtype)[:, None, :, None, None]
+        far = torch.where(later, q @ shared[:, :, 1:], q @ shared[:, :, :-1])
+        y = y + far.flatten(2, 3)[:, :, :N]
+        row = torch.arange(B, device=v.device)
+        state = replace(state, M=M[row, :, closed], P=gains[row, :, closed])
+
+    return y, replace(state, length=length)
+
+
+def _extend_one(
+    sums: Sums, v: Float[Tensor, "B H 1 V"], state: State, length: int, donate: bool
+) -> tuple[Tensor, State]:
+    """One token per row, all rows at the same place of their chunk: one place of the store is written."""
+    C = state.k.shape[2]
+    filled = length % C
+    M, P, near_k, near_v = state.M, state.P, state.k, state.v
+    new = [z for pair in (sums.near, sums.far) if pair is not None for z in pair]
+    if not is_ours(donate, P, near_k, near_v, *new, v):
+        P, near_k, near_v = P.clone(), near_k.clone(), near_v.clone()
+    y = torch.zeros_like(v)
+    if sums.near is not None:
+        q, k = sums.near
+        near_k[:, :, filled : filled + 1], near_v[:, :, filled : filled + 1] = k, v
+        seen_k, seen_v = (z[:, :, None, : filled + 1] for z in (near_k, near_v))
+        ahead = torch.arange(-filled, 1, device=v.device)[None]
+        y = sums.inside(q[:, :, None], seen_k, seen_v, None, ahead)[:, :, 0]
+    if sums.far is not None:
+        q, k = sums.far
+        before = torch.tensor(length - filled, device=v.device)
+        y = y + (q * sums.share(before, torch.promote_types(v.dtype, torch.float32))) @ M
+        P = P.addcmul_(k.mT, v)
+        if filled == C - 1:
+            M, P = M + P, torch.zeros_like(P)
+    return y, State(M, P, near_k, near_v, state.length + 1)
