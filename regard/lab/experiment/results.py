@@ -400,14 +400,15 @@ class Results:
         found = self._difference(condition)
         if found is not None and verdict(found, *_least_most(condition)) == "agrees":
             return None
-        told = (
-            "not known"
-            if found is None
-            else f"{number(found.mean)} ({number(found.low)} to {number(found.high)})"
-        )
-        beside = f" less `{condition['beside']}`" if condition["beside"] else ""
-        least, most = _least_most(condition)
-        needs = f"above {number(least)}" if math.isfinite(least) else f"below {number(most)}"
+        scale = factor if condition["ratio"] else float
+        told = "not known"
+        if found is not None:
+            low, high = number(scale(found.low)), number(scale(found.high))
+            told = f"{number(scale(found.mean))} ({low} to {high})"
+        between = "by" if condition["ratio"] else "less"
+        beside = f" {between} `{condition['beside']}`" if condition["beside"] else ""
+        least, most = map(scale, _least_most(condition))
+        needs = f"above {number(least)}" if math.isinf(most) else f"below {number(most)}"
         return (
             f"the bound holds where `{condition['of']}`{beside} is {needs}, and here it is {told}"
         )
@@ -422,6 +423,11 @@ def _least_most(expected: Mapping[str, Any]) -> tuple[float, float]:
     return (math.log(least) if least > 0 else -math.inf), (
         math.log(most) if most < math.inf else math.inf
     )
+
+
+def factor(logarithm: float) -> float:
+    """Of the logarithm of a factor; infinite where it is too large for a number."""
+    return math.exp(logarithm) if logarithm < 700 else math.inf
 
 
 def _too_small(found: Interval | None, expected: Mapping[str, Any], smallest: float) -> str | None:

@@ -392,8 +392,9 @@ class _Asking:
         return chosen
 
     def _score(self, cell: Cell) -> float | None:
-        """Mean validation score at the best rate."""
-        rows = self._rows_of(cell)
+        """Mean validation score at the best rate, from the seeds of the search: those that come later must not turn the choice."""
+        searched = self.question.seeds[:SEARCHED]
+        rows = [row for row in self._rows_of(cell) if row.seed in searched]
         rate = best_rate(rows, cell.column.task.better)
         values = [
             row.valid_value for row in rows if row.rate == rate and row.valid_value is not None

@@ -46,15 +46,11 @@ def content(
     model = (
         {} if column.model is not None or splits is None else _facts(column, entry, splits, base)
     )
-    before = (
-        {}
-        if entry.before is None
-        else {
-            "before": content(
-                entry.before, dataclasses.replace(entry, before=None), None, base, None
-            )
-        }
-    )
+    before = {}
+    if entry.before is not None:
+        data, first = entry.before.task.load(), dataclasses.replace(entry, before=None)
+        told = content(entry.before, first, data, base, None)
+        before = {"before": told | {"data": data.sha256}}
     return as_json(
         {
             "task": {"name": task.name, "place": column.place, "options": plain},
@@ -176,7 +172,7 @@ def _trained(
         before = entry.before.task.load()
         torch.manual_seed(seed)
         fit(
-            build(entry.before, first, before, base),
+            model_config(entry.before, first, before, beside=base).build(),
             entry.before.task,
             dataclasses.replace(entry.before.train, seed=seed),
             begun,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from regard.core.errors import visible
 from regard.lab.report.terminal import claim_lines, size, value
 
 
@@ -16,7 +17,7 @@ def markdown(question: Mapping[str, Any]) -> str:
     lines = [
         f"# {question['name']}",
         "",
-        f"{question['about']}." if question["about"] else "",
+        question["about"] + "." * (question["about"][-1:] not in ("", ".", "?", "!")),
         "",
         f"**{question['headline']}.**",
         "",
@@ -77,7 +78,7 @@ def markdown(question: Mapping[str, Any]) -> str:
         *(f"{law}. {how}" for law, how in question["laws"].items()),
         "",
     ]
-    return "\n".join(lines)
+    return "\n".join(visible(line).replace("<", "&lt;") for line in lines)
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -106,7 +107,7 @@ def _times(row: Mapping[str, Any], timed: list[Mapping[str, Any]]) -> list[str]:
             ["–"] * 3
             if at is None
             else [
-                f"{at['tokens per second']:,}",
+                size(at["tokens per second"], ""),
                 size(at["peak bytes"]),
                 "none" if at["state bytes"] is None else size(at["state bytes"]),
             ]

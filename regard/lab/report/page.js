@@ -37,7 +37,7 @@ function chart(question) {
   const low = Math.log10(Math.min(...speeds) / 1.25), high = Math.log10(Math.max(...speeds) * 1.6);
   const x = (speed) => left + (Math.log10(speed) - low) / (high - low) * (width - left - right);
   const y = (gain) => top + (1 - gain / 1.05) * (height - top - bottom);
-  const most = Math.max(...points.map((p) => p.at["peak bytes"]));
+  const most = Math.max(1, ...points.map((p) => p.at["peak bytes"]));
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": "Gain over the bag against tokens a second" });
   for (const gain of [0, 0.25, 0.5, 0.75, 1]) svg.append(drawn("line", { class: "rule", x1: left, x2: width - right, y1: y(gain), y2: y(gain) }), drawn("text", { class: "tick", x: left - 8, y: y(gain) + 4, "text-anchor": "end" }, gain.toFixed(2)));
   for (const base of [1, 2, 5]) for (let power = 2; power < 9; power++) {
@@ -67,10 +67,10 @@ function chart(question) {
 function coloured(td, cell, column) {
   if (cell.mark === "not reached") { td.classList.add("grey"); return; }
   if (cell.mark === "reached") td.classList.add("reached");
-  if (!cell.mark || column.metric !== "accuracy" || cell.bag === null) return;
+  if (!cell.mark || column.metric !== "accuracy" || cell.bag === null || cell.bag >= 1) return;
   const share = Math.max(0, Math.min(1, (cell.mean - cell.bag) / (1 - cell.bag)));
   td.style.backgroundColor = `color-mix(in oklab, var(--accent) ${Math.round(8 + 62 * share)}%, var(--ground))`;
-  if (share > 0.75) td.style.color = "var(--ground)";
+  if (share > 0.75) td.classList.add("strong");
 }
 
 function facts(question, row, cell, column) {
@@ -166,11 +166,12 @@ function claims(question) {
   const list = make("ul", { class: "claims" });
   for (const claim of question.claims) {
     const item = make("li", {}, make("span", { class: `verdict ${claim.verdict.replaceAll(" ", "-")}` }, claim.verdict), ": ", claim.text, " ", make("span", { class: "soft" }, claim.source));
+    item.append(make("span", { class: "soft" }, ` (written down at ${claim["stated commit"]})`));
     if (claim.withdrawn) item.append(make("div", { class: "soft" }, claim.withdrawn));
     for (const one of claim.bounds) {
       const found = one.interval;
       const span = !found ? "not run" : found.low === null ? `${round(found.mean)} from one seed` : `${round(found.mean)}, ${round(found.low)} to ${round(found.high)} at 99 %, ${found.seeds} seeds${found.items ? ` and ${whole(found.items)} test items` : ""}`;
-      item.append(make("div", { class: "soft" }, `${one.of}${one.beside ? ` less ${one.beside}` : ""} in ${one.column}: ${span}${one.reason ? `; ${one.reason}` : ""}`));
+      item.append(make("div", { class: "soft" }, `${one.of}${one.beside ? ` ${one.ratio ? "by" : "less"} ${one.beside}` : ""} in ${one.column}: ${span}${one.reason ? `; ${one.reason}` : ""}`));
     }
     if (claim.needs) item.append(make("div", { class: "soft" }, `would tell: ${claim.needs}`));
     list.append(item);
@@ -181,7 +182,7 @@ function claims(question) {
 function page(question) {
   const detail = make("div", { "aria-live": "polite" });
   const parts = [make("h1", {}, question.headline)];
-  if (question.about) parts.push(make("p", {}, question.about[0].toUpperCase() + question.about.slice(1) + "."));
+  if (question.about) parts.push(make("p", {}, question.about[0].toUpperCase() + question.about.slice(1) + (/[.?!]$/.test(question.about) ? "" : ".")));
   const told = [question.device, `commit ${question.commit}`, `asked ${question.asked.slice(0, 16).replace("T", " ")}`, `seeds ${question.seeds.join(", ")}`];
   if (question.rates.length) told.push(`rates ${question.rates.join(", ")}`);
   parts.push(make("div", { class: "facts" }, ...told.map((fact) => make("span", {}, fact))));
@@ -210,3 +211,4 @@ if (told.questions.length > 1) document.getElementById("questions").append(...to
   return button;
 }));
 open(0);
+document.documentElement.dataset.charts = "drawn";

@@ -38,7 +38,7 @@ def trade(question: Mapping[str, Any]) -> Any:
     ]
     if len(rows) < 2:
         return None
-    most = max(row["timed"][timed["name"]]["peak bytes"] for row in rows)
+    most = max(1, *(row["timed"][timed["name"]]["peak bytes"] for row in rows))
     speeds = [row["timed"][timed["name"]]["tokens per second"] for row in rows]
     low, high = math.log10(min(speeds) / 1.3), math.log10(max(speeds) * 1.5)
     points = []
@@ -122,7 +122,12 @@ def grid(question: Mapping[str, Any]) -> Any:
             cell = row["cells"].get(column["name"])
             if cell is None or cell["mean"] is None:
                 continue
-            grey = row["line"] or cell["mark"] == "not reached" or cell["bag"] is None
+            grey = (
+                row["line"]
+                or cell["mark"] == "not reached"
+                or cell["bag"] is None
+                or cell["bag"] >= 1
+            )
             share = 0.0 if grey else max(0.0, (cell["mean"] - cell["bag"]) / (1 - cell["bag"]))
             name = row["entry"] + (" (causal)" if cell["causal"] and not row["line"] else "")
             cells.append(

@@ -78,7 +78,7 @@ def claim_lines(claim: Mapping[str, Any]) -> list[str]:
     if claim["withdrawn"]:
         return [*lines, f"    withdrawn: {claim['withdrawn']}"]
     for one in claim["bounds"]:
-        beside = f" less {one['beside']}" if one["beside"] else ""
+        beside = f" {'by' if one['ratio'] else 'less'} {one['beside']}" if one["beside"] else ""
         lines.append(
             f"    {one['of']}{beside} in {one['column']}: {span(one['interval'])}{'; ' + one['reason'] if one['reason'] else ''}"
         )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from regard.lab.experiment.results import Cell, Judged, Results, questions
+from regard.lab.experiment.results import Cell, Judged, Results, factor, questions
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.statistics import Interval, interval
 from regard.mixers import MIXERS
@@ -172,7 +172,7 @@ def _timed(results: Results, label: str, name: str) -> dict[str, Any]:
     return {
         "ms": _short(one.ms),
         "of softmax": _short(one.ratio),
-        "tokens per second": round(one.tokens_per_second),
+        "tokens per second": _short(one.tokens_per_second),
         "peak bytes": one.peak_bytes,
         "state bytes": one.state_bytes,
         "causal": one.causal,
@@ -201,7 +201,7 @@ def _claim(results: Results, judged: Judged) -> dict[str, Any]:
                 "ratio": one.expected["ratio"],
                 "least": one.expected["least"],
                 "most": one.expected["most"],
-                "interval": _interval(one.interval),
+                "interval": _interval(one.interval, factors=one.expected["ratio"]),
                 "verdict": one.verdict,
                 "reason": one.reason,
             }
@@ -210,13 +210,16 @@ def _claim(results: Results, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _interval(found: Interval | None) -> dict[str, Any] | None:
+def _interval(found: Interval | None, *, factors: bool = False) -> dict[str, Any] | None:
+    """Its ends are null where it is infinitely wide. factors: it is of logarithms."""
     if found is None:
         return None
-    wide = not math.isfinite(found.half)
-    low, high = (None, None) if wide else (_short(found.low), _short(found.high))
+    ends = (found.mean, found.low, found.high)
+    mean, low, high = (_short(factor(one) if factors else one) for one in ends)
+    if not math.isfinite(found.half):
+        low = high = None
     return {
-        "mean": _short(found.mean),
+        "mean": mean,
         "low": low,
         "high": high,
         "seeds": found.seeds,

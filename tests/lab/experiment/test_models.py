@@ -1,16 +1,13 @@
 """The arena's own models: what each may see, and every kind of task with a mechanism that can and one that cannot."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from regard.core import OptionError
-from regard.lab.arena import trial
-from regard.lab.arena.choice import Choice
-from regard.lab.arena.ledger import trial_key
-from regard.lab.arena.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
-from regard.lab.arena.suite import Contest, ModelSize, contests
+from regard.core import RegardError
+from regard.lab import Entry, Shell
+from regard.lab.experiment.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
+from regard.lab.experiment.question import columns
+from regard.lab.experiment.shell import model_config, obstacle
 from regard.lab.tasks import CorrelatedTasks, PlantedHistories, StdlibPermuted, TextFiles, permuted
 from regard.lab.train import TrainConfig
 from regard.nn.fields import Categorical, Numeric
@@ -71,24 +68,22 @@ def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypat
         TextFiles(path=tmp_path, metric="bits_per_byte", vocab_size=300),
     )
     refused = {}
-    for contest in (one for task in tasks for one in contests(task, TRAIN)):
-        contest, splits = replace(contest, size=ModelSize(dim=32)), contest.task.load()
-        for choice in (Choice(mixer=name) for name in ("softmax", "fnet", "gau")):
-            what = contest.title.removeprefix(f"text_files ({tmp_path.name}), ")
-            if reason := trial.obstacle(contest, choice, splits):
-                refused[what, choice.name] = reason.split(":")[0]
+    softmax = Entry(mixer="softmax")
+    for column in (one for task in tasks for one in columns(task, TRAIN, Shell(dim=32))):
+        splits = column.task.load()
+        for entry in (Entry(mixer=name) for name in ("softmax", "fnet", "gau")):
+            what = column.name.removeprefix(f"text_files ({tmp_path.name}), ")
+            if reason := obstacle(column, entry, splits):
+                refused[what, entry.name] = reason.split(":")[0]
                 continue
             try:
-                config = trial.model_config(contest, choice, splits)
-            except OptionError as error:
-                refused[what, choice.name] = str(error).split(":")[0]
+                config = model_config(column, entry, splits, beside=softmax)
+            except RegardError as error:
+                refused[what, entry.name] = str(error).split(":")[0]
                 continue
-            batch = contest.task.collate([splits.train[row] for row in range(4)])
-            assert contest.task.loss(config.build(), batch).isfinite()
-            key = trial.content(contest, choice, 0, config, splits.sha256)
-            assert trial_key(key) and config.max_len == {"correlated_tasks": 5}.get(
-                what, config.max_len
-            )
+            batch = column.task.collate([splits.train[row] for row in range(4)])
+            assert column.task.loss(config.build(), batch).isfinite()
+            assert config.max_len == {"correlated_tasks": 5}.get(what, config.max_len)
     assert refused == {
         ("stdlib_permuted", "fnet"): "fnet does not support cross",
         ("decoder", "fnet"): "fnet does not support causal",
@@ -99,11 +94,10 @@ def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypat
 
 
 def test_only_the_place_that_is_compared_has_the_mechanism():
-    task = TextFiles(vocab_size=300)
-    for contest in contests(task, TRAIN):
-        config = trial.model_config(contest, Choice(mixer="linear"))
+    for column in columns(TextFiles(vocab_size=300), TRAIN):
+        config = model_config(column, Entry(mixer="linear"))
         mixers = (config.mixer, config.decoder_mixer, config.cross_mixer)
         assert [m == "linear" for m in mixers] == [
-            contest.place == place for place in ("encoder", "decoder", "cross")
+            column.place == place for place in ("encoder", "decoder", "cross")
         ]
-    assert Contest(task=CorrelatedTasks(), train=TRAIN).title == "correlated_tasks"
+    assert columns(CorrelatedTasks(), TRAIN)[0].name == "correlated_tasks"

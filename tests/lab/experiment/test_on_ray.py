@@ -8,12 +8,11 @@ from functools import partial
 import pytest
 
 from regard.core import RegardError
-from regard.lab.arena import laws, on_ray
-from regard.lab.arena.claims import Job
-from regard.lab.arena.ledger import Ledger
-from regard.lab.arena.results import Trained
-from regard.lab.arena.run import run_suite
-from tests.lab.arena.test_run import LISTOPS, TINY
+from regard.lab import ask
+from regard.lab.experiment import on_ray
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.workers import Job
+from tests.lab.experiment.tiny import SCREEN
 
 ray = pytest.importorskip("ray", reason="needs the extra `ray`, which `dev` does not bring")
 
@@ -25,16 +24,15 @@ def cluster():
     ray.shutdown()
 
 
-def test_trials_are_the_same_rows_as_without(tmp_path, monkeypatch):
-    monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
-    suite = replace(TINY, mixers=("softmax", "linear"), contests=(LISTOPS,), race=None)
+def test_trials_are_the_same_rows_as_without(tmp_path):
     found = []
     for on in (True, False):
         with Ledger(tmp_path / f"{on}.sqlite") as ledger:
-            outcome = run_suite(suite, ledger, tmp_path / f"{on}", progress=False, on_ray=on)
-            assert run_suite(suite, ledger, tmp_path, progress=False, on_ray=on).new == 0
-        found.append({r.mixer: r.value for r in outcome.results if isinstance(r, Trained)})
-    assert found[0] == found[1] and len(found[0]) == 2
+            for _ in range(2):
+                ask(replace(SCREEN, seeds=(0,)), ledger, tmp_path, on_ray=on)
+            rows = [row for row in ledger.rows() if row.kind == "trained"]
+        found.append({(row.entry, row.rate): row.value for row in rows})
+    assert found[0] == found[1] and len(found[0]) == len(rows) == 8
 
 
 def _dies(path, times, data):

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from regard.core import PathError, StoredDataError
-from regard.lab.arena import claims as module
-from regard.lab.arena.claims import Claims
 from regard.lab.data.owners import Owner
+from regard.lab.experiment import workers as module
+from regard.lab.experiment.workers import Claims
 
 FORK = multiprocessing.get_context("fork")
 

@@ -1,0 +1,377 @@
+"""Asking a question: what is missing is done once, what cannot be is said, a kill loses nothing, and rows go on elsewhere."""
+
+import math
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+import regard.lab.experiment.run as engine
+from regard import MIXERS, OptionError, UnknownNameError
+from regard.lab import Column, Entry, Setting, Shell, ask
+from regard.lab.experiment import mechanism_laws, speed, trial
+from regard.lab.experiment.block import equal_block
+from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.results import Results
+from regard.lab.experiment.run import Outcome
+from regard.lab.report import told
+from regard.lab.tasks import ListOps, StdlibBytes, language_models
+from regard.lab.train import TrainConfig
+from regard.models import ClassifierConfig, count_parameters
+from regard.testing import LawError
+from tests.lab.experiment.tiny import CLAIM, COLUMN, SCREEN, TINY, clean, made_up
+
+TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
+SHELL = Shell(dim=16, num_heads=2, num_layers=1)
+SIZES = {"train_size": 16, "valid_size": 4, "test_size": 4}
+LISTOPS = Column(
+    name="listops", task=ListOps(min_length=5, max_length=20, **SIZES), train=TRAIN, shell=SHELL
+)
+SPEED = tuple(Setting(kind=kind, length=8, dim=16, num_heads=2, seconds=0.01, unit="block") for kind in ("forward", "decode"))  # fmt: skip
+QUICK = replace(SCREEN, entries=(Entry(mixer="softmax"), Entry(mixer="linear")), rates=(1e-2,), seeds=(0, 1))  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        yield ledger
+
+
+def run(question, ledger, **how):
+    outcome = Outcome(question=question.name)
+    with clean():
+        ask(question, ledger, ledger.path.parent / "trials", outcome=outcome, **how)
+    return outcome
+
+
+def of(ledger, kind="trained"):
+    return [row for row in ledger.rows() if row.kind == kind]
+
+
+def test_a_screen_fills_the_ledger_once(ledger, monkeypatch):
+    monkeypatch.setattr(mechanism_laws, "check_mixer", lambda factory, **_: ["all"])
+    modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 9 for n in range(40)}
+    monkeypatch.setattr(language_models, "read_modules", lambda root: modules)
+    text = Column(name="bytes", task=StdlibBytes(length=16, valid_size=2, test_size=2), train=TRAIN, shell=SHELL)  # fmt: skip
+    mixers = (Entry(mixer="softmax"), Entry(mixer="linear"), Entry(mixer="fnet"))
+    question = replace(QUICK, entries=mixers, vary=(*SPEED, COLUMN, text), seeds=(0,), rates=())
+    outcome = run(question, ledger, command="regard arena screen")
+    trained = {(row.column, row.entry): row for row in of(ledger)}
+    everyone = {"softmax", "linear", "no mixing", "the bag"}
+    assert set(trained) == {("address", name) for name in {*everyone, "fnet"}} | {
+        ("bytes", name) for name in everyone
+    }
+    assert all(row.provenance.command == "regard arena screen" for row in trained.values())
+    timed = {(row.entry, row.column): speed.Timed.of_row(row) for row in of(ledger, "timed")}
+    assert len(timed) == 5 and ("fnet", "decode 8") not in timed
+    for (entry, column), row in timed.items():
+        assert row.baseline_ms == timed["softmax", column].ms and row.is_equal
+        assert row.low_ms <= row.ms <= row.high_ms and row.peak_bytes > 0 and row.flops > 0
+        assert (row.state_bytes is None) == (entry == "fnet")
+    said = told(ledger.rows())["questions"][0]
+    (fnet,) = [row for row in said["rows"] if row["entry"] == "fnet"]
+    refusals = MIXERS["fnet"].capabilities.refusals()
+    assert fnet["cells"]["bytes"]["reason"] == f"fnet does not support causal: {refusals['causal']}"
+    assert outcome.new == 14 + 3 and len(of(ledger, "laws")) == 3 and outcome.left == 0
+
+    def never(*args, **kwargs):
+        raise AssertionError("nothing was to be done")
+
+    for module, name in ((trial, "run"), (speed, "measure"), (mechanism_laws, "check_mixer")):
+        monkeypatch.setattr(module, name, never)
+    before = ledger.rows()
+    again = run(question, ledger, command="regard arena screen")
+    assert (again.new, again.found) == (0, 9 + 5) and ledger.rows() == before
+
+
+def test_rates_are_tried_from_one_seed_and_the_best_serves_the_others(ledger):
+    run(replace(QUICK, rates=(1e-3, 1e-2, 1e-1), seeds=(3, 4)), ledger)
+    rows = of(ledger)
+    assert [row.rate for row in rows[:12]] == [rate for rate in (1e-3, 1e-2, 1e-1) for _ in range(4)]  # fmt: skip
+    for label in ("softmax", "linear", "the bag"):
+        mine = [row for row in rows if row.entry == label]
+        best = max((row for row in mine if row.seed == 3), key=lambda row: row.valid_value)
+        assert [row.rate for row in mine if row.seed == 4] == [best.rate]
+
+
+def test_only_what_is_missing_is_done_and_whatever_determines_a_result_is_in_its_key(ledger):
+    one = replace(QUICK, entries=QUICK.entries[:1], seeds=(0,))
+    assert run(one, ledger).new == 3
+    assert run(replace(one, entries=QUICK.entries), ledger).new == 1
+    assert run(replace(one, name="other"), ledger).new == 0, (
+        "a row is of its cell, not its question"
+    )
+    other = replace(COLUMN.task, seed=1)
+    for column in (
+        replace(COLUMN, train=replace(COLUMN.train, steps=3)),
+        replace(COLUMN, shell=replace(SHELL, dim=8)),
+        replace(COLUMN, task=other),
+    ):
+        assert run(replace(one, vary=(column,)), ledger).new == 3
+    assert run(replace(one, rates=(1e-3,)), ledger).new == 3
+    options = Entry(mixer="softmax", options={"num_kv_heads": 1})
+    assert run(replace(one, entries=(options,)), ledger).new == 1
+    assert run(replace(one, measures=lambda fitted: {}), ledger).new == 3
+
+
+def test_causal_forms_load_their_data_once(ledger, monkeypatch):
+    loads = Counter()
+    real = type(COLUMN.task).load
+
+    def load(task):
+        loads[task.causal] += 1
+        return real(task)
+
+    monkeypatch.setattr(type(COLUMN.task), "load", load)
+    causal = (
+        Entry(mixer="softmax"),
+        Entry(mixer="linear"),
+        Entry(mixer="rfa", options={"gate": True}),
+    )
+    run(replace(QUICK, entries=causal, vary=(replace(COLUMN, either=True),), seeds=(0,)), ledger)
+    assert loads == {False: 1, True: 1}
+    labels = {(row.entry, row.causal) for row in of(ledger)}
+    assert ("rfa, gate", True) in labels and {("the bag", True), ("the bag", False)} <= labels
+
+
+def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypatch):
+    class Mine(MIXERS["linear"]):
+        pass
+
+    shorter = {}
+
+    def check(factory, *, variant):
+        shorter[type(factory()).__name__] = variant
+        if isinstance(factory(), Mine):
+            raise LawError("causality: linear: token 3 moves output 1")
+
+    monkeypatch.setattr(mechanism_laws, "check_mixer", check)
+    question = replace(QUICK, entries=(Entry(mixer="softmax"), Entry(mixer=Mine)), vary=(SPEED[0], COLUMN))  # fmt: skip
+    run(question, ledger)
+    label = Entry(mixer=Mine).label
+    assert {row.entry for row in [*of(ledger), *of(ledger, "timed")]} == {"softmax", "no mixing", "the bag"}  # fmt: skip
+    (row,) = [r for r in told(ledger.rows())["questions"][0]["rows"] if r["entry"] == label]
+    assert row["breaks"] == f"causality: {label}: token 3 moves output 1"
+    assert shorter == {"Softmax": True, "Mine": False}
+    assert run(question, ledger).new == 0, "and its laws are not run again"
+
+
+def test_wrong_names_and_options_are_found_before_any_compute(ledger):
+    with pytest.raises(UnknownNameError, match="Did you mean 'linear'"):
+        run(replace(QUICK, entries=(Entry(mixer="liner"),)), ledger)
+    with pytest.raises(UnknownNameError, match="window_size"):
+        wrong = Entry(mixer="softmax", options={"window_size": 2})
+        run(replace(QUICK, entries=(wrong,)), ledger)
+    with pytest.raises(UnknownNameError, match="unknown column of tiny"):
+        replace(TINY, claims=(replace(CLAIM, expected=(replace(CLAIM.expected[0], column="x"),)),))
+    with pytest.raises(OptionError, match="has a rate twice"):
+        replace(QUICK, rates=(1e-3, 1e-3))
+    assert ledger.rows() == []
+
+
+def test_what_cannot_take_the_best_shell_is_said_and_the_rest_goes_on(ledger):
+    """Rotary positions serve softmax and windows; linear attention takes none, and the lines keep added ones."""
+    rotary = replace(COLUMN.shell, position="rotary")
+    question = replace(TINY, entries=(*TINY.entries, Entry(mixer="linear")), shells=(rotary, replace(rotary, num_heads=4)))  # fmt: skip
+    run(question, ledger)
+    found = Results(ledger.asked("tiny")[-1], ledger.rows())
+    assert found.columns["address"]["shell"]["position"] == "rotary"
+    assert found.cells["linear", "address"].reason.startswith("linear does not support rotary")
+    for label in ("softmax", "local, window 4", "no mixing", "the bag"):
+        assert len(found.cells[label, "address"].tried) >= 8
+
+
+def test_a_result_that_is_no_number_is_a_run_that_failed(ledger):
+    question = replace(QUICK, vary=(LISTOPS,), measures=lambda fitted: {"x": math.nan if fitted.entry.name == "linear" else 1.0}, seeds=(0,))  # fmt: skip
+    run(question, ledger)
+    reasons = {row.entry: row.reason for row in of(ledger)}
+    assert reasons["softmax"] is None and "nan" in reasons["linear"]
+    assert next(row for row in of(ledger) if row.entry == "softmax").values == {"x": 1.0}
+
+
+def tall(column):
+    return ClassifierConfig(**column.task.facts, max_len=column.task.max_len, dim=8, num_heads=2, num_layers=2)  # fmt: skip
+
+
+def test_whole_models_and_what_is_trained_before(ledger):
+    """A model made whole; an entry that begins with another's weights, from the same seed; and a measure of each."""
+    before = replace(LISTOPS, train=replace(TRAIN, steps=4))
+    entries = (
+        Entry(mixer="softmax", title="fresh"),
+        Entry(mixer="softmax", title="begun", before=before),
+        Entry(make=tall, title="tall"),
+    )
+
+    def measures(fitted):
+        weights = torch.cat([p.detach().flatten() for p in fitted.model.parameters()])
+        return {"weight": float(weights.double().sum()), "layers": float(len(fitted.model.blocks.mixers) if hasattr(fitted.model, "blocks") else 0)}  # fmt: skip
+
+    question = replace(QUICK, entries=entries, vary=(LISTOPS,), measures=measures)
+    assert run(question, ledger).new == 2 * 5
+    rows = {(row.entry, row.seed): row for row in of(ledger)}
+    assert all(row.reason is None for row in rows.values())
+    assert len({row.values["weight"] for row in rows.values()}) == 10
+    assert rows["fresh", 0].parameters == rows["begun", 0].parameters != rows["tall", 0].parameters
+    for row in rows.values():
+        assert sum(row.scores) / len(row.scores) == pytest.approx(row.value)
+    assert run(question, ledger).new == 0
+    longer = replace(entries[1], before=replace(before, train=replace(TRAIN, steps=5)))
+    assert run(replace(question, entries=(entries[0], longer)), ledger).new == 2
+
+
+def test_nothing_is_begun_when_the_hours_are_spent(ledger):
+    outcome = run(QUICK, ledger, hours=1e-9)
+    assert (outcome.new, outcome.left) == (0, 8) and of(ledger) == []
+    assert run(replace(QUICK, hours=1e-9), ledger).left == 8
+    assert run(replace(QUICK, hours=1e-9), ledger, hours=1.0).left == 0
+    with pytest.raises(OptionError, match="hours"):
+        run(QUICK, ledger, hours=0)
+
+
+def test_seeds_are_added_until_a_claim_is_told(tmp_path, monkeypatch):
+    """Made-up results: the window is worse by 0.1 with noise that eight seeds leave open."""
+    noise = torch.Generator().manual_seed(0)
+    begun = Counter()
+
+    def made(splits, *, cell, seed, rate, base, question, **_):
+        begun[cell.entry.label, seed] += 1
+        level = {"softmax": 0.8, "local, window 4": 0.7}.get(cell.entry.label, 0.1)
+        value = level + 0.09 * float(torch.randn((), generator=noise)) * (level > 0.5)
+        valid = 1 - abs(math.log10(rate) + 2.1)
+        record = ledger.asked(question)[-1]
+        (row, *_) = made_up(record, cell.entry.label, (min(1.0, value),), items=200)
+        return replace(row, seed=seed, rate=rate, valid_value=valid, cell=cell.id, data=splits.sha256)  # fmt: skip
+
+    monkeypatch.setattr(trial, "run", made)
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        run(TINY, ledger)
+        (first,) = Results(ledger.asked("tiny")[-1], ledger.rows()).judged()
+        assert first.verdict == "cannot tell" and first.seeds > 8
+        run(TINY, ledger, until_told=True)
+        (last,) = Results(ledger.asked("tiny")[-1], ledger.rows()).judged()
+        assert last.verdict == "agrees" and last.bounds[0].interval.seeds in range(12, 65, 4)
+        count = sum(begun.values())
+        run(TINY, ledger, until_told=True)
+        assert sum(begun.values()) == count
+
+
+def test_seeds_are_not_added_where_they_cannot_tell(tmp_path, monkeypatch):
+    """All at the level of the lines: grey, whatever the seeds."""
+    seeds = set()
+
+    def made(splits, *, cell, seed, rate, question, **_):
+        seeds.add(seed)
+        (row, *_) = made_up(ledger.asked(question)[-1], cell.entry.label, (0.1 + 0.01 * (seed % 3),))  # fmt: skip
+        return replace(row, seed=seed, rate=rate, cell=cell.id, data=splits.sha256)
+
+    monkeypatch.setattr(trial, "run", made)
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        run(TINY, ledger, until_told=True)
+        assert seeds == set(range(8))
+
+
+def test_rows_go_on_elsewhere(ledger, tmp_path):
+    """Half of the seeds here, kept as a file; read on another ledger, nothing is repeated and the rest is done."""
+    here = replace(QUICK, seeds=(0,))
+    run(here, ledger)
+    file = tmp_path / "rows.jsonl"
+    assert ledger.write_rows(file, "screen") == 4 + 1
+    with Ledger(tmp_path / "elsewhere" / "l.sqlite") as other:
+        assert other.read_rows(file) == 5
+        outcome = run(QUICK, other)
+        assert (outcome.found, outcome.new) == (4, 4)
+        other.write_rows(file, "screen")
+        assert ledger.read_rows(file) == 4 + 1 and run(QUICK, ledger).new == 0
+        assert told(ledger.rows()) == told(other.rows())
+        again = file.read_bytes()
+        ledger.write_rows(file, "screen")
+        assert sorted(file.read_bytes().splitlines()) == sorted(again.splitlines())
+
+
+SHARED = replace(QUICK, seeds=(0, 1, 2), vary=(*SPEED[:1], COLUMN))
+
+
+def _join(path, done, die_after):
+    """One worker of several; killed in the middle of its trial number `die_after`."""
+    torch.set_num_threads(1)
+    mechanism_laws.check_mixer = lambda factory, **_: ["all"]
+    real, begun = trial.run, []
+
+    def train(*arguments, **options):
+        begun.append(1)
+        if len(begun) == die_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        row = real(*arguments, **options)
+        done.put((os.getpid(), row.entry, row.seed))
+        return row
+
+    trial.run = train
+    with Ledger(path) as ledger:
+        run(SHARED, ledger)
+
+
+def test_workers_on_one_ledger_share_the_work_and_follow_the_dead(tmp_path):
+    context = multiprocessing.get_context("fork")
+    path, done = tmp_path / "ledger.sqlite", context.SimpleQueue()
+    workers = [context.Process(target=_join, args=(path, done, die)) for die in (0, 0, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert sorted(worker.exitcode for worker in workers) in ([-9, 0, 0], [0, 0, 0])
+    with Ledger(path) as ledger:
+        trained = sorted((row.entry, row.seed) for row in of(ledger))
+        names = ("linear", "no mixing", "softmax", "the bag")
+        assert trained == [(name, seed) for name in names for seed in (0, 1, 2)]
+        assert len(of(ledger, "laws")) == 2 and len(of(ledger, "timed")) == 2
+        finished = []
+        while not done.empty():
+            finished.append(done.get())
+        assert sorted(row[1:] for row in finished) == trained, "none twice"
+        before = ledger.rows()
+        assert run(SHARED, ledger).new == 0 and ledger.rows() == before
+
+
+def test_the_bar_counts_what_is_found_and_done(ledger, monkeypatch):
+    seen = []
+
+    class Bars:
+        console = type("Console", (), {"print": lambda *_, **__: None})()
+
+        def update(self, task, **how):
+            seen.append(how.get("total"))
+
+        def advance(self, task):
+            seen.append("moved")
+
+    question = replace(QUICK, vary=(COLUMN,))
+    for _ in range(2):
+        seen.clear()
+        display = engine._Display(Bars())
+        with clean():
+            engine._Asking(question, ledger, ledger.path.parent, None, display, None, None, False).all(False, Outcome(question="screen"))  # fmt: skip
+        assert seen.count("moved") == display.total == 8
+
+
+def test_a_launchers_processes_are_refused(ledger, monkeypatch):
+    monkeypatch.setattr(engine, "processes", lambda: 2)
+    with pytest.raises(OptionError, match="several times on one ledger"):
+        run(QUICK, ledger)
+
+
+def test_a_block_is_as_large_as_softmaxs():
+    """GAU and FLASH two layers, fnet a wider feed-forward; gMLP's weights by position leave no room at 4,096 tokens."""
+
+    def block(name, length):
+        return equal_block(Entry(mixer=name), dim=64, num_heads=4, max_len=length, causal=False)
+
+    softmax = count_parameters(block("softmax", 64))
+    for name, layers in (("softmax", 1), ("gau", 2), ("flash", 2), ("gmlp", 2), ("fnet", 1)):
+        with torch.device("meta"):
+            assert len(block(name, 64).build().blocks.mixers) == layers
+        assert count_parameters(block(name, 64)) == pytest.approx(softmax, rel=0.1)
+    assert count_parameters(block("gmlp", 4096)) > 2 * softmax
