@@ -80,6 +80,7 @@ def short_fit(
     """
     began = time.perf_counter()
     assert isinstance(splits.train, Examples)
+    assert isinstance(splits.valid, Examples) and isinstance(splits.test, Examples)
     tokens, labels = (part.to(device) for part in splits.train.rows())
     steps, most = budget.steps, budget.steps * budget.batch_size
     if len(tokens) < most:

@@ -219,6 +219,14 @@ def test_whole_models_and_what_is_trained_before(ledger):
     for row in rows.values():
         assert sum(row.scores) / len(row.scores) == pytest.approx(row.value)
     assert run(question, ledger).new == 0
+    short = replace(
+        question,
+        vary=(COLUMN,),
+        entries=tuple(replace(one, before=one.before and COLUMN) for one in entries[:2]),
+    )
+    assert run(short, ledger).new == 2 * 4
+    weights = {row.values["weight"] for row in of(ledger) if row.column == "address"}
+    assert len(weights) == 8, "in a short run too"
     longer = replace(entries[1], before=replace(before, train=replace(TRAIN, steps=5)))
     assert run(replace(question, entries=(entries[0], longer)), ledger).new == 2
 
