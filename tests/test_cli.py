@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.cli import COMMANDS, main
-from regard.cli.arguments import option
+from regard.cli.arguments import amount, option, parse
 from regard.cli.commands import CLASSES
 from regard.cli.describe import about, catalog
 from regard.cli.doctor import REQUIRED
@@ -118,7 +118,11 @@ WRONG = {
     "bench --mixers softmx": "unknown mixer 'softmx'. Did you mean 'softmax'?",
     "bench --lenghts 3": "--lengths",
     "bench --lengths 0": "lengths ((0,)) must be a tuple of positive integers",
-    "bench --lengths many": "--lengths",
+    "bench --lengths many": "--lengths: cannot read ['many']",
+    "recommend --length 8kk": "'8kk' is no number such as 4096, 8k or 2Ki",
+    "recommend --length 0": "length (0) must be a positive integer",
+    "recommend --length 8 --task lokup": "unknown trained column 'lokup'",
+    "recommend --length 8 --memory 2GiBB": "memory ('2GiBB') must be a size such as 500MB or 2GiB",
     "bench --passes forwrd": "'forward'",
     "bench --dtypes float31": "float32",
     "bench --devices tpuu": "device",
@@ -230,12 +234,12 @@ def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
     assert all(row["flops"] > 0 and 0 < row["matrix_share"] < 1 for row in rows)
     assert all(row["provenance"]["allocator"] and row["provenance"]["threads"] for row in rows)
     drawn = picture.read_text()
-    assert "prefill" in drawn and "forward pass" in drawn and "bfloat16" in drawn
+    assert "forward, float32" in drawn and "prefill, bfloat16" in drawn
     _, out, _ = ran(capsys, *line.split(), "--causal", "no", "--passes", "forward")
     assert "laws: not checked" in out
 
 
-def test_arena_and_report_share_the_ledger(capsys, tmp_path, monkeypatch):
+def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     from regard.core import Catalog
     from regard.lab import Entry, Question, Setting, questions
@@ -257,6 +261,31 @@ def test_arena_and_report_share_the_ledger(capsys, tmp_path, monkeypatch):
     assert told["questions"][0]["rows"][0]["timed"]["decode 16, unit=layer"]["ms"] > 0
     code, _, err = ran(capsys, "report", "tinny")
     assert code == 2 and "Did you mean 'tiny'?" in err
+    found = loaded(capsys, "recommend", "--length", "2Ki", "--decode")
+    assert found["case"]["length"] == 2048
+    assert [row["mechanism"] for row in found["ranked"] if row["ms"]] == ["linear"]
+    merged = loaded(capsys, "merge", "all.sqlite", "runs/arena/ledger.sqlite")
+    assert [one["new rows"] for one in merged["merged"]] == [2]  # the question, and the timing
+
+
+def test_lengths_have_units():
+    assert [amount(text) for text in ("4096", "8k", "2Ki", "1.5M")] == [4096, 8000, 2048, 1.5e6]
+    for wrong in ("many", "8K", "k", "1.2.3", ""):
+        with pytest.raises(ValueError):
+            amount(wrong)
+    bench = parse(CLASSES["bench"], "regard bench", ["--lengths", "1k", "2Ki", "512"])
+    assert bench.lengths == (1000, 2048, 512)
+    assert parse(CLASSES["arena"], "regard arena", ["--lengths", "4Ki"]).lengths == (4096,)
+    with pytest.raises(RegardError, match="whole number of tokens"):
+        parse(CLASSES["recommend"], "regard recommend", ["--length", "1.5"])
+
+
+def test_show_tells_a_question(capsys):
+    (about,) = loaded(capsys, "show", "fingerprint")
+    assert (about["kind"], about["design"]) == ("question", "screen")
+    assert "softmax" in about["entries"] and "lookup" in about["columns"]
+    code, out, _ = ran(capsys, "show", "fingerprint")
+    assert code == 0 and "local, window 4; strided" in out
 
 
 def test_report_names_a_damaged_ledger(capsys, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from regard.cli import main
 from regard.cli.recommend import _said
 from regard.lab.experiment import mechanism_laws as laws
-from regard.lab.recommend import Estimate
+from regard.lab.growth import Estimate
 
 MINE = '''
 """Mine: y_t = (x_t + x_{t-1}) / 2."""

@@ -15,9 +15,17 @@ from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.packages import lacking
 from regard.fast import fla, flex, sdpa
-from regard.fast.cpu import clusters, efficient, linear, pattern, sorted as sorted_chunks
+from regard.fast.cpu import (
+    clusters,
+    efficient,
+    fourier,
+    linear,
+    pattern,
+    sorted as sorted_chunks,
+    synthesizer,
+)
+from regard.fast.twice import twice_differentiable
 from regard.functional.choice import Form, record_of_this
-from regard.functional.shared.recompute import twice_differentiable
 
 
 def always(*tensors: Tensor | None, form: Form, **options: Any) -> str | None:
@@ -73,6 +81,7 @@ class Entry:
 PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again", causal_only=True)
 SDPA = Entry("fused", sdpa.attend, "torch's scaled_dot_product_attention", compiles=True)
 INSIDE = replace(SDPA, function=sdpa.inside, shortest=8)
+SYNTHESIZED = replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized)
 FLEX = Entry(
     "flex",
     flex.attend,
@@ -116,6 +125,17 @@ FAST: dict[tuple[str, str], tuple[Entry, ...]] = {
     ),
     ("pattern", "cuda"): (FLEX,),
     ("window", "cuda"): (replace(FLEX, function=flex.window, unfit=pattern.unfit),),
+    ("synthesizer", "cpu"): (
+        SYNTHESIZED,
+        Entry("tiles", synthesizer.attend, "tiles in cache", unfit=synthesizer.unfit),
+    ),
+    ("slots", "cpu"): (replace(SDPA, function=sdpa.slots),),
+    ("slots", "cuda"): (replace(SDPA, function=sdpa.slots),),
+    ("slots", "meta"): (replace(SDPA, function=sdpa.slots),),
+    ("synthesizer", "cuda"): (SYNTHESIZED,),
+    ("fourier", "cpu"): (
+        Entry("adjoint", fourier.transform, "its own gradient", unfit=fourier.unfit),
+    ),
     ("members", "cpu"): (Entry("tiles", clusters.attend, "clusters in cache"),),
     ("sorted", "cpu"): (
         Entry("tiles", sorted_chunks.attend, "blocks in cache", without=("global_tokens",)),

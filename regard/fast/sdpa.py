@@ -5,7 +5,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from regard.core.mask import OPEN, Mask
 from regard.functional.choice import Form
+from regard.functional.numerics import autocast_dtype
+from regard.functional.rows import TILE, attend as attend_rows, tiled
+from regard.functional.softmax import softmax_attention
+from regard.functional.synthesizer import Logits, product
+
+GRAIN = 8
+"""Channels: the kernels of other devices than a CPU want multiples of it."""
 
 
 def attend(
@@ -45,3 +53,60 @@ def inside(
     some = allowed[0].any(-1, keepdim=True)
     y = attend(q, k, v, allowed[0] | ~some, scale=1.0, form=form)
     return torch.where(some, y, y.new_zeros(())).unflatten(0, heads)
+
+
+def synthesized(
+    v: Float[Tensor, "B H S V"],
+    *tensors: Tensor,
+    logits: Logits,
+    T: int,
+    mask: Mask = OPEN,
+    form: Form,
+) -> Float[Tensor, "B H T V"]:
+    """Factors of logits as queries and keys, padded with zeros to one width with the values."""
+    B, H, S, V = v.shape
+    v = v.to(autocast_dtype(v) or v.dtype)
+    cut = [z[:, :, :n].to(v.dtype) for z, n in zip(tensors, (T, S, S), strict=False)]
+    q, k, *bias = (z.expand(B, H, *z.shape[2:]) for z in cut)
+    if bias:  # one more channel of the keys, which all queries have
+        q, k = F.pad(q, (0, 1), value=1.0), torch.cat([k, bias[0][..., None]], -1)
+    width = max(q.shape[3], V)
+    width += 0 if v.is_cpu else -width % GRAIN
+    q, k, v = (F.pad(z, (0, width - z.shape[3])) for z in (q, k, v))
+    return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=form)[..., :V]
+
+
+def unfit_synthesized(
+    v: Tensor, *tensors: Tensor, logits: Logits, form: Form, **options
+) -> str | None:
+    if logits.make is not product:
+        return "its logits are no products"
+    if all(z.shape[0] < v.shape[0] for z in tensors):
+        return "its weights are those of all examples"
+    narrow = v.is_cpu and v.dtype.itemsize >= 4 and not torch.compiler.is_compiling()
+    if narrow and 2 * tensors[0].shape[3] < v.shape[3]:
+        return "factors would be widened to the values, which costs more than it saves"
+    return None
+
+
+def slots(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H C K"],
+    v: Float[Tensor, "B H C V"],
+    last: Int[Tensor, "b T"],
+    *,
+    factor: int,
+    lead: int,
+    late: int,
+    ahead: int | None = None,
+    form: Form,
+) -> Float[Tensor, "B H T V"]:
+    def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
+        if ahead is not None:
+            seen = max(lead + (rows.stop + ahead - late) // factor, 1)
+            k, v = k[:, :, :seen], v[:, :, :seen]
+        allowed = torch.arange(k.shape[2], device=q.device) < count
+        return attend_rows(q, k, v, allowed, impl=form)
+
+    return tiled(some, form.tile or TILE, (q, last[:, None, :, None]), k, v)

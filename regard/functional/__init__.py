@@ -1,25 +1,25 @@
 """Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
 
+from regard.functional.compressed import compressed_attention
 from regard.functional.efficient import efficient_attention
+from regard.functional.fourier import fourier_mixing
 from regard.functional.kmeans import routed_attention
 from regard.functional.linear import (
     favor_attention,
     linear_attention,
     random_feature_attention,
 )
-from regard.functional.low_rank.compressed import compressed_attention
-from regard.functional.low_rank.projected import projected_attention
 from regard.functional.lsh import lsh_attention
 from regard.functional.luong import luong_attention
 from regard.functional.pattern import pattern_attention
+from regard.functional.projected import projected_attention
 from regard.functional.relative import relative_attention
 from regard.functional.scored import scored_attention
 from regard.functional.sinkhorn import sinkhorn_attention
 from regard.functional.softmax import softmax_attention
+from regard.functional.spatial import spatial_mixing
 from regard.functional.squared_relu import squared_relu_attention
-from regard.functional.synthetic.fourier import fourier_mixing
-from regard.functional.synthetic.spatial import spatial_mixing
-from regard.functional.synthetic.synthesizer import synthesizer_attention
+from regard.functional.synthesizer import synthesizer_attention
 from regard.functional.window import window_attention
 
 __all__ = [

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.functional.shared.numerics import wide_type
+from regard.functional.numerics import wide_type
 
 GROUP = 64
 """States that one product goes through."""

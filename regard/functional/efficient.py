@@ -17,10 +17,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.cache import is_ours
 from regard.functional.choice import Impl, choose
 from regard.functional.chunks import accumulated, fitted, in_chunks
-from regard.functional.shared.cache import is_ours
-from regard.functional.shared.numerics import exp, wide_type
+from regard.functional.numerics import exp, wide_type
 
 CHUNK = 16
 """Tokens of a chunk, C: pairs cost C K for each token, states K V / C."""

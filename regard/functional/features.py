@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.catalog import Catalog
-from regard.functional.shared.numerics import unit_norm, wide_type
+from regard.functional.numerics import unit_norm, wide_type
 
 Favor = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 Stabiliser = Literal["strict", "published"]

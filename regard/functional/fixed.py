@@ -51,9 +51,8 @@ def fixed_weights(
     T, S = query.shape[1], key.shape[1]
     i, j, length = query[:, rows, None], key[:, None, :], n[:, None, None]
     heads = [PATTERNS[name](i, j, length).to(dtype) for name in patterns]
-    shape = torch.broadcast_shapes(*(head.shape for head in heads), (1, i.shape[1], S))
-    weights = torch.stack([head.expand(shape) for head in heads], dim=1)
-    allowed = mask.dense(T, S, device=query.device, rows=slice(*rows.indices(T)))
+    weights = torch.stack(torch.broadcast_tensors(i, j, *heads)[2:], dim=1)
+    allowed = mask.dense(T, S, device=query.device, rows=rows)
     weights = weights * allowed
     total = weights.sum(-1, keepdim=True)
     return weights / torch.where(total > 0, total, 1)

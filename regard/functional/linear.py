@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.core.errors import UnsupportedError
 from regard.core.mask import OPEN, Mask
+from regard.functional.cache import is_ours
 from regard.functional.choice import Impl, choose
 from regard.functional.chunks import accumulated, fitted, in_chunks
 from regard.functional.features import (
@@ -34,8 +35,7 @@ from regard.functional.features import (
     unit_features,
     unit_keys,
 )
-from regard.functional.shared.cache import is_ours
-from regard.functional.shared.numerics import exp, least
+from regard.functional.numerics import exp, least
 
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""

@@ -7,11 +7,12 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.choice import Impl
-from regard.functional.rows import masked_softmax
+from regard.functional.choice import Impl, sizes_of
+from regard.functional.rows import masked_softmax, tiled
 from regard.functional.scored import Pairs, dot_product
-from regard.functional.shared.blocks import by_tiles
-from regard.functional.shared.implementation import cut
+
+TILE = 128
+"""Queries whose windows are held at once."""
 
 
 class Windows(NamedTuple):
@@ -51,11 +52,10 @@ def luong_attention(
 
     def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         some = None if pairwise is None else pairwise[:, :, rows]
-        weights, index = _weights(q[:, :, rows], k, windows.rows(rows), some, pairs, renormalise)
+        weights, index = _weights(q, k, windows.rows(rows), some, pairs, renormalise)
         return (weights[..., None, :] @ _take(v, index))[..., 0, :]
 
-    size = k[:, :, 0].numel() * windows.width * k.element_size()
-    return by_tiles(attend, q.shape[2], cut("window", impl, q).queries(size), q, k, v)
+    return tiled(attend, sizes_of(impl, tile=TILE)["tile"], q, k, v)
 
 
 def luong_weights(

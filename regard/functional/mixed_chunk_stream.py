@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums, in_chunks
 from regard.functional.rows import take_each
-from regard.functional.shared.cache import advance, is_ours, same_in_all
 
 
 @as_state

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import is_ours
 from regard.functional.rows import masked_softmax, scores
-from regard.functional.shared.cache import is_ours
 from regard.functional.sorted import GAP, last_of_group
 
 

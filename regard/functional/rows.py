@@ -91,22 +91,24 @@ def masked_softmax(
 def tiled(
     f: Callable[..., Float[Tensor, "*B t V"]],
     size: int,
-    q: Shaped[Tensor, "*q T K"],
+    q: Shaped[Tensor, "*q T K"] | tuple[Tensor, ...],
     *others: Any,
     random: bool = False,
 ) -> Float[Tensor, "*y T V"]:
     """f(rows, q[rows], *others) for tiles of `size` queries, one after the other; each is computed again in the backward.
 
     A bare loop would keep every tile for its backward. Under `torch.func`, and while a program is exported, it is one tile of all queries.
-    random: f draws random numbers, the same ones both times.
+    q: or several tensors, all cut alike. random: f draws random numbers, the same ones both times.
     """
-    T = q.shape[-2]
+    cut = q if isinstance(q, tuple) else (q,)
+    T = cut[0].shape[-2]
     if plain_alone() or T <= size:
-        return f(slice(0, T), q, *others)
+        return f(slice(0, T), *cut, *others)
     parts = []
-    for start, part in zip(range(0, T, size), q.split(size, -2), strict=True):
-        rows = slice(start, start + part.shape[-2])
-        parts.append(recomputed(f, rows, part, *others, random=random))
+    for start, *part in zip(range(0, T, size), *(z.split(size, -2) for z in cut), strict=True):
+        rows = slice(start, start + part[0].shape[-2])
+        given = (rows, *part, *others)
+        parts.append(recomputed(f, *given, random=random) if torch.is_grad_enabled() else f(*given))
     return torch.cat(parts, -2)
 
 
@@ -144,6 +146,14 @@ def take_each(
     first = (S * torch.arange(B * H, device=z.device)).view(B, H, *[1] * (at.dim() - 2))
     rows = z.flatten(0, 2).index_select(0, (first + at).flatten())
     return rows.unflatten(0, at.shape)
+
+
+def mixed(w: Float[Tensor, "b *h T S"], v: Float[Tensor, "B *h S V"]) -> Float[Tensor, "B *h T V"]:
+    """w v; weights that all examples share are not copied for each."""
+    if w.shape[0] == v.shape[0]:
+        return w @ v
+    y = w[0] @ v.movedim(0, -2).flatten(-2)
+    return y.unflatten(-1, (v.shape[0], -1)).movedim(-2, 0)
 
 
 def grouped(z: Float[Tensor, "B G S K"], H: int) -> Float[Tensor, "B H S K"]:

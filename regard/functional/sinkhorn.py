@@ -17,8 +17,8 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional import rows
+from regard.functional.cache import columns, put
 from regard.functional.rows import masked_softmax
-from regard.functional.shared.cache import columns, put
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 

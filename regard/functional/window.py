@@ -18,6 +18,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, choose
 from regard.functional.rows import (
     attend as attend_rows,
@@ -27,7 +28,6 @@ from regard.functional.rows import (
     take,
     tiled,
 )
-from regard.functional.shared.cache import advance
 
 TILE = 128
 """Queries of a block, c. More of them: fewer and larger products, more of which is masked."""

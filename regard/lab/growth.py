@@ -27,6 +27,15 @@ class Estimate:
     def high(self) -> float:
         return self.value * math.exp(min(self.error or 0.0, LARGEST_ERROR))
 
+    @property
+    def speed(self) -> tuple[str, str]:
+        """A time ratio as a speed, and its bounds: ("4.1×", " (4× to 4.2×)"), or "" where they look alike."""
+        low, value, high = (
+            f"{1 / n:,.0f}×" if n < 0.1 else f"{1 / n:.2g}×"
+            for n in (self.high, self.value, self.low)
+        )
+        return value, f" ({low} to {high})" if low != high else ""
+
     def over(self, base: "Estimate") -> "Estimate":
         errors = [one.error for one in (self, base) if one.error is not None]
         error = max(errors) if len(errors) == 2 else None

@@ -38,18 +38,15 @@ SOFTMAX = "softmax"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The requirements on one block.
+    """The requirements on one block."""
 
-    length: tokens. memory: bytes at most, beyond parameters and input, at the ledger's batch and width.
-    """
-
-    length: int
+    length: int  # tokens
     causal: bool = False
     cross: bool = False
     padding: bool = False
     decode: bool = False  # token by token, after `length` others
     train: bool = False  # by the time of a training step, rather than of a forward pass
-    memory: float | None = None
+    memory: float | None = None  # bytes at most, beyond parameters and input, at the timed width
     task: str | None = None  # a trained column, by whose quality it is judged
 
     def __post_init__(self) -> None:
@@ -141,10 +138,8 @@ def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: f
     able, _ = _able(replace(case, memory=None), known)
     entries = tuple(known.entries[label] for label in sorted(found.mechanism for found in able))
     top = min(case.length, ROUGH)
-    first = Setting(
-        kind=case.kind, length=top, dim=DIM, num_heads=HEADS, device=_device(), seconds=seconds,
-        causal=None if case.decode else case.causal, unit="block",
-    )  # fmt: skip
+    causal = None if case.decode else case.causal
+    first = Setting(kind=case.kind, length=top, dim=DIM, num_heads=HEADS, device=_device(), causal=causal, unit="block", seconds=seconds)  # fmt: skip
     lengths = sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
     vary = tuple(replace(first, length=length) for length in lengths)
     about = f"rough timings up to {top:,} tokens"
@@ -172,17 +167,18 @@ class _Known:
             else:
                 self.old[row.entry] += row.kind != "laws"
         built = {entry.label: entry for one in QUESTIONS.values() for entry in one.entries}
+        names = {entry.name for entry in every}
+        mine = [r for r in kept if r.kind in ("trained", "timed") and r.mixer in names]
         self.entries: dict[str, Entry] = {}
-        for row in kept:
-            if row.kind in ("trained", "timed") and row.mixer in {one.name for one in every}:
-                entry = replace(today[row.mixer], options=row.options, title=row.entry)
-                other = built.get(row.entry, entry)  # whose options are not JSON
-                is_same = as_json(dict(other.options)) == row.options
-                self.entries[row.entry] = other if is_same else entry
+        for label, row in {row.entry: row for row in mine}.items():
+            entry = replace(today[row.mixer], options=row.options, title=label)
+            other = built.get(label, entry)  # whose options are not JSON
+            is_same = as_json(dict(other.options)) == row.options
+            self.entries[label] = other if is_same else entry
         present = {entry.name for entry in self.entries.values()}
         self.entries |= {entry.label: entry for entry in every if entry.name not in present}
         self.broken = {row.entry: row.reason for row in kept if row.kind == "laws" and row.reason}
-        self.timed, self.elsewhere = _timed(case, [r for r in kept if r.entry in self.entries])
+        self.timed, self.elsewhere = _timed(case, mine)
         self.quality: dict[str, dict[str, Quality]] = {label: {} for label in self.entries}
         for results in questions(kept):
             for (label, column), cell in results.cells.items():
@@ -198,8 +194,8 @@ def _timed(case: Case, rows: Iterable[Row]) -> tuple[dict[str, list[Timed]], int
     for row in rows:
         one, where = Timed.of_row(row), row.provenance
         best = (row.engine == engine, where.device == describe(_device()), one.unit == "block")
-        size = (one.batch, one.dim, one.num_heads)
-        settings.setdefault((best, where.device, where.dtype, size), []).append(one)
+        shape = (one.batch, one.dim, one.num_heads)
+        settings.setdefault((best, where.device, where.dtype, shape), []).append(one)
     chosen = settings[max(settings, key=lambda s: (s[0], len(settings[s])))] if rows else []
     found: dict[tuple[str, bool], dict[int, Timed]] = {}
     for one in sorted(chosen, key=lambda one: one.provenance.started):
@@ -225,13 +221,7 @@ def _able(case: Case, known: _Known) -> tuple[list[Candidate], dict[str, str]]:
     """What can do the case, the best first, and why the others cannot."""
     found = {label: _candidate(case, known, label) for label in known.entries}
     able = [one for one in found.values() if isinstance(one, Candidate)]
-    able.sort(
-        key=lambda one: (
-            one.ratio is None,
-            one.ratio.value if one.ratio else _power(one.cost),
-            one.mechanism,
-        )
-    )
+    able.sort(key=lambda f: (f.ratio.value if f.ratio else 1e9 + _power(f.cost), f.mechanism))
     return able, {label: one for label, one in found.items() if isinstance(one, str)}
 
 
@@ -281,7 +271,7 @@ def _power(cost: str) -> float:
 
 def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     """The choice, and the sentence that says why."""
-    at = f"at {case.length:,} tokens"
+    at, asked = f"at {case.length:,} tokens", case.task or "a column"
     softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
     fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
     ratios = [(found.ratio, found) for found in fit if found.ratio is not None]
@@ -291,24 +281,24 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     if all(found.ratio is None for found in ranked if found is not softmax):
         slower = [found.mechanism for found in ranked if _power(found.cost) < 1.95]
         said = f" By declared cost {_joined(slower[:3])} grow more slowly." if slower else ""
-        why = f" until something is measured: the ledger has no timing of another mechanism for this, and --measure takes some in about a minute.{said}"
-        return SOFTMAX, f"Use fused softmax{why}"
+        why = "the ledger has no timing of another mechanism for this, and --measure takes some in about a minute."
+        return SOFTMAX, f"Use fused softmax until something is measured: {why}{said}"
     if winners:
         (ratio, best), *others = winners
-        low, speed, high = (_times(n) for n in (ratio.high, ratio.value, ratio.low))
-        bounds = f" ({low} to {high})" if low != high else ""
         level = [f.mechanism for near, f in others if near.value < ratio.value * (1 + LEVEL)]
         also = f" {_joined(level)} about as fast." if level else ""
         how = "measured" if ratio.measured else "by fitted growth"
-        why = f": {speed} as fast as fused softmax {at}{bounds}, {how}, {_judged(best)}.{also}"
-        return best.mechanism, f"Use {best.mechanism}{why}"
+        speed, bounds = ratio.speed
+        why = f"{speed} as fast as fused softmax {at}{bounds}, {how}, {_judged(best)}.{also}"
+        return best.mechanism, f"Use {best.mechanism}: {why}"
     if not fit:
-        why = f"has reached {case.task or 'a column'}: train it for longer, or at other rates."
-        return None, f"Nothing that can do this {why}"
+        return (
+            None,
+            f"Nothing that can do this has reached {asked}: train for longer, or at other rates.",
+        )
     if softmax not in fit:
-        why = "has not reached it" if softmax else "cannot do this, for the reason below"
-        choice = fit[0].mechanism
-        return choice, f"Use {choice}, {_judged(fit[0])}: fused softmax {why}."
+        why = f"has not reached {asked}" if softmax else "cannot do this, for the reason below"
+        return fit[0].mechanism, f"Use {fit[0].mechanism}, {_judged(fit[0])}: fused softmax {why}."
     sure = [(f.crossover, f.mechanism) for f in fit if f.crossover and f.crossover.high]
     later = min(((c.at, name) for c, name in sure if c.at and c.at > case.length), default=None)
     where = f"below N = {two(later[0])}, where {later[1]} does" if later else at
@@ -319,9 +309,8 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
 def _judged(found: Candidate) -> str:
     if not found.quality:
         return "with a quality that nothing here has measured"
-    if found.reached:
-        return f"which reached {_joined(found.reached)}"
-    return f"which reached none of {_joined(list(found.quality))}"
+    none = "" if found.reached else "none of "
+    return f"which reached {none}{_joined(found.reached or list(found.quality))}"
 
 
 def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
@@ -332,24 +321,19 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
     unequal = [name for name in able if not all(row.is_equal for row in known.timed[name])]
     unproved = [name for name, found in able.items() if not found.quality]
     old = [f"{count} of {label}" for label, count in sorted(known.old.items()) if count]
+    where = "".join(f"One {r.unit}, batch {r.batch}, dim {r.dim}, {r.num_heads} heads, {r.provenance.device}" for r in rows[:1])  # fmt: skip
     told = {
         "No timing for this in the ledger: capabilities and declared costs only.": not rows,
-        **{
-            f"One {row.unit}, batch {row.batch}, dim {row.dim}, {row.num_heads} heads, {row.provenance.device}; measured at {lengths} tokens.": True
-            for row in rows[:1]
-        },
+        f"{where}; measured at {lengths} tokens.": rows,
         f"Timed {'without' if case.causal else 'with'} a causal mask, as was the softmax beside them: {_joined(other)}.": other,
-        "Timed on one sequence; with a context of its own the time is another.": rows
-        and case.cross,
+        "Timed on one sequence; with a context of its own the time is another.": rows and case.cross,
         f"Not of softmax's size at some lengths: {_joined(unequal)}.": unequal,
         f"Quality is not known here of {_joined(unproved)}.": unproved,
-        "Reached: the question's mark of accuracy; of other metrics, within 2 % of the best mean. Not reached: with some seed not above chance, "
-        "no mixing and the bag; what is so in every column is not chosen.": any(
-            known.quality.values()
-        ),
+        "Reached: the question's mark of accuracy; of other metrics, within 2 % of the best mean. Not reached: with some seed not above "
+        "chance, no mixing and the bag; what is so in every column is not chosen.": any(known.quality.values()),
         f"Old results left out, as source or options are others now: {_joined(old)}.": old,
         f"{known.elsewhere} timings left out, of another version, machine, type, size or unit.": known.elsewhere,
-    }
+    }  # fmt: skip
     return [text for text, is_so in told.items() if is_so]
 
 
@@ -359,8 +343,3 @@ def _device() -> str:
 
 def _joined(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-def _times(ratio: float) -> str:
-    """A time ratio to softmax as a speed: 0.5 -> "2×"."""
-    return f"{1 / ratio:,.0f}×" if ratio < 0.1 else f"{1 / ratio:.2g}×"

@@ -15,6 +15,7 @@ positions: a slot mixes keys of several places, and channels that a rotation pai
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -22,17 +23,17 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, No, Observation
+from regard.core import Capabilities, No, Observation
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
-from regard.functional.low_rank.compressed import (
+from regard.functional.compressed import (
     First,
     compressed_attention,
     extend,
     initial_state,
 )
-from regard.functional.shared.cache import advance
-from regard.functional.softmax import softmax_attention
+from regard.functional.rows import attend
 from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 
@@ -90,7 +91,7 @@ class Compressed(HeadsMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "slots", "softmax")
         self.num_heads, self.factor, self.first_slot = num_heads, factor, first_slot
         self.delay = factor if first_slot == "token0" else factor - 1
         self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
@@ -115,19 +116,21 @@ class Compressed(HeadsMixer):
         return compressed_attention(q, k, v, mask=mask, **self._options(k, v))
 
     def _options(self, k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"]) -> dict[str, Any]:
+        first = None
+        if self.first_slot == "token0":
+            first = First(k[:, :, :1], v[:, :, :1], late=True)
+        elif self.null is not None:
+            null = self.null[:, None].expand(-1, k.shape[0], -1, -1, -1)
+            first = First(null[0], null[1], late=False)
+        of_keys = partial(self._convolve, self.key_conv)
+        of_values = partial(self._convolve, self.value_conv or self.key_conv)
         return {
             "factor": self.factor,
-            "compress_k": self._compress_k,
-            "compress_v": self._compress_v,
-            "first": self._first(k[:, :, :1], v[:, :, :1]),
+            "compress_k": of_keys,
+            "compress_v": of_values,
+            "first": first,
             "impl": self.impl,
         }
-
-    def _compress_k(self, k: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
-        return self._convolve(self.key_conv, k)
-
-    def _compress_v(self, v: Float[Tensor, "B H S V"]) -> Float[Tensor, "B H C V"]:
-        return self._convolve(self.key_conv if self.value_conv is None else self.value_conv, v)
 
     def _convolve(self, conv: nn.Conv1d, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
         """A product over the tokens of a slot and their channels: a convolution would need the channels first."""
@@ -142,14 +145,6 @@ class Compressed(HeadsMixer):
         slots = z.unflatten(2, (-1, s)).flatten(3) @ weight
         return slots + conv.bias.unflatten(0, (H, 1, -1))
 
-    def _first(self, k: Float[Tensor, "B H f K"], v: Float[Tensor, "B H f V"]) -> First | None:
-        if self.first_slot == "token0":
-            return First(k, v, late=True)
-        if self.null is None:
-            return None
-        null = self.null[:, None].expand(-1, k.shape[0], -1, -1, -1)
-        return First(null[0], null[1], late=False)
-
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
         length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
@@ -163,7 +158,9 @@ class Compressed(HeadsMixer):
                 nn.functional.pad(z, (0, 0, *missing))
                 for z in (self.heads.keys(context), self.heads.values(context))
             )
-            return ContextState(self._compress_k(k), self._compress_v(v), valid, length)
+            compress = self._options(k, v)
+            k, v = compress["compress_k"](k), compress["compress_v"](v)
+            return ContextState(k, v, valid, length)
 
         like = weight.new_zeros(batch_size, self.num_heads, 0, self.heads.head_dim)
         lead = int(self.first_slot != "none")
@@ -171,8 +168,8 @@ class Compressed(HeadsMixer):
 
     def _extend(self, x, state, valid, donate):
         if isinstance(state, ContextState):
-            q, mask = self.heads.queries(x), Mask(valid=state.valid)
-            mixed = softmax_attention(q, state.k, state.v, mask=mask)
+            q = self.heads.queries(x)
+            mixed = attend(q, state.k, state.v, state.valid[:, None, None], impl=self.impl)
             length = advance(state.length, valid, x.shape[1])
             return self.heads.merge(mixed), replace(state, length=length)
         q, k, v = self.heads.split(x)

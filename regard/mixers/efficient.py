@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.core import Mask, No, Observation
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
 from regard.functional.efficient import (
     causal_means,
@@ -27,7 +28,6 @@ from regard.functional.efficient import (
     weights,
 )
 from regard.functional.features import present
-from regard.functional.shared.cache import advance
 from regard.mixers._heads import HeadsMixer
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.heads import Heads

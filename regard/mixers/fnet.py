@@ -7,10 +7,9 @@ after it (`norm="ortho"` divides by sqrt(T D)). The paper lets padding take part
 is transformed at its own length, by a chirp transform where rows of a batch differ.
 """
 
-from typing import Literal
-
 from regard.core import Capabilities, Mixer, No
-from regard.functional.synthetic.fourier import fourier_mixing
+from regard.functional.choice import Impl, check_impl
+from regard.functional.fourier import Norm, fourier_mixing
 
 
 class FNet(Mixer):
@@ -33,9 +32,10 @@ class FNet(Mixer):
     )
     variants = {"ortho": {"norm": "ortho"}}
 
-    def __init__(self, dim: int, *, norm: Literal["backward", "ortho"] = "backward"):
+    def __init__(self, dim: int, *, norm: Norm = "backward", impl: Impl = "auto"):
         super().__init__(dim)
-        self.norm: Literal["backward", "ortho"] = norm
+        self.impl = check_impl(self.name, impl, "fourier")
+        self.norm: Norm = norm
 
     def mix(self, x, context, mask):
-        return fourier_mixing(x, mask=mask, norm=self.norm)
+        return fourier_mixing(x, mask=mask, norm=self.norm, impl=self.impl)

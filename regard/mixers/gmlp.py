@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible, check_positive
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import columns, put
 from regard.functional.choice import Impl, check_impl
-from regard.functional.shared.cache import columns, put
 from regard.functional.softmax import softmax_attention
-from regard.functional.synthetic.spatial import spatial_mixing
+from regard.functional.spatial import spatial_mixing
 
 NEAR_ZERO = 1e-3
 

@@ -20,7 +20,7 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError,
 from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
-from regard.functional.shared.cache import advance
+from regard.functional.cache import advance
 from regard.mixers._heads import HeadsMixer
 from regard.mixers.build import build, resolve
 from regard.mixers.linear import Linear

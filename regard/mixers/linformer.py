@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, No, Observation, OptionError
-from regard.functional.low_rank.projected import (
+from regard.functional.choice import Impl, check_impl
+from regard.functional.projected import (
     projected_attention,
     projected_weights,
     segment_means,
@@ -70,8 +71,10 @@ class Linformer(HeadsMixer):
         sharing: Sharing = "none",
         projection: LengthProjection | Literal["mean"] | None = None,
         num_kv_heads: int | None = None,
+        impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl, "softmax")
         _check(sharing, projection, max_len, num_slots)
         self.num_heads = num_heads
         alike = sharing != "none" or projection == "mean"
@@ -92,7 +95,7 @@ class Linformer(HeadsMixer):
 
     def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return projected_attention(q, k, v, **self._slots(k, mask))
+        return projected_attention(q, k, v, **self._slots(k, mask), impl=self.impl)
 
     def _slots(self, k: Tensor, mask: Mask) -> dict[str, Any]:
         B, S = k.shape[0], k.shape[2]

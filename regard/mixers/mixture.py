@@ -16,31 +16,24 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import columns, put
 from regard.functional.choice import Impl, check_impl
-from regard.functional.shared.cache import columns, put
-from regard.functional.synthetic.logits import (
-    Blend,
+from regard.functional.synthesizer import (
     Logits,
-    Product,
-    SynthesizedLogits,
     blended,
-)
-from regard.functional.synthetic.synthesizer import (
     synthesizer_attention,
     synthesizer_weights,
-    to_columns,
 )
-from regard.nn.heads import split_heads
 from regard.nn.logits import (
     DenseLogits,
     FactorizedDenseLogits,
     FactorizedRandomLogits,
     FixedPatternLogits,
+    PairLogits,
     RandomLogits,
     near_square,
 )
-from regard.nn.scores import SCORES, build_score
-from regard.nn.starts import Glorot, glorot
+from regard.nn.scores import SCORES
 from regard.nn.values import Values
 
 
@@ -49,31 +42,6 @@ class State(Streamed):
     k: Float[Tensor, "B H _ A"]  # prepared keys of all scores, side by side; none without scores
     v: Float[Tensor, "B H C V"]
     length: Int[Tensor, "B"]
-
-
-class PairLogits(nn.Module):
-    """A score of SCORES with projections of its own."""
-
-    def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
-        super().__init__()
-        self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.query = Glorot(dim, dim, bias=False)
-        self.key = Glorot(dim, dim, bias=False)
-        glorot(self.query, self.key)
-        self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
-
-    def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
-        """Logits of these tokens for the keys."""
-        q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
-        if self.score.product:
-            return Product(q, keys)
-        return lambda rows, S: self.score.pairs(q[:, :, rows], keys[:, :, :S])
-
-    def keys(
-        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
-    ) -> Float[Tensor, "B H S A"]:
-        k = split_heads(self.key(x), self.num_heads, self.head_dim)
-        return self.score.keys(k, position)
 
 
 class Mixture(Mixer):
@@ -113,7 +81,7 @@ class Mixture(Mixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        self.impl = check_impl(self.name, impl, "synthesizer")
         self.num_heads = num_heads
         self.values = Values(dim, num_heads)
         names = tuple(members)
@@ -149,9 +117,6 @@ class Mixture(Mixer):
             member(x, member.keys(x)) if isinstance(member, PairLogits) else member(x)
             for member in self.members.values()
         ]
-        synthesized = tuple(part for part in parts if isinstance(part, SynthesizedLogits))
-        if len(synthesized) == len(parts):
-            return Blend(self.blend.softmax(0), synthesized)
         return blended(self.blend.softmax(0), parts)
 
     def _scores(self) -> list[tuple[str, PairLogits]]:
@@ -179,18 +144,11 @@ class Mixture(Mixer):
             widths = [a.shape[3] for a in new_k.values()]
             keys = dict(zip(new_k, k.split(widths, dim=-1), strict=True))
 
-        def stored(member: nn.Module) -> Logits:
-            made, most = member(x, at.query.clamp_min(0)), self.max_len
-            return lambda rows, S: to_columns(made(rows, S if most is None else min(S, most)), S)
-
-        logits = blended(
-            self.blend.softmax(0),
-            [
-                member(x, keys[name]) if name in keys else stored(member)
-                for name, member in self.members.items()
-            ],
-        )
-        seen = v[:, :, : at.seen]
+        if self.max_len is not None:  # a store may have more columns
+            at = at._replace(seen=min(at.seen, self.max_len))
+        position = at.query.clamp_min(0)
+        parts = [member(x, keys.get(name, position)) for name, member in self.members.items()]
+        logits, seen = blended(self.blend.softmax(0), parts), v[:, :, : at.seen]
         mixed = synthesizer_attention(logits, seen, T=T, mask=at.mask, impl=self.impl)
         return self.values.merge(mixed), State(k, v, at.length)
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.core import Capabilities, Mixer, No
-from regard.functional.synthetic.spatial import spatial_mixing
+from regard.functional.spatial import spatial_mixing
 
 
 class MLPMixer(Mixer):

@@ -33,11 +33,11 @@ from regard.core.errors import OptionError
 from regard.core.options import Seed, Share
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
 from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
+from regard.functional.numerics import unit_norm
 from regard.functional.rings import empty, extend
-from regard.functional.shared.cache import advance
-from regard.functional.shared.numerics import unit_norm
 from regard.mixers._heads import HeadsMixer
 from regard.nn.centroids import Centroids, Counts
 from regard.nn.full_precision import in_full_precision

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mask, No, Observation
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance, columns, put
 from regard.functional.choice import Impl, check_impl
 from regard.functional.scored import Normaliser, scored_attention, scored_weights
-from regard.functional.shared.cache import advance, columns, put
 from regard.functional.softmax import softmax_attention
 from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads

@@ -29,8 +29,8 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Above0
 from regard.core.shapes import check_positive
+from regard.functional.cache import place
 from regard.functional.choice import plain_alone
-from regard.functional.shared.cache import place
 from regard.functional.sinkhorn import (
     Join,
     balance,

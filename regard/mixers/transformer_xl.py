@@ -36,6 +36,7 @@ from regard.core import (
 from regard.core.options import Rate
 from regard.core.request import check_request, compaction, permute
 from regard.core.states import Streamed, as_state, bounded
+from regard.functional.cache import advance
 from regard.functional.choice import Impl, check_impl
 from regard.functional.relative import (
     Segments,
@@ -44,7 +45,6 @@ from regard.functional.relative import (
     relative_attention,
     relative_weights,
 )
-from regard.functional.shared.cache import advance
 from regard.mixers._heads import HeadsMixer
 from regard.nn.heads import Heads
 from regard.positions.relative import RelativePosition

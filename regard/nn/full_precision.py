@@ -6,7 +6,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from regard.functional.shared.implementation import autocast_dtype
+from regard.functional.numerics import autocast_dtype
 
 Projected = TypeVar("Projected")
 Decided = TypeVar("Decided")

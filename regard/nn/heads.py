@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible, check_positive
-from regard.functional.shared.numerics import unit_norm
+from regard.functional.numerics import unit_norm
 from regard.nn.starts import Glorot, glorot
 
 

@@ -1,8 +1,8 @@
 """Synthesized logits with parameters: a row comes from its own token, from its position, or from neither.
 
 Synthesizer (Tay et al. 2020, arXiv 2005.00743). Every class is called with tokens x [B T D] and their positions (by
-default 0 .. T - 1), and returns logits for the keys at positions 0 .. S - 1: a class of
-`regard.functional.synthetic.logits` where one has its form, else a function. No scale 1/sqrt(K); b is 1 where nothing depends on the example.
+default 0 .. T - 1), and returns logits for the keys at positions 0 .. S - 1. No scale 1/sqrt(K); b is 1 where nothing depends on the
+example.
 """
 
 import math
@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from regard.core.mask import Mask
 from regard.core.shapes import check_positive
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
-from regard.functional.synthetic.logits import Logits, Outer, Product, Table
+from regard.functional.synthesizer import Logits, outer, product, same, table
+from regard.nn.heads import split_heads
+from regard.nn.scores import build_score
 from regard.nn.starts import Glorot, glorot, glorot_matrices
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
@@ -47,9 +49,9 @@ class DenseLogits(nn.Module):
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
     ) -> Logits:
         if self.hidden is None:
-            return Product(x[:, None], self.weight[None], self.bias[None])
+            return Logits(product, (x[:, None],), (self.weight[None], self.bias[None]))
         hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
-        return Product(hidden, self.weight[None], self.bias[None])
+        return Logits(product, (hidden,), (self.weight[None], self.bias[None]))
 
 
 class RandomLogits(nn.Module):
@@ -70,7 +72,7 @@ class RandomLogits(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
     ) -> Logits:
-        return Table(by_position(self.table, position))
+        return Logits(table, (by_position(self.table, position),))
 
 
 class FactorizedRandomLogits(nn.Module):
@@ -89,7 +91,7 @@ class FactorizedRandomLogits(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
     ) -> Logits:
-        return Product(by_position(self.left, position), self.right[None])
+        return Logits(product, (by_position(self.left, position),), (self.right[None],))
 
 
 class FactorizedDenseLogits(nn.Module):
@@ -125,8 +127,7 @@ class FactorizedDenseLogits(nn.Module):
     ) -> Logits:
         hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
         both = hidden @ self.weight.transpose(-1, -2) + self.bias[:, None]
-        left, right = both.split(self.factors, dim=-1)
-        return Outer(left, right) if self.tiling == "outer" else tiled(left, right)
+        return Logits(outer if self.tiling == "outer" else same, both.split(self.factors, dim=-1))
 
 
 class FixedPatternLogits(nn.Module):
@@ -146,27 +147,42 @@ class FixedPatternLogits(nn.Module):
     ) -> Logits:
         if position is None:
             position = torch.arange(x.shape[1], device=x.device)[None]
+        return Logits(self._logits, (position[:, None, :, None],))
 
-        def logits(rows: slice, S: int) -> Float[Tensor, "b H t S"]:
-            i = position[:, rows]
-            j = torch.arange(S, device=i.device)[None]
-            causal = (j[:, None, :] <= i[:, :, None])[:, None]
-            weights = fixed_weights(
-                self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=Mask(pairwise=causal)
-            )
-            return (weights + self.floor).log()
-
-        return logits
+    def _logits(
+        self, rows: slice, S: int, position: Int[Tensor, "b 1 t 1"]
+    ) -> Float[Tensor, "b H t S"]:
+        i = position[:, 0, :, 0]
+        j = torch.arange(S, device=i.device)[None]
+        causal = Mask(pairwise=(j[:, None, :] <= i[:, :, None])[:, None])
+        weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=causal)
+        return (weights + self.floor).log()
 
 
-def tiled(left: Float[Tensor, "B H T P"], right: Float[Tensor, "B H T Q"]) -> Logits:
-    """A_ip C_iq, p = j mod P, q = j mod Q"""
+class PairLogits(nn.Module):
+    """A score of SCORES with projections of its own."""
 
-    def logits(rows: slice, S: int) -> Float[Tensor, "B H t S"]:
-        j = torch.arange(S, device=left.device)
-        return left[:, :, rows, j % left.shape[3]] * right[:, :, rows, j % right.shape[3]]
+    def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.query = Glorot(dim, dim, bias=False)
+        self.key = Glorot(dim, dim, bias=False)
+        glorot(self.query, self.key)
+        self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
 
-    return logits
+    def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
+        """Logits of these tokens for the keys."""
+        q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
+        return Logits(product if self.score.product else self._pairs, (q,), (keys,))
+
+    def _pairs(self, rows: slice, S: int, q: Tensor, k: Tensor) -> Float[Tensor, "B H t S"]:
+        return self.score.pairs(q, k[:, :, :S])
+
+    def keys(
+        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
+    ) -> Float[Tensor, "B H S A"]:
+        k = split_heads(self.key(x), self.num_heads, self.head_dim)
+        return self.score.keys(k, position)
 
 
 def near_square(n: int) -> tuple[int, int]:

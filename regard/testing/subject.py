@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
@@ -105,7 +106,9 @@ class Subject(Judged):
         if max_len is not None and "max_len" in self.options:
             changes["max_len"] = max_len
         torch.manual_seed(seed)
-        mixer = self.cls(**dict(self.options) | changes) if changes else self.factory()
+        # A copy: an option may be a module, which another mixer has.
+        own = deepcopy(dict(self.options)) | changes
+        mixer = self.cls(**own) if changes else self.factory()
         generator = torch.Generator().manual_seed(seed + 1)
         with torch.no_grad():
             for parameter in mixer.parameters():

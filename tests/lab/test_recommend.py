@@ -171,7 +171,7 @@ def test_a_task_is_a_trained_column_that_the_choice_reached():
     in_part = {"softmax": [0.6, 0.7], "local": [0.6, 0.7], "linear": [0.97, 0.93]}
     slow = timings("linear", lambda n: 0.1 * n**2)
     found = said(2048, FAST[0], slow, trained(in_part), task="lookup")
-    assert found.choice == "linear" and "fused softmax has not reached it" in found.sentence
+    assert found.choice == "linear" and "fused softmax has not reached lookup" in found.sentence
     found = said(2048, *FAST, trained({"softmax": [0.5], "local": [0.5]}), task="lookup")
     assert found.choice is None and "has reached lookup" in found.sentence
 

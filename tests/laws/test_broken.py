@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 import regard
 from regard import Mixer, No, Observation
 from regard.core.request import Compaction, permute
-from regard.functional.shared.implementation import transformed
+from regard.functional.choice import plain_alone
 from regard.mixers.compressed import Compressed
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
@@ -153,7 +153,7 @@ class MisplacesUnreadTokens(Softmax):
     """Where lengths cannot be read, it is given other tokens."""
 
     def _extend(self, x, state, valid, donate):
-        return super()._extend(x.flip(-1) if transformed() else x, state, valid, donate)
+        return super()._extend(x.flip(-1) if plain_alone() else x, state, valid, donate)
 
 
 class GrowsUnread(Softmax):
@@ -161,7 +161,7 @@ class GrowsUnread(Softmax):
 
     def _extend(self, x, state, valid, donate):
         y, after = super()._extend(x, state, valid, donate)
-        if transformed():
+        if plain_alone():
             k, v = (torch.nn.functional.pad(z, (0, 0, 0, 1)) for z in (after.k, after.v))
             after = replace(after, k=k, v=v)
         return y, after

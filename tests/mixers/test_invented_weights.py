@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from regard import Mask, OptionError, UnknownNameError, build
-from regard.functional.synthetic import spatial
-from regard.functional.synthetic.fourier import fourier_mixing
-from regard.functional.synthetic.logits import Outer
-from regard.nn.logits import tiled
+from regard.functional.fourier import fourier_mixing
+from regard.functional.synthesizer import Logits, outer, same
 
 B, T, D, H, N = 2, 13, 24, 3, 64
 
@@ -65,9 +63,9 @@ def test_fixed_random_synthesizer_learns_no_logits():
 def test_same_tiling_reaches_the_least_common_multiple_of_pairs(a, b, distinct):
     left, right = torch.arange(1.0, a + 1), 100 ** torch.arange(1.0, b + 1)
     factors = [z.double()[None, None, None] for z in (left, right)]
-    outer, same = (form(*factors)(slice(0, 1), a * b) for form in (Outer, tiled))
-    assert len(outer.unique()) == a * b
-    assert len(same.unique()) == distinct
+    every, some = (Logits(form, tuple(factors))(slice(0, 1), a * b) for form in (outer, same))
+    assert len(every.unique()) == a * b
+    assert len(some.unique()) == distinct
 
 
 def test_mixture_of_one_score_is_that_score():
@@ -140,18 +138,6 @@ def test_gmlp_starts_as_a_feed_forward_layer():
     moved_by = (mixer(changed) - mixer(x)).abs().amax((0, 2))
     others = torch.arange(T) != 5
     assert moved_by[others].max() < 1e-3 * moved_by[5]
-
-
-@pytest.mark.parametrize("name", ["mlp_mixer", "gmlp"])
-def test_a_convolution_computes_the_same_sums(name, monkeypatch):
-    mixer, runs = make(name).float(), []
-    for convolved in (False, True):
-        monkeypatch.setattr(spatial, "convolves", lambda z, convolved=convolved: convolved)
-        x = tokens(B, T, D).float().requires_grad_()
-        y = mixer(x, mask=Mask(valid=torch.arange(T).expand(B, T) < 9))
-        inputs = [x, *mixer.parameters()]
-        runs.append([y, *torch.autograd.grad(y.square().sum(), inputs, materialize_grads=True)])
-    torch.testing.assert_close(runs[1], runs[0])
 
 
 @pytest.mark.parametrize("causal", [False, True])

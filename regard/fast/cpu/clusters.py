@@ -13,11 +13,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
+from regard.fast.cpu.blocks import Cut, Workspace, cut, flat, heads_of, tiles
 from regard.functional.choice import Form
 from regard.functional.kmeans import allowed_members
-from regard.functional.shared.blocks import Workspace, flat, heads_of, tiles
-from regard.functional.shared.implementation import Cut, cut
-from regard.functional.shared.numerics import LOG2_E, wide_type
+from regard.functional.numerics import LOG2_E, wide_type
 
 
 def attend(
@@ -37,7 +36,7 @@ def attend(
     queries, keys = (index.clamp(min=0) for index in (queries, keys))
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     q, k, v = (z.to(v.dtype) for z in (q, k, v))
-    return _WithinClusters.apply(q, k, v, queries, keys, allowed, scale, cut("clustered", form, q))
+    return _WithinClusters.apply(q, k, v, queries, keys, allowed, scale, cut(form, tile=32))
 
 
 def _tokens(z: Float[Tensor, "B H T K"], heads: tuple[slice, slice]) -> Float[Tensor, "mT K"]:
@@ -136,7 +135,7 @@ class _WithinClusters(torch.autograd.Function):
         scale: float,
         how: Cut,
     ) -> Float[Tensor, "B H T V"]:
-        share, work = _share(queries, allowed, q), Workspace(how)
+        share, work = _share(queries, allowed, q), Workspace()
         y = v.new_empty(*q.shape[:3], v.shape[3])
         lse = v.new_empty(*queries.shape, 1, dtype=wide_type(v))
         for heads in heads_of(how, q):
@@ -159,7 +158,7 @@ class _WithinClusters(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         q, k, v, queries, keys, allowed, share, lse = ctx.saved_tensors
-        grads, work = [z.new_empty(z.shape) for z in (q, k, v)], Workspace(ctx.how)
+        grads, work = [z.new_empty(z.shape) for z in (q, k, v)], Workspace()
         for heads in heads_of(ctx.how, q):
             sides, outer = [_tokens(z, heads) for z in (q, k, v, share)], _tokens(dy, heads)
             dq, dk, dv = (_tokens(z, heads).zero_() for z in grads)

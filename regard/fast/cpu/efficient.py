@@ -15,8 +15,8 @@ from regard.fast.cpu.linear import TILE, unfit as unfit_scan
 from regard.functional.choice import Form
 from regard.functional.efficient import no_keys, present_keys
 from regard.functional.linear import CHUNK, chunked_sums
+from regard.functional.numerics import exp, wide_type
 from regard.functional.rows import recomputed
-from regard.functional.shared.numerics import exp, wide_type
 
 RANGE = 40.0
 

@@ -25,8 +25,8 @@ from regard.functional.features import (
     unit_keys,
 )
 from regard.functional.linear import CHUNK, Denominator, chunked_sums, floored, signed
+from regard.functional.numerics import wide_type
 from regard.functional.rows import recomputed
-from regard.functional.shared.numerics import wide_type
 
 TILE = 512
 """Tokens of a piece."""

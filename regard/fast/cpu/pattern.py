@@ -8,13 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.fast.cpu.blocks import cut
 from regard.fast.cpu.plan import plan_tiles
 from regard.fast.cpu.tiles import tile_attention
 from regard.functional.choice import Form
 from regard.functional.pattern import prefix_keys, replace_rows
 from regard.functional.patterns import Pattern, Window
 from regard.functional.rows import attend as attend_rows, take_each
-from regard.functional.shared.implementation import cut
 
 
 def attend(
@@ -30,7 +30,7 @@ def attend(
     max_global: int | None = None,
     form: Form,
 ):
-    how, (H, T) = cut("pattern", form, q), q.shape[1:3]
+    how, (H, T) = cut(form, tile=128), q.shape[1:3]
     learned = None if first_k is None else (first_k, first_v)
     prefix, rows = prefix_keys(k, v, learned, mask, max_global)
     # The fused kernel of the forward is as fast with few rows, the products of the backward are not.

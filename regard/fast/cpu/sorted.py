@@ -18,10 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
+from regard.fast.cpu.blocks import Cut, Workspace, cut, tiles
 from regard.functional.choice import Form
-from regard.functional.shared.blocks import Workspace, tiles
-from regard.functional.shared.implementation import Cut, cut
-from regard.functional.shared.numerics import LOG2_E, wide_type
+from regard.functional.numerics import LOG2_E, wide_type
 from regard.functional.sorted import Window
 
 EXACT = 1 << 22  # the last place up to which float32 tells halves apart
@@ -41,7 +40,7 @@ def attend(
     count_once: bool = True,
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
-    how = cut("clustered", form, q)
+    how = cut(form, tile=32)
     source, place = _placed(group.flatten(0, 1), window)
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
     pairwise = None if mask.pairwise is None else mask.pairwise.expand(*q.shape[:2], -1, -1)
@@ -273,7 +272,7 @@ def sorted_rows(
 ) -> Iterator[SortedRows]:
     """How many rows fit at once: scores of their blocks into half of `cut.room`, their results into an eighth."""
     N, R, T = source.shape
-    room, work = how.room // (2 * like.element_size()), Workspace(how)
+    room, work = how.room // (2 * like.element_size()), Workspace()
     at_once = max(1, room // (reach.block**2 * (reach.before + 1 + reach.after)))
     few = room // max(1, 4 * R * T * like.shape[2])
     for rows in tiles(N, max(1, min(at_once // max(1, -(-T // reach.block)), few))):

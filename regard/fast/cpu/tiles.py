@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.functional.shared.blocks import tiles
-from regard.functional.shared.numerics import LOG2_E, exp_, wide_type
+from regard.fast.cpu.blocks import tiles
+from regard.functional.numerics import LOG2_E, exp_, wide_type
 
 TileKeys = range | tuple[range, ...] | Int[Tensor, "H s"]
 

@@ -1,6 +1,7 @@
 """Scores from the distance between two tokens: ALiBi's slopes, T5's buckets, Transformer-XL's sinusoids."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +9,6 @@ from torch import Tensor
 
 from regard.core.errors import OptionError
 from regard.core.shapes import check_positive
-from regard.functional.shared.implementation import constants
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -79,3 +79,10 @@ def relative_scores(
     index = (distance + middle).clamp(0, r.shape[0] - 1)
     B, H = every.shape[:2]
     return every.gather(-1, index[:, None].expand(B, H, *index.shape[1:]))
+
+
+def constants(values: Sequence[float], like: Tensor) -> Tensor:
+    """These numbers, in the type and on the device of `like`; without a copy from the host, which no CUDA graph holds."""
+    if like.device.type == "cpu":
+        return like.new_tensor(values)
+    return torch.stack([like.new_full((), value) for value in values])

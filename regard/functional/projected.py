@@ -1,4 +1,7 @@
-"""Softmax attention to a fixed number of slots, each a weighted sum of all keys (Linformer, arXiv 2006.04768)."""
+"""Softmax attention to a fixed number of slots, each a weighted sum of all keys (Linformer, Wang et al. 2020, arXiv 2006.04768).
+
+y = softmax(q (E k)^T / sqrt(K)) F v,   E, F [M S]:   time grows as T M K
+"""
 
 import math
 
@@ -6,9 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import Mask
-from regard.functional.rows import masked_softmax
-from regard.functional.softmax import softmax_attention
+from regard.functional.choice import Impl
+from regard.functional.rows import attend, masked_softmax
 
 
 def projected_attention(
@@ -20,13 +22,14 @@ def projected_attention(
     F: Float[Tensor, "b h M S"],
     valid: Bool[Tensor, "B S"] | None = None,
     slots: Bool[Tensor, "B M"] | None = None,
+    impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(q (E k)^T / sqrt(K)) (F v). Keys that are not valid are cleared first: afterwards they could not be.
 
     slots: those that take part (default: all).
     """
     k, v = _slots(E, _clear(k, valid)), _slots(F, _clear(v, valid))
-    return softmax_attention(q, k, v, mask=Mask(valid=slots))
+    return attend(q, k, v, None if slots is None else slots[:, None, None], impl=impl)
 
 
 def projected_weights(

@@ -1,7 +1,9 @@
-"""Softmax attention to slots, each made of a few neighbouring keys (memory-compressed attention, arXiv 1801.10198).
+"""Softmax attention to slots, each made of a few neighbouring keys (memory-compressed attention, Liu et al. 2018, arXiv 1801.10198).
 
-Slot c is made of the tokens c s .. c s + s - 1, counted from the first token, whatever the length. Causal: a query sees
-the slots complete at its own position, and an optional first slot that all see.
+    y = softmax(q k'^T / sqrt(K)) v',   slot c of k', v' is made of the tokens c s .. c s + s - 1
+
+Slots are counted from the first token, whatever the length. Causal: a query sees the slots complete at its own position, and an optional
+first slot that all see. Time grows as T^2 K / s.
 """
 
 from collections.abc import Callable
@@ -10,23 +12,14 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
-from regard.functional.choice import Impl
-from regard.functional.shared.blocks import by_tiles
-from regard.functional.shared.cache import (
-    advance,
-    append,
-    is_ours,
-    most_in,
-    place,
-    same_in_all,
-)
-from regard.functional.shared.implementation import cut, readable
-from regard.functional.softmax import softmax_attention
+from regard.functional.cache import advance, append, is_ours, most_in, place, readable, same_in_all
+from regard.functional.choice import Impl, choose
+from regard.functional.rows import TILE, attend as attend_rows, masked_softmax, scores, tiled
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 
@@ -57,34 +50,35 @@ def compressed_attention(
     Causal: an incomplete slot does not exist.
     """
     T, S = q.shape[2], k.shape[2]
-    if not mask.causal:
-        taken = mask.valid
-        if taken is not None:
-            k, v = (torch.where(taken[:, None, :, None], z, z.new_zeros(())) for z in (k, v))
-            taken = F.pad(taken, (0, -S % factor)).unflatten(1, (-1, factor)).any(-1)
-        k, v = (_filled(z, factor) for z in (k, v))
-        return softmax_attention(q, compress_k(k), compress_v(v), mask=Mask(valid=taken))
-    last = mask.last_key(T, S, q.device)
-    offset = S - T if mask.shift is None else None
-    k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
-    if first is not None:
-        k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
-    return slot_attention(q, k, v, last, factor=factor, first=first, offset=offset, impl=impl)
+    if mask.causal:
+        k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
+        if first is not None:
+            k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+        ahead = S - T if mask.shift is None else None
+        last = mask.last_key(T, S, q.device)
+        return slot_attention(q, k, v, last, factor=factor, first=first, ahead=ahead, impl=impl)
+    C, taken = (S + factor - 1) // factor, None
+    if mask.valid is not None:
+        valid = mask.valid[:, None, :, None]
+        k, v = (torch.where(valid, z, z.new_zeros(())) for z in (k, v))
+        taken = filled(valid, factor).unflatten(2, (-1, factor)).any(3).mT[..., :C]
+    k, v = compress_k(filled(k, factor)), compress_v(filled(v, factor))
+    return attend_rows(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 
 
 def complete(
     z: Float[Tensor, "B H S K"], factor: int, compress: Compress
 ) -> Float[Tensor, "B H C K"]:
     """The slots of all complete groups."""
-    C = z.shape[2] // factor
     # The last group is dropped afterwards: a slice of z has a gradient full of zeros.
-    return compress(_filled(z, factor))[:, :, :C] if C else z[:, :, :0]
+    return compress(filled(z, factor))[:, :, : z.shape[2] // factor]
 
 
-def _filled(z: Float[Tensor, "B H S K"], factor: int) -> Float[Tensor, "B H S2 K"]:
-    """The last group completed with zeros, in one copy: `pad` writes zeros everywhere first."""
-    B, H, S, K = z.shape
-    return torch.cat([z, z.new_zeros(B, H, -S % factor, K)], dim=2) if S % factor else z
+def filled(z: Shaped[Tensor, "B H S K"], factor: int) -> Shaped[Tensor, "B H S2 K"]:
+    """The last group completed with zeros. An exported program has two more: none to add would be a case of its own."""
+    S = z.shape[2]
+    groups = (S + factor - 1) // factor + 2 * torch.compiler.is_exporting()
+    return F.pad(z, (0, 0, 0, groups * factor - S))
 
 
 def slot_attention(
@@ -95,29 +89,43 @@ def slot_attention(
     *,
     factor: int,
     first: First | None = None,
-    offset: int | None = None,
+    ahead: int | None = None,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
 
-    first: k and v begin with it. offset: says that last[:, i] is i + offset, so that slots after those of a tile are left out.
+    first: k and v begin with it. ahead: says that last[:, i] is i + ahead, so that slots after those of a tile are left out.
     """
-    T, lead, late = q.shape[2], int(first is not None), int(first is not None and first.late)
-    if k.shape[2] == 0:
-        return q.new_zeros(*q.shape[:3], v.shape[3])
+    lead = int(first is not None)
+    late = int(first is not None and first.late)
+    slots = choose("slots", attend, impl, tile=TILE)
+    return slots(q, k, v, last, factor=factor, lead=lead, late=late, ahead=ahead)
 
-    def attend(rows: slice) -> Float[Tensor, "B H t V"]:
-        seen = k.shape[2]
-        if offset is not None:
-            seen = min(max(lead + (rows.stop + offset - late) // factor, 1), seen)
-        at = last[:, rows]
-        count = torch.where(at < 0, 0, lead + (at + 1 - late) // factor)
-        allowed = torch.arange(seen, device=q.device) < count[:, None, :, None]
-        mask = Mask(pairwise=allowed)
-        return softmax_attention(q[:, :, rows], k[:, :, :seen], v[:, :, :seen], mask=mask)
 
-    how = cut("low rank", impl, q)
-    return by_tiles(attend, T, how.queries(q.shape[0] * k.shape[2]), keep=True)
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H C K"],
+    v: Float[Tensor, "B H C V"],
+    last: Int[Tensor, "b T"],
+    *,
+    factor: int,
+    lead: int,
+    late: int,
+    ahead: int | None = None,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    """lead: slots before the others; late: tokens after which a complete slot appears."""
+    T = q.shape[2]
+
+    def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
+        if ahead is not None and rows.stop < T:
+            seen = max(lead + (rows.stop + ahead - late) // factor, 1)
+            k, v = k[:, :, :seen], v[:, :, :seen]
+        allowed = torch.arange(k.shape[2], device=q.device) < count
+        return masked_softmax(scores(q, k), allowed).to(v.dtype) @ v
+
+    return tiled(some, tile, (q, last[:, None, :, None]), k, v)
 
 
 @as_state
@@ -160,10 +168,10 @@ def extend(
         return y, replace(state, length=length)
     k = _append_rest(state.rest_k, k, state.length, factor)
     v = _append_rest(state.rest_v, v, state.length, factor)
-    filled, now = state.length // factor, length // factor
+    before, now = state.length // factor, length // factor
     slot = torch.arange(k.shape[2] // factor, device=q.device)
-    exists = slot < (now - filled)[:, None]
-    column, keys, values = lead + filled[:, None] + slot, state.k, state.v
+    exists = slot < (now - before)[:, None]
+    column, keys, values = lead + before[:, None] + slot, state.k, state.v
     most = most_in(length, None if state.most is None else state.most + N)
     room = lead + (keys.shape[2] + len(slot) if most is None else most // factor)
     if first is not None:
@@ -181,7 +189,7 @@ def extend(
     y = slot_attention(
         q, keys[:, :, :room], values[:, :, :room], last, factor=factor, first=first, impl=impl
     )
-    waiting = ((now - filled) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
+    waiting = ((now - before) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
     return y, State(keys, values, _rows(k, waiting), _rows(v, waiting), length)
 
 
@@ -218,7 +226,7 @@ def _extend_one(
     seen = lead + (at + 1 - int(late)) // factor
     y = torch.zeros_like(q)
     if seen:
-        y = softmax_attention(q, keys[:, :, :seen], values[:, :, :seen])
+        y = attend_rows(q, keys[:, :, :seen], values[:, :, :seen])
     return y, replace(state, k=keys, v=values, rest_k=rest_k, rest_v=rest_v)
 
 

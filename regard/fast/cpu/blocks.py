@@ -1,51 +1,49 @@
-"""How work is cut: tiles of queries, groups of heads, and memory that the tiles reuse."""
+"""How work is cut for a CPU's caches: tiles of queries, groups of heads, and memory that the tiles reuse."""
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.rows import recomputed
-from regard.functional.shared.implementation import Cut
+from regard.functional.choice import Form
+
+ROOM = 1 << 20
+"""Bytes for each thread, unless the core's cache is smaller."""
+
+
+class Cut(NamedTuple):
+    tile: int  # queries whose scores are held at once
+    room: int  # bytes of temporaries held at once, for all threads together
+    threads: int  # that share the room
+
+
+def cut(form: Form, tile: int) -> Cut:
+    """The sizes that are asked for; else this tile, and the room that the machine has."""
+    threads = torch.get_num_threads()
+    return Cut(form.tile or tile, (form.room or min(core_cache(), ROOM)) * threads, threads)
+
+
+@cache
+def core_cache() -> int:
+    """Bytes of the second-level cache of one core, as Linux reports it; 1 MiB where it reports none."""
+    found = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+    try:
+        size = found.read_text().strip()
+        return int(size.removesuffix("K")) * 1024 if size.endswith("K") else int(size)
+    except (OSError, ValueError):
+        return 1 << 20
 
 
 def tiles(length: int, size: int) -> Iterator[slice]:
     """Consecutive slices of `size` places each, the last one shorter."""
     for start in range(0, length, size):
         yield slice(start, min(start + size, length))
-
-
-def by_tiles(
-    attend: Callable[..., Float[Tensor, "*B t V"]],
-    T: int,
-    tile: int,
-    *tensors: Any,
-    keep: bool = False,
-    random: bool = False,
-) -> Float[Tensor, "*B T V"]:
-    """attend(rows, *tensors) for each tile of the T queries, concatenated along the queries.
-
-    The backward computes several tiles again, unless `keep`. random: `attend` draws random numbers.
-    """
-    rows = list(tiles(T, tile))
-    if len(rows) < 2:
-        return attend(slice(0, T), *tensors)
-    if keep:
-        return torch.cat([attend(some, *tensors) for some in rows], dim=-2)
-    return torch.cat([recomputed(attend, some, *tensors, random=random) for some in rows], dim=-2)
-
-
-def visible_keys(mask: Mask, T: int, S: int, rows: slice, window: int | None = None) -> slice:
-    """The keys that some of these queries may see by causality and window; at least one."""
-    if not mask.causal or mask.shift is not None:
-        return slice(0, S)
-    stop = max(rows.stop + S - T, 1)
-    first = 0 if window is None else rows.start + S - T - window + 1
-    return slice(min(max(first, 0), stop - 1), stop)
 
 
 class Hidden(NamedTuple):
@@ -76,16 +74,13 @@ def hidden_pairs(
 
 
 class Workspace:
-    """Scratch tensors by name. On a CPU their memory is reused: a first touch of fresh memory costs more than most passes."""
+    """Scratch tensors by name. Their memory is reused: a first touch of fresh memory costs more than most passes."""
 
-    def __init__(self, cut: Cut):
-        self.reuse = cut.tiled
+    def __init__(self):
         self.held: dict[tuple[str, torch.dtype], Tensor] = {}
 
     def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor:
         """An uninitialised tensor of this shape, in the type and on the device of `like`."""
-        if not self.reuse:
-            return like.new_empty(shape)
         size, key = math.prod(shape), (name, like.dtype)
         if key not in self.held or self.held[key].numel() < size:
             self.held[key] = like.new_empty(size)
@@ -95,8 +90,6 @@ class Workspace:
         self, name: str, z: Float[Tensor, "n K"], index: Int[Tensor, "m"]
     ) -> Float[Tensor, "m K"]:
         """z[index]"""
-        if not self.reuse:
-            return z.index_select(0, index)
         return torch.index_select(z, 0, index, out=self(name, z, index.shape[0], z.shape[1]))
 
     def product(
@@ -109,17 +102,10 @@ class Workspace:
 
 def heads_of(cut: Cut, z: Float[Tensor, "B H *n"]) -> list[tuple[slice, slice]]:
     """Examples and heads to be worked at together: so many that z of them fits into the room."""
-    if not cut.tiled:
-        return [(slice(None), slice(None))]
     B, H = z.shape[:2]
     some = max(1, cut.room // max(1, z[0, :1].numel() * z.element_size())) if B and H else 1
     heads, examples = min(some, H), max(1, some // max(1, H))
     return [(b, h) for b in tiles(B, examples) for h in tiles(H, max(1, heads))]
-
-
-def rows_at(z: Float[Tensor, "n T K"], index: Int[Tensor, "n l"]) -> Float[Tensor, "n l K"]:
-    """z[n, index[n]]. Whole rows: `index_select` is far faster than `gather`, which moves single numbers."""
-    return z.flatten(0, 1).index_select(0, flat(index, z.shape[1])).unflatten(0, index.shape)
 
 
 def flat(index: Int[Tensor, "n *l"], T: int) -> Int[Tensor, "m"]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.functional.synthetic.fourier import fourier_mixing
+from regard.functional.fourier import fourier_mixing
 
 
 @pytest.mark.parametrize("T, D", [(1, 1), (1, 6), (2, 1), (5, 4), (6, 5), (8, 8)])

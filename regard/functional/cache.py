@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.core.states import longest
-from regard.functional.shared.implementation import compiling, readable
+from regard.functional.choice import plain_alone
 
 
 class Columns(NamedTuple):
@@ -73,7 +73,7 @@ def most_in(length: Int[Tensor, "B"], known: int | None) -> int | None:
     """No row has more tokens than this: read where that needs no device sync, else the bound that is known; None: there is none."""
     if readable(length):
         return max(length.tolist())
-    return longest(length) if known is None or compiling() else known
+    return longest(length) if known is None or torch.compiler.is_compiling() else known
 
 
 def put(
@@ -131,3 +131,14 @@ def same_in_all(length: Int[Tensor, "B"]) -> int | None:
         return None
     found = set(length.tolist())
     return found.pop() if len(found) == 1 else None
+    return found.pop() if len(found) == 1 else None
+
+
+def readable(z: Tensor) -> bool:
+    """True if steps may depend on the values of z: no device sync, no compiler and no torch.func."""
+    return z.device.type == "cpu" and concrete(z)
+
+
+def concrete(z: Tensor) -> bool:
+    """True if z has values, which may be read after a device sync."""
+    return z.device.type != "meta" and not (torch.compiler.is_compiling() or plain_alone())

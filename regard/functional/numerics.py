@@ -18,6 +18,14 @@ def wide_type(z: Tensor) -> torch.dtype:
     return torch.promote_types(z.dtype, torch.float32)
 
 
+def autocast_dtype(z: Tensor) -> torch.dtype | None:
+    """The dtype that autocast casts to on z's device; None if autocast is off there."""
+    kind = z.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return None
+
+
 def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b K"]:
     """z / max(|z|, eps), in float32 at least; a row of zeros stays zero.
 

@@ -1,1 +1,0 @@
-"""Softmax over fewer keys: projected or compressed."""

@@ -1,1 +1,0 @@
-"""Parts that two kernel families share."""

@@ -1,1 +1,0 @@
-"""Weights that do not come from a product of queries and keys."""
