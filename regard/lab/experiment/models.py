@@ -27,7 +27,7 @@ from regard.models.tokens import places
 from regard.models.xlnet import FactorizationOrder
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, FieldEmbedding
-from regard.nn.starts import normal_rows
+from regard.nn.starts import NormalRows, normal_rows
 from regard.pools import build_pool
 
 
@@ -187,7 +187,7 @@ class TokenReader(nn.Module):
         mixer = build(config.mixer, **options, **config.mixer_options)  # type: ignore[arg-type]
         mixer.require("causal" if config.causal else "bidirectional")
         self.embedding = nn.Embedding(config.vocab_size, dim)
-        self.position = nn.Embedding(config.max_len, dim)
+        self.position = NormalRows(config.max_len, dim)
         normal_rows(self.position, std=0.5)
         hidden = config.hidden_dim or 4 * dim
         ffn = None if mixer.capabilities.includes_ffn else FEED_FORWARDS["gelu"](dim, hidden)

@@ -174,13 +174,13 @@ def test_wrong_names_and_options_are_found_before_any_compute(ledger):
 
 
 def test_what_cannot_take_the_best_shell_is_said_and_the_rest_goes_on(ledger):
-    """Rotary positions serve softmax and windows; linear attention takes none, and the lines keep added ones."""
+    """Rotary positions serve softmax and windows; FNet takes none, and the lines keep added ones."""
     rotary = replace(COLUMN.shell, position="rotary")
-    question = replace(TINY, entries=(*TINY.entries, Entry(mixer="linear")), shells=(rotary, replace(rotary, num_heads=4)))  # fmt: skip
+    question = replace(TINY, entries=(*TINY.entries, Entry(mixer="fnet")), shells=(rotary, replace(rotary, num_heads=4)))  # fmt: skip
     run(question, ledger)
     found = Results(ledger.asked("tiny")[-1], ledger.rows())
     assert found.columns["address"]["shell"]["position"] == "rotary"
-    assert found.cells["linear", "address"].reason.startswith("linear does not support rotary")
+    assert found.cells["fnet", "address"].reason.startswith("fnet does not support rotary")
     for label in ("softmax", "local, window 4", "no mixing", "the bag"):
         assert len(found.cells[label, "address"].tried) >= 8
 
