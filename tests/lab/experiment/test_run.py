@@ -14,14 +14,13 @@ import regard.lab.experiment.run as engine
 from regard import MIXERS, OptionError, UnknownNameError
 from regard.lab import Column, Entry, Setting, Shell, ask
 from regard.lab.experiment import mechanism_laws, speed, trial
-from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.run import Outcome
 from regard.lab.report import told
 from regard.lab.tasks import ListOps, StdlibBytes, language_models
 from regard.lab.train import TrainConfig
-from regard.models import ClassifierConfig, count_parameters
+from regard.models import ClassifierConfig
 from regard.testing import LawError
 from tests.lab.experiment.tiny import CLAIM, COLUMN, SCREEN, TINY, clean, made_up
 
@@ -369,17 +368,3 @@ def test_a_launchers_processes_are_refused(ledger, monkeypatch):
     monkeypatch.setattr(engine, "processes", lambda: 2)
     with pytest.raises(OptionError, match="several times on one ledger"):
         run(QUICK, ledger)
-
-
-def test_a_block_is_as_large_as_softmaxs():
-    """GAU and FLASH two layers, fnet a wider feed-forward; gMLP's weights by position leave no room at 4,096 tokens."""
-
-    def block(name, length):
-        return equal_block(Entry(mixer=name), dim=64, num_heads=4, max_len=length, causal=False)
-
-    softmax = count_parameters(block("softmax", 64))
-    for name, layers in (("softmax", 1), ("gau", 2), ("flash", 2), ("gmlp", 2), ("fnet", 1)):
-        with torch.device("meta"):
-            assert len(block(name, 64).build().blocks.mixers) == layers
-        assert count_parameters(block(name, 64)) == pytest.approx(softmax, rel=0.1)
-    assert count_parameters(block("gmlp", 4096)) > 2 * softmax
