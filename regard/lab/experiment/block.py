@@ -54,6 +54,7 @@ def equal_block(
     """
 
     def of(one: Entry) -> BlockConfig:
+        assert one.mixer is not None
         return BlockConfig(
             mixer=one.mixer,
             mixer_options=dict(one.options),

@@ -29,7 +29,7 @@ def provenance(
         threads=torch.get_num_threads(),
         dtype=dtype,
         versions=versions(),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         allocator=allocator(),
     )
 

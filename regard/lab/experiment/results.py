@@ -136,7 +136,12 @@ class Results:
             (row for row in every if row.kind == "asked" and row.question == asked.question),
             key=_started,
         )
-        self.laws = {row.entry: row for row in every if row.kind == "laws"}
+        sources = {entry["label"]: entry["source"] for entry in self.config["entries"]}
+        self.laws = {
+            row.entry: row
+            for row in every
+            if row.kind == "laws" and row.source == sources.get(row.entry)
+        }
         by_cell: dict[str, list[Row]] = {}
         for row in every:
             if row.cell in known:

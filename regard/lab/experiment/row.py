@@ -302,14 +302,14 @@ def _unlike(value: Any, of: Any, name: str) -> str | None:
     """Where a value is not as it must be, or None."""
     if callable(of):
         return None if of(value) else name
-    if not isinstance(value, dict if isinstance(of, dict) else list):
-        return name
     if isinstance(of, dict):
-        parts = [(value.get(key, ...), one, f"{name}.{key}") for key, one in of.items()]
-    elif isinstance(of, tuple):
-        parts = [(v, one, name) for v, one in zip(value, of, strict=False)]
-        if len(value) != len(of):
+        if not isinstance(value, dict):
             return name
+        parts = [(value.get(key, ...), one, f"{name}.{key}") for key, one in of.items()]
+    elif not isinstance(value, list) or (isinstance(of, tuple) and len(value) != len(of)):
+        return name
+    elif isinstance(of, tuple):
+        parts = [(v, one, name) for v, one in zip(value, of, strict=True)]
     else:
         parts = [(v, of[0], name) for v in value]
     return next((wrong for part in parts if (wrong := _unlike(*part)) is not None), None)

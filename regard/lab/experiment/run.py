@@ -599,11 +599,13 @@ class _Display:
     def counted(self, jobs: Iterable[Job]) -> list[Job]:
         """The jobs, each of which moves the bar once: when it is found, done or kept."""
 
-        def moving(call: Callable[..., Any] | None) -> Callable[..., Any] | None:
-            return None if call is None else partial(self._moved, call)
-
         listed = [
-            replace(job, found=moving(job.found), do=moving(job.do), keep=moving(job.keep))
+            replace(
+                job,
+                found=partial(self._moved, job.found),
+                do=partial(self._moved, job.do),
+                keep=None if job.keep is None else partial(self._moved, job.keep),
+            )
             for job in jobs
         ]
         self.total += len(listed)

@@ -114,10 +114,10 @@ def _config(column: "Column", entry: Entry, splits: Splits | None) -> Any:
     )
     given |= {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
     given |= dict(shell.fields) | dict(entry.model) | task.facts | facts
-    made = column.model or _CONFIGS[task.kind]
-    if made is FeaturesConfig:
+    kind = column.model or _CONFIGS[task.kind]
+    if kind is FeaturesConfig:
         given["max_len"] = given.get("input_dim") or max(1, len(given.get("fields", ())))
     if column.model is not None:  # what else the task says and the model asks
-        known = {one.name for one in dataclasses.fields(made)} - given.keys()
+        known = {one.name for one in dataclasses.fields(kind)} - given.keys()
         given |= {name: getattr(task, name) for name in known if hasattr(task, name)}
-    return made(**given)
+    return kind(**given)

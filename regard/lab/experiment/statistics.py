@@ -103,7 +103,7 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
     """A claim of several bounds agrees where all do, and disagrees where one does."""
     for word in ("disagrees", "not run", "cannot tell"):
         if word in verdicts:
-            return word  # type: ignore[return-value]
+            return word
     return "agrees" if verdicts else "not run"
 
 

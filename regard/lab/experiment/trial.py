@@ -15,7 +15,7 @@ from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.shell import model_config
 from regard.lab.tasks import Splits
-from regard.lab.train import Run, fit
+from regard.lab.train import Run, TrainConfig, fit
 from regard.lab.train.batches import in_order
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
@@ -92,14 +92,17 @@ def as_run(
     base: Entry | None,
 ) -> Run:
     """The trial as a run of its own, with a folder and checkpoints."""
-    train = column.train.as_config() if isinstance(column.train, Short) else column.train
-    changes = {} if rate is None else {"lr": rate}
     return Run(
         task=column.task,
         model=model_config(column, entry, splits, beside=base),
-        train=dataclasses.replace(train, seed=seed, **changes),
+        train=_config(column.train, seed, rate),
         seed=seed,
     )
+
+
+def _config(train: TrainConfig | Short, seed: int, rate: float | None) -> TrainConfig:
+    config = train.as_config() if isinstance(train, Short) else train
+    return dataclasses.replace(config, seed=seed, lr=config.lr if rate is None else rate)
 
 
 def run(
@@ -151,6 +154,21 @@ def _trained(
     batch = task.collate([splits.train[0]])
     with torch.no_grad():
         flops = count(lambda: task.loss(model.eval(), batch)).flops
+    if entry.before is not None:
+        first = dataclasses.replace(entry, before=None)
+        begun = folder / "before"
+        before = entry.before.task.load()
+        torch.manual_seed(seed)
+        fit(
+            model_config(entry.before, first, before, beside=base).build(),
+            entry.before.task,
+            _config(entry.before.train, seed, None),
+            begun,
+            splits=before,
+            wait=True,
+            progress=False,
+        )
+        take_weights(model, begun)
     if isinstance(column.train, Short):
         short = short_fit(
             model,
@@ -161,29 +179,13 @@ def _trained(
             name=task.name,
             device=device,
         )
+        more = {} if measures is None else measures(_fitted(cell, model, splits, short))
         return {
             "value": short.value, "valid_value": short.valid_value, "scores": list(short.correct), "parameters": parameters,
             "flops": flops, "steps": short.steps, "tokens": short.steps * column.train.batch_size * task.max_len,
-            "seconds": short.seconds, "curve": list(short.curve),
+            "values": {name: float(value) for name, value in more.items()}, "seconds": short.seconds, "curve": list(short.curve),
         }  # fmt: skip
-    if entry.before is not None:
-        first = dataclasses.replace(entry, before=None)
-        begun = folder / "before"
-        before = entry.before.task.load()
-        torch.manual_seed(seed)
-        fit(
-            model_config(entry.before, first, before, beside=base).build(),
-            entry.before.task,
-            dataclasses.replace(entry.before.train, seed=seed),
-            begun,
-            splits=before,
-            wait=True,
-            progress=False,
-        )
-        take_weights(model, begun)
-    config = dataclasses.replace(
-        column.train, seed=seed, log_dir=None, **({} if rate is None else {"lr": rate})
-    )
+    config = dataclasses.replace(_config(column.train, seed, rate), log_dir=None)
     result = fit(model, task, config, folder, splits=splits, wait=True, progress=False)
     more = {} if measures is None else measures(_fitted(cell, model, splits, result))
     scores: list[float] = []

@@ -110,7 +110,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
         if (cell := results.cells.get((label, name)))
         for row in cell.rows
     ]
-    mixer = entry["mixer"]
+    mixer = str(entry["mixer"])
     return {
         "entry": label,
         "line": label in results.lines,

@@ -199,11 +199,9 @@ class TableTask(Task):
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
         """Of each row, in the mean over labels; one without a label moves nothing."""
-        logits, labels, _ = (
-            None if one is None else one.double().numpy() for one in self._answers(model, batches)
-        )
+        logits, labels, _ = self._answers(model, batches)
         found = []
-        for score, label in zip(logits.T, labels.T, strict=True):
+        for score, label in zip(logits.double().numpy().T, labels.numpy().T, strict=True):
             known = ~np.isnan(label)
             items = auc_items(score[known], label[known])
             of_all = np.full(len(label), items.mean())

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -55,26 +56,17 @@ def _job(name, make, kept):
     )
 
 
-class _Quiet:
-    def __call__(self, what):
-        return self
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        return None
-
-
 def test_a_killed_workers_trial_is_run_again_once(tmp_path):
     kept = {}
     jobs = [_job(name, partial(_dies, tmp_path / name, int(name == "b")), kept) for name in "abc"]
-    assert on_ray.share(jobs, _Quiet()) == 0
+    assert on_ray.share(jobs, nullcontext) == 0
     assert kept == {"a": "a", "b": "b", "c": "c"}
     assert len(list(tmp_path.glob("b.*"))) == 1
     with pytest.raises(RegardError, match="d: its worker on Ray was killed twice"):
-        on_ray.share([_job("d", partial(_dies, tmp_path / "d", 2), kept)], _Quiet())
+        on_ray.share([_job("d", partial(_dies, tmp_path / "d", 2), kept)], nullcontext)
     assert (
-        on_ray.share([_job("e", partial(_dies, tmp_path / "e", 0), kept)], _Quiet(), lambda: True)
+        on_ray.share(
+            [_job("e", partial(_dies, tmp_path / "e", 0), kept)], nullcontext, lambda: True
+        )
         == 1
     )

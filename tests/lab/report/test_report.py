@@ -159,6 +159,12 @@ def test_a_picture_shows_names_and_obeys_none(tmp_path):
         assert {visible(name) for name in pair} <= texts
 
 
+def test_no_name_speaks_to_the_terminal():
+    for pair in zip(PAYLOADS[::20], PAYLOADS[7::20], strict=True):
+        text = text_of(rows("comparison", pair))
+        assert all(c.isprintable() for c in text.replace("\n", ""))
+
+
 def test_labels_keep_out_of_each_others_way():
     places = place_labels([Bubble(150, 150, 10, "synthesizer_dense")] * 6, 330, 300)
     assert all(abs(a.x - b.x) > 100 or abs(a.y - b.y) >= 10 for i, a in enumerate(places) for b in places[:i])  # fmt: skip
