@@ -7,11 +7,10 @@ W_v makes 2 D channels. What does not pass both lines has shown no attention.
 """
 
 import torch
-from torch import nn
 
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.lab.experiment.entry import Entry
-from regard.nn.starts import glorot
+from regard.nn.starts import Glorot, glorot
 
 
 class Unmixed(Mixer):
@@ -32,8 +31,8 @@ class Unmixed(Mixer):
 
     def __init__(self, dim: int):
         super().__init__(dim)
-        self.value = nn.Linear(dim, 2 * dim, bias=False)
-        self.out = nn.Linear(2 * dim, dim, bias=False)
+        self.value = Glorot(dim, 2 * dim, bias=False)
+        self.out = Glorot(2 * dim, dim, bias=False)
         glorot(self.value, self.out)
 
     def mix(self, x, context, mask):
@@ -63,8 +62,8 @@ class Bag(Mixer):
 
     def __init__(self, dim: int):
         super().__init__(dim)
-        self.value = nn.Linear(dim, 2 * dim, bias=False)
-        self.out = nn.Linear(2 * dim, dim, bias=False)
+        self.value = Glorot(dim, 2 * dim, bias=False)
+        self.out = Glorot(2 * dim, dim, bias=False)
         glorot(self.value, self.out)
 
     def mix(self, x, context, mask):
