@@ -110,12 +110,9 @@ def trade(question: Mapping[str, Any]) -> Any:
 
 
 def grid(question: Mapping[str, Any]) -> Any:
-    """Scores by entry and column; grey where the three lines are not passed."""
-    columns = [
-        one
-        for one in question["columns"]
-        if one["kind"] == "trained" and one["metric"] == "accuracy" and not one["later"]
-    ]
+    """Scores by entry and column; grey where the three lines are not passed, and accuracy is deeper the higher it is."""
+    columns = [one for one in question["columns"] if one["kind"] == "trained" and not one["later"]]
+    metrics = dict.fromkeys(column["metric"].replace("_", " ") for column in columns)
     cells = []
     for row in question["rows"]:
         for column in columns:
@@ -126,9 +123,10 @@ def grid(question: Mapping[str, Any]) -> Any:
                 row["line"]
                 or cell["mark"] == "not reached"
                 or cell["bag"] is None
-                or cell["bag"] >= 1
+                or (column["metric"] == "accuracy" and cell["bag"] >= 1)
             )
-            share = 0.0 if grey else max(0.0, (cell["mean"] - cell["bag"]) / (1 - cell["bag"]))
+            plain = grey or column["metric"] != "accuracy"
+            share = 0.0 if plain else max(0.0, (cell["mean"] - cell["bag"]) / (1 - cell["bag"]))
             name = row["entry"] + (" (causal)" if cell["causal"] and not row["line"] else "")
             cells.append(
                 {
@@ -167,7 +165,7 @@ def grid(question: Mapping[str, Any]) -> Any:
     return alt.layer(tiles, words).properties(
         width=120 * len(columns),
         height=18 * len(order),
-        title=alt.TitleParams(f"{question['name']}: accuracy", anchor="start"),
+        title=alt.TitleParams(f"{question['name']}: {', '.join(metrics)}", anchor="start"),
     )
 
 
