@@ -26,6 +26,7 @@ LAB = {
     "rouge-score": "0.1.2",
     "sacrebleu": "2.4",
     "scikit-learn": "1.5",
+    "scipy": "1.11",
     "tensorboard": "2.17",
     "tokenizers": "0.20",
     "torchmetrics": "1.5",
