@@ -3,5 +3,6 @@
 from regard.core import Catalog
 from regard.lab.experiment.question import Question
 from regard.lab.questions.fingerprint import FINGERPRINT
+from regard.lab.questions.speed import SPEED
 
-QUESTIONS: Catalog[Question] = Catalog("question", (FINGERPRINT,))
+QUESTIONS: Catalog[Question] = Catalog("question", (FINGERPRINT, SPEED))
