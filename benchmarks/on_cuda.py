@@ -380,12 +380,10 @@ def _graph(plan: Plan, key: Key) -> dict[str, Any]:
     x = torch.randn(1, room, mixer.dim).to(plan.device, getattr(torch, dtype))
     past, new = x[:, : int(length)], x[:, int(length) : int(length) + 1]
     _, state = mixer.extend(past, mixer.initial_state(1, max_len=room), donate=True)
-    marks = dict(vars(state.length))
 
     def again() -> Any:
-        """The same tensors each time, free to be donated once more."""
-        vars(state.length).update(marks)
-        return state
+        """The same tensors each time, in a state that may be donated once more."""
+        return tree_map(lambda z: z, state)
 
     calls: dict[str, Callable[[], Any]] = {
         "step": lambda: mixer.extend(new, again(), donate=True),

@@ -45,7 +45,7 @@ class Setting:
 
     kind: Pass
     length: int
-    batch: int = 1
+    batch: int = 1  # sequences
     dim: int = 256
     num_heads: int = 4
     dtype: str = "float32"

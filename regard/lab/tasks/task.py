@@ -119,7 +119,10 @@ class Task(metaclass=CheckedOptions):
         """
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        """A score of each item, whose mean is the metric: what an interval takes the spread of items from."""
+        """A score of each item, whose mean is the metric: what an interval takes the spread of items from.
+
+        Raises OptionError where the metric is no mean over items.
+        """
         raise OptionError(f"{self.name} gives no score of each item")
 
     @property
