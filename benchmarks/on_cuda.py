@@ -37,6 +37,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
+from torch.utils._pytree import tree_map
 
 import regard
 from regard.lab.experiment.provenance import commit, source_sha256
