@@ -18,6 +18,7 @@ from regard.testing.laws import (
     derivative,
     empty,
     empty_batch,
+    exported,
     fast,
     isolation,
     lengths,
@@ -71,6 +72,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "transfer": transfer.law,
     "autocast": autocast.law,
     "compiled": compiled.law,
+    "exported": exported.law,
     "complexity": complexity.law,
     "long": long.law,
 }

@@ -475,6 +475,14 @@ class ExportsNoGradient(Softmax):
         return super().mix(x + _Constant.apply(x), context, mask)
 
 
+class LoopsOverTime(Outsider):
+    def mix(self, x, context, mask):
+        sums = list[torch.Tensor]()
+        for value in super().mix(x, context, mask).split(1, dim=1):
+            sums.append(value)
+        return torch.cat(sums, dim=1)
+
+
 class DetachesAFactor(Softmax):
     def mix(self, x, context, mask):
         return super().mix(x, context, mask) * (1 + 1e-6 * x.detach().amax())
@@ -526,7 +534,8 @@ BROKEN = [
     ("transfer", KeepsWhatMemoryHeld),
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
-    ("compiled", ExportsNoGradient),
+    ("exported", ExportsNoGradient),
+    ("exported", LoopsOverTime),
     ("complexity", ClaimsLinear),
     ("complexity", ClaimsNoMemory),
     ("complexity", ClaimsASumWithoutItsFastestTerm),
@@ -568,6 +577,7 @@ WORDS = {
     DividesByANorm: "not finite in torch.float16",
     GatesBesideItsHeads: "`beside_heads`",
     KeepsWhatMemoryHeld: "does not restore gain, which keeps what memory held",
+    LoopsOverTime: "not exported for any length",
     SilentAfter64: "outputs of tokens 64 to 127 are zero",
     WrongSumAtABorder: "extend",
     WrongSumWithoutBlocks: "67 tokens",
