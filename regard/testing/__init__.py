@@ -36,6 +36,7 @@ from regard.testing.laws import (
     sensitivity,
     streaming,
     threads,
+    training_memory,
     transfer,
     transforms,
     types,
@@ -74,6 +75,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "compiled": compiled.law,
     "exported": exported.law,
     "complexity": complexity.law,
+    "training_memory": training_memory.law,
     "long": long.law,
 }
 

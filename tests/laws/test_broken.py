@@ -11,6 +11,7 @@ import regard
 from regard import Mixer, No, Observation
 from regard.core.request import Compaction, permute
 from regard.functional.choice import plain_alone
+from regard.functional.rows import masked_softmax, scores
 from regard.mixers.compressed import Compressed
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
@@ -360,6 +361,19 @@ class ClaimsASumWithoutItsFastestTerm(Linear):
     capabilities = replace(Linear.capabilities, time="T H M V + T^2 H K")
 
 
+class KeepsEveryTile(Softmax):
+    """A bare loop: every tile of the scores is small, and the backward needs them all."""
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        tiles, T = [], x.shape[1]
+        for n, part in enumerate(q.split(64, dim=2)):
+            rows = slice(64 * n, 64 * n + part.shape[2])
+            allowed = mask.dense(T, k.shape[2], rows=rows, device=x.device)
+            tiles.append(masked_softmax(scores(part, k), allowed) @ v)
+        return self.heads.merge(torch.cat(tiles, dim=2))
+
+
 class SilentAfter64(Softmax):
     def mix(self, x, context, mask):
         early = torch.arange(x.shape[1], device=x.device) < 64
@@ -539,6 +553,7 @@ BROKEN = [
     ("complexity", ClaimsLinear),
     ("complexity", ClaimsNoMemory),
     ("complexity", ClaimsASumWithoutItsFastestTerm),
+    ("training_memory", KeepsEveryTile),
     ("refusals", RefusesSilently),
     ("low_precision", RoundsToBfloat16),
     ("low_precision", RoundsGradientsToBfloat16),
