@@ -13,6 +13,7 @@ from regard.core.request import Compaction, permute
 from regard.functional.choice import plain_alone
 from regard.functional.rows import masked_softmax, scores
 from regard.mixers.compressed import Compressed
+from regard.mixers.flash import Flash
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.mixers.softmax import Softmax
@@ -122,6 +123,22 @@ class ForgetsThePast(Softmax):
 class RemembersAnothersPast(TransformerXL):
     def _extend(self, x, state, valid, donate):
         return super()._extend(x, replace(state, memory=state.memory.roll(1, 0)), valid, donate)
+
+
+class DecaysAtAbsentTokens(Linear):
+    """In a stream; `forward` never has one between others."""
+
+    def _extend(self, x, state, valid, donate):
+        y, after = super()._extend(x, state, valid, donate)
+        absent = 0 if valid is None else (~valid).sum(1)[:, None, None, None]
+        return y, replace(after, S=after.S * 0.9**absent)
+
+
+class LeaksBehindItsFirstChunk(Flash):
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        late = torch.arange(x.shape[1], device=x.device)[:, None] >= self.chunk_size
+        return y + 1e-3 * late.to(x) * x.mean(1, keepdim=True) if mask.causal else y
 
 
 class ChangesItsState(Linear):
@@ -527,6 +544,11 @@ BROKEN = [
     ("sensitivity", DoesNothing),
     ("sensitivity", DeafInOneDraw),
     ("isolation", IgnoresPairs),
+    ("streaming", DecaysAtAbsentTokens),
+    ("padding", DecaysAtAbsentTokens),
+    ("long", DecaysAtAbsentTokens),
+    ("causality", LeaksBehindItsFirstChunk),
+    ("long", LeaksBehindItsFirstChunk),
     ("streaming", ForgetsThePast),
     ("streaming", RemembersAnothersPast),
     ("streaming", ChangesItsState),
@@ -603,7 +625,7 @@ WORDS = {
 
 
 def make(cls):
-    return cls(24) if issubclass(cls, Outsider) else cls(24, num_heads=3)
+    return cls(24) if issubclass(cls, Outsider | Flash) else cls(24, num_heads=3)
 
 
 @pytest.mark.parametrize(
