@@ -18,6 +18,7 @@ from regard.testing.laws import (
     derivative,
     empty,
     empty_batch,
+    exported,
     fast,
     isolation,
     lengths,
@@ -35,6 +36,7 @@ from regard.testing.laws import (
     sensitivity,
     streaming,
     threads,
+    training_memory,
     transfer,
     transforms,
     types,
@@ -71,7 +73,9 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "transfer": transfer.law,
     "autocast": autocast.law,
     "compiled": compiled.law,
+    "exported": exported.law,
     "complexity": complexity.law,
+    "training_memory": training_memory.law,
     "long": long.law,
 }
 

@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-from torch.export import Dim
 
-import regard
 from regard import Mask
 from regard.functional import chunks, efficient, linear
 from regard.functional.chunks import accumulated
@@ -107,44 +105,3 @@ def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
     )
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(*gradients)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("linear", {}),
-        ("performer", {}),
-        ("rfa", {}),
-        ("rfa", {"features": "arc_cosine", "gate": True}),
-        ("efficient", {}),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(value),
-)
-def test_a_program_exported_at_one_length_serves_all(name, options, causal):
-    """Outputs and gradients; no number of chunks or groups is in the program."""
-    if options and not causal:
-        pytest.skip("a gate is causal")
-    mixer = regard.build(name, dim=24, num_heads=3, **options).double()
-
-    def given(T):
-        (x,) = made((2, T, 24), seed=T)
-        return x.requires_grad_(), Mask(
-            causal, valid=torch.arange(T) < torch.tensor([[T], [T - 4]])
-        )
-
-    (x, mask), free = given(64), {1: Dim.DYNAMIC}
-    shapes = {"x": free, "mask": [free, None, None, None]}
-    program = torch.export.export(
-        mixer,
-        (x.detach(),),
-        {"mask": mask},
-        dynamic_shapes=shapes,
-        prefer_deferred_runtime_asserts_over_guards=True,
-    ).module()
-    for T in (9, 200, 511):
-        x, mask = given(T)
-        y, expected = program(x, mask=mask), mixer(x, mask=mask)
-        torch.testing.assert_close(y, expected, rtol=1e-10, atol=1e-10)
-        found, wanted = (torch.autograd.grad(z.sin().sum(), x) for z in (y, expected))
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
