@@ -378,7 +378,7 @@ class LabelledTexts(ByteText):
     def read_as(self, splits: Splits) -> str:
         classes = list(splits.notes.values())
         more = ", ..." * (len(classes) > 5)
-        return f"{self.text} text, {self.label} target ({len(classes)}: {', '.join(classes[:5])}{more})"
+        return f"{self.text} as bytes, {self.label} target ({len(classes)}: {', '.join(classes[:5])}{more})"
 
     def _part(self, items: Sequence[tuple[bytes, int]]) -> Examples:
         labels = np.array([label for _, label in items], dtype=np.int64)

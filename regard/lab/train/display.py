@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, TypeAlias
 
 from accelerate.tracking import GeneralTracker
 from rich.progress import (
@@ -88,17 +88,16 @@ def log_to(
             writer.close()
 
 
-Tracker = Literal["wandb", "mlflow"] | GeneralTracker
+Tracker: TypeAlias = str | GeneralTracker
+TRACKERS = ("wandb", "mlflow")
 
 
 def check_trackers(trackers: Sequence[Tracker]) -> None:
-    """Raises OptionError for a tracker that Accelerate does not know or that is not installed: it would leave it out."""
-    for name in trackers:
-        if isinstance(name, GeneralTracker):
-            continue
-        if name not in get_args(get_args(Tracker)[0]):
+    """Raises OptionError for a tracker that is not known or not installed: Accelerate would leave it out silently."""
+    for name in (one for one in trackers if isinstance(one, str)):
+        if name not in TRACKERS:
             raise OptionError(
-                f"report_to must name wandb or mlflow, or be a tracker of Accelerate, got {name!r}"
+                f"report_to must name {' or '.join(TRACKERS)}, or be a tracker of Accelerate, got {name!r}"
             )
         if find_spec(name) is None:
             raise OptionError(
