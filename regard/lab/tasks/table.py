@@ -16,7 +16,14 @@ from regard.core import OptionError
 from regard.lab.data.records import Records, gathered
 from regard.lab.data.schema import Columns, Schema
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
-from regard.nn.fields import MISSING
+from regard.nn.fields import (
+    FIRST_KNOWN,
+    MISSING,
+    Categorical,
+    Field,
+    Numeric,
+    Sequence as SequenceField,
+)
 
 
 @dataclass(frozen=True)
@@ -115,13 +122,49 @@ def linear_scores(
     vectorizer = DictVectorizer()
     features = vectorizer.fit_transform(_features(train, names))
     asked = vectorizer.transform(_features(test, names))
+    return _log_odds(LogisticRegression(max_iter=200), features, asked, labels)
+
+
+def _log_odds(model: Any, features: Any, asked: Any, labels: Float[Tensor, "n K"]) -> NDArray:
+    """Zeros for a label of which training shows one kind."""
     found = []
     for label in labels.T:
         known = ~label.isnan().numpy()
-        model = LogisticRegression(max_iter=200)
-        model.fit(features[known], label.numpy()[known])
-        found.append(model.decision_function(asked))
+        if label[known].unique().numel() < 2:
+            found.append(np.zeros(asked.shape[0]))
+        else:
+            model.fit(features[known], label.numpy()[known])
+            found.append(model.decision_function(asked))
     return np.stack(found, 1)
+
+
+MOST_VALUES = 255
+"""Values of a categorical column that scikit-learn's trees tell apart."""
+
+
+def tree_scores(
+    train: Records, test: Records, fields: Sequence[Field], labels: Float[Tensor, "n K"]
+) -> Float[NDArray, "m K"]:
+    """Log-odds of the test rows by HistGradientBoostingClassifier at its defaults, on the same fields.
+
+    Values beyond the 254 most frequent in training count as one; of a sequence, the trees see the length.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    of_train, of_test = [], []
+    for one in fields:
+        columns = [rows.column(one.name).numpy() for rows in (train, test)]
+        if isinstance(one, Categorical):
+            counts = np.bincount(columns[0], minlength=one.size)
+            rank = np.minimum(np.argsort(np.argsort(-counts, kind="stable")), MOST_VALUES - 1)
+            columns = [np.where(ids == MISSING, np.nan, rank[ids]) for ids in columns]
+        elif isinstance(one, SequenceField):
+            columns = [(ids != MISSING).sum(1) for ids in columns]
+        of_train.append(columns[0])
+        of_test.append(columns[1])
+    kinds = [isinstance(one, Categorical) for one in fields]
+    model = HistGradientBoostingClassifier(categorical_features=kinds, random_state=0)
+    return _log_odds(model, np.stack(of_train, 1), np.stack(of_test, 1), labels)
 
 
 def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]:
@@ -224,8 +267,20 @@ class TableTask(Task):
         train, test = splits.train, splits.test
         assert isinstance(train, Records) and isinstance(test, Records)
         names = [name for name in train.columns if name not in (LABEL, GROUP)]
-        scores = torch.from_numpy(linear_scores(train, test, names, train.labels))
-        return float(np.mean([auc(scores[:, k], label) for k, label in enumerate(test.labels.T)]))
+        return _mean_auc(linear_scores(train, test, names, train.labels), test.labels)
+
+    def boosted_trees(self, splits: TableSplits) -> float:
+        """AUC of scikit-learn's boosted trees on the test split."""
+        train, test, fields = splits.train, splits.test, splits.schema.fields
+        assert isinstance(train, Records) and isinstance(test, Records)
+        return _mean_auc(tree_scores(train, test, fields, train.labels), test.labels)
+
+    def read_as(self, splits: Splits) -> str:
+        assert isinstance(splits, TableSplits)
+        fields = [_read_as(one) for one in splits.schema.fields]
+        return ", ".join(
+            [*fields, *(f"{getattr(self, name, name)} target" for name in self.labels)]
+        )
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{fields: {name: tensor}, labels [B K], groups [B] | None} from items of one Records."""
@@ -250,6 +305,21 @@ class TableTask(Task):
         if not logits:
             raise OptionError(f"{self.name}: score needs at least one batch, got none")
         return torch.cat(logits), torch.cat(labels), torch.cat(groups) if groups else None
+
+
+def _mean_auc(scores: Float[NDArray, "n K"], labels: Float[Tensor, "n K"]) -> float:
+    return float(
+        np.mean([auc(torch.from_numpy(s), y) for s, y in zip(scores.T, labels.T, strict=True)])
+    )
+
+
+def _read_as(field: Field) -> str:
+    """Values that training shows are counted, a missing one and an unknown one left out."""
+    if isinstance(field, Numeric):
+        return f"{field.name} numeric"
+    if isinstance(field, SequenceField):
+        return f"{field.name} sequence of {field.of.name} ({field.of.size - FIRST_KNOWN})"
+    return f"{field.name} categorical ({field.size - FIRST_KNOWN})"
 
 
 def table_splits(

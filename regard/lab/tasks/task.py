@@ -133,6 +133,10 @@ class Task(metaclass=CheckedOptions):
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The metric on the test split of what needs no model; `splits` saves loading them again."""
 
+    def read_as(self, splits: Splits) -> str:
+        """How the columns of a table, or of labelled texts, were read; empty for other data."""
+        return ""
+
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{tokens, valid, labels} from items {tokens, label}, padded on the right to the longest."""
         labels = [item["label"] for item in items]
