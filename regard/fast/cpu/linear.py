@@ -40,10 +40,8 @@ from regard.functional.rows import recomputed
 
 TILE = 512
 """Tokens of a piece."""
-ROOM, KEPT = 1 << 22, 1 << 25
-"""Bytes of features up to which the plain form is as fast in causal order, and up to which it is the faster one in training, where it computes them once."""
-LEAST = 1 << 20
-"""The same without an order, where sums cost less than features."""
+LEAST, ROOM = 1 << 21, 1 << 22
+"""Bytes of the features of all keys from which pieces are faster, and those that the rows of a piece may have."""
 RANGE = 40.0
 
 
@@ -135,7 +133,7 @@ def in_pieces(
     """Some rows of the batch after the other, as many as the room allows."""
     tile, width = form.tile or TILE, kernel.queries(q[:1, :, :1], *weights).shape[-1]
     piece = q.element_size() * q.shape[1] * width * tile
-    some = max(1, (form.room or KEPT) // 8 // piece)
+    some = max(1, (form.room or ROOM) // piece)
     valid = [None] * len(q) if mask.valid is None else mask.valid.split(some)
     form_rows = partial(_causal if mask.causal else _unordered, kernel, width, tile)
     made = []
@@ -298,8 +296,6 @@ def unfit(q: Tensor, k: Tensor, v: Tensor, width: int, mask: Mask, form: Form) -
     if mask.causal and (mask.shift is not None or q.shape[2] != k.shape[2]):
         return "causal order is for as many keys as queries, on one axis"
     features = k.element_size() * width * k[..., 0].numel()
-    trained = torch.is_grad_enabled() and any(z.requires_grad for z in (q, k, v))
-    least = (KEPT if trained else ROOM) if mask.causal else LEAST
-    if form.name == "auto" and features <= (form.room or least):
+    if form.name == "auto" and features < (form.room or LEAST):
         return "the features fit into the cache, and the plain form is as fast"
     return None
