@@ -78,7 +78,7 @@ class Entry:
         return self.unfit(*tensors, form=form, **options)
 
 
-PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again", causal_only=True)
+PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again")
 SDPA = Entry("fused", sdpa.attend, "torch's scaled_dot_product_attention", compiles=True)
 INSIDE = replace(SDPA, function=sdpa.inside, shortest=8)
 SYNTHESIZED = replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized)
@@ -101,9 +101,9 @@ FAST: dict[tuple[str, str], tuple[Entry, ...]] = {
     ("softmax inside", "cuda"): (INSIDE,),
     ("softmax inside", "meta"): (INSIDE,),
     ("linear", "cpu"): (PIECES(linear.linear, unfit=linear.unfit_linear),),
-    ("rfa", "cpu"): (PIECES(linear.rfa, unfit=linear.unfit_rfa),),
+    ("rfa", "cpu"): (PIECES(linear.rfa, causal_only=True, unfit=linear.unfit_rfa),),
     ("favor", "cpu"): (PIECES(linear.favor, unfit=linear.unfit_favor),),
-    ("efficient", "cpu"): (PIECES(efficient.attend, unfit=efficient.unfit),),
+    ("efficient", "cpu"): (PIECES(efficient.attend, causal_only=True, unfit=efficient.unfit),),
     ("causal sums", "cuda"): (
         Entry(
             "fla",

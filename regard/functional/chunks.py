@@ -15,7 +15,9 @@ def in_chunks(x: Float[Tensor, "B H T M"], C: int, value: float = 0.0) -> Tensor
     """[B H N C M], filled up with `value`. An exported program has two more: an axis of one would be a case of its own."""
     B, H, T, M = x.shape
     N = (T + C - 1) // C + 2 * torch.compiler.is_exporting()
-    return F.pad(x, (0, 0, 0, N * C - T), value=value).reshape(B, H, N, C, M)
+    if N * C != T:  # a padding of nothing is a copy
+        x = F.pad(x, (0, 0, 0, N * C - T), value=value)
+    return x.reshape(B, H, N, C, M)
 
 
 def fitted(chunk: int, T: int) -> int:

@@ -130,7 +130,7 @@ def favor_queries(
     *,
     causal: bool,
 ) -> Float[Tensor, "B H T m"]:
-    wx, half = _projected(q, w, features)
+    wx, half = projected(q, w, features)
     if (kernel := kernel_of(features)) is not None:
         return kernel(wx) + KERNEL_EPS
     if causal:  # a factor of a query cancels, and its gradient too
@@ -151,7 +151,7 @@ def favor_keys(
     before: Float[Tensor, "B H"] | None = None,
 ) -> Keys:
     """before: c of the tokens that came earlier (none: there are none)."""
-    wx, half = _projected(k, w, features)
+    wx, half = projected(k, w, features)
     if (kernel := kernel_of(features)) is not None:
         return Keys(present(kernel(wx) + KERNEL_EPS, valid), None, before)
     absent = None if valid is None else ~valid[:, None]
@@ -181,7 +181,7 @@ def lowest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def _projected(
+def projected(
     x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Favor
 ) -> tuple[Float[Tensor, "B H T m"], Float[Tensor, "B H T"]]:
     """w x and |x|^2 / 2 of the scaled tokens, in float32 at least where exponentials are to be taken."""

@@ -247,8 +247,8 @@ def chunked_sums(
         gain = e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
         states, last = accumulated(state, gain, G[:, :, :, -1])
         sums = A @ v + exp(G).to(v.dtype) * (a @ states)
-    sums = sums.flatten(2, 3)[:, :, :T]
-    return sums[..., :-1], sums[..., -1:], last[..., :-1], last[..., -1]
+    sums, total = sums.flatten(2, 3)[:, :, :T].split([v.shape[-1] - 1, 1], -1)
+    return sums, total, last[..., :-1], last[..., -1]
 
 
 def _after_one(

@@ -11,10 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.cpu.linear import TILE, unfit as unfit_scan
+from regard.fast.cpu.linear import TILE, chunk_sums, unfit as unfit_scan
 from regard.functional.choice import Form
 from regard.functional.efficient import no_keys, present_keys
-from regard.functional.linear import CHUNK, chunked_sums
+from regard.functional.linear import CHUNK
 from regard.functional.numerics import exp, wide_type
 from regard.functional.rows import recomputed
 
@@ -37,10 +37,8 @@ def attend(
         e, shrink = exp(k - R[:, :, None]), exp(m - R)
         z_i = e.cumsum(2) + (z * shrink)[:, :, None]
         a = q.softmax(-1) / z_i.clamp_min(torch.finfo(wide).tiny)
-        y, _, S, z = chunked_sums(
-            a, e, v, None, S * shrink[..., None], z * shrink, chunk=form.chunk or CHUNK
-        )
-        return y, S, z, R
+        y, S = chunk_sums(a, e, v, S * shrink[..., None], form.chunk or CHUNK)
+        return y, S, z_i[:, :, -1], R
 
     state, y = no_keys(v[:, :, :0].to(wide), k.shape[-1]), []
     sizes = piece_sizes(k.detach(), state[2], form.tile or TILE)

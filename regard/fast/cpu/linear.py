@@ -1,118 +1,272 @@
-"""Causal kernel attention (see `functional.linear`) in pieces of time, whose features stay in cache and are computed again in the backward.
+"""Kernel attention (see `functional.linear`) in pieces of time, whose features stay in cache and are computed again in the backward.
 
 The plain form holds features of all tokens several times over: past some 32 MB they are fresh pages at every call, which costs more than
-the sums. Here q, k, v, y and the states between the pieces are kept, and nothing else.
+the sums. Here q, k, v, y and the sums between the pieces are kept, and nothing else. Exponentials and sums of chunks have derivatives by
+hand, since autograd takes several passes more over the features.
+
+FAVOR+: one c for each piece of keys, the largest so far, by which the sums before are divided again, so that pairs are one product. In causal order a
+piece is halved where c moves by more than RANGE within it: what an early query sees would leave the range of the numbers.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.choice import Form
+from regard.functional.chunks import fitted, in_chunks
 from regard.functional.features import (
+    EPS,
+    FEATURE_MAPS,
+    Favor,
     FeatureMap,
-    Keys,
     elu_plus_one,
     favor_keys,
     favor_queries,
+    kernel_of,
+    lowest,
     present,
+    projected,
     unit_features,
-    unit_keys,
 )
-from regard.functional.linear import CHUNK, Denominator, chunked_sums, floored, signed
+from regard.functional.linear import CHUNK, Denominator, floored, signed
 from regard.functional.numerics import wide_type
 from regard.functional.rows import recomputed
 
 TILE = 512
 """Tokens of a piece."""
-ROOM, KEPT = 1 << 22, 1 << 25
-"""Bytes of features up to which the plain form is as fast, and up to which it is the faster one in training, where it computes them once."""
+LEAST, ROOM = 1 << 21, 1 << 22
+"""Bytes of the features of all keys from which pieces are faster, and those that the rows of a piece may have."""
+RANGE = 40.0
+
+
+class Keys(NamedTuple):
+    """phi of a piece of keys; what the sums before it are multiplied by; what later pieces need; and the log of what divides each query's sums."""
+
+    phi: Float[Tensor, "B H t M"]
+    decay: Float[Tensor, "B H 1 1"] | None = None
+    c: Float[Tensor, "B H 1"] | None = None
+    rise: Float[Tensor, "B H t"] | None = None
+
+
+class Kernel(NamedTuple):
+    """queries(q, *weights) -> phi. keys(k, valid, c, *weights) -> Keys. floor: what is added to all features, where there is no order."""
+
+    queries: Callable[..., Tensor]
+    keys: Callable[..., Keys]
+    denominator: Denominator
+    floor: float = 0.0
 
 
 def linear(q, k, v, *, feature_map, denominator, mask: Mask = OPEN, form: Form) -> Tensor:
-    def keys(k, valid, c) -> Keys:
-        return Keys(present(feature_map(k), valid))
+    by_hand = feature_map in (elu_plus_one, FEATURE_MAPS["elu_plus_one"])
+    phi = _EluPlusOne.apply if by_hand else feature_map
 
-    width = feature_map(q[:0, :0, :1]).shape[-1]
-    return _scan(feature_map, keys, denominator, width, mask, form, q, k, v)
+    def keys(k, valid, c) -> Keys:
+        return Keys(present(phi(k), valid))
+
+    return in_pieces(Kernel(phi, keys, denominator), mask, form, q, k, v)
 
 
 def rfa(q, k, v, w, gate=None, *, features, mask: Mask = OPEN, form: Form) -> Tensor:
     def keys(k, valid, c, w) -> Keys:
-        return unit_keys(k, w, features, None, valid)
+        return Keys(present(unit_features(k, w, features), valid))
 
-    queries, width = partial(unit_features, kernel=features), w.shape[1] * 2
-    return _scan(queries, keys, signed, width, mask, form, q, k, v, w)
+    kernel = Kernel(partial(unit_features, kernel=features), keys, signed)
+    return in_pieces(kernel, mask, form, q, k, v, w)
 
 
 def favor(q, k, v, w, *, features, stabiliser, mask: Mask = OPEN, form: Form) -> Tensor:
-    def keys(k, valid, c, w) -> Keys:
-        return favor_keys(k, w, features, causal=True, valid=valid, before=c)
+    how = {"features": features, "causal": mask.causal}
+    kernel = Kernel(partial(_favor_queries, **how), partial(_favor_keys, **how), floored)
+    if kernel_of(features) is None and not mask.causal:
+        kernel = kernel._replace(floor=EPS)
+    return in_pieces(kernel, mask, form, q, k, v, w)
 
-    queries, width = partial(favor_queries, features=features, causal=True), w.shape[1]
-    return _scan(queries, keys, floored, width, mask, form, q, k, v, w)
+
+def _favor_queries(q: Tensor, w: Tensor, features: Favor, causal: bool) -> Tensor:
+    if kernel_of(features) is not None:
+        return favor_queries(q, w, features, causal=causal)
+    wx, _ = projected(q, w, features)
+    return _Exponential.apply(wx, wx.detach().amax(-1), not causal).to(q.dtype)
 
 
-def _scan(
-    queries: Callable[..., Tensor],
-    keys: Callable[..., Keys],
-    denominator: Denominator,
-    width: int,
-    mask: Mask,
-    form: Form,
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    *weights: Tensor,
-) -> Float[Tensor, "B H T V"]:
-    def step(valid, q, k, v, state, *weights) -> tuple[Tensor, tuple]:
-        S, z, c = state
-        new = keys(k, valid, c, *weights)
-        phi_q = queries(q, *weights)
-        sums, total, S, z = chunked_sums(
-            phi_q, new.phi, v, new.log_decay, S, z, chunk=form.chunk or CHUNK
-        )
-        return sums / denominator(total), (S, z, new.c)
-
-    def start(v: Tensor) -> tuple:
-        S = v.new_zeros(
-            *v.shape[:2], queries(q[:1, :, :1], *weights).shape[-1], v.shape[3], dtype=wide_type(v)
-        )
-        return S, S[..., 0], None
-
-    return in_pieces(step, start, width, mask, form, q, k, v, *weights)
+def _favor_keys(
+    k: Tensor, valid: Tensor | None, c: Tensor | None, w: Tensor, features: Favor, causal: bool
+) -> Keys:
+    if kernel_of(features) is not None:
+        return Keys(favor_keys(k, w, features, causal=causal, valid=valid).phi)
+    wx, half = projected(k, w, features)
+    peak, absent = wx.detach().amax(-1), None if valid is None else ~valid[:, None]
+    top = peak - half.detach()
+    top = top if absent is None else top.masked_fill(absent, lowest(top.dtype))
+    new, at = top.max(-1, keepdim=True)
+    if not causal:  # c has the gradient of its token
+        token = k.gather(2, at[..., None].expand(-1, -1, -1, k.shape[3]))
+        own, size = projected(token, w, features)
+        new = torch.where(new <= lowest(new.dtype), new, own.amax(-1) - size)
+    new = new if c is None else torch.maximum(c, new)
+    level = peak + (new - top) + (half - half.detach())  # |x|^2 / 2 + c, as in `favor_keys`
+    level = level if absent is None else level.masked_fill(absent, torch.inf)
+    phi = _Exponential.apply(wx, level, False).to(k.dtype)
+    decay, rise = None if c is None else (c - new).exp()[..., None], None
+    if causal:
+        so_far = (top if c is None else torch.maximum(c, top)).cummax(-1).values
+        rise = (new - so_far).masked_fill(so_far <= lowest(top.dtype), 0.0)
+    return Keys(phi, decay, new, rise)
 
 
 def in_pieces(
-    step: Callable[..., tuple[Tensor, Any]],
-    start: Callable[[Tensor], Any],
-    width: int,
+    kernel: Kernel,
     mask: Mask,
     form: Form,
     q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
     *weights: Tensor,
 ) -> Float[Tensor, "B H T V"]:
-    """y of step(valid, q, k, v, state, *weights) -> y, state for pieces of time, and for as many rows of the batch as the room allows."""
-    tile = form.tile or TILE
+    """Some rows of the batch after the other, as many as the room allows."""
+    tile, width = form.tile or TILE, kernel.queries(q[:1, :, :1], *weights).shape[-1]
     piece = q.element_size() * q.shape[1] * width * tile
-    some = max(1, (form.room or KEPT) // 8 // piece)
+    some = max(1, (form.room or ROOM) // piece)
     valid = [None] * len(q) if mask.valid is None else mask.valid.split(some)
+    form_rows = partial(_causal if mask.causal else _unordered, kernel, width, tile)
     made = []
-    for *row, here in zip(q.split(some), k.split(some), v.split(some), valid, strict=False):
-        state, y = start(row[2]), []
-        times = [None] * q.shape[2] if here is None else here.split(tile, 1)
-        for *part, now in zip(*(z.split(tile, 2) for z in row), times, strict=False):
-            out, state = recomputed(step, now, *part, state, *weights)
-            y.append(out)
-        made.append(torch.cat(y, 2))
+    for here, *row in zip(valid, q.split(some), k.split(some), v.split(some), strict=False):
+        times = [None] * k.shape[2] if here is None else here.split(tile, 1)
+        made.append(form_rows(form.chunk or CHUNK, times, *row, *weights))
     return torch.cat(made)
+
+
+def _causal(kernel: Kernel, width, tile, chunk, times, q, k, v, *weights) -> Tensor:
+    def step(valid, q, k, v, S, c, *weights):
+        keys, t = kernel.keys(k, valid, c, *weights), q.shape[2]
+        if keys.rise is not None and t > 1 and bool((keys.rise > RANGE).any()):
+            halves, made = [t - t // 2, t // 2], []
+            valid = [None, None] if valid is None else valid.split(halves, 1)
+            for now, *part in zip(valid, *(z.split(halves, 2) for z in (q, k, v)), strict=True):
+                y, S, c = step(now, *part, S, c, *weights)
+                made.append(y)
+            return torch.cat(made, 2), S, c
+        S = S if keys.decay is None else S * keys.decay
+        sums, S = chunk_sums(kernel.queries(q, *weights), keys.phi, _with_ones(v), S, chunk)
+        sums = sums if keys.rise is None else sums * keys.rise.exp()[..., None].to(sums.dtype)
+        y, total = sums.split([v.shape[3], 1], -1)
+        return y / kernel.denominator(total), S, keys.c
+
+    S, c, made = _nothing(v, width), None, []
+    for now, *part in zip(times, *(z.split(tile, 2) for z in (q, k, v)), strict=False):
+        y, S, c = recomputed(step, now, *part, S, c, *weights)
+        made.append(y)
+    return torch.cat(made, 2)
+
+
+def _unordered(kernel: Kernel, width, tile, chunk, times, q, k, v, *weights) -> Tensor:
+    def add(valid, k, v, S, c, *weights):
+        keys = kernel.keys(k, valid, c, *weights)
+        S = S if keys.decay is None else S * keys.decay
+        v = _with_ones(v)
+        S = S + keys.phi.mT @ v
+        if kernel.floor:
+            z = present(v, valid).sum(2, keepdim=True, dtype=S.dtype)
+            return S, z, keys.c
+        return S, None, keys.c
+
+    def read(q, S, *weights):
+        return kernel.queries(q, *weights) @ S.to(q.dtype)
+
+    S, c, values = _nothing(v, width), None, []
+    for now, *part in zip(times, k.split(tile, 2), v.split(tile, 2), strict=False):
+        S, z, c = recomputed(add, now, *part, S, c, *weights)
+        values.append(z)
+    if kernel.floor:
+        S = S + kernel.floor * sum(values)
+    sums = torch.cat([recomputed(read, part, S, *weights) for part in q.split(tile, 2)], 2)
+    if kernel.floor:
+        sums = sums + (kernel.floor * S.sum(2, keepdim=True)).to(sums.dtype)
+    y, total = sums.split([v.shape[3], 1], -1)
+    return y / kernel.denominator(total)
+
+
+def _with_ones(v: Float[Tensor, "B H t V"]) -> Float[Tensor, "B H t V+1"]:
+    return F.pad(v, (0, 1), value=1.0)
+
+
+def _nothing(v: Tensor, width: int) -> Float[Tensor, "B H M V+1"]:
+    return v.new_zeros(*v.shape[:2], width, v.shape[3] + 1, dtype=wide_type(v))
+
+
+def chunk_sums(
+    a: Float[Tensor, "B H t M"],
+    e: Float[Tensor, "B H t M"],
+    v: Float[Tensor, "B H t V"],
+    S: Float[Tensor, "B H M V"],
+    chunk: int,
+) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H M V"]]:
+    """Sums of the values up to each query, and S after them, from that before."""
+    t = a.shape[2]
+    a, e, v = (in_chunks(z, fitted(chunk, t)) for z in (a, e, v))
+    before, S = _States.apply(S, e.mT @ v)
+    sums = (a @ e.mT).tril() @ v + a @ before
+    return sums.flatten(2, 3)[:, :, :t], S
+
+
+class _States(torch.autograd.Function):
+    """S before each chunk, and after the last."""
+
+    @staticmethod
+    def forward(ctx, S: Float[Tensor, "B H M V"], gain: Float[Tensor, "B H N M V"]):
+        before, ctx.dtype = torch.empty_like(gain), gain.dtype
+        for i, more in enumerate(gain.unbind(2)):
+            before[:, :, i] = S
+            S = S + more
+        return before, S
+
+    @staticmethod
+    def backward(ctx, dbefore, dS):
+        dgain = torch.empty_like(dbefore)
+        for i in reversed(range(dbefore.shape[2])):
+            dgain[:, :, i] = dS
+            dS = dS + dbefore[:, :, i]
+        return dS, dgain
+
+
+class _Exponential(torch.autograd.Function):
+    """exp(wx - level), in the place of wx. peak: the level is the largest wx, whose gradient is found here."""
+
+    @staticmethod
+    def forward(ctx, wx: Float[Tensor, "B H t M"], level: Float[Tensor, "B H t"], peak: bool):
+        phi = wx.sub_(level[..., None]).exp_()
+        ctx.mark_dirty(wx)
+        ctx.save_for_backward(phi)
+        ctx.peak = peak
+        return phi
+
+    @staticmethod
+    def backward(ctx, dphi):
+        (phi,) = ctx.saved_tensors
+        dwx = dphi * phi
+        total = dwx.sum(-1, keepdim=True)
+        if ctx.peak:
+            dwx.scatter_add_(-1, phi.argmax(-1, keepdim=True), -total)
+        return dwx, -total[..., 0], None
+
+
+class _EluPlusOne(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Float[Tensor, "B H t K"]):
+        phi = x.clamp(max=0).exp_().add_(x.relu())
+        ctx.save_for_backward(phi)
+        return phi
+
+    @staticmethod
+    def backward(ctx, dphi):
+        return ctx.saved_tensors[0].clamp(max=1) * dphi
 
 
 def unfit_linear(q, k, v, *, feature_map, denominator, mask: Mask = OPEN, form: Form) -> str | None:
@@ -130,17 +284,18 @@ def unfit_rfa(q, k, v, w, gate=None, *, features, mask: Mask = OPEN, form: Form)
 def unfit_favor(q, k, v, w, *, features, stabiliser, mask: Mask = OPEN, form: Form) -> str | None:
     if callable(features):
         return "a function of one's own may hold parameters"
+    if stabiliser == "published":
+        return "the published stabiliser is one maximum over all keys"
     return unfit(q, k, v, w.shape[1], mask, form)
 
 
 def unfit(q: Tensor, k: Tensor, v: Tensor, width: int, mask: Mask, form: Form) -> str | None:
-    """Why a scan over pieces cannot, or need not, serve."""
+    """Why pieces cannot, or need not, serve."""
     if not (q.numel() and v.numel()):
         return "there is nothing to compute"
-    if mask.shift is not None or q.shape[2] != k.shape[2]:
-        return "it is for as many keys as queries, on one axis"
+    if mask.causal and (mask.shift is not None or q.shape[2] != k.shape[2]):
+        return "causal order is for as many keys as queries, on one axis"
     features = k.element_size() * width * k[..., 0].numel()
-    trained = torch.is_grad_enabled() and any(z.requires_grad for z in (q, k, v))
-    if form.name == "auto" and features <= (form.room or (KEPT if trained else ROOM)):
+    if form.name == "auto" and features < (form.room or LEAST):
         return "the features fit into the cache, and the plain form is as fast"
     return None
