@@ -1,8 +1,10 @@
 """torch.compile captures the whole graph, outputs and gradients, in the blocks that users get."""
 
 from dataclasses import replace
+from typing import cast
 
 import torch
+from torch import nn
 
 from regard.core import Mask
 from regard.testing.subject import B, Subject, T, require_results
@@ -18,4 +20,4 @@ def law(subject: Subject) -> None:
     for mask in masks:
         torch.compiler.reset()
         compiled = torch.compile(mixer, fullgraph=True, backend="eager")
-        require_results(compiled, mixer, x, mask, "compiled")
+        require_results(cast(nn.Module, compiled), mixer, x, mask, "compiled")
