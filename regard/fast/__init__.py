@@ -25,7 +25,7 @@ from regard.fast.cpu import (
     synthesizer,
 )
 from regard.fast.twice import twice_differentiable
-from regard.functional.choice import Form, record_of_this
+from regard.functional.rows import Form, record_of_this
 
 
 def always(*tensors: Tensor | None, form: Form, **options: Any) -> str | None:

@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-from regard.functional.choice import plain_alone
+from regard.functional.rows import plain_alone
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
 

@@ -17,8 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose
-from regard.functional.rows import masked_softmax, scores, take_each
+from regard.functional.rows import Impl, choose, masked_softmax, scores, take_each
 from regard.functional.sorted import last_of_group, sorted_attention
 
 

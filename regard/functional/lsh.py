@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl
+from regard.functional.rows import Impl
 from regard.functional.sorted import Window, chunks, last_of_group, sorted_attention
 
 

@@ -24,9 +24,17 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.core.request import compaction
-from regard.functional.choice import Impl, choose, sizes_of
 from regard.functional.patterns import Pattern, PerHead, picture
-from regard.functional.rows import attend as attend_rows, masked_softmax, scores, take, tiled
+from regard.functional.rows import (
+    Impl,
+    attend as attend_rows,
+    choose,
+    masked_softmax,
+    scores,
+    sizes_of,
+    take,
+    tiled,
+)
 
 TILE = 128
 """Queries of a block, or of a tile."""

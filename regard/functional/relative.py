@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl
+from regard.functional.rows import Impl
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
 
 

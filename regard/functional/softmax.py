@@ -12,8 +12,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, attend, grouped, masked_softmax, tiled, visible_keys
+from regard.functional.rows import (
+    TILE,
+    Impl,
+    attend,
+    grouped,
+    masked_softmax,
+    sizes_of,
+    tiled,
+    visible_keys,
+)
 
 Bias = Callable[[slice, slice], Tensor]
 """Queries, keys -> what is added to their scaled scores, [b H t s]; so that no [H T S] is stored."""
@@ -36,7 +44,7 @@ def softmax_attention(
 
     scale: 1 / sqrt(K) by default. window: under `mask.causal`, a query sees no more than the last `window` keys. exclude_self: a query may
     see itself only if it may see nothing else (shared-QK attention, arXiv 2001.04451); it needs T = S. dropout: probability, applied
-    as given. impl: see `functional.choice`.
+    as given. impl: see `functional.rows`.
     """
     T, S = q.shape[2], k.shape[2]
     rows_of = partial(attend, scale=scale, dropout=dropout, impl=impl)

@@ -19,8 +19,15 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose, plain_alone
-from regard.functional.rows import masked_softmax, scores, take_each, tiled
+from regard.functional.rows import (
+    Impl,
+    choose,
+    masked_softmax,
+    plain_alone,
+    scores,
+    take_each,
+    tiled,
+)
 
 TILE = 64
 """Queries of a block where no chunk says it."""

@@ -8,12 +8,11 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Count
-from regard.functional.choice import Impl, check_impl
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import Pattern
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.functional.rows import Impl, check_impl
+from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
 CAUSAL = Mask(causal=True)

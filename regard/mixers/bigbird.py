@@ -24,8 +24,8 @@ from torch import Tensor
 
 from regard.core import Mask, No
 from regard.core.options import Count, Seed
-from regard.functional.choice import Impl
 from regard.functional.patterns import Block, First, Scattered, Span, Union, draw_blocks
+from regard.functional.rows import Impl
 from regard.mixers._patterned import PatternMixer
 
 

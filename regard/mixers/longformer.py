@@ -19,9 +19,9 @@ from torch import nn
 
 from regard.core import Mask, No, OptionError, ShapeError
 from regard.core.options import Count
-from regard.functional.choice import Impl, plain_alone
 from regard.functional.pattern import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
+from regard.functional.rows import Impl, plain_alone
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.mixers._patterned import PatternMixer
 

@@ -28,13 +28,11 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, check_impl
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
+from regard.functional.rows import Impl, check_impl
 from regard.functional.sorted import sorted_attention, weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.full_precision import in_full_precision
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer, in_full_precision
 from regard.nn.seeded import normal
 
 

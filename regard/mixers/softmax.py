@@ -22,10 +22,9 @@ from regard.core import OPEN, Capabilities, Mask, No, Observation
 from regard.core.options import Rate
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 from regard.positions.relative import T5, Alibi
 

@@ -19,7 +19,7 @@ from regard.core import Catalog, OptionError, ShapeError
 from regard.core.options import Above0, CheckedOptions
 from regard.core.request import check_place, first_parameter
 from regard.core.shapes import is_dense
-from regard.functional.numerics import unit_norm
+from regard.functional.rows import unit_norm
 from regard.functional.scored import additive_score, dot_product
 from regard.nn.dice import Dice
 from regard.nn.starts import glorot_matrices

@@ -6,7 +6,7 @@ from torch.export import Dim
 
 import regard
 from regard import Mask
-from regard.functional.choice import recorded
+from regard.functional.rows import recorded
 from regard.mixers import mixed_chunk
 
 GATED = {

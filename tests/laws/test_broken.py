@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 import regard
 from regard import Mixer, No, Observation
 from regard.core.request import Compaction, permute
-from regard.functional.choice import plain_alone
+from regard.functional.rows import plain_alone
 from regard.mixers.compressed import Compressed
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local

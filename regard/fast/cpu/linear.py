@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Form
 from regard.functional.features import (
     FeatureMap,
     Keys,
@@ -25,8 +24,7 @@ from regard.functional.features import (
     unit_keys,
 )
 from regard.functional.linear import CHUNK, Denominator, chunked_sums, floored, signed
-from regard.functional.numerics import wide_type
-from regard.functional.rows import recomputed
+from regard.functional.rows import Form, recomputed, wide_type
 
 TILE = 512
 """Tokens of a piece."""
