@@ -14,7 +14,8 @@ from torch import Tensor
 
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
-from regard.functional.pattern import KeysAndValues, beside, joined, pick
+from regard.functional.global_rows import KeysAndValues, joined, pick
+from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
 from regard.functional.rows import TILE, Impl, choose, masked_softmax, scores, take, tiled
 

@@ -20,10 +20,10 @@ from regard.functional.patterns import (
     Strided,
     Summary,
     Window,
-    draw_blocks,
     picture,
 )
 from regard.functional.rows import Form
+from regard.mixers.bigbird import draw_blocks
 
 B, H, K = 2, 3, 4
 TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
