@@ -5,7 +5,7 @@ y_i = sum_j a_ij v_j,   a_i = softmax over the allowed j of  scale q_i . k_j + b
 
 import math
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,9 +16,11 @@ from regard.functional.rows import (
     TILE,
     Impl,
     attend,
+    choose,
     grouped,
     masked_softmax,
     sizes_of,
+    softmax_rows,
     tiled,
     visible_keys,
 )
@@ -47,21 +49,22 @@ def softmax_attention(
     as given. impl: see `functional.rows`.
     """
     T, S = q.shape[2], k.shape[2]
-    rows_of = partial(attend, scale=scale, dropout=dropout, impl=impl)
+    how: dict[str, Any] = {"scale": scale, "dropout": dropout}
+    attention = choose("softmax", softmax_rows, impl, tile=TILE)
     if bias is None and window is None and not exclude_self:
         if mask.only_causal and T == S:
-            return rows_of(q, k, v, causal=True)
+            return attention(q, k, v, None, causal=True, **how)
         if not mask.causal:
-            return rows_of(q, k, v, _given(mask))
+            return attend(q, k, v, _given(mask), impl=impl, **how)
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         cols = visible_keys(mask, T, S, rows, window)
         k, v = k[:, :, cols], v[:, :, cols]
         pairs = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
         if bias is None:
-            return rows_of(q, k, v, pairs)
+            return attend(q, k, v, pairs, impl=impl, **how)
         seen = pairs.any(-1, keepdim=True)
-        y = rows_of(q, k, v, bias(rows, cols).masked_fill(~(pairs | ~seen), -torch.inf))
+        y = attention(q, k, v, bias(rows, cols).masked_fill(~(pairs | ~seen), -torch.inf), **how)
         return torch.where(seen, y, y.new_zeros(()))
 
     tile = sizes_of(impl, tile=TILE)["tile"]
