@@ -280,7 +280,7 @@ def _kernel(plan: Plan, key: Key) -> dict[str, Any]:
         one.load_state_dict(mixer.state_dict())
         one = one.to(plan.device, getattr(torch, rounded)).to(dtype).eval()
         given = x.to(plan.device, getattr(torch, rounded)).to(dtype).requires_grad_()
-        with regard.functional.choice.recorded() as used:
+        with regard.functional.rows.recorded() as used:
             y = one(given, mask=mask)
         seen[impl] = ", ".join(sorted(used)) or "plain"
         (dx,) = torch.autograd.grad(y.float().pow(2).sum(), given)

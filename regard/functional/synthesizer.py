@@ -23,9 +23,15 @@ from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose
-from regard.functional.numerics import wide_type
-from regard.functional.rows import masked_softmax, mixed, tiled, visible_keys
+from regard.functional.rows import (
+    Impl,
+    choose,
+    masked_softmax,
+    mixed,
+    tiled,
+    visible_keys,
+    wide_type,
+)
 
 TILE = 256
 """Queries whose weights are held at once."""

@@ -19,9 +19,10 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, choose
 from regard.functional.rows import (
+    Impl,
     attend as attend_rows,
+    choose,
     grouped,
     masked_softmax,
     scores,

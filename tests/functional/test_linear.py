@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from regard import Mask
-from regard.functional import chunks, efficient, linear
-from regard.functional.chunks import accumulated
+from regard.functional import efficient, linear
 from regard.functional.efficient import causal_means, efficient_attention
 from regard.functional.features import Keys
-from regard.functional.linear import causal_sums
+from regard.functional.linear import accumulated, causal_sums
 
 
 def made(*shapes, seed=0, dtype=torch.float64):
@@ -90,7 +89,7 @@ def test_efficient_attention_is_exact_for_large_keys_in_float32(impl):
 @pytest.mark.parametrize("R", [1, 3], ids=["one decay", "a decay of each row"])
 def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
     """With a decay that forgets all before it, which must not blur the others."""
-    N = chunks.GROUP + 9
+    N = linear.GROUP + 9
     state, gain, log_decay = made((2, 3, 3, 2), (2, 3, N, 3, 2), (2, 3, N, R), seed=1)
     log_decay = -log_decay.abs()
     log_decay[:, :, [5, -4]] = -1e30

@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard import Mask
-from regard.functional.choice import recorded
+from regard.functional.rows import recorded
 from regard.mixers import mixed_chunk
 
 GATED = {

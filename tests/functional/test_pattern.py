@@ -8,7 +8,6 @@ import torch
 
 from regard import Mask, OptionError, ShapeError
 from regard.functional import pattern_attention
-from regard.functional.choice import Form
 from regard.functional.pattern import weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import (
@@ -21,9 +20,10 @@ from regard.functional.patterns import (
     Strided,
     Summary,
     Window,
-    draw_blocks,
     picture,
 )
+from regard.functional.rows import Form
+from regard.mixers.bigbird import draw_blocks
 
 B, H, K = 2, 3, 4
 TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core import Mask, OptionError, UnsupportedError
 from regard.core.shapes import check_positive
-from regard.functional.choice import recorded
+from regard.functional.rows import recorded
 from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
