@@ -86,21 +86,17 @@ def check_mixer(
     *,
     oracle: Callable[..., Any] | None = None,
     blocks: Blocks = "tiny",
-    variant: bool = False,
 ) -> Checked:
     """Run laws on the mixers that `factory()` makes; small sizes (dim 24, num_heads 3, max_len 64) are enough.
 
     laws: "all", or names of LAWS. oracle: a reference function with the signature of `regard.reference.<name>`; by
     default the library's own for its own mixers. blocks: where the class has the option `impl`, and it names no
     implementation but eager, laws are run with "tiny" blocks, and "long" with those of `impl`; "own": all with those.
-    variant: of a class whose defaults are checked whole: outputs are compared for every request, and what options hardly change is asked
-    once. Gradients of the plainest and the richest mask, one mask of `compiled` and no strict export, one draw of `sensitivity` where it is enough, one order of
-    `long` and `second_derivative`, NaN of the poisons, `complexity` in small blocks at an eighth of the lengths.
 
     Returns the names of the laws that were run, with their verdicts: `.of("cannot judge")` gives what could not be
     judged, and why. Raises LawError, whose text starts with the law's name.
     """
-    subject = Subject(factory, oracle or own_oracle(factory()), blocks, variant)
+    subject = Subject(factory, oracle or own_oracle(factory()), blocks)
     return require_kept(subject, judge(subject, {name: LAWS[name] for name in named(laws, LAWS)}))
 
 

@@ -67,10 +67,9 @@ class Subject(Judged):
         factory: Callable[[], Mixer],
         oracle: Callable[..., Any] | None = None,
         blocks: Blocks = "tiny",
-        variant: bool = False,
     ):
         super().__init__()
-        self.blocks, self.variant = blocks, variant
+        self.blocks = blocks
         self.factory = factory
         self.oracle = oracle
         first = factory()

@@ -38,7 +38,7 @@ def law(subject: Subject) -> None:
             "other blocks: the class cuts no work by `impl`, and no oracle is given; if it cuts the sequence itself, give it a variant with "
             'small chunks: variants = {"small_chunks": {"chunk_size": 4}}'
         )
-    for causal in subject.causalities()[-1:] if subject.variant else subject.causalities():
+    for causal in subject.causalities():
         label = "causal" if causal else "plain"
         x = subject.tokens(1, LENGTH).requires_grad_()
         y, found = _outputs_and_gradients(mixer, x, Mask(causal=causal))

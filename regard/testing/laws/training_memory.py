@@ -11,10 +11,11 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from regard import Form
 from regard.core import Mask, Mixer, growth
-from regard.testing.laws.complexity import MARGIN, SMALL
+from regard.testing.laws.complexity import MARGIN
 from regard.testing.subject import Blocks, Subject, require
 
 LOW, HIGH = 1024, 4096
+SMALL = Form("plain", tile=32, chunk=16, room=1 << 15)  # so that these lengths are many blocks
 
 
 def law(subject: Subject) -> None:
