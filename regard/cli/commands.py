@@ -285,7 +285,7 @@ def _train(name: str, *args: str) -> int:
             tuple[Literal["wandb", "mlflow"], ...], arg(help="also, beside TensorBoard's files")
         ] = (),
         json: Json = False,
-    ) -> tuple[Run, Path, bool, tuple[Literal["wandb", "mlflow"], ...], bool]:
+    ) -> tuple[Any, ...]:
         return run, folder, wait, report_to, json
 
     run, folder, wait, report_to, json = parse(given, f"regard train {name}", args)
@@ -309,7 +309,7 @@ def _train(name: str, *args: str) -> int:
     if json:
         print_json(found | series | {"beside": others, "folder": str(folder)})
     else:
-        head = {key: found.pop(key) for key in ("metric", "better", "value")}
+        head = {name: found[name] for name in ("metric", "better", "value")}
         head |= {f"value of {name}": value for name, value in others.items()}
         rows = head | found | {"folder": folder}
         print_table({"what": key, "value": value} for key, value in rows.items())

@@ -158,10 +158,9 @@ class _Asking:
         own = [entry for entry in question.entries if entry.mixer is not None and ":" in entry.name]
         self._share([self._judging(entry) for entry in own])
         self.asked = self._ask(met, last=question.kind == "screen")
-        library = [
+        judged = [
             entry for entry in question.entries if entry.mixer is not None and ":" not in entry.name
-        ]
-        judged = library if question.timed and question.trained else []
+        ] * bool(question.timed and question.trained)
         self.display.plan(len(own) + len(judged) + self._planned(), self.end - time.monotonic())
         self._time(question.timed)
         if question.kind == "comparison":
@@ -302,14 +301,10 @@ class _Asking:
 
     def _planned(self) -> int:
         """Timings and trials that are known from the start; wider rates, and seeds until all is told, come on top."""
-        question, rates, seeds = (
-            self.question,
-            len(self.question.rates) or 1,
-            len(self.question.seeds),
-        )
-        screen = question.kind == "screen"
-        searched = 1 if screen else min(SEARCHED, seeds)
-        shells = 0 if screen else max(0, len(question.shells) - 1) * len(question.trained)
+        question = self.question
+        rates, seeds = len(question.rates) or 1, len(question.seeds)
+        searched = 1 if question.kind == "screen" else min(SEARCHED, seeds)
+        shells = max(0, len(question.shells) - 1) * len(question.trained)
         cells = len({cell.id for cell in self.cells.values() if cell.reason is None})
         timed = sum(bool(self._able(setting)) for setting in question.timed)
         return timed + (cells + shells) * rates * searched + cells * (seeds - searched)
@@ -608,18 +603,17 @@ class _Display:
     bars: Progress | None
     task: Any = None
     total: int = 0
-    keys: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     begun: bool = False  # something is done here, not found
 
     def plan(self, total: int, seconds: float = math.inf) -> None:
         """seconds: after which nothing new is begun."""
-        if self.bars is not None and total > self.total:
+        if total > self.total and self.bars is not None:
+            self.total = total
             self.bars.update(self.task, total=total)
             if seconds < math.inf:
                 end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
                 self.bars.update(self.task, end=f"nothing begins after {end}")
-        self.total = max(self.total, total)
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -642,8 +636,7 @@ class _Display:
             )
             for job in jobs
         ]
-        self.keys |= {job.key for job in listed}
-        self.plan(len(self.keys))
+        self.plan(len(self.moved | {job.key for job in listed}))
         return listed
 
     def _moved(self, key: str, call: Callable[..., Any], *given: Any) -> Any:

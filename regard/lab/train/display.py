@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from accelerate.tracking import GeneralTracker
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -55,11 +54,14 @@ def bar_of(progress: bool | Progress, name: str, steps: int, done: int) -> Itera
 
 
 class Log:
-    def __init__(self, report: Callable[..., None], writer: Any | None, folder: Path = Path()):
-        self.report, self.writer, self.folder = report, writer, folder
+    report: Callable[..., None] | None = None  # of trackers
+
+    def __init__(self, writer: Any | None, folder: Path = Path()):
+        self.writer, self.folder = writer, folder
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        self.report(values, step=step)
+        if self.report is not None:
+            self.report(values, step=step)
         if self.writer is not None:
             with reported(self.folder):
                 for name, value in values.items():
@@ -67,39 +69,26 @@ class Log:
 
 
 @contextmanager
-def log_to(
-    folder: Path | None, done: int, report: Callable[..., None] = lambda values, step: None
-) -> Iterator[Log]:
-    """TensorBoard files in `folder`; what an earlier run wrote there after step `done` is dropped. Raises PathError.
-
-    report: takes the same values, and the step.
-    """
+def log_to(folder: Path | None, done: int) -> Iterator[Log]:
+    """TensorBoard files in `folder`; what an earlier run wrote there after step `done` is dropped. Raises PathError."""
     if folder is None:
-        yield Log(report, None)
+        yield Log(None)
         return
     from torch.utils.tensorboard import SummaryWriter
 
     with reported(folder):
         writer = SummaryWriter(str(folder), purge_step=done + 1)
     try:
-        yield Log(report, writer, folder)
+        yield Log(writer, folder)
     finally:
         with reported(folder):
             writer.close()
 
 
-Tracker: TypeAlias = str | GeneralTracker
-TRACKERS = ("wandb", "mlflow")
-
-
-def check_trackers(trackers: Sequence[Tracker]) -> None:
+def check_trackers(names: Sequence[str]) -> None:
     """Raises OptionError for a tracker that is not known or not installed: Accelerate would leave it out silently."""
-    for name in (one for one in trackers if isinstance(one, str)):
-        if name not in TRACKERS:
+    for name in names:
+        if name not in ("wandb", "mlflow") or find_spec(name) is None:
             raise OptionError(
-                f"report_to must name {' or '.join(TRACKERS)}, or be a tracker of Accelerate, got {name!r}"
-            )
-        if find_spec(name) is None:
-            raise OptionError(
-                f"report_to cannot use {name}: it is not installed. Install it: pip install {name}"
+                f"report_to cannot use {name}: it is not installed, or neither wandb nor mlflow. Install it with pip."
             )

@@ -32,7 +32,7 @@ from regard.lab.tasks import Batch, Data, Splits, Task
 from regard.lab.train import checkpoint, randomness
 from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_for_tokens
 from regard.lab.train.config import TrainConfig
-from regard.lab.train.display import Bar, Log, Tracker, bar_of, check_trackers, log_to
+from regard.lab.train.display import Bar, Log, bar_of, check_trackers, log_to
 from regard.lab.train.launched import by_main, processes
 from regard.lab.train.optimizer import make_optimizer, make_schedule
 from regard.lab.train.terms import Terms
@@ -101,7 +101,7 @@ def fit(
     wait: bool = False,
     progress: bool | Progress = True,
     origin: Mapping[str, Any] | None = None,
-    report_to: Sequence[Tracker] = (),
+    report_to: Sequence[str] = (),
 ) -> FitResult:
     """Trains `model` on the task's training split, keeps the weights with the best validation score, tests them.
 
@@ -110,7 +110,7 @@ def fit(
     Seeds the global generators of torch, numpy and Python. `splits` saves loading the task again; `progress` may be a
     running rich Progress to draw in. `origin` holds JSON values that describe how the model was made, such as its seed:
     a folder whose run had others is refused. Where another process trains in the folder, `wait` waits for it to end.
-    report_to: "wandb" or "mlflow", as they are set up on this machine, or trackers of Accelerate; beside TensorBoard.
+    report_to: "wandb" or "mlflow", as they are set up on this machine; beside TensorBoard.
 
     Under a launcher (`torchrun`, `accelerate launch`; gloo on a CPU) each process trains on its share of every batch, and
     each evaluates everything; the first alone writes and prints. The loss that is kept is the one that is minimised: the
@@ -134,9 +134,14 @@ def fit(
         done, main = trainer.state.step, accelerator.is_main_process
         with (
             bar_of(progress if main else False, task.name, trainer.steps, done) as bar,
-            log_to(log_dir if main else None, done, accelerator.log) as log,
+            log_to(log_dir if main else None, done) as log,
         ):
-            accelerator.init_trackers("regard", trainer.told())
+            told = dataclasses.asdict(config) | {
+                "task": task.name,
+                **(origin or {}).get("model", {}),
+            }
+            accelerator.init_trackers("regard", told)
+            log.report = accelerator.log
             trainer.run(bar, log)
         result = trainer.result()
         accelerator.log({f"test/{result.metric}": result.value}, step=result.steps)
@@ -408,13 +413,6 @@ class _Trainer:
             **self.origin,
         }
 
-    def told(self) -> dict[str, Any]:
-        """The run as trackers keep it: plain values, by the names of the command's options."""
-        told = self._identity()
-        for part, fields in (("train", told.pop("config")), ("model", told.pop("model", {}))):
-            told |= {f"{part}.{name}": value for name, value in fields.items()}
-        return {k: v if isinstance(v, str | int | float) else str(v) for k, v in told.items()}
-
     def _restore(self, stored: checkpoint.Checkpoint) -> None:
         run = stored.state["run"]
         known = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
@@ -492,7 +490,7 @@ def _alone(run_dir: str | Path, accelerator: Accelerator, wait: bool) -> Iterato
 
 @contextmanager
 def _accelerated(
-    model: nn.Module, precision: str, report_to: Sequence[Tracker]
+    model: nn.Module, precision: str, report_to: Sequence[str]
 ) -> Iterator[Accelerator]:
     """Accelerate keeps one precision for the whole process, and wraps the model's forward: both are undone."""
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:

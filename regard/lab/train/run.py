@@ -17,7 +17,6 @@ from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.train import checkpoint
 from regard.lab.train.config import TrainConfig
-from regard.lab.train.display import Tracker
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
 from regard.lab.train.memory import check_memory
@@ -74,7 +73,7 @@ def train(
     splits: Splits | None = None,
     wait: bool = False,
     progress: bool = True,
-    report_to: Sequence[Tracker] = (),
+    report_to: Sequence[str] = (),
 ) -> tuple[nn.Module, FitResult]:
     """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`.
 
