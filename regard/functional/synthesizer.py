@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from regard.core.errors import ShapeError
@@ -45,7 +45,7 @@ class Logits:
     """
 
     make: Callable[..., Tensor]
-    of_queries: tuple[Float[Tensor, "#b #H T _"], ...] = ()
+    of_queries: tuple[Shaped[Tensor, "_ _ _ _"], ...] = ()
     others: tuple[Tensor, ...] = ()
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
@@ -68,7 +68,7 @@ def product(
 
 
 def outer(
-    rows: slice, S: int, A: Float[Tensor, "#b #H t a"], C: Float[Tensor, "#b #H t b"]
+    rows: slice, S: int, A: Float[Tensor, "#b #H t a"], C: Float[Tensor, "#b #H t c"]
 ) -> Float[Tensor, "b H t S"]:
     # An exported program takes all of A: one entry alone would be a case of its own.
     A = A if torch.compiler.is_exporting() else A[..., : -(-S // C.shape[-1])]
@@ -77,7 +77,7 @@ def outer(
 
 
 def same(
-    rows: slice, S: int, A: Float[Tensor, "#b #H t a"], C: Float[Tensor, "#b #H t b"]
+    rows: slice, S: int, A: Float[Tensor, "#b #H t a"], C: Float[Tensor, "#b #H t c"]
 ) -> Float[Tensor, "b H t S"]:
     A, C = (z.to(wide_type(z)).repeat(1, 1, 1, -(-S // z.shape[-1]))[..., :S] for z in (A, C))
     return A * C
