@@ -74,6 +74,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "autocast": autocast.law,
     "compiled": compiled.law,
     "exported": exported.law,
+    "free_length": exported.free_length,
     "complexity": complexity.law,
     "training_memory": training_memory.law,
     "long": long.law,

@@ -47,7 +47,7 @@ def laws_of(name: str, variant: str, options: dict) -> list[str]:
         if getattr(own.capabilities, field) != getattr(usual.capabilities, field):
             asked |= {"refusals"} | OF_CAPABILITY.get(field, set())
     if any(_is_more_than_a_size(value, usual.options[option]) for option, value in options.items()):
-        asked |= {"exported", "low_precision"}
+        asked |= {"free_length", "low_precision"}
     return [law for law in LAWS if law in asked]
 
 

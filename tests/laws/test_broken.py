@@ -570,7 +570,7 @@ BROKEN = [
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
     ("exported", ExportsNoGradient),
-    ("exported", LoopsOverTime),
+    ("free_length", LoopsOverTime),
     ("complexity", ClaimsLinear),
     ("complexity", ClaimsNoMemory),
     ("complexity", ClaimsASumWithoutItsFastestTerm),

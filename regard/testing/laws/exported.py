@@ -1,38 +1,47 @@
 """torch.export gives one program for all lengths, and one for the length at hand, with the mixer's outputs and gradients.
 
 The first is exported at 64 tokens and asked at others. A dense T x T form may take the place of what is cut into blocks; a loop over T may
-not, which would have the length at which it was exported.
+not, which would have the length at which it was exported. `free_length` is about padded batches, whose graph is the larger one; `law` about
+those without padding, and about programs of one length.
 """
 
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.export import Dim
 from torch.utils._pytree import tree_flatten
 
 from regard.core import Mask, Mixer
-from regard.testing.subject import B, Subject, require, require_results
+from regard.testing.subject import B, Subject, T, require, require_results
 
 AT = 64
 ASKED = (9, 200, 511)
 
 
+def free_length(subject: Subject) -> None:
+    for causal in subject.causalities():
+        _serves_all_lengths(subject, causal, padded=bool(subject.can.padding))
+
+
 def law(subject: Subject) -> None:
-    mixer = subject.make(blocks="own", max_len=ASKED[-1] + 1)
-    ragged = [False, True] if subject.can.padding else [False]
-    kinds = [(causal, padded) for causal in subject.causalities() for padded in ragged]
-    for causal, padded in kinds:
-        mask = partial(_mask, causal, padded)
-        program = exported(mixer, subject, mask(AT), free=True)
-        for length in ASKED if subject.can.any_length else _up_to(mixer.max_len):
-            what = f"exported at {AT} tokens, asked at {length}"
-            require_results(program, mixer, subject.tokens(B, length), mask(length), what)
+    for causal in subject.causalities() if subject.can.padding else []:
+        _serves_all_lengths(subject, causal, padded=False)
+    mixer, x = subject.make(blocks="own"), subject.tokens(B, T)
+    mask = _mask(subject.causalities()[-1], bool(subject.can.padding), T)
     for strict in (False, True):
-        program = exported(mixer, subject, mask(AT), strict=strict)
+        program = exported(mixer, x, mask, strict=strict)
         what = "exported, strict=True" if strict else "exported"
-        require_results(program, mixer, subject.tokens(B, AT), mask(AT), what)
+        require_results(program, mixer, x, mask, what)
+
+
+def _serves_all_lengths(subject: Subject, causal: bool, *, padded: bool) -> None:
+    mixer, mask = subject.make(blocks="own", max_len=ASKED[-1] + 1), partial(_mask, causal, padded)
+    program = exported(mixer, subject.tokens(B, AT), mask(AT), free=True)
+    for length in ASKED if subject.can.any_length else _up_to(mixer.max_len):
+        what = f"exported at {AT} tokens, asked at {length}"
+        require_results(program, mixer, subject.tokens(B, length), mask(length), what)
 
 
 def _up_to(max_len: int | None) -> list[int]:
@@ -45,9 +54,9 @@ def _mask(causal: bool, padded: bool, length: int) -> Mask:
 
 
 def exported(
-    mixer: Mixer, subject: Subject, mask: Mask, *, free: bool = False, strict: bool = False
+    mixer: Mixer, x: Tensor, mask: Mask, *, free: bool = False, strict: bool = False
 ) -> nn.Module:
-    x, options = subject.tokens(B, AT), dict[str, Any]()
+    options = dict[str, Any]()
     if free:
         length = {1: Dim.DYNAMIC}
         fields, _ = tree_flatten(mask, is_leaf=lambda z: z is not mask)
@@ -57,7 +66,7 @@ def exported(
     try:
         program = torch.export.export(mixer, (x,), {"mask": mask}, strict=strict, **options)
     except Exception as error:
-        which = "for any length" if free else f"for {AT} tokens"
+        which = "for any length" if free else f"for {x.shape[1]} tokens"
         require(False, f"not exported {which}{_said(mask)}: {type(error).__name__}: {error}")
     return program.module()
 
