@@ -129,12 +129,15 @@ def _damage_sealed(root: Path, draw: random.Random) -> None:
     (folder / checkpoint.STATE).write_bytes(body + checkpoint._seal(body + b"}"))
 
 
+ABOUT = provenance()
+
+
 def _write_ledger(root: Path) -> None:
     with Ledger(root / "ledger.sqlite") as ledger:
         for number in range(40):
             row = Row(
                 kind="trained", question="q", column="c", entry="fnet", cell=f"cell {number % 7}", source="s", seed=number,
-                value=number / 40, scores=[0.0, 1.0], curve=[(1, 0.5)], values={"loss": 1.5}, provenance=provenance(),
+                value=number / 40, scores=[0.0, 1.0], curve=[(1, 0.5)], values={"loss": 1.5}, provenance=ABOUT,
             )  # fmt: skip
             ledger.put(f"key {number}", row)
 

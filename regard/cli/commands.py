@@ -292,8 +292,6 @@ def _train(name: str, *args: str) -> int:
     check_trackers(report_to)
     check_writable(folder, folder=True)
     splits = run.task.load()
-    if not json and is_main() and (columns := run.task.read_as(splits)):
-        print(f"Read as: {columns}.")
     try:
         model, result = train(
             run, folder, splits=splits, wait=wait, progress=not json, report_to=report_to
@@ -303,6 +301,8 @@ def _train(name: str, *args: str) -> int:
         return 2
     if not is_main():
         return 0
+    if not json and (columns := run.task.read_as(splits)):
+        print(f"Read as: {columns}.")
     series = {"curve": result.curve, "losses": result.losses}
     found = {field: value for field, value in asdict(result).items() if field not in series}
     others = beside(run.task, splits)

@@ -30,6 +30,7 @@ from regard.functional.rows import (
     attend as attend_rows,
     choose,
     masked_softmax,
+    plain_alone,
     scores,
     sizes_of,
     take,
@@ -89,7 +90,8 @@ def attend(
         how = {"scale": scale, "max_global": max_global, "tile": tile}
         return _by_head([q, k, v, first_k, first_v], pattern, mask, how)
 
-    prefix, rows = None, list[tuple[Tensor, Tensor]]()
+    rows: list[tuple[Tensor, Tensor]] = []
+    prefix = None
     groups = _groups(pattern)
     if learned is not None or mask.global_tokens is not None:
         prefix, rows = prefix_keys(k, v, learned, mask, max_global)
@@ -177,7 +179,7 @@ def _part(
         take(z, column[0]) if column.shape[0] == 1 else _take_by_head(z, column) for z in (k, v)
     )
     q = take(q, i)
-    y = some(slice(0, c), q, k, v) if c <= tile else tiled(some, tile, q, k, v)
+    y = some(slice(0, c), q, k, v) if plain_alone() or c <= tile else tiled(some, tile, q, k, v)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.testing import check_mixer
+from regard.testing import LAWS, check_mixer
 from tests.laws.catalogue import VARIANTS, factory, laws_of
 
 CASES = [
