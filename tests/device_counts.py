@@ -34,7 +34,19 @@ DEVICE, T, DIM = "counted", 40, 32
 LONG = (2048, 4096)
 GROWS = {
     name: "tiles of 256 queries, one after the other, so that no scores of all pairs are stored"
-    for name in ("compressed", "fixed_patterns", "luong_local", "transformer_xl")
+    for name in (
+        *(
+            "compressed",
+            "fixed_patterns",
+            "gau",
+            "gmlp",
+            "luong_local",
+            "mixture",
+            "transformer_xl",
+        ),
+        *("synthesizer_dense", "synthesizer_random"),
+        *("synthesizer_factorized_dense", "synthesizer_factorized_random"),
+    )
 }
 """Mechanisms that launch more kernels for longer sequences, and why."""
 aten = torch.ops.aten
