@@ -30,7 +30,6 @@ from regard.functional.rows import (
     attend as attend_rows,
     choose,
     masked_softmax,
-    plain_alone,
     scores,
     sizes_of,
     take,
@@ -179,7 +178,11 @@ def _part(
         take(z, column[0]) if column.shape[0] == 1 else _take_by_head(z, column) for z in (k, v)
     )
     q = take(q, i)
-    y = some(slice(0, c), q, k, v) if plain_alone() or c <= tile else tiled(some, tile, q, k, v)
+    y = (
+        some(slice(0, c), q, k, v)
+        if torch.compiler.is_exporting() or c <= tile
+        else tiled(some, tile, q, k, v)
+    )
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 
 
