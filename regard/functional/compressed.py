@@ -171,7 +171,9 @@ def extend(
     length = advance(state.length, valid, N)
     at = same_in_all(state.length) if N == 1 and valid is None else None
     if at is not None:
-        y, state = _extend_one(q, k, v, state, at, factor, compress_k, compress_v, first, donate)
+        y, state = _extend_one(
+            q, k, v, state, at, factor, compress_k, compress_v, first, donate, impl
+        )
         return y, replace(state, length=length)
     k = _append_rest(state.rest_k, k, state.length, factor)
     v = _append_rest(state.rest_v, v, state.length, factor)
@@ -211,6 +213,7 @@ def _extend_one(
     compress_v: Compress,
     first: First | None,
     donate: bool,
+    impl: Impl,
 ) -> tuple[Float[Tensor, "B H 1 K"], State]:
     """One token at place `at` of every row: no mask, and no copy of the store."""
     keys, values, lead = state.k, state.v, int(first is not None)
@@ -233,7 +236,7 @@ def _extend_one(
     seen = lead + (at + 1 - int(late)) // factor
     y = torch.zeros_like(q)
     if seen:
-        y = attend_rows(q, keys[:, :, :seen], values[:, :, :seen])
+        y = attend_rows(q, keys[:, :, :seen], values[:, :, :seen], impl=impl)
     return y, replace(state, k=keys, v=values, rest_k=rest_k, rest_v=rest_v)
 
 

@@ -83,7 +83,7 @@ class Longformer(PatternMixer):
         self._check_global(mask)
         q, k, v = self.global_heads.split(x)
         if self.max_global is None:
-            rows = softmax_attention(q, k, v, mask=mask)
+            rows = softmax_attention(q, k, v, mask=mask, impl=self.impl)
             return torch.where(mask.global_tokens[:, None, :, None], rows, y)
         at, present = global_places(mask.global_tokens, self.max_global)
         return replace_rows(y, q, k, v, mask, at, present)
