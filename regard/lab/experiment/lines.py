@@ -13,10 +13,19 @@ from regard.lab.experiment.entry import Entry
 from regard.nn.starts import Glorot, glorot
 
 
-class Unmixed(Mixer):
-    name = "unmixed"
+class _Line(Mixer):
     family = "score-free"
     paper = "none"
+
+    def __init__(self, dim: int):
+        super().__init__(dim)
+        self.value = Glorot(dim, 2 * dim, bias=False)
+        self.out = Glorot(2 * dim, dim, bias=False)
+        glorot(self.value, self.out)
+
+
+class Unmixed(_Line):
+    name = "unmixed"
     capabilities = Capabilities(
         causal=True,
         pairwise=No("no token sees another"),
@@ -29,12 +38,6 @@ class Unmixed(Mixer):
         memory="T D",
     )
 
-    def __init__(self, dim: int):
-        super().__init__(dim)
-        self.value = Glorot(dim, 2 * dim, bias=False)
-        self.out = Glorot(2 * dim, dim, bias=False)
-        glorot(self.value, self.out)
-
     def mix(self, x, context, mask):
         return self.out(self.value(x))
 
@@ -44,10 +47,8 @@ class Unmixed(Mixer):
         return Observation(v=v, weights=weights, heads=v)
 
 
-class Bag(Mixer):
+class Bag(_Line):
     name = "bag"
-    family = "score-free"
-    paper = "none"
     capabilities = Capabilities(
         causal=True,
         pairwise=No("it sums tokens before any of them is asked"),
@@ -59,12 +60,6 @@ class Bag(Mixer):
         time="T D",
         memory="T D",
     )
-
-    def __init__(self, dim: int):
-        super().__init__(dim)
-        self.value = Glorot(dim, 2 * dim, bias=False)
-        self.out = Glorot(2 * dim, dim, bias=False)
-        glorot(self.value, self.out)
 
     def mix(self, x, context, mask):
         return self.out(self._means(self.value(x), mask))

@@ -7,7 +7,7 @@ budget or the engine changed, are old: they are counted by entry and enter nothi
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,9 +176,9 @@ class Results:
         rows = [row for row in rows if row.data == newest]
         rate = best_rate(rows, better)
         at = {row.seed: row for row in rows if row.rate == rate}
-        unmixed = (
-            None if _line(label) in self.lines else self._line_of(self.lines[:1], column, causal)
-        )
+        unmixed = None
+        if _line(label) not in self.lines and (line := self._line_of(0, column, causal)):
+            unmixed = (min if better == "higher" else max)(line.values)
         failed = [
             row
             for row in at.values()
@@ -193,29 +193,20 @@ class Results:
             label, column, causal, tuple(kept), tuple(failed), tuple(rows), rate, reason, allowed
         )
 
-    def _line_of(self, labels: Sequence[str], column: str, causal: bool | None) -> float | None:
-        """The worst value of the first of these lines, in the form that the entry has."""
-        for label in labels:
-            for name in (f"{label}, causal" if causal else label, label):
-                cell = self.cells.get((name, column))
-                if cell is not None and cell.values and cell.causal == causal:
-                    return (min if self.columns[column]["better"] == "higher" else max)(cell.values)
-        return None
+    def _line_of(self, place: int, column: str, causal: bool | None) -> Cell | None:
+        """The line's cell in the form that an entry has, if it has values: the causal form of a column may be one of its own."""
+        label = self.lines[place] if place < len(self.lines) else ""
+        cells = (self.cells.get((name, column)) for name in (f"{label}, causal", label))
+        return next((c for c in cells if c is not None and c.values and c.causal == causal), None)
 
     def three_lines(self, column: str, causal: bool | None) -> dict[str, float]:
         """Chance, and the best value of no mixing and the bag, as far as they are known."""
         better = max if self.columns[column]["better"] == "higher" else min
-        known = {}
-        for label in self.lines:
-            for name in (f"{label}, causal", label):
-                cell = self.cells.get((name, column))
-                if (
-                    cell is not None
-                    and cell.values
-                    and cell.causal == causal
-                    and label not in known
-                ):
-                    known[label] = better(cell.values)
+        known = {
+            label: better(cell.values)
+            for place, label in enumerate(self.lines)
+            if (cell := self._line_of(place, column, causal))
+        }
         chances = [
             row.chance
             for (_, name), cell in self.cells.items()
