@@ -6,6 +6,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.compressed import seen_slots
 from regard.functional.rows import TILE, Form, attend as attend_rows, autocast_dtype, tiled
 from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product
@@ -100,11 +101,8 @@ def slots(
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
     def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
-        if ahead is not None:
-            seen = max(lead + (rows.stop + ahead - late) // factor, 1)
-            k, v = k[:, :, :seen], v[:, :, :seen]
-        allowed = torch.arange(k.shape[2], device=q.device) < count
+        reach = None if ahead is None else rows.stop + ahead
+        k, v, allowed = seen_slots(last, k, v, factor, lead, late, reach)
         return attend_rows(q, k, v, allowed, impl=form)
 
     return tiled(some, form.tile or TILE, (q, last[:, None, :, None]), k, v)

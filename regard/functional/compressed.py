@@ -125,14 +125,28 @@ def attend(
     T = q.shape[2]
 
     def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
-        if ahead is not None and rows.stop < T:
-            seen = max(lead + (rows.stop + ahead - late) // factor, 1)
-            k, v = k[:, :, :seen], v[:, :, :seen]
-        allowed = torch.arange(k.shape[2], device=q.device) < count
+        reach = None if ahead is None or rows.stop >= T else rows.stop + ahead
+        k, v, allowed = seen_slots(last, k, v, factor, lead, late, reach)
         return masked_softmax(scores(q, k), allowed).to(v.dtype) @ v
 
     return tiled(some, tile, (q, last[:, None, :, None]), k, v)
+
+
+def seen_slots(
+    last: Int[Tensor, "b 1 t 1"],
+    k: Float[Tensor, "B H C K"],
+    v: Float[Tensor, "B H C V"],
+    factor: int,
+    lead: int,
+    late: int,
+    reach: int | None,
+) -> tuple[Tensor, Tensor, Bool[Tensor, "b 1 t S"]]:
+    """The slots that some of these queries see, and which each sees. reach: tokens up to the last query; None: all slots are kept."""
+    if reach is not None:
+        seen = max(lead + (reach - late) // factor, 1)
+        k, v = k[:, :, :seen], v[:, :, :seen]
+    count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
+    return k, v, torch.arange(k.shape[2], device=k.device) < count
 
 
 @as_state
