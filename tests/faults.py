@@ -213,7 +213,7 @@ def flips(folder: Path, number: int) -> Counts:
     return counts
 
 
-KEPT = ("checkpoint", "ledger", "generated data", "vocabulary")
+KEPT = ("checkpoint", "ledger", "generated data")
 
 
 def _written(sample: Sample, folder: Path) -> tuple[Path, dict[Path, bytes]]:
@@ -249,7 +249,7 @@ def mutants(folder: Path, number: int) -> Counts:
         root, intact = _written(sample, folder)
         sample.damage(root, draw)
         sizes = (path.stat().st_size for path in intact if path.exists())
-        _read_mutant(sample, root, max(sum(sizes), sample.unpacked), counts)
+        _read_mutant(sample, root, sum(sizes), counts)
         _restored(root, intact)
     return counts
 

@@ -1,16 +1,12 @@
 """One small sample of every format that Regard reads, and the ways in which files are damaged."""
 
 import functools
-import gzip
-import io
 import json
 import os
 import random
 import sqlite3
 import struct
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +16,7 @@ import numpy as np
 import torch
 
 from regard.lab.data import generated
-from regard.lab.data.archives import open_archive
-from regard.lab.data.images import read_idx
 from regard.lab.data.own import OWN
-from regard.lab.data.vocabulary import learn_vocabulary
 from regard.lab.experiment import ledger as ledgers
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.provenance import provenance
@@ -31,7 +24,6 @@ from regard.lab.experiment.row import Row
 from regard.lab.train import checkpoint
 
 OPTIONS = {"count": 3}
-RNG = np.random.default_rng(0)
 
 
 def damage(root: Path, draw: random.Random) -> None:
@@ -46,7 +38,6 @@ class Sample:
     write: Callable[[Path], Any]  # into an empty folder
     read: Callable[[Path], Any]
     damage: Callable[[Path, random.Random], None] = damage
-    unpacked: int = 0  # bytes, where they are more than the file's
 
     @functools.cached_property
     def intact(self) -> Any:
@@ -181,38 +172,8 @@ def _columns() -> Any:
     return {"a": np.arange(150_000), "b": np.zeros((2, 3), np.uint8)}
 
 
-def _read_vocabulary(root: Path) -> Any:
-    words = [f"word{n % 9} of {n % 5}" for n in range(60)]
-    return learn_vocabulary(words, 280, root).encode(words)
-
-
 def _never() -> Any:
     raise generated.StoredDataError("there is no such folder")
-
-
-def _idx(values: np.ndarray) -> bytes:
-    return struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape) + values.tobytes()
-
-
-def _write_zip(root: Path) -> None:
-    with zipfile.ZipFile(root / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(4):
-            archive.writestr(f"data/{number}.txt", RNG.bytes(500).hex())
-
-
-def _write_tar(root: Path) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for number in range(4):
-            member = tarfile.TarInfo(f"./data/{number}.txt")
-            member.size = 1000
-            archive.addfile(member, io.BytesIO(RNG.bytes(500).hex().encode()))
-    (root / "a.tar.gz").write_bytes(buffer.getvalue())
-
-
-def _read_archive(path: Path) -> Any:
-    archive = open_archive(path)
-    return {name: archive.read(name) for name in archive.names()}
 
 
 def _own(form: str, name: str = "") -> Callable[[Path], Any]:
@@ -224,17 +185,8 @@ _ALL = (
     Sample("checkpoint sealed anew", _write_checkpoint, _read_checkpoint, _damage_sealed),
     Sample("ledger", _write_ledger, _read_ledger),
     Sample("ledger chained anew", _write_ledger, _read_ledger, _damage_chained),
-    Sample("vocabulary", _read_vocabulary, _read_vocabulary),
     Sample(
         "generated data", lambda root: _cache(root, _columns), lambda root: _cache(root, _never)
-    ),
-    Sample(
-        "packed pictures",
-        lambda root: (root / "a.gz").write_bytes(
-            gzip.compress(_idx(RNG.integers(0, 256, (40, 28, 28), dtype=np.uint8)))
-        ),
-        lambda root: read_idx((root / "a.gz").read_bytes()),
-        unpacked=40 * 28 * 28,
     ),
     Sample(
         "text_files",
@@ -248,7 +200,5 @@ _ALL = (
         lambda root: (root / "a.csv").write_text("text,label\n" + "yes I do,good\nno,bad\n" * 40),
         _own("delimited_texts", "a.csv"),
     ),
-    Sample("zip", _write_zip, lambda root: _read_archive(root / "a.zip"), unpacked=4000),
-    Sample("tar.gz", _write_tar, lambda root: _read_archive(root / "a.tar.gz"), unpacked=20_480),
 )
 SAMPLES = {sample.name: sample for sample in _ALL}

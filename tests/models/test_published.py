@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.cli.describe import overview
-from regard.lab.tasks import Duplication
 from regard.lab.train import TrainConfig, fit
 from regard.models import (
     Layer,
@@ -27,6 +26,7 @@ from regard.models import (
     synthesizer,
     transformer_base,
 )
+from tests.models.said_again import SaidAgain
 from tests.models.stacks import norm, stack_oracle
 
 STACKS = [entry for entry in MODELS.values() if isinstance(entry, Published)]
@@ -461,7 +461,9 @@ def test_models_are_listed_with_their_sizes_and_tasks():
 
 def test_reformer_learns_to_say_it_again(tmp_path):
     """A token's twin half a row before is found by its bucket; a window does not reach it."""
-    task = Duplication(length=23, vocab_size=10, train_size=4500, valid_size=50, test_size=200)
+    task = SaidAgain(
+        copied=11, gap=0, opened=True, symbols=7, train_size=4500, valid_size=50, test_size=200
+    )
     learned = TrainConfig(steps=140, batch_size=32, lr=1e-2, eval_every=140, log_dir=None)
 
     def built(layer: Layer) -> nn.Module:

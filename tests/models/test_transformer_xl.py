@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import regard
-from regard.lab.tasks import CopyAcross
 from regard.lab.train import TrainConfig, fit
 from regard.models import MODELS, LanguageModelConfig
 from regard.models.transformer_xl import (
@@ -23,6 +22,7 @@ from regard.models.transformer_xl import (
     transformer_xl_wikitext_base,
 )
 from tests.models.loops import inside, norm, post_norm, pre_norm, relative_attention
+from tests.models.said_again import SaidAgain
 from tests.models.small import VOCAB, prompts, ragged
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
@@ -273,7 +273,7 @@ def test_bad_requests_are_named():
 
 
 def test_copies_across_segments_with_a_memory(tmp_path):
-    task = CopyAcross(train_size=8000, valid_size=64, test_size=200)
+    task = SaidAgain(train_size=8000, valid_size=64, test_size=200)
     torch.manual_seed(0)
     model = copying(task, mem_len=32)
     config = TrainConfig(
@@ -285,7 +285,7 @@ def test_copies_across_segments_with_a_memory(tmp_path):
 @pytest.mark.parametrize("mem_len, reaches", [(32, True), (1, False)])
 def test_only_a_memory_reaches_across_segments(mem_len, reaches):
     """One token of memory reaches back two tokens through two layers; the copy comes 24 tokens later."""
-    task = CopyAcross(train_size=8, valid_size=8, test_size=8)
+    task = SaidAgain(train_size=8, valid_size=8, test_size=8)
     torch.manual_seed(0)
     model = copying(task, mem_len=mem_len).double().eval()
     text = torch.randint(task.vocab_size, (2, 32))

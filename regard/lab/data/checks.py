@@ -2,14 +2,7 @@
 
 from pathlib import Path
 
-from regard.core import MissingDataError, OptionError, StoredDataError
-
-
-def check_sizes(who: str, **sizes: int) -> None:
-    """`check_sizes("digits", test_size=-3)` -> "digits: test_size (-3) must be a positive integer"."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise OptionError(f"{who}: {name} ({size!r}) must be a positive integer")
+from regard.core import MissingDataError, OptionError
 
 
 def check_seed(who: str, seed: int) -> None:
@@ -24,11 +17,4 @@ def need(path: Path, layout: str) -> Path:
     """The path, if it is there. Raises MissingDataError, which names the expected layout."""
     if not path.exists():
         raise MissingDataError(f"there is no {path}. Expected: {layout}")
-    return path
-
-
-def need_file(path: Path, layout: str) -> Path:
-    """The same of a file. Raises StoredDataError for a folder."""
-    if need(path, layout).is_dir():
-        raise StoredDataError(f"{path} is a folder. Expected: {layout}")
     return path

@@ -1,6 +1,7 @@
 """Generated data: made once for equal options, kept on disk."""
 
 import json
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import StoredDataError
-from regard.lab.data.files import file_sha256, locked, whole
+from regard.lab.data.files import locked, whole
 from regard.lab.data.sources.cache import cache_folder
 
 
@@ -31,16 +32,15 @@ Arrays = dict[str, NDArray[Any]]
 
 
 WORTH_KEEPING = 1_000_000  # bytes
-COLUMNS, ABOUT = "columns.npz", "about.json"
+_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, zipfile.BadZipFile)
 
 
 def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
     """The arrays that `make` returns, from disk where they were made before for equal options; every reading is checked.
 
-        $REGARD_DATA/generated/listops-<hash>/columns.npz
-        $REGARD_DATA/generated/listops-<hash>/about.json     the options, and size and SHA-256 of the columns' file
+        $REGARD_DATA/generated/listops-<hash>.npz
 
-    The hash is that of the name and of everything that the data depends on; `options` hold JSON values. The folder gets its name
+    The hash is that of the name and of everything that the data depends on; `options` hold JSON values. The file gets its name
     in one step, so that a kill leaves all of it or nothing. Less than a megabyte is not kept.
 
     Raises StoredDataError naming the file that is not as it was written.
@@ -51,45 +51,27 @@ def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays])
             if not path.exists():  # no other process was faster
                 columns = make()
                 if sum(column.nbytes for column in columns.values()) >= WORTH_KEEPING:
-                    _write(path, name, options, columns)
+                    with whole(path) as partial, partial.open("wb") as file:
+                        np.savez(file, allow_pickle=False, **columns)
                 return columns
     return _read(path)
 
 
 def path_of(name: str, options: Mapping[str, Any]) -> Path:
-    """The folder of this data."""
+    """The file of this data."""
     text = json.dumps([name, dict(options)], sort_keys=True)
-    return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
-
-
-def _write(path: Path, name: str, options: Mapping[str, Any], columns: Arrays) -> None:
-    with whole(path) as partial:
-        partial.mkdir()
-        stored = partial / COLUMNS
-        with stored.open("wb") as file:
-            np.savez(file, allow_pickle=False, **columns)
-        about = {
-            "name": name,
-            "options": dict(options),
-            "bytes": stored.stat().st_size,
-            "sha256": file_sha256(stored),
-        }
-        (partial / ABOUT).write_text(json.dumps(about, indent=1, sort_keys=True))
+    return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}.npz"
 
 
 def _read(path: Path) -> Arrays:
-    remedy = f"Remove {path}, and it is generated anew."
     try:
-        about = json.loads((path / ABOUT).read_text())
-        written = (about["bytes"], about["sha256"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise StoredDataError(
-            f"{path / ABOUT}, which says what was generated, is missing or damaged. {remedy}"
-        ) from None
-    stored = path / COLUMNS
-    if not stored.is_file() or (stored.stat().st_size, file_sha256(stored)) != written:
-        raise StoredDataError(
-            f"{stored} is not as it was generated: cut short, altered or missing. {remedy}"
-        )
-    with np.load(stored, allow_pickle=False) as columns:
-        return {name: columns[name] for name in columns.files}
+        with zipfile.ZipFile(path) as members:
+            intact = members.testzip() is None  # by the checksum of each member
+        if intact:
+            with np.load(path, allow_pickle=False) as columns:
+                return {name: columns[name] for name in columns.files}
+    except _DAMAGED:
+        pass
+    raise StoredDataError(
+        f"{path} is not as it was generated: cut short or altered. Remove it, and it is generated anew."
+    )

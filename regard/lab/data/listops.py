@@ -12,14 +12,12 @@ the same distribution as drawing them one by one, at a few array operations a le
 generator of its own.
 """
 
-from itertools import count as numbers
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.generated import bar
 
 VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -38,6 +36,35 @@ class Expressions(NamedTuple):
     values: Integers  # 0..9
 
 
+class Grammar(NamedTuple):
+    min_length: int = 500  # tokens, exclusive
+    max_length: int = 2000  # exclusive
+    max_depth: int = 10  # nested operators
+    max_args: int = 10  # arguments of an operator
+    operator_probability: float = 0.25  # of an operator in place of a digit
+
+    def check(self) -> None:
+        """Raise OptionError unless some expression can meet the bounds."""
+        if self.max_args < 2:
+            raise OptionError(f"listops: max_args ({self.max_args!r}) must be at least 2")
+        if not 0 < self.operator_probability <= 1:
+            raise OptionError(
+                f"listops: operator_probability ({self.operator_probability!r}) must be above 0 and at most 1"
+            )
+        if self.max_length - self.min_length < 2:
+            raise OptionError(
+                f"listops: no length lies between min_length ({self.min_length}) and max_length ({self.max_length}), both exclusive"
+            )
+        longest, depth = 1, 1
+        while longest <= self.min_length and depth < self.max_depth:
+            longest, depth = 2 + self.max_args * longest, depth + 1
+        if longest <= self.min_length:
+            raise OptionError(
+                f"listops: min_length ({self.min_length}) is out of reach: at max_depth {self.max_depth} and max_args "
+                f"{self.max_args} an expression has at most {longest} tokens"
+            )
+
+
 class _Level(NamedTuple):
     """The nodes of one depth; the arguments of its operators are the next level, in order."""
 
@@ -46,53 +73,31 @@ class _Level(NamedTuple):
     symbol: Integers  # the digit, or the operator's index
 
 
-def generate_listops(
-    count: int,
-    *,
-    min_length: int = 500,
-    max_length: int = 2000,
-    max_depth: int = 10,
-    max_args: int = 10,
-    operator_probability: float = 0.25,
-    seed: int = 0,
-) -> Expressions:
-    """`count` different expressions, in an order shuffled by `seed`. OptionError if the bounds cannot be met.
-
-    min_length, max_length: tokens, both exclusive. max_depth: nested operators. max_args: arguments of an operator.
-    operator_probability: that of an operator in place of a digit.
-    """
-    check_sizes("listops", count=count)
-    check_seed("listops", seed)
-    check_grammar(min_length, max_length, max_depth, max_args, operator_probability)
-    batch = max(64, min(16384, 2**22 // max_length))
+def generate_listops(count: int, grammar: Grammar, *, seed: int = 0) -> Expressions:
+    """`count` different expressions, in an order shuffled by `seed`. OptionError if the bounds cannot be met."""
+    batch = max(64, min(16384, 2**22 // grammar.max_length))
     found: dict[bytes, int] = {}  # expression -> value
-    draws = before = 0
+    draws = before = number = 0
     with bar("listops", count) as show:
-        for number in numbers():
-            rng = np.random.default_rng([seed, number])
-            drawn = _draw(
-                rng, batch, min_length, max_length, max_depth, max_args, operator_probability
-            )
-            for tokens, value in zip(*_write(drawn), strict=True):
-                found.setdefault(tokens.tobytes(), value)
-            show(len(found))
-            if len(found) >= count:
-                break
-            draws += batch
+        while len(found) < count:
             if draws >= _PATIENCE:
                 if (len(found) - before) * _RARE < draws:
                     raise OptionError(
-                        f"listops: {count} different expressions with {min_length} < tokens < {max_length} are out of "
-                        f"reach at max_depth {max_depth} and max_args {max_args}: found {len(found)}, then fewer than "
+                        f"listops: {count} different expressions of {grammar} are out of "
+                        f"reach: found {len(found)}, then fewer than "
                         f"one new in {_RARE} draws. Ask for fewer, or widen min_length and max_length."
                     )
                 draws, before = 0, len(found)
-    kept = [np.frombuffer(tokens, dtype=np.uint8) for tokens in found]
-    values = list(found.values())
+            drawn = _draw(np.random.default_rng([seed, number]), batch, grammar)
+            for tokens, value in zip(*_write(drawn), strict=True):
+                found.setdefault(tokens.tobytes(), value)
+            draws, number = draws + batch, number + 1
+            show(len(found))
     order = np.random.default_rng(seed).permutation(count)
-    kept = [kept[i] for i in order]
+    every = [np.frombuffer(tokens, dtype=np.uint8) for tokens in found]
+    kept = [every[i] for i in order]
     lengths = np.array([len(tokens) for tokens in kept])
-    return Expressions(np.concatenate(kept), lengths, np.array(values)[order])
+    return Expressions(np.concatenate(kept), lengths, np.array([*found.values()])[order])
 
 
 def expression(tokens: Integers) -> str:
@@ -100,52 +105,14 @@ def expression(tokens: Integers) -> str:
     return " ".join(VOCABULARY[token] for token in tokens)
 
 
-def check_grammar(
-    min_length: int, max_length: int, max_depth: int, max_args: int, operator_probability: float
-) -> None:
-    """Raise OptionError unless some expression can meet the bounds."""
-    check_sizes("listops", max_length=max_length, max_depth=max_depth)
-    if isinstance(min_length, bool) or not isinstance(min_length, int) or min_length < 0:
-        raise OptionError(f"listops: min_length ({min_length!r}) must be an integer of at least 0")
-    if isinstance(max_args, bool) or not isinstance(max_args, int) or max_args < 2:
-        raise OptionError(f"listops: max_args ({max_args!r}) must be an integer of at least 2")
-    if not 0 < operator_probability <= 1:
-        raise OptionError(
-            f"listops: operator_probability ({operator_probability!r}) must be above 0 and at most 1"
-        )
-    if max_length - min_length < 2:
-        raise OptionError(
-            f"listops: no length lies between min_length ({min_length}) and max_length ({max_length}), both exclusive"
-        )
-    longest = 1
-    for _ in range(max_depth - 1):
-        longest = 2 + max_args * longest
-        if longest > min_length:
-            break
-    if longest <= min_length:
-        raise OptionError(
-            f"listops: min_length ({min_length}) is out of reach: at max_depth {max_depth} and max_args {max_args} "
-            f"an expression has at most {longest} tokens"
-        )
-
-
-def _draw(
-    rng: np.random.Generator,
-    batch: int,
-    min_length: int,
-    max_length: int,
-    max_depth: int,
-    max_args: int,
-    operator_probability: float,
-) -> list[_Level]:
+def _draw(rng: np.random.Generator, batch: int, grammar: Grammar) -> list[_Level]:
+    min_length, max_length, max_depth, max_args, operator_probability = grammar
     levels = []
     tree = np.arange(batch)
     tokens = np.ones(batch, dtype=np.int64)  # of each tree if everything not yet grown were a digit
     for depth in range(1, max_depth + 1):
         arguments = rng.integers(2, max_args + 1, len(tree))
-        arguments[rng.random(len(tree)) > operator_probability] = 0
-        if depth == max_depth:
-            arguments[:] = 0
+        arguments[(rng.random(len(tree)) > operator_probability) | (depth == max_depth)] = 0
         symbol = np.where(
             arguments > 0, rng.integers(0, 4, len(tree)), rng.integers(0, 10, len(tree))
         )

@@ -6,36 +6,50 @@
 """
 
 import csv
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import StringIO
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from regard.core import Catalog, MissingDataError, OptionError, StoredDataError, UnknownNameError
-from regard.lab.data.checks import need, need_file
-from regard.lab.data.labelled import Texts, label as labelled
-from regard.lab.data.received import (
-    LONGEST_LINE,
-    MOST_CLASSES,
-    check_labels,
-    inside,
-    lines_of,
-    read_whole,
-    text_of,
-)
+from regard.core import Catalog, OptionError, StoredDataError, UnknownNameError
+from regard.lab.data.checks import need
+from regard.lab.data.files import reported
 
 Parts = Mapping[str, Any]
 """Name of a split, as the files have it, to Texts, bytes, pairs of texts or columns."""
 
 DELIMITED = "a .csv or .tsv file in UTF-8 whose first line names the columns"
-SAVED = "a folder written by Dataset.save_to_disk or DatasetDict.save_to_disk"
 TEXT_FILE = "a file of any text, of which the first nine tenths train"
 TEXT_FILES = "a folder with two files train.*, such as train.en and train.de, and so for valid and test if you have these"
+LONGEST_CELL = 2**24  # characters
+
+
+class Texts(NamedTuple):
+    texts: list[bytes]
+    labels: NDArray[np.integer]  # [n], numbers of `classes`
+    classes: list[str]
+
+
+def read_whole(path: Path, layout: str) -> bytes:
+    """The bytes of a regular file. Raises MissingDataError, and StoredDataError for a folder, a device or a pipe."""
+    with reported(path, "read"):
+        if not need(path, layout).is_file():
+            raise StoredDataError(f"{path} is no regular file. Expected: {layout}")
+        return path.read_bytes()
+
+
+def text_of(path: Path, layout: str) -> str:
+    """The same as text. Raises StoredDataError, with the line, where it is not UTF-8."""
+    content = read_whole(path, layout)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise StoredDataError(f"{path}, line {line}: not UTF-8 ({error.reason})") from None
 
 
 def read_delimited(path: Path) -> dict[str, list[str]]:
@@ -43,13 +57,11 @@ def read_delimited(path: Path) -> dict[str, list[str]]:
 
     Raises MissingDataError, StoredDataError naming the line.
     """
-    need_file(path, DELIMITED)
-    before = csv.field_size_limit(LONGEST_LINE)
+    text = StringIO(text_of(path, DELIMITED), newline="")
+    before = csv.field_size_limit(LONGEST_CELL)
+    table = csv.reader(text, delimiter="\t" if path.suffix == ".tsv" else ",")
     try:
-        table = csv.reader(
-            StringIO(text_of(path), newline=""), delimiter="\t" if path.suffix == ".tsv" else ","
-        )
-        names = [name.strip().removeprefix("\ufeff") for name in next(table, [])]
+        names = [name.strip() for name in next(table, [])]
         if len(set(names)) != len(names) or not all(names):
             raise StoredDataError(
                 f"{path}, line 1: the columns need a name each. Expected: {DELIMITED}"
@@ -76,89 +88,33 @@ def column(table: Mapping[str, list[str]], name: str) -> list[str]:
     return table[name]
 
 
-def is_number(cell: str) -> bool:
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False
-
-
-def read_delimited_texts(path: Path, *, text: str = "text", label: str = "label") -> Parts:
+def read_labelled(path: Path, *, text: str = "text", label: str = "label") -> Texts:
     """Texts with a class each; the classes are the words in the column `label`, in the order of the alphabet."""
     table = read_delimited(path)
-    texts, names = column(table, text), column(table, label)
-    found = labelled([words.encode() for words in texts], names)
-    check_labels(str(path), found.labels, len(found.classes))
-    return {"all": found}
-
-
-def read_saved(path: Path, *, text: str = "text", label: str = "label") -> Parts:
-    """Labelled texts saved to disk by the `datasets` library, which must be installed; without splits they are "all".
-
-    Raises MissingDataError without the library, UnknownNameError for a column that is not there.
-    """
-    _check_saved(need(path, SAVED))
-    try:
-        import datasets
-    except ImportError:
-        raise MissingDataError(
-            f"{path} is read by the package datasets, which is not installed: `pip install datasets`"
-        ) from None
-    try:
-        found = datasets.load_from_disk(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise StoredDataError(f"{path} is no saved data set: {error}") from None
-    parts = found if isinstance(found, dict) else {"all": found}
-    return {
-        str(name): _saved_texts(f"{path}, {name}", part, text, label)
-        for name, part in parts.items()
-    }
-
-
-def _check_saved(path: Path) -> None:
-    """No name in the library's own records leads out of the folder."""
-    records = [path / "dataset_dict.json", *path.glob("state.json"), *path.glob("*/state.json")]
-    for record in filter(Path.is_file, records):
-        try:
-            said = json.loads(text_of(record))
-            names = [*said.get("splits", ()), *(f["filename"] for f in said.get("_data_files", ()))]
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise StoredDataError(f"{record} is no record of a data set: {error}") from None
-        for name in map(str, names):
-            inside(record.parent, name, SAVED)
-
-
-def _saved_texts(who: str, part: Any, text: str, label: str) -> Texts:
-    for name in (text, label):
-        if name not in part.column_names:
-            raise UnknownNameError("column", name, part.column_names)
-    names = getattr(part.features[label], "names", None)
-    numbers = check_labels(who, list(part[label]), len(names) if names else MOST_CLASSES)
-    classes = names or [str(number) for number in range(int(numbers.max()) + 1)]
-    texts = []
-    for place, words in enumerate(part[text]):
-        if not isinstance(words, str):
-            raise StoredDataError(f"{who}, item {place}: {words!r} in the place of a text")
-        texts.append(words.encode())
-    return Texts(texts, numbers, tuple(classes))
+    texts = [words.encode() for words in column(table, text)]
+    names = column(table, label)
+    number = {name: place for place, name in enumerate(sorted(set(names)))}
+    return Texts(texts, np.array([number[name] for name in names]), list(number))
 
 
 def read_text_file(path: Path) -> Parts:
     """Nine tenths, and twice a twentieth, in this order."""
-    text = read_whole(need_file(path, TEXT_FILE))
+    text = read_whole(path, TEXT_FILE)
     first, second = len(text) * 90 // 100, len(text) * 95 // 100
     return {"train": text[:first], "valid": text[first:second], "test": text[second:]}
 
 
 def read_text_files(path: Path) -> Parts:
-    """Pairs in the order of the files' names."""
+    """Pairs in the order of the files' names; for "train" alone, or for "valid" and "test" too."""
     found = {}
     for part in ("train", "valid", "test"):
         files = sorted(need(path, TEXT_FILES).glob(f"{part}.*"))
         if len(files) != 2 and (files or part == "train"):
             raise StoredDataError(f"{path} has {len(files)} files {part}.*. Expected: {TEXT_FILES}")
         if files:
-            found[part] = read_parallel(*(inside(path, file.name, TEXT_FILES) for file in files))
+            found[part] = read_parallel(*files)
+    if len(found) == 2:
+        raise StoredDataError(f"{path} needs both valid.* and test.*, or neither")
     return found
 
 
@@ -167,19 +123,16 @@ def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
 
     Raises MissingDataError where a file is missing, StoredDataError where one is longer or empty or is not UTF-8.
     """
-    for path in (source, target):
-        need_file(path, "a text file, a sentence a line")
-    pairs = []
-    for left, right in zip_longest(lines_of(source), lines_of(target)):
-        if left is None or right is None:
-            ended, other = (source, target) if left is None else (target, source)
-            number, _ = left or right or (1, "")
-            raise StoredDataError(
-                f"{ended} ends after {number - 1} lines, and {other} goes on: they are no parallel files"
-            )
-        pair = (" ".join(left[1].split()), " ".join(right[1].split()))
-        if all(pair):
-            pairs.append(pair)
+    sides = [
+        text_of(path, "a text file, a sentence a line").removesuffix("\n").split("\n")
+        for path in (source, target)
+    ]
+    if len(sides[0]) != len(sides[1]):
+        raise StoredDataError(
+            f"{source} has {len(sides[0])} lines, and {target} {len(sides[1])}: they are no parallel files"
+        )
+    lines = ([" ".join(line.split()) for line in side] for side in sides)
+    pairs = [pair for pair in zip(*lines, strict=True) if all(pair)]
     if not pairs:
         raise StoredDataError(f"{source} and {target} are empty: they hold no pair")
     return pairs
@@ -207,31 +160,28 @@ def _size(part: Any) -> dict[str, int]:
     return {"bytes" if isinstance(part, bytes) else "pairs": len(part)}
 
 
-OWN: Catalog[Format] = Catalog(
-    "format",
+_FORMATS: tuple[tuple[str, str, str, Callable[[Path], Parts]], ...] = (
     (
-        Format("hugging_face", "labelled texts saved by the datasets library", SAVED, read_saved),
-        Format(
-            "delimited_texts",
-            "labelled texts, in the columns text and label",
-            DELIMITED,
-            read_delimited_texts,
-        ),
-        Format(
-            "table",
-            "rows of a table, one of whose columns is to be predicted",
-            DELIMITED,
-            lambda path: {"all": read_delimited(path)},
-        ),
-        Format(
-            "text_file",
-            "any text, for the next byte of it: nine tenths train",
-            TEXT_FILE,
-            read_text_file,
-        ),
-        Format("text_files", "translations, a sentence a line", TEXT_FILES, read_text_files),
+        "delimited_texts",
+        "labelled texts, in the columns text and label",
+        DELIMITED,
+        lambda path: {"all": read_labelled(path)},
     ),
+    (
+        "table",
+        "rows of a table, one of whose columns is to be predicted",
+        DELIMITED,
+        lambda path: {"all": read_delimited(path)},
+    ),
+    (
+        "text_file",
+        "any text, for the next byte of it: nine tenths train",
+        TEXT_FILE,
+        read_text_file,
+    ),
+    ("text_files", "translations, a sentence a line", TEXT_FILES, read_text_files),
 )
+OWN: Catalog[Format] = Catalog("format", tuple(Format(*about) for about in _FORMATS))
 
 
 def own_path(who: str, path: Path | str | None, form: str) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from regard.lab.data.splits import Split, split_of
+from regard.lab.data.splits import Split, first_of_each, spaced, split_of
 
 
 class Pair(NamedTuple):
@@ -19,21 +19,14 @@ class Pair(NamedTuple):
     links: tuple[tuple[int, int], ...] = ()
 
 
-def unique(pairs: Iterable[Pair]) -> list[Pair]:
-    """The first pair of each source, compared without case and spacing: no test text was trained on."""
-    seen: dict[str, Pair] = {}
-    for pair in pairs:
-        seen.setdefault(key_of(pair), pair)
-    return list(seen.values())
-
-
 def key_of(pair: Pair) -> str:
-    return " ".join(pair.source.casefold().split())
+    """The source without case and spacing: no test text was trained on."""
+    return spaced(pair.source.casefold())
 
 
 def split_pairs(pairs: Iterable[Pair]) -> dict[Split, list[Pair]]:
-    """Eight groups in ten train, one is for validation, one for the test: decided by the group's name alone."""
+    """The first pair of each source; eight groups in ten train, one is for validation, one for the test, by the group's name alone."""
     parts: dict[Split, list[Pair]] = {"train": [], "valid": [], "test": []}
-    for pair in pairs:
+    for pair in first_of_each(pairs, key_of):
         parts[split_of(pair.group)].append(pair)
     return parts

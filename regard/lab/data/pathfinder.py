@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.checks import check_seed, check_sizes
 from regard.lab.data.generated import bar
 
 Floats = NDArray[np.floating]
@@ -54,7 +53,6 @@ def published(size: int, contour_length: int = 14) -> Drawing:
     """The Long Range Arena's sizes: 32, 64 or 128 (Path-X) pixels; contour_length 6 easy, 9 intermediate, 14 hard."""
     if size not in _SIZES:
         raise OptionError(f"pathfinder: size ({size}) must be 32, 64 or 128")
-    check_sizes("pathfinder", contour_length=contour_length)
     if contour_length < 3:
         raise OptionError(f"pathfinder: contour_length ({contour_length}) must be at least 3")
     return Drawing(size, contour_length, *_SIZES[size])
@@ -68,8 +66,6 @@ class Pictures(NamedTuple):
 
 def generate_pathfinder(drawing: Drawing, count: int, *, seed: int = 0) -> Pictures:
     """Raises OptionError where the paths find no room."""
-    check_sizes("pathfinder", count=count)
-    check_seed("pathfinder", seed)
     parts: list[Pictures] = []
     kept = 0
     with bar("pathfinder", count) as show:
@@ -79,11 +75,6 @@ def generate_pathfinder(drawing: Drawing, count: int, *, seed: int = 0) -> Pictu
             show(kept)
     columns = (np.concatenate(column)[:count] for column in zip(*parts, strict=True))
     return Pictures._make(columns)
-
-
-def chunk_of(size: int) -> int:
-    """Pictures in a chunk: as many pixels at every size."""
-    return max(1, CHUNK * 32**2 // size**2)
 
 
 class _Canvas:
@@ -145,7 +136,7 @@ class _Canvas:
 
 def _chunk(drawing: Drawing, rng: np.random.Generator) -> Pictures:
     """As many pictures of a generator of its own as come through in rounds of attempts."""
-    count, barren = chunk_of(drawing.size), 0
+    count, barren = CHUNK * 32**2 // drawing.size**2, 0  # as many pixels at every size
     parts: list[Pictures] = []
     while sum([len(part.labels) for part in parts]) < count:
         parts.append(_round(drawing, max(32, count), rng))

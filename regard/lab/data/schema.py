@@ -66,15 +66,12 @@ class Schema:
         Raises UnknownNameError, OptionError and ShapeError.
         """
         check_positive(min_count=min_count)
-        if of is not None:
-            check_mapping("of", of)
+        check_mapping("of", of := of or {})
         if isinstance(numeric, str) or not isinstance(numeric, Collection | None):
             raise OptionError(f"numeric ({numeric!r}) must be a tuple of column names")
-        columns = {name: cells(name, table[name]) for name in column_names(table)}
-        _check_lengths(columns)
+        columns = _columns(table, column_names(table))
         for name, column in columns.items():
             _check_no_dates(name, table[name], column)
-        of, rows = dict(of or {}), _rows(columns, train)
         for name in (*of, *of.values(), *(numeric or ())):
             if not isinstance(name, str) or name not in columns:
                 raise UnknownNameError("column", name, columns)
@@ -87,14 +84,15 @@ class Schema:
                 )
         seen: dict[str, Counter] = {}
         scales = {}
+        every = range(len(next(iter(columns.values()))))
+        rows = every[train or slice(None)] if isinstance(train, slice | None) else train
         for name, column in columns.items():
             part = [column[row] for row in rows]
             if kinds[name] == "numeric":
                 scales[name] = _scale(name, part)
             else:
-                seen.setdefault(of.get(name, name), Counter()).update(
-                    _values(name, part, kinds[name])
-                )
+                values = _values(name, part, kinds[name])
+                seen.setdefault(of.get(name, name), Counter()).update(values)
         ids, counts = {}, {}
         for name, counter in seen.items():
             known = [value for value, count in counter.items() if count >= min_count]
@@ -115,8 +113,7 @@ class Schema:
         missing = [field.name for field in self.fields if field.name not in names]
         if missing:
             raise ShapeError(f"the table has no column {missing[0]!r}")
-        columns = {field.name: cells(field.name, table[field.name]) for field in self.fields}
-        _check_lengths(columns)
+        columns = _columns(table, [field.name for field in self.fields])
         return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
 
     def plain(self) -> dict[str, Any]:
@@ -155,18 +152,14 @@ class Schema:
             scaled = (_numbers(field.name, column) - mean) / deviation
             return scaled.clip(-FARTHEST, FARTHEST).astype(np.float32)
         if isinstance(field, Categorical):
+            _values(field.name, column, "categorical")
             ids = self.ids[field.name]
-            if _all_known(column):
-                found = [ids.get(cell, UNKNOWN) for cell in column]
-            else:
-                _check_single(field.name, column)
-                found = [MISSING if is_missing(c) else ids.get(c, UNKNOWN) for c in column]
+            found = [MISSING if cell is None else ids.get(cell, UNKNOWN) for cell in column]
             return np.array(found, dtype=np.int32)
+        _values(field.name, column, "sequence")
         ids = self.ids[field.of.name]
-        rows = [_known(field.name, _members(field.name, cell)) for cell in column]
-        values = [ids.get(value, UNKNOWN) for row in rows for value in row]
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return Ragged(np.array(values, dtype=np.int32), lengths)
+        rows = (_members(field.name, cell) for cell in column)
+        return Ragged.of([[ids.get(value, UNKNOWN) for value in row] for row in rows])
 
 
 def column_names(table: Columns) -> list[str]:
@@ -190,9 +183,20 @@ def row_count(name: str, column: Any) -> int:
 
 
 def cells(name: str, column: Any) -> list:
-    """Python's own values, where an array holds them: they are hashed faster, and can be stored."""
+    """Python's own values, which are hashed faster than an array's and can be stored; None where one is missing."""
     row_count(name, column)
-    return column.tolist() if hasattr(column, "tolist") else list(column)
+    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    if set(map(type, values)) <= {str, int, bool}:
+        return values
+    return [None if is_missing(value) else value for value in values]
+
+
+def _columns(table: Columns, names: Collection[str]) -> dict[str, list]:
+    columns = {name: cells(name, table[name]) for name in names}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise ShapeError(f"columns must be of equal length, got {lengths}")
+    return columns
 
 
 def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) -> Field:
@@ -212,42 +216,32 @@ def _plain_field(field: Field) -> list[str]:
 
 def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
     kinds = set(map(type, column)) - {type(None)}
-    lists = {kind for kind in kinds if issubclass(kind, _LISTS)}
-    floats = {kind for kind in kinds if issubclass(kind, _FLOATS)}
-    others = kinds - lists - floats
-    if floats and all(cell != cell for cell in column if isinstance(cell, _FLOATS)):  # NaN alone
-        floats = set()
-    if not (lists or floats or others):
+    if not kinds:
         raise OptionError(f"column {name!r} holds nothing: leave it out")
-    if lists:
-        if floats or others:
+    if any(issubclass(kind, _LISTS) for kind in kinds):
+        if not all(issubclass(kind, _LISTS) for kind in kinds):
             raise OptionError(f"column {name!r} holds lists in some rows only")
         return "sequence"
     if numeric is not None:
         return "numeric" if name in numeric else "categorical"
-    return "categorical" if others else "numeric"
+    return "numeric" if all(issubclass(kind, _FLOATS) for kind in kinds) else "categorical"
 
 
 def _check_no_dates(name: str, given: Any, column: list) -> None:
     """Raise OptionError for dates and times: every one would be a category of its own."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
-    found = next((cell for cell in column if isinstance(cell, _DATES)), None)
-    if kind in ("M", "m"):
-        found = given[0] if found is None and not hasattr(given, "iloc") else found
-    elif found is None and not _distinct_iso_dates(column):
-        return
-    shown = (
-        next((cell for cell in column if not is_missing(cell)), None) if found is None else found
-    )
-    raise OptionError(
-        f"column {name!r} holds dates or times ({shown}): each would be a category of its own. Replace it by numbers, "
-        f"the days since one of them say, or by parts such as month, weekday and hour, as columns of their own"
-    )
+    known = [cell for cell in column if cell is not None]
+    dated = next((cell for cell in known if isinstance(cell, _DATES)), None)
+    if kind in ("M", "m") or dated is not None or _distinct_iso_dates(known):
+        shown = dated if dated is not None else [*known, None][0]
+        raise OptionError(
+            f"column {name!r} holds dates or times ({shown}): each would be a category of its own. Replace it by numbers, "
+            f"the days since one of them say, or by parts such as month, weekday and hour, as columns of their own"
+        )
 
 
-def _distinct_iso_dates(column: list) -> bool:
+def _distinct_iso_dates(words: list) -> bool:
     """True if all words are ISO 8601 dates and most of them differ."""
-    words = [cell for cell in column if not is_missing(cell)]
     if len(words) < 2 or not all(isinstance(word, str) and len(word) >= 8 for word in words):
         return False
     try:
@@ -259,51 +253,36 @@ def _distinct_iso_dates(column: list) -> bool:
 
 
 def _values(name: str, column: list, kind: str) -> list:
-    """The values in the cells, without missing ones."""
+    """The values in the cells, without missing ones. Raises OptionError for what cannot be one."""
     if kind == "sequence":
         column = [value for cell in column for value in _members(name, cell)]
-    return _known(name, column)
-
-
-def _known(name: str, values: list) -> list:
-    if _all_known(values):
-        return values
-    for value in values:
-        if not isinstance(value, Hashable):
-            raise OptionError(f"column {name!r} holds {value!r}, which cannot be a value")
-    return [value for value in values if not is_missing(value)]
+    known = [value for value in column if value is not None]
+    for found in set(map(type, known)):
+        if issubclass(found, _LISTS) or found.__hash__ is None:
+            wrong = next(value for value in known if type(value) is found)
+            held = "lists of single values" if kind == "sequence" else "single values"
+            raise OptionError(f"column {name!r} holds {held}, and {wrong!r} is none")
+    return known
 
 
 def _members(name: str, cell: Any) -> list:
-    if is_missing(cell):
-        return []
-    if not isinstance(cell, _LISTS):
+    if not isinstance(cell, (*_LISTS, type(None))):
         raise OptionError(f"column {name!r} holds lists in some rows only: {cell!r} is none")
-    return cells(name, cell)
-
-
-def _check_single(name: str, column: list) -> None:
-    for cell in column:
-        if isinstance(cell, _LISTS) or not isinstance(cell, Hashable):
-            raise OptionError(f"column {name!r} holds single values, and {cell!r} is none")
+    return [] if cell is None else [value for value in cells(name, cell) if value is not None]
 
 
 def _numbers(name: str, column: list) -> NDArray[np.floating]:
-    """Raises OptionError for what is no number, or infinite."""
-    numbers = column
-    if not set(map(type, column)) <= {float, int}:
-        numbers = [np.nan if is_missing(cell) else _number(name, cell) for cell in column]
-    found = np.array(numbers, dtype=np.float64)
+    """NaN where one is missing. Raises OptionError for what is no number, or infinite."""
+    found = np.full(len(column), np.nan)
+    for place, cell in enumerate(column):
+        if cell is not None:
+            try:
+                found[place] = cell
+            except (TypeError, ValueError, OverflowError):
+                raise OptionError(f"column {name!r} holds {cell!r}, which is no number") from None
     if np.isinf(found).any():
         raise OptionError(f"column {name!r} holds inf: numbers must be finite, or None")
     return found
-
-
-def _number(name: str, cell: Any) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        raise OptionError(f"column {name!r} holds {cell!r}, which is no number") from None
 
 
 def _scale(name: str, column: list) -> tuple[float, float]:
@@ -319,24 +298,6 @@ def _scale(name: str, column: list) -> tuple[float, float]:
             "holds. Scale the column, or leave such rows out"
         )
     return mean, deviation or 1.0
-
-
-def _all_known(cells: list) -> bool:
-    """By the types alone, which is fast: none of these is missing."""
-    return set(map(type, cells)) <= {str, int, bool}
-
-
-def _rows(columns: Mapping[str, list], train: slice | Collection[int] | None) -> list[int]:
-    every = range(len(next(iter(columns.values()))))
-    if train is None:
-        return list(every)
-    return list(every[train]) if isinstance(train, slice) else [every[row] for row in train]
-
-
-def _check_lengths(columns: Mapping[str, list]) -> None:
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) != 1:
-        raise ShapeError(f"columns must be of equal length, got {lengths}")
 
 
 def is_missing(cell: Any) -> bool:

@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import Literal, TypeVar
 
 Split = Literal["train", "valid", "test"]
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
 def split_of(name: str) -> Split:
@@ -31,6 +32,6 @@ def apart(parts: Sequence[Iterable[Item]], key: Callable[[Item], Hashable]) -> l
     return [[item for of, item in kept if of == number] for number in range(len(parts))]
 
 
-def spaced(text: bytes) -> bytes:
+def spaced(text: str) -> str:
     """Runs of white space become one space: the key by which repeated texts are found."""
-    return b" ".join(text.split())
+    return " ".join(text.split())

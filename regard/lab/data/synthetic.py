@@ -26,7 +26,6 @@ def generate_recall(
     small spreads put it early, spread 1 anywhere. The dots are random tokens. Keys and values are disjoint halves of the
     vocabulary. As in the paper, except that the dots are never padding (token 0).
     """
-    check_recall(length, num_pairs, vocab_size, spread)
     rng = np.random.default_rng(seed)
     half = vocab_size // 2
     keys = 1 + rng.random((count, half - 1)).argsort(1)[:, :num_pairs]
@@ -66,77 +65,6 @@ def _without_replacement(
     return (-scores).argsort(1)[:, :picks]
 
 
-BLANK, SIGN, FIRST_SYMBOL = 1, 2, 3
-
-
-class Copies(NamedTuple):
-    tokens: NDArray[np.integer]  # [n length]
-    labels: NDArray[np.integer]  # [n length]
-
-
-def generate_copies(count: int, *, copied: int, gap: int, symbols: int, seed: int) -> Copies:
-    """The copying problem (Hochreiter & Schmidhuber 1997; Arjovsky et al. 2015, arXiv 1511.06464): repeat symbols from long ago.
-
-        w1 w2 ... wn   - - - ... -   : w1 w2 ... wn        n symbols, `gap` blanks, a sign, and the symbols once more
-
-    Symbols are drawn evenly. The label of the sign is w1, that of each repeated symbol the next; all other tokens have none.
-    Every answer is n + gap tokens back: a model that does not reach so far is no better than chance.
-    """
-    words = np.random.default_rng(seed).integers(
-        FIRST_SYMBOL, FIRST_SYMBOL + symbols, (count, copied)
-    )
-    tokens = np.full((count, 2 * copied + gap), BLANK)
-    tokens[:, :copied] = words
-    tokens[:, copied + gap] = SIGN
-    tokens[:, copied + gap + 1 :] = words[:, :-1]
-    labels = np.full_like(tokens, IGNORED)
-    labels[:, copied + gap :] = words
-    return Copies(tokens, labels)
-
-
-SEPARATOR = 1
-
-
-class Duplications(NamedTuple):
-    tokens: NDArray[np.integer]  # [n length]
-    labels: NDArray[
-        np.integer
-    ]  # [n length]: the token after each of the second half, -100 elsewhere
-
-
-def generate_duplications(count: int, *, length: int, vocab_size: int, seed: int) -> Duplications:
-    """Duplication: repeat a sequence (Kitaev et al. 2020, arXiv 2001.04451).
-
-        s w s w        s: token 1; w: drawn anew for each row from the other tokens
-
-    Only the second half has labels, the next token at each place. As in the paper, except that the separator is not token 0, which is
-    padding here.
-
-    `length` counts the tokens that are read: all of s w s w but the last.
-    """
-    check_duplication(length, vocab_size)
-    half = (length + 1) // 2
-    rng = np.random.default_rng(seed)
-    once = rng.integers(SEPARATOR + 1, vocab_size, (count, half))
-    once[:, 0] = SEPARATOR
-    whole = np.concatenate([once, once], axis=1)
-    labels = whole[:, 1:].copy()
-    labels[:, :half] = IGNORED
-    return Duplications(whole[:, :-1], labels)
-
-
-def check_duplication(length: int, vocab_size: int) -> None:
-    """Raise OptionError unless both halves hold a separator and a token."""
-    if length < 3 or length % 2 == 0:
-        raise OptionError(
-            f"duplication: length ({length}) must be odd and at least 3: twice a separator and a sequence, less the last"
-        )
-    if vocab_size < 4:
-        raise OptionError(
-            f"duplication: vocab_size ({vocab_size}) must be at least 4: padding, the separator and two tokens to say"
-        )
-
-
 CONTEXT = -1
 
 
@@ -151,50 +79,19 @@ def draw_orders(
     rng: np.random.Generator,
     *,
     never: Collection[int] = (),
-    spans: bool = False,
 ) -> Orders:
     """Orders in which the tokens of a window are predicted (Yang et al. 2019, arXiv 1906.08237).
 
     T / K of every T tokens are targets, in an order drawn evenly; the others are context, which every target sees and which
-    has no label. Targets are single tokens drawn evenly; with `spans`, as in the paper's code, runs of one to five tokens,
-    n of them with a probability as 1 / n and each at a place drawn among n K tokens of its own. Those runs are of tokens here,
-    not of whole words.
-
-    Tokens among `never` are context always.
+    has no label. Tokens among `never` are context always.
     """
     spared = np.isin(tokens, list(never))
-    chance = rng.random(tokens.shape)
-    if spans:
-        chance[_in_spans(tokens.shape, k, rng)] -= (
-            1  # before all others, which fill what is missing
-        )
-    asked = np.where(spared, 2.0, chance).argsort(1)
-    asked = (
-        rng.permuted(asked[:, : max(1, tokens.shape[1] // k)], axis=1)
-        if spans
-        else asked[:, : max(1, tokens.shape[1] // k)]
-    )
+    chance = np.where(spared, 2.0, rng.random(tokens.shape))
+    asked = chance.argsort(1)[:, : max(1, tokens.shape[1] // k)]
     order = np.full(tokens.shape, CONTEXT, dtype=np.int32)
     np.put_along_axis(order, asked, np.arange(asked.shape[1], dtype=np.int32)[None], axis=1)
     order[spared] = CONTEXT
     return Orders(order, np.where(order == CONTEXT, np.int32(IGNORED), tokens))
-
-
-_SPAN = np.arange(1, 6)  # tokens
-
-
-def _in_spans(shape: tuple[int, ...], k: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which tokens are in a span; no more than T / K in a row."""
-    T = shape[1]
-    inside = np.zeros(shape, dtype=bool)
-    for row in inside:
-        at, left = 0, max(1, T // k)
-        while at < T and left:
-            n = min(int(rng.choice(_SPAN, p=1 / _SPAN / (1 / _SPAN).sum())), left)
-            begin = at + int(rng.integers(n * (k - 1) + 1))
-            row[begin : begin + n] = True
-            at, left = at + n * k, left - n
-    return inside
 
 
 NOISE = 0.1  # standard deviation
@@ -218,7 +115,6 @@ def generate_correlated_tasks(
 
     Rows of one seed share weights and sines; more rows of it begin with the same ones.
     """
-    check_correlated_tasks(rho, dim, num_sines)
     rng = np.random.default_rng(seed)
     alpha, beta = 4 * rng.random(num_sines), 2 * np.pi * rng.random(num_sines)
     u, _ = np.linalg.qr(rng.standard_normal((dim, 2)))
@@ -258,7 +154,6 @@ def generate_planted_histories(
 
     Items are numbers from 0; more rows of a seed begin with the same ones.
     """
-    check_planted_histories(length, num_items, num_kinds)
     drawn = np.random.default_rng(seed).integers(0, num_items, (count, length + 1))
     history, candidate = drawn[:, :-1], drawn[:, -1]
     liked = (history % num_kinds == candidate[:, None] % num_kinds).any(1)

@@ -1,6 +1,7 @@
 """Readers of tables: a census, film ratings; and histories of users made from behaviours."""
 
 import csv
+from collections import defaultdict
 from collections.abc import Sequence
 from io import StringIO
 from typing import NamedTuple
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.records import Ragged
 
 COLUMNS = (
     *("age", "workclass", "weight", "education", "education_years", "marital_status"),
@@ -49,12 +49,14 @@ class Behaviours(NamedTuple):
     positive: NDArray[np.bool_]
 
 
-class Questions(NamedTuple):
-    user: NDArray[np.integer]
-    item: NDArray[np.integer]
-    history: Ragged  # items, oldest first
-    label: NDArray[np.floating]
-    part: NDArray[np.integer]  # TRAIN, VALID or TEST
+class Asked(NamedTuple):
+    """Is this item the user's next one?"""
+
+    user: int
+    item: int
+    history: list[int]  # items, oldest first
+    label: float
+    part: int  # TRAIN, VALID or TEST
 
 
 def numbered(values: Sequence) -> tuple[NDArray[np.integer], list]:
@@ -64,7 +66,7 @@ def numbered(values: Sequence) -> tuple[NDArray[np.integer], list]:
     return found, list(numbers)
 
 
-def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> Questions:
+def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> list[Asked]:
     """Behaviours: who took which item and when; and the question that DIN answers about them: is this the user's next item?
 
     A target is one of a user's positive behaviours; its history, the positive ones before it. The user's last is for testing, the
@@ -73,62 +75,45 @@ def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> Q
 
     Users with fewer than three positive behaviours are left out; a history holds the newest `history` items.
     """
+    touched, liked = defaultdict[int, set[int]](set), defaultdict[int, list[int]](list)
     order = np.lexsort((found.time, found.user))  # stable: ties stay in the order of the file
-    user, item, liked = found.user[order], found.item[order], found.positive[order]
-    touched = _by_user(user, item)
-    asked: list[
-        tuple[int, int, int, int, int]
-    ] = []  # user, item, start and end of the history, part
-    kept = item[liked]
-    for who, start, end in _spans(user[liked]):
-        if end - start < 3:
-            continue
-        for place in range(max(start + 1, end - 2 - targets), end):
-            part = TEST if place == end - 1 else VALID if place == end - 2 else TRAIN
-            asked.append((who, kept[place], max(start, place - history), place, part))
+    columns = (column[order].tolist() for column in (found.user, found.item, found.positive))
+    for user, item, positive in zip(*columns, strict=True):
+        touched[user].add(item)
+        if positive:
+            liked[user].append(item)
+    asked = []
+    for user, items in liked.items():
+        last = len(items) - 1
+        for place in range(max(1, last - 1 - targets), last + 1) if last > 1 else ():
+            part = max(TRAIN, place - last + TEST)
+            past = items[max(0, place - history) : place]
+            asked.append(Asked(user, items[place], past, 1.0, part))
     if not asked:
         raise OptionError("no user has three positive behaviours: there is nothing to ask")
-    who, item, start, end, part = np.array(asked).T
-    other = _others(who, item[part == TRAIN], touched, np.random.default_rng(seed))
-    past = Ragged.of([kept[a:b] for a, b in zip(start, end, strict=True)])
-    twice = np.repeat(np.arange(len(who)), 2)
-    return Questions(
-        who[twice],
-        np.stack([item, other], 1).ravel(),
-        past.take(twice),
-        np.tile([1.0, 0.0], len(who)),
-        part[twice],
-    )
+    trained = np.array([one.item for one in asked if one.part == TRAIN])
+    others = _others(asked, trained, touched, np.random.default_rng(seed))
+    pairs = zip(asked, others, strict=True)
+    return [one for true, item in pairs for one in (true, true._replace(item=item, label=0.0))]
 
 
 def _others(
-    users: NDArray[np.integer],
+    asked: Sequence[Asked],
     items: NDArray[np.integer],
     touched: dict[int, set[int]],
     rng: np.random.Generator,
-) -> NDArray[np.integer]:
-    """For each user one of the items that they never touched."""
+) -> list[int]:
+    """For each target one of the items that its user never touched."""
     known = set(items.tolist())
-    drawn = items[rng.integers(0, len(items), len(users))]
-    for i, user in enumerate(users.tolist()):
-        if known <= touched[user]:
+    drawn = items[rng.integers(0, len(items), len(asked))].tolist()
+    for i, one in enumerate(asked):
+        if known <= touched[one.user]:
             raise OptionError(
                 "a user touched every item: there is nothing to ask beside the target"
             )
-        while int(drawn[i]) in touched[user]:
-            drawn[i] = items[rng.integers(0, len(items))]
+        while drawn[i] in touched[one.user]:
+            drawn[i] = int(items[rng.integers(0, len(items))])
     return drawn
-
-
-def _by_user(user: NDArray[np.integer], item: NDArray[np.integer]) -> dict[int, set[int]]:
-    return {who: set(item[start:end].tolist()) for who, start, end in _spans(user)}
-
-
-def _spans(user: NDArray[np.integer]) -> list[tuple[int, int, int]]:
-    """(user, start, end) of each run of rows of one user."""
-    borders = np.flatnonzero(np.diff(user)) + 1
-    starts, ends = np.r_[0, borders], np.r_[borders, len(user)]
-    return [(int(user[a]), int(a), int(b)) for a, b in zip(starts, ends, strict=True) if b > a]
 
 
 LIKED = 4  # stars from which a rating is positive
@@ -146,18 +131,15 @@ def parse_movielens(ratings: bytes, films: bytes, users: bytes) -> RatedFilms:
 
     Of ml-1m.inter, ml-1m.item and ml-1m.user.
     """
-    rated = _columns(ratings)
+    rated, about, people = map(_columns, (ratings, films, users))
     user, names = numbered(rated["user_id"])
     item, titles = numbered(rated["item_id"])
-    positive = np.array([float(stars) >= LIKED for stars in rated["rating"]])
-    time = np.array([int(float(seconds)) for seconds in rated["timestamp"]])
-    about = _columns(films)
+    stars, time = (np.array(rated[name], dtype=float) for name in ("rating", "timestamp"))
     genres = dict(zip(about["item_id"], (g.split() for g in about["genre"]), strict=True))
-    people = _columns(users)
     place = {name: row for row, name in enumerate(people["user_id"])}
     rows = [place[name] for name in names]
     return RatedFilms(
-        Behaviours(user, item, time, positive),
+        Behaviours(user, item, time.astype(int), stars >= LIKED),
         titles,
         [genres.get(title, []) for title in titles],
         {name: [people[name][row] for row in rows] for name in ("gender", "age", "occupation")},

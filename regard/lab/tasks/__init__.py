@@ -9,7 +9,7 @@ from regard.lab.tasks.language_models import OwnText, StdlibBytes
 from regard.lab.tasks.masked import SpamMasked, StdlibMasked
 from regard.lab.tasks.pairs import DebianSummary, Dialogue, TextFiles, TranslateDe
 from regard.lab.tasks.permuted import StdlibPermuted
-from regard.lab.tasks.synthetic import CopyAcross, Duplication, ListOps, Recall
+from regard.lab.tasks.synthetic import ListOps, Recall
 from regard.lab.tasks.tables import Adult, MovieLens, OwnTable, PlantedHistories
 from regard.lab.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 from regard.lab.tasks.text_pairs import TextPairs
@@ -23,8 +23,6 @@ TASKS: Catalog[type[Task]] = Catalog(
     (
         ListOps,
         Recall,
-        CopyAcross,
-        Duplication,
         Digits,
         FashionMNIST,
         Pathfinder,
@@ -58,14 +56,12 @@ __all__ = [
     "Adult",
     "Batch",
     "BibleChapters",
-    "CopyAcross",
     "CorrelatedTasks",
     "Data",
     "DebianSections",
     "DebianSummary",
     "Dialogue",
     "Digits",
-    "Duplication",
     "FashionMNIST",
     "GreekEnglish",
     "LabelledTexts",

@@ -2,20 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.core import OptionError
 from regard.lab.tasks.task import Batch, Splits, Task, TaskKind, evaluation
-
-if TYPE_CHECKING:
-    from torchmetrics import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,40 +34,37 @@ class Classify(Task):
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         return F.cross_entropy(self.answer(model, batch).float(), batch["labels"])
 
-    def meter(self) -> "Metric":
-        """The torchmetrics class that `metric` names."""
-        from torchmetrics.classification import MulticlassAccuracy
+    def measure(self, answers: Int[Tensor, "n"], labels: Int[Tensor, "n"]) -> float:
+        """The metric of these answers."""
+        return float((answers == labels).double().mean())
 
-        return MulticlassAccuracy(num_classes=self.num_classes, average="micro")
+    def answers(
+        self, model: nn.Module, batches: Iterable[Batch]
+    ) -> tuple[Int[Tensor, "n"], Int[Tensor, "n"]]:
+        """The model's classes and the true ones, of all batches."""
+        with evaluation(model):
+            found = [(self.answer(model, b).argmax(-1).cpu(), b["labels"].cpu()) for b in batches]
+        if not found:
+            raise self.nothing
+        answers, labels = zip(*found, strict=True)
+        return torch.cat(answers), torch.cat(labels)
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        meter = self.meter()
-        seen = False
-        with evaluation(model):
-            for batch in batches:
-                logits = self.answer(model, batch)
-                meter.to(logits.device).update(logits.argmax(-1), batch["labels"])
-                seen = True
-        if not seen:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return float(meter.compute())
+        return self.measure(*self.answers(model, batches))
 
     @property
     def has_scores(self) -> bool:
         return self.metric == "accuracy"
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        with evaluation(model):
-            right = [self.answer(model, b).argmax(-1) == b["labels"] for b in batches]
-        return torch.cat(right).double().tolist()
+        answers, labels = self.answers(model, batches)
+        return (answers == labels).double().tolist()
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The metric of always answering the training split's most frequent class."""
         splits = splits or self.load()
-        majority = torch.bincount(splits.train.labels).argmax()
-        meter, labels = self.meter(), splits.test.labels
-        meter.update(majority.expand(len(labels)), labels)
-        return float(meter.compute())
+        labels = splits.test.labels
+        return self.measure(torch.bincount(splits.train.labels).argmax().expand_as(labels), labels)
 
 
 Indices = NDArray[np.integer]

@@ -10,18 +10,17 @@ Rows are drawn in whole-array operations and never come twice. Answers are class
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.lab.data.records import IGNORED, Examples
 from regard.lab.tasks.synthetic import Answers
-from regard.lab.tasks.task import Batch, Drawn, Splits, TaskKind
+from regard.lab.tasks.task import Splits, TaskKind
 
 
 class Rows(NamedTuple):
@@ -30,15 +29,13 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ability(Drawn):
+class Ability(Answers):
     """Base of these tasks: accuracy over the tokens that are asked, which stand in the same places of every row.
 
     causal: for models that see no later token. Only `counting` then asks something else, for elsewhere the question comes last.
     """
 
     kind: ClassVar[TaskKind] = "masked_language_model"  # of an instance: see __post_init__
-    metric = "accuracy"
-    better = "higher"
     baseline = "most frequent answer"
 
     causal: bool = False
@@ -52,15 +49,7 @@ class Ability(Drawn):
 
     @property
     @abstractmethod
-    def vocab_size(self) -> int: ...
-
-    @property
-    @abstractmethod
     def num_classes(self) -> int: ...
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {"vocab_size": self.vocab_size}
 
     @abstractmethod
     def draw(self, count: int, rng: np.random.Generator) -> Rows:
@@ -79,16 +68,6 @@ class Ability(Drawn):
             for part, size in enumerate(sizes)
         )
         return Splits(*(Examples.windows(rows.tokens, rows.labels) for rows in draws))
-
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        logits = model(batch["tokens"], valid=batch["valid"]).float()
-        return F.cross_entropy(
-            logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
-        )
-
-    score = Answers.score
-    item_scores = Answers.item_scores
-    trivial_baseline = Answers.trivial_baseline
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError, UnsupportedError
 from regard.core.options import Range
@@ -27,7 +26,7 @@ from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import archive
 from regard.lab.data.vocabulary import END, Vocabulary
-from regard.lab.tasks.task import Batch, Splits, evaluation
+from regard.lab.tasks.task import Batch, Splits, evaluation, padded
 from regard.lab.tasks.text_pairs import TextPairs
 
 NO_WORD = -1
@@ -86,9 +85,7 @@ class GreekEnglish(TextPairs):
         """With source_word [B S], target_word [B T] (-1: none), and links [B V W], which words V and W belong together."""
         batch = super().collate(items)
         for name in ("source_word", "target_word"):
-            batch[name] = pad_sequence(
-                [item[name] for item in items], batch_first=True, padding_value=NO_WORD
-            )
+            batch[name], _ = padded([item[name] for item in items], NO_WORD)
         sizes = (int(batch[name].max()) + 1 for name in ("source_word", "target_word"))
         links = torch.zeros(len(items), *sizes, dtype=torch.bool)
         for row, item in enumerate(items):
@@ -105,7 +102,7 @@ class GreekEnglish(TextPairs):
             for batch in batches:
                 count = count + count_links(self.align(model, batch), batch["links"])
         if not count.asked:
-            raise OptionError(f"{self.name}: score needs at least one link, got none")
+            raise self.nothing
         return count.error_rate
 
     def align(self, model: nn.Module, batch: Batch) -> Bool[Tensor, "B V W"]:

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.generated import Arrays, generated
-from regard.lab.data.images import read_fashion_mnist
-from regard.lab.data.labelled import Images
+from regard.lab.data.images import Images, read_fashion_mnist
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive

@@ -2,30 +2,33 @@
 
 import math
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import OptionError
 from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.python_source import read_modules, stdlib_root
-from regard.lab.data.records import Examples
-from regard.lab.data.splits import Split, split_of
+from regard.lab.data.records import Examples, Records
+from regard.lab.data.splits import split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, ByteWindows, cut, sample
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind, evaluation, ratio_items
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextToken(Task):
     kind: ClassVar[TaskKind] = "language_model"
-    vocab_size: ClassVar[int]
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int: ...
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -40,6 +43,21 @@ class NextToken(Task):
         return F.cross_entropy(
             logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
         )
+
+
+def bits_of(logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "B"]:
+    """Cross-entropy of each row, the sum over its labels."""
+    nats = F.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+    )
+    return nats.view_as(labels).double().sum(1) / math.log(2)
+
+
+class Draws(NamedTuple):
+    """What a task's data are drawn with, from its seed."""
+
+    rng: np.random.Generator
+    torch: torch.Generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,43 +81,32 @@ class LanguageModelling(NextToken):
     def max_len(self) -> int:
         return self.length
 
-    def windows(
-        self, parts: Iterable[Sequence[bytes]], rng: np.random.Generator
-    ) -> Iterator[ByteWindows]:
-        """The windows of the training, validation and test texts, of the last two samples; one part at a time."""
-        for texts, size in zip(parts, (None, self.valid_size, self.test_size), strict=True):
+    @abstractmethod
+    def texts(self, rng: np.random.Generator) -> Iterable[Sequence[bytes]]:
+        """The texts of training, validation and test, drawn on as they are read."""
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Other things than the options that the data depend on."""
+        return {}
+
+    def rows(self, windows: ByteWindows, training: bool, draw: Draws) -> Records:
+        """Items of windows: tokens with the byte that follows each."""
+        return Examples.windows(*windows)
+
+    def load(self) -> Splits:
+        draw = Draws(np.random.default_rng(self.seed), torch.Generator().manual_seed(self.seed))
+        parts: list[Records] = []
+        for texts in self.texts(draw.rng):
             found = cut(self.name, texts, self.length)
-            yield sample(found, size or len(found.tokens), rng)
+            size = (len(found.tokens), self.valid_size, self.test_size)[len(parts)]
+            parts.append(self.rows(sample(found, size, draw.rng), not parts, draw))
+        return Splits(*parts, notes=self.notes)
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        from torchmetrics import MeanMetric
-
-        nats = MeanMetric().set_dtype(torch.float64)
-        asked = 0
-        with evaluation(model):
-            for batch in batches:
-                count = int((batch["labels"] != IGNORED).sum())
-                if count:
-                    loss = self.loss(model, batch)
-                    nats.to(loss.device).update(loss, weight=count)
-                    asked += count
-        if not asked:
-            raise OptionError(f"{self.name}: score needs at least one label, got none")
-        return float(nats.compute()) / math.log(2)
-
-    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        """Of each window."""
-        bits: list[float] = []
-        counts: list[int] = []
-        with evaluation(model):
-            for batch in batches:
-                logits, labels = self.answer(model, batch).float(), batch["labels"]
-                nats = F.cross_entropy(
-                    logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none"
-                )
-                bits += (nats.double().sum(1) / math.log(2)).tolist()
-                counts += (labels != IGNORED).sum(1).tolist()
-        return ratio_items(bits, counts)
+    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Bits of each window, and the bytes that they are of."""
+        logits, labels = self.answer(model, batch).float(), batch["labels"]
+        return bits_of(logits, labels), (labels != IGNORED).sum(1)
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """Bits of the test split under the training split's unigram frequencies (one added to each count)."""
@@ -109,16 +116,24 @@ class LanguageModelling(NextToken):
         return float(-(counts / counts.sum()).log2()[asked].mean())
 
 
-def held_out(texts: Mapping[str, bytes], rng: np.random.Generator) -> Iterator[list[bytes]]:
-    """Training, validation and test texts: split by a hash of their name, in an order drawn by `rng`."""
-    splits: tuple[Split, ...] = ("train", "valid", "test")
-    for split in splits:
-        names = [name for name in texts if split_of(name) == split]
-        yield [texts[names[i]] for i in rng.permutation(len(names))]
+class OfStdlib:
+    """Whole files are held out, decided by a hash of their name; repeated files count once."""
+
+    sources: ClassVar[tuple[str, ...]] = ("stdlib",)
+
+    def texts(self, rng: np.random.Generator) -> Iterator[list[bytes]]:
+        found = read_modules(stdlib_root())
+        for split in ("train", "valid", "test"):
+            names = [name for name in found if split_of(name) == split]
+            yield [found[names[i]] for i in rng.permutation(len(names))]
+
+    @property
+    def notes(self) -> dict[str, str]:
+        return {"cpython": platform.python_version()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class StdlibBytes(LanguageModelling):
+class StdlibBytes(OfStdlib, LanguageModelling):
     """Stdlib bytes: the next byte of the Python standard library's own source.
 
     Whole files are held out, decided by a hash of their name; repeated files count once. The text is that of the running
@@ -126,13 +141,6 @@ class StdlibBytes(LanguageModelling):
     """
 
     name = "stdlib_bytes"
-    sources = ("stdlib",)
-
-    def load(self) -> Splits:
-        rng = np.random.default_rng(self.seed)
-        parts = self.windows(held_out(read_modules(stdlib_root()), rng), rng)
-        notes = {"cpython": platform.python_version()}
-        return Splits(*(Examples.windows(*part) for part in parts), notes=notes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +151,6 @@ class OwnText(LanguageModelling):
 
     path: Path | None = None
 
-    def load(self) -> Splits:
-        found = read_text_file(own_path(self.name, self.path, "text_file"))
-        texts = ([found[name]] for name in ("train", "valid", "test"))
-        parts = self.windows(texts, np.random.default_rng(self.seed))
-        return Splits(*(Examples.windows(*part) for part in parts))
+    def texts(self, rng: np.random.Generator) -> Iterator[list[bytes]]:
+        for text in read_text_file(own_path(self.name, self.path, "text_file")).values():
+            yield [text]

@@ -4,25 +4,22 @@ Training hides other bytes each time that a window is seen, drawn from the globa
 kill has its state back. In the validation and the test windows the hidden bytes are fixed, part of the data.
 """
 
-import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import Range
-from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.texts import Email, read_emails
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows
-from regard.lab.tasks.language_models import LanguageModelling, held_out
-from regard.lab.tasks.task import IGNORED, Batch, Splits
+from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
+from regard.lab.tasks.task import IGNORED, Batch
 from regard.lab.tasks.texts import divided
 from regard.models.corruption import corrupt
 
@@ -41,68 +38,42 @@ class MaskedLanguageModelling(LanguageModelling):
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """In training mode bytes are hidden anew; otherwise those that the batch hides."""
-        tokens, labels = batch["tokens"], batch["labels"]
         if model.training:
-            tokens, labels = corrupt(
-                tokens,
-                mask_token=MASK,
-                vocab_size=self.vocab_size,
-                valid=batch["valid"],
-                never=(START,),
-                rate=self.rate,
-            )
-            if not (labels != IGNORED).any():
-                labels = batch["labels"]
-        logits = model(tokens, valid=batch["valid"]).float()
-        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+            tokens, labels = self._corrupted(batch["tokens"], batch["valid"])
+            if (labels != IGNORED).any():
+                batch = batch | {"tokens": tokens, "labels": labels}
+        return super().loss(model, batch)
 
-    def of_texts(
-        self, train: Sequence[bytes], valid: Sequence[bytes], test: Sequence[bytes]
-    ) -> Splits:
-        """Splits of texts whose parts are given."""
-        rng = np.random.default_rng(self.seed)
-        return self.masked(self.windows((train, valid, test), rng))
-
-    def masked(self, parts: Iterable[ByteWindows], notes: dict[str, str] | None = None) -> Splits:
-        train, valid, test = parts
-        draw = torch.Generator().manual_seed(self.seed)
-        return Splits(
-            self._whole(train),
-            self._hidden(valid, draw),
-            self._hidden(test, draw),
-            notes=notes or {},
-        )
-
-    def _whole(self, windows: ByteWindows) -> Examples:
-        labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)
-        return Examples.windows(windows.tokens, labels)
-
-    def _hidden(self, windows: ByteWindows, draw: torch.Generator) -> Examples:
-        tokens, labels = corrupt(
-            torch.from_numpy(windows.tokens).long(),
+    def _corrupted(
+        self, tokens: Tensor, valid: Tensor | None = None, draw: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return corrupt(
+            tokens,
             mask_token=MASK,
             vocab_size=self.vocab_size,
+            valid=valid,
             never=(START,),
             rate=self.rate,
             generator=draw,
         )
-        return Examples.windows(tokens.numpy(), labels.numpy())
+
+    def rows(self, windows: ByteWindows, training: bool, draw: Draws) -> Examples:
+        """Training rows are whole, and their labels all bytes."""
+        if training:
+            labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)
+            return Examples.windows(windows.tokens, labels)
+        hidden = self._corrupted(torch.from_numpy(windows.tokens).long(), draw=draw.torch)
+        return Examples.windows(*(part.numpy() for part in hidden))
 
 
 @dataclass(frozen=True, kw_only=True)
-class StdlibMasked(MaskedLanguageModelling):
+class StdlibMasked(OfStdlib, MaskedLanguageModelling):
     """Stdlib masked: hidden bytes of the Python standard library's own source.
 
     Files are split and windows cut as in `stdlib_bytes`; results compare only at equal checksums.
     """
 
     name = "stdlib_masked"
-    sources = ("stdlib",)
-
-    def load(self) -> Splits:
-        rng = np.random.default_rng(self.seed)
-        parts = self.windows(held_out(read_modules(stdlib_root()), rng), rng)
-        return self.masked(parts, {"cpython": platform.python_version()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +86,9 @@ class SpamMasked(MaskedLanguageModelling):
     name = "spam_masked"
     sources = ("spam_assassin",)
 
-    def load(self) -> Splits:
-        return self.of(read_emails(archive("spam_assassin")))
+    def emails(self) -> list[Email]:
+        return read_emails(archive("spam_assassin"))
 
-    def of(self, emails: Sequence[Email]) -> Splits:
-        found = divided(list(emails), self.seed)
-        return self.of_texts(
-            *([found.texts[row] for row in part] for part in (found.train, found.valid, found.test))
-        )
+    def texts(self, rng: np.random.Generator) -> Iterable[list[bytes]]:
+        found = divided(self.emails(), self.seed)
+        return [[found.texts[row] for row in part] for part in found.parts]

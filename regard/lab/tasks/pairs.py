@@ -1,18 +1,19 @@
 """Translation, summaries and dialogue."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
-from regard.core import OptionError
 from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
-from regard.lab.data.own import own_path, read_parallel, read_text_files
-from regard.lab.data.pairs import Pair, key_of, split_pairs, unique
+from regard.lab.data.own import own_path, read_text_files
+from regard.lab.data.pairs import Pair, key_of, split_pairs
 from regard.lab.data.plays import Turn, read_plays
 from regard.lab.data.sources import archive
-from regard.lab.data.splits import Split
-from regard.lab.tasks.text_pairs import BITS, TextPairs, first_words, most_frequent
+from regard.lab.data.splits import SPLITS, Split, apart
+from regard.lab.tasks.text_pairs import BITS, TextPairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,55 +54,19 @@ class TextFiles(TextPairs):
     name = "text_files"
 
     path: Path | None = None
-    source: str = ""
-    target: str = ""
-    valid_source: str = ""
-    valid_target: str = ""
-    test_source: str = ""
-    test_target: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.path is not None and (self.source or self.target):
-            raise OptionError(f"{self.name}: give path, or source and target")
-        own = [self.valid_source, self.valid_target, self.test_source, self.test_target]
-        if any(own) and not all(own):
-            raise OptionError(
-                f"{self.name}: give all of valid_source, valid_target, test_source and test_target, or none of them"
-            )
 
     def pairs(self) -> list[Pair]:
-        return self._read(self.source, self.target)
+        return [pair for part in self.parts().values() for pair in part]
 
     def parts(self) -> dict[Split, list[Pair]]:
-        """Raises OptionError where the files that are named make no parts."""
-        if self.path is not None:
-            found = read_text_files(own_path(self.name, self.path, "text_files"))
-            files = {part: _pairs(rows) for part, rows in found.items()}
-        elif self.source and self.target:
-            files = {"train": self.pairs()}
-            if self.test_source:
-                files["valid"] = self._read(self.valid_source, self.valid_target)
-                files["test"] = self._read(self.test_source, self.test_target)
-        else:
-            raise OptionError(
-                f"{self.name}: give path=, a folder, or source= and target=, two text files with a sentence a line"
-            )
+        found = read_text_files(own_path(self.name, self.path, "text_files"))
+        files = {
+            part: [Pair(left, right, left) for left, right in rows] for part, rows in found.items()
+        }
         if len(files) == 1:
-            return split_pairs(unique(files["train"]))
-        if len(files) == 2:
-            raise OptionError(f"{self.name}: {self.path} needs both valid.* and test.*, or neither")
-        valid, test = unique(files["valid"]), unique(files["test"])
-        held_out = {key_of(pair) for pair in (*valid, *test)}
-        train = [pair for pair in unique(files["train"]) if key_of(pair) not in held_out]
+            return split_pairs(files["train"])
+        test, valid, train = apart([files[part] for part in reversed(SPLITS)], key_of)
         return {"train": train, "valid": valid, "test": test}
-
-    def _read(self, source: str, target: str) -> list[Pair]:
-        return _pairs(read_parallel(Path(source).expanduser(), Path(target).expanduser()))
-
-
-def _pairs(rows: Sequence[tuple[str, str]]) -> list[Pair]:
-    return [Pair(left, right, left) for left, right in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +102,13 @@ class DebianSummary(TextPairs):
         ]
 
     def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
-        """The source's first words, and the most frequent summary."""
-        return [first_words(train, sources), most_frequent(train, sources)]
+        """The source's first words, as many as the median summary has, and the most frequent summary."""
+        length = round(median(len(pair.target.split()) for pair in train))
+        common = Counter(pair.target for pair in train).most_common(1)[0][0]
+        return [
+            [" ".join(source.split()[:length]) for source in sources],
+            [common] * len(sources),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

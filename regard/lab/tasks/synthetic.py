@@ -1,29 +1,19 @@
-"""Sequences drawn from a rule: ListOps, recall, copying."""
+"""Sequences drawn from a rule: ListOps, recall."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.core import OptionError
 from regard.core.options import Count
 from regard.lab.data.generated import Arrays, generated
-from regard.lab.data.listops import VOCABULARY, check_grammar, generate_listops
+from regard.lab.data.listops import VOCABULARY, Grammar, generate_listops
 from regard.lab.data.records import Examples
-from regard.lab.data.synthetic import (
-    FIRST_SYMBOL,
-    check_duplication,
-    check_recall,
-    generate_copies,
-    generate_duplications,
-    generate_recall,
-)
+from regard.lab.data.synthetic import check_recall, generate_recall
 from regard.lab.tasks.classify import Classify
 from regard.lab.tasks.language_models import NextToken
-from regard.lab.tasks.task import IGNORED, Batch, Drawn, Splits, evaluation, ratio_items
+from regard.lab.tasks.task import IGNORED, Batch, Drawn, Splits
 
 _LISTOPS_RULE = 2  # raised when the same options begin to give other expressions
 
@@ -51,7 +41,11 @@ class ListOps(Drawn, Classify):
     operator_probability: float = 0.25  # of an operator in place of a digit
 
     def __post_init__(self) -> None:
-        check_grammar(
+        self.grammar.check()
+
+    @property
+    def grammar(self) -> Grammar:
+        return Grammar(
             self.min_length,
             self.max_length,
             self.max_depth,
@@ -64,25 +58,16 @@ class ListOps(Drawn, Classify):
         return self.max_length - 1
 
     def load(self) -> Splits:
-        options: dict[str, Any] = dict(
-            min_length=self.min_length,
-            max_length=self.max_length,
-            max_depth=self.max_depth,
-            max_args=self.max_args,
-            operator_probability=self.operator_probability,
-            seed=self.seed,
-        )
+        options = self.grammar._asdict() | {"seed": self.seed, "count": self.total}
 
         def make() -> Arrays:
-            return generate_listops(self.total, **options)._asdict()
+            return generate_listops(self.total, self.grammar, seed=self.seed)._asdict()
 
-        count = {"count": self.total, "rule": _LISTOPS_RULE}
-        found = generated(self.name, options | count, make)
+        found = generated(self.name, options | {"rule": _LISTOPS_RULE}, make)
         rows = np.cumsum([self.train_size, self.valid_size])
         lengths, values = np.split(found["lengths"], rows), np.split(found["values"], rows)
         tokens = np.split(found["tokens"], np.cumsum(found["lengths"])[rows - 1])
-        train, valid, test = map(Examples, tokens, lengths, values)
-        return Splits(train, valid, test)
+        return Splits(*map(Examples, tokens, lengths, values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,38 +76,12 @@ class Answers(Drawn, NextToken):
 
     metric = "accuracy"
     better = "higher"
-    length: int = 64  # tokens of a row
 
-    @property
-    def max_len(self) -> int:
-        return self.length
-
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        from torchmetrics.classification import MulticlassAccuracy
-
-        accuracy = MulticlassAccuracy(
-            num_classes=self.vocab_size, average="micro", ignore_index=IGNORED
-        )
-        seen = False
-        with evaluation(model):
-            for batch in batches:
-                answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
-                accuracy.to(answers.device).update(answers, batch["labels"])
-                seen = True
-        if not seen:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return float(accuracy.compute())
-
-    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        right: list[float] = []
-        counts: list[int] = []
-        with evaluation(model):
-            for batch in batches:
-                labels = batch["labels"]
-                answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1)
-                right += (answers == labels).sum(1).tolist()  # no answer is IGNORED
-                counts += (labels != IGNORED).sum(1).tolist()
-        return ratio_items(right, counts)
+    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Right answers of each row, and the tokens that have a label."""
+        labels = batch["labels"]
+        answers = self.answer(model, batch).argmax(-1)
+        return (answers == labels).sum(1), (labels != IGNORED).sum(1)  # no answer is IGNORED
 
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         splits = splits or self.load()
@@ -139,10 +98,15 @@ class Recall(Answers):
 
     name = "recall"
     baseline = "first value of the row"
-    vocab_size: int = 128  # type: ignore[misc]  # an option here, a constant of the other tasks
+    vocab_size: int = 128  # an option here, a constant of the other tasks
 
+    length: int = 64  # tokens of a row
     num_pairs: int = 8  # keys with a value each
     spread: float = 0.01  # small: keys come back soon; 1: anywhere
+
+    @property
+    def max_len(self) -> int:
+        return self.length
 
     def __post_init__(self) -> None:
         check_recall(self.length, self.num_pairs, self.vocab_size, self.spread)
@@ -165,55 +129,3 @@ class Recall(Answers):
         first = torch.stack([test[i]["tokens"][1] for i in range(len(test))])
         asked = labels != IGNORED
         return float((labels == first[:, None])[asked].double().mean())
-
-
-@dataclass(frozen=True, kw_only=True)
-class CopyAcross(Answers):
-    """Copy across: symbols to repeat after a long gap, for models whose memory must reach across it.
-
-    Accuracy over the repeated symbols. A model that reads in segments shorter than `gap` needs a memory.
-    """
-
-    name = "copy_across"
-    baseline = "most frequent symbol"
-    length: int = field(default=0, init=False)  # follows from the others
-
-    copied: int = 8  # symbols to repeat
-    gap: int = 16  # tokens before the repetition
-    symbols: int = 8  # different ones
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length", 2 * self.copied + self.gap)
-
-    @property
-    def vocab_size(self) -> int:  # type: ignore[override]  # follows from an option here
-        return FIRST_SYMBOL + self.symbols
-
-    def load(self) -> Splits:
-        found = generate_copies(
-            self.total, copied=self.copied, gap=self.gap, symbols=self.symbols, seed=self.seed
-        )
-        return self.windows(found.tokens, found.labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Duplication(Answers):
-    """Duplication: repeat a sequence; a model that hashes its keys must learn to find the first copy.
-
-    Only the second half has labels; accuracy counts those. The paper's sizes are length 1023, vocab_size 129.
-    """
-
-    name = "duplication"
-    baseline = "most frequent token"
-    vocab_size: int = 32  # type: ignore[misc]  # an option here, a constant of the other tasks
-
-    length: int = 63
-
-    def __post_init__(self) -> None:
-        check_duplication(self.length, self.vocab_size)
-
-    def load(self) -> Splits:
-        found = generate_duplications(
-            self.total, length=self.length, vocab_size=self.vocab_size, seed=self.seed
-        )
-        return self.windows(found.tokens, found.labels)

@@ -59,23 +59,21 @@ def figures(
 
 def auc(scores: Float[Tensor, "n"], labels: Tensor) -> float:
     """Raises OptionError where the labels that are known are not of both kinds."""
-    from sklearn.metrics import roc_auc_score
-
     known = ~labels.isnan()
-    y = labels[known].long()
-    if y.unique().numel() < 2:
-        raise OptionError(
-            f"AUC needs labels of both kinds: {len(y)} are known, {int(y.sum())} of them 1"
-        )
-    return float(roc_auc_score(y.numpy(), scores[known].double().numpy()))
+    return float(auc_items(scores[known].numpy(), labels[known].numpy()).mean())
 
 
 def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Values of items whose mean is the area under the curve, and whose spread is that of DeLong's estimate (Biometrics 1988)."""
+    """Values of items whose mean is the area under the curve, and whose spread is that of DeLong's estimate (Biometrics 1988).
+
+    Raises OptionError where the labels are not of both kinds.
+    """
     from scipy.stats import rankdata
 
     positive = labels > 0.5
     n, m = int(positive.sum()), int((~positive).sum())
+    if not n * m:
+        raise OptionError(f"AUC needs labels of both kinds: {n + m} are known, {n} of them 1")
     ranks = rankdata(scores)
     within = np.empty(len(scores))
     within[positive] = (ranks[positive] - rankdata(scores[positive])) / m
@@ -88,21 +86,16 @@ def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def gauc(
     scores: Float[Tensor, "n"], labels: Int[Tensor, "n"], groups: Int[Tensor, "n"]
 ) -> float | None:
-    """None where no group has both answers. By ranks, for all groups at once."""
-    order = np.lexsort((scores.numpy(), groups.numpy()))
-    s, y, g = scores.numpy()[order], labels.numpy()[order], groups.numpy()[order]
-    group = np.cumsum(np.r_[0, g[1:] != g[:-1]])
-    size = np.bincount(group)
-    rank = np.arange(1, len(g) + 1) - (np.cumsum(size) - size)[group]
-    tied = np.cumsum(np.r_[0, (s[1:] != s[:-1]) | (g[1:] != g[:-1])])
-    rank = (np.bincount(tied, rank) / np.bincount(tied))[tied]
-    positives = np.bincount(group, y)
-    pairs = positives * (size - positives)
-    known = pairs > 0
-    if not known.any():
+    """None where no group has both answers."""
+    _, sizes = torch.unique(groups, return_counts=True)
+    order = groups.argsort(stable=True)
+    parts = zip(
+        scores[order].split(sizes.tolist()), labels[order].split(sizes.tolist()), strict=True
+    )
+    mixed = [(s, y) for s, y in parts if 0 < y.sum() < len(y)]
+    if not mixed:
         return None
-    won = np.bincount(group, rank * y) - positives * (positives + 1) / 2
-    return float(np.average(won[known] / pairs[known], weights=size[known]))
+    return float(np.average([auc(s, y) for s, y in mixed], weights=[len(y) for _, y in mixed]))
 
 
 def mean_auc(model: Any, known: Any, asked: Any, labels: Tensor, true: Tensor) -> float:
@@ -188,7 +181,11 @@ class TableTask(Task):
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         logits, labels, _ = self._answers(model, batches)
-        return float(np.mean([auc(logits[:, k], labels[:, k]) for k in range(labels.shape[1])]))
+        return float(np.mean([auc(*column) for column in zip(logits.T, labels.T, strict=True)]))
+
+    @property
+    def has_scores(self) -> bool:
+        return True
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
         """Of each row, in the mean over labels; one without a label moves nothing."""
@@ -271,16 +268,16 @@ class TableTask(Task):
     def _answers(
         self, model: nn.Module, batches: Iterable[Batch]
     ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n K"], Tensor | None]:
-        logits, labels, groups = [], [], []
         with evaluation(model):
-            for batch in batches:
-                logits.append(self.answer(model, batch).float().cpu())
-                labels.append(batch["labels"].cpu())
-                if batch["groups"] is not None:
-                    groups.append(batch["groups"].cpu())
-        if not logits:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return torch.cat(logits), torch.cat(labels), torch.cat(groups) if groups else None
+            found = [
+                (self.answer(model, b).float().cpu(), b["labels"].cpu(), b["groups"])
+                for b in batches
+            ]
+        if not found:
+            raise self.nothing
+        logits, labels, groups = zip(*found, strict=True)
+        users = None if groups[0] is None else torch.cat(groups).cpu()
+        return torch.cat(logits), torch.cat(labels), users
 
 
 def table_splits(

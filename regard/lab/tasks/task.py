@@ -71,6 +71,9 @@ DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and belo
 """What every generator takes."""
 
 
+_CHANCES: dict[tuple[type, str, str], float] = {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(metaclass=CheckedOptions):
     """Base of every task: its fields are its options, and equal options give equal data.
@@ -111,27 +114,54 @@ class Task(metaclass=CheckedOptions):
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Mean loss of a batch, in nats."""
 
-    @abstractmethod
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """The metric over all batches, in evaluation mode; over all processes where there are several.
+    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What each item of a batch adds to the metric, and how much of it counts: the metric is the ratio of their sums."""
+        raise NotImplementedError
 
-        Raises OptionError where there is nothing to take it over.
-        """
+    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        """The metric over all batches, in evaluation mode. Raises OptionError where there is nothing to take it over."""
+        sums, counts = self._sums(model, batches)
+        return float(sums.sum() / counts.sum())
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
         """A score of each item, whose mean is the metric: what an interval takes the spread of items from.
 
+            r + (s_i - r c_i) / mean(c),   r = sum(s) / sum(c)      the first terms of the ratio's expansion; s_i / c_i where all c are equal
+
         Raises OptionError where the metric is no mean over items.
         """
-        raise OptionError(f"{self.name} gives no score of each item")
+        sums, counts = self._sums(model, batches)
+        r = sums.sum() / counts.sum()
+        return (r + (sums - r * counts) / counts.mean()).tolist()
+
+    def _sums(self, model: nn.Module, batches: Iterable[Batch]) -> NDArray[np.float64]:  # [2 n]
+        if not self.has_scores:
+            raise OptionError(f"{self.name} gives no score of each item")
+        with evaluation(model):
+            found = [torch.stack(self.item_sums(model, b)).double().cpu() for b in batches]
+        if not sum(float(counts.sum()) for _, counts in found):
+            raise self.nothing
+        return torch.cat(found, 1).numpy()
+
+    @property
+    def nothing(self) -> OptionError:
+        """The error for no batch, or none with a label."""
+        return OptionError(f"{self.name}: score needs at least one batch with a label, got none")
 
     @property
     def has_scores(self) -> bool:
-        return type(self).item_scores is not Task.item_scores
+        return type(self).item_sums is not Task.item_sums
 
     @abstractmethod
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The metric on the test split of what needs no model; `splits` saves loading them again."""
+
+    def chance(self, splits: Splits) -> float:
+        """`trivial_baseline`, computed once in a process for equal options and data."""
+        key = type(self), repr(self), splits.sha256
+        if key not in _CHANCES:
+            _CHANCES[key] = float(self.trivial_baseline(splits))
+        return _CHANCES[key]
 
     def read_as(self, splits: Splits) -> str:
         """How the columns of a table, or of labelled texts, were read; empty for other data."""
@@ -139,13 +169,9 @@ class Task(metaclass=CheckedOptions):
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{tokens, valid, labels} from items {tokens, label}, padded on the right to the longest."""
-        labels = [item["label"] for item in items]
         tokens, valid = padded([item["tokens"] for item in items])
-        stacked = (
-            pad_sequence(labels, batch_first=True, padding_value=IGNORED)
-            if labels[0].dim()
-            else torch.stack(labels)
-        )
+        labels = [item["label"] for item in items]
+        stacked = padded(labels, IGNORED)[0] if labels[0].dim() else torch.stack(labels)
         return {"tokens": tokens, "valid": valid, "labels": stacked}
 
     def count(self, batch: Batch) -> int:
@@ -153,27 +179,12 @@ class Task(metaclass=CheckedOptions):
         return count_valid(batch["tokens"], batch["valid"])
 
 
-def ratio_items(sums: Sequence[float], counts: Sequence[float]) -> list[float]:
-    """Values of items whose mean is r = sum(sums) / sum(counts), and whose spread is that of this ratio:
-
-    r + (s_i - r c_i) / mean(c), the first terms of its expansion; s_i / c_i where all counts are equal. None where nothing counts.
-    """
-    s, c = np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64)
-    if not c.sum():
-        return []
-    r = s.sum() / c.sum()
-    return (r + (s - r * c) / c.mean()).tolist()
-
-
-def padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-    """[B T], zeros on the right; and what is valid, None where all is."""
+def padded(rows: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor | None]:
+    """[B T], `value` on the right; and what is valid, None where all is."""
     lengths = torch.tensor([len(row) for row in rows])
-    longest = int(lengths.max())
-    full = int(lengths.min()) == longest
-    return (
-        pad_sequence(list(rows), batch_first=True),
-        None if full else torch.arange(longest) < lengths[:, None],
-    )
+    valid = torch.arange(int(lengths.max())) < lengths[:, None]
+    found = pad_sequence(list(rows), batch_first=True, padding_value=value)
+    return found, None if valid.all() else valid
 
 
 def count_valid(tokens: Tensor, valid: Tensor | None) -> int:

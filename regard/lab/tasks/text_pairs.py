@@ -1,28 +1,25 @@
 """From one text to another: the base of translation, summaries and dialogue, and how answers are scored."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
 from regard.core.options import Share
-from regard.lab.data.pairs import Pair, split_pairs, unique
+from regard.lab.data.pairs import Pair, split_pairs
 from regard.lab.data.records import Data, Ragged, Records
-from regard.lab.data.sources import cache_folder
-from regard.lab.data.splits import Split, apart
+from regard.lab.data.splits import SPLITS, Split, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
+from regard.lab.tasks.language_models import bits_of
 from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, count_valid, evaluation, padded
 
 
@@ -31,13 +28,6 @@ def bleu(found: Sequence[str], references: Sequence[str]) -> float:
     import sacrebleu
 
     return sacrebleu.corpus_bleu(list(found), [list(references)]).score
-
-
-def chrf(found: Sequence[str], references: Sequence[str]) -> float:
-    """chrF2 of the whole corpus, 0 to 100: character n-grams up to six."""
-    import sacrebleu
-
-    return sacrebleu.corpus_chrf(list(found), [list(references)]).score
 
 
 def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
@@ -52,24 +42,10 @@ def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
     return 100 * sum(scores) / len(scores)
 
 
-def token_frequencies(
-    vocabulary: Vocabulary, size: int, train: Sequence[Tensor], test: Sequence[Tensor]
-) -> float:
-    """Bits for each byte of the test targets under the frequencies of the training targets' tokens, one added to each."""
-    counts = torch.bincount(torch.cat(list(train)), minlength=size).double() + 1
-    bits = -(counts / counts.sum()).log2()[torch.cat(list(test))].sum()
-    return float(bits) / byte_count(vocabulary, (target.tolist() for target in test))
-
-
-def byte_count(vocabulary: Vocabulary, targets: Iterable[Sequence[int]]) -> int:
-    """Bytes of all targets, plus one for the end of each."""
-    return sum(len(vocabulary.decode(target).encode()) + 1 for target in targets)
-
-
 Metric = Callable[[Sequence[str], Sequence[str]], float]
 
 
-METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "rouge_l": rouge_l}
+METRICS: Mapping[str, Metric] = {"bleu": bleu, "rouge_l": rouge_l}
 
 
 BITS = "bits_per_byte"
@@ -84,11 +60,11 @@ class Prepared(NamedTuple):
 class TextPairs(Task):
     """From one text to another: translation, summaries, dialogue.
 
-    Loss: cross-entropy of the next target token, smoothed (arXiv 1512.00567). Score: `metric`. Of bleu, chrf and rouge_l
+    Loss: cross-entropy of the next target token, smoothed (arXiv 1512.00567). Score: `metric`. Of bleu and rouge_l
     it is that of generated targets; bits_per_byte is the cost of the given ones, against token frequencies.
 
     Pairs are unique by source before they are split, by group. Source and target share one vocabulary of byte pairs,
-    learned from the training part and kept in the cache. A pair whose target, or source, is too long is left out of
+    learned from the training part. A pair whose target, or source, is too long is left out of
     every part; where `cuts_source`, long sources are cut instead, and those that are then alike count once. Validation and test are REDUCED to samples of
     `valid_size` and `test_size` pairs, drawn by `seed`, because each is generated token by token; a number larger
     than there are pairs takes all. `notes` has their numbers.
@@ -124,11 +100,7 @@ class TextPairs(Task):
         """All pairs in a fixed order; what they come from is checked by whoever reads it."""
 
     def parts(self) -> dict[Split, list[Pair]]:
-        return split_pairs(unique(self.pairs()))
-
-    def origin(self) -> dict[str, str]:
-        """Other things than the options that the data depend on, for the notes."""
-        return {}
+        return split_pairs(self.pairs())
 
     def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
         """Sets of answers that need no model, one answer per source; the best set is the baseline."""
@@ -153,36 +125,25 @@ class TextPairs(Task):
     def prepare(self) -> Prepared:
         """Raises OptionError where no pair is short enough."""
         parts = self.parts()
-        vocabulary = learn_vocabulary(
-            [text for pair in parts["train"] for text in (pair.source, pair.target)],
-            self.vocab_size,
-            cache_folder() / "vocabularies",
-        )
+        texts = [text for pair in parts["train"] for text in (pair.source, pair.target)]
+        vocabulary = learn_vocabulary(texts, self.vocab_size)
         rng = np.random.default_rng(self.seed)
-        sizes: dict[Split, int | None] = {
-            "train": None,
-            "valid": self.valid_size,
-            "test": self.test_size,
-        }
-        notes = self.origin()
-        records = {}
-        found = [self.encode(vocabulary, parts[split]) for split in sizes]
+        sizes = (None, self.valid_size, self.test_size)
+        notes, records = {}, []
+        found = [self.encode(vocabulary, parts[split]) for split in SPLITS]
         if self.cuts_source:
             found = apart(found, key=lambda item: tuple(item["source"]))
-        for (split, size), encoded in zip(sizes.items(), found, strict=True):
-            kept = rng.permutation(len(encoded))[: size or len(encoded)]
+        for split, size, encoded in zip(SPLITS, sizes, found, strict=True):
+            kept = rng.permutation(len(encoded))[:size]
             if not len(kept):
                 raise OptionError(
                     f"{self.name}: no pair of the {split} part fits in source_len ({self.source_len}) and "
                     f"target_len ({self.target_len}). Raise them."
                 )
-            records[split] = self.records([encoded[i] for i in kept])
-            notes[f"{split} pairs"] = (
-                f"{len(kept)} of {len(parts[split])} ({len(encoded)} are short enough)"
-            )
-        return Prepared(
-            vocabulary, Splits(records["train"], records["valid"], records["test"], notes=notes)
-        )
+            records.append(self.records([encoded[i] for i in kept]))
+            told = f"{len(kept)} of {len(parts[split])} ({len(encoded)} are short enough)"
+            notes[f"{split} pairs"] = told
+        return Prepared(vocabulary, Splits(*records, notes=notes))
 
     def encode(self, vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[dict[str, list[int]]]:
         """{source, target} of each pair that is short enough; targets close with END."""
@@ -206,16 +167,15 @@ class TextPairs(Task):
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{source, valid, target, target_valid, labels}: the target begins with BEGIN, its labels close with END."""
         source, valid = padded([item["source"] for item in items])
-        begin = items[0]["target"].new_tensor([BEGIN])
-        target, target_valid = padded([torch.cat([begin, item["target"][:-1]]) for item in items])
+        labels, target_valid = padded([item["target"] for item in items], IGNORED)
+        target = F.pad(labels[:, :-1], (1, 0), value=BEGIN)
+        target = target.masked_fill(labels == IGNORED, 0)
         return {
             "source": source,
             "valid": valid,
             "target": target,
             "target_valid": target_valid,
-            "labels": pad_sequence(
-                [item["target"] for item in items], batch_first=True, padding_value=IGNORED
-            ),
+            "labels": labels,
         }
 
     def count(self, batch: Batch) -> int:
@@ -256,51 +216,49 @@ class TextPairs(Task):
             ).tokens[:, 0]
         return [self.vocabulary.decode(row) for row in found.tolist()]
 
+    @property
+    def has_scores(self) -> bool:
+        return self.metric == BITS
+
+    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Bits of each given target, and its bytes, whatever the vocabulary; the end of a target counts as one.
+
+        No text is generated, so the score separates models long before any of them writes a correct sentence.
+        """
+        logits, labels = self.answer(model, batch), batch["labels"]
+        return bits_of(logits, labels), self.sizes(labels.tolist()).to(labels)
+
+    def sizes(self, targets: Iterable[Sequence[int]]) -> Int[Tensor, "n"]:
+        """Bytes of each target, and one for its end."""
+        return torch.tensor([len(self.vocabulary.decode(one).encode()) + 1 for one in targets])
+
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         if self.metric == BITS:
-            return self.bits(model, batches)
+            return super().score(model, batches)
         found: list[str] = []
         references: list[str] = []
         with evaluation(model):
             for batch in batches:
                 found += self.generate(model, batch)
-                references += [self.vocabulary.decode(row) for row in batch["labels"].tolist()]
+                references += map(self.vocabulary.decode, batch["labels"].tolist())
         if not found:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
+            raise self.nothing
         return METRICS[self.metric](found, references)
 
-    def bits(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """Bits for each byte of the given targets, whatever the vocabulary; the end of a target counts as a byte.
-
-        No text is generated, so the score separates models long before any of them writes a correct sentence.
-
-        Raises OptionError where there is no batch.
-        """
-        nats, size = 0.0, 0
-        with evaluation(model):
-            for batch in batches:
-                labels = batch["labels"]
-                logits = self.answer(model, batch).flatten(0, 1)
-                nats += float(
-                    F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED, reduction="sum")
-                )
-                kept = ([token for token in row if token != IGNORED] for row in labels.tolist())
-                size += byte_count(self.vocabulary, kept)
-        if not size:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
-        return nats / math.log(2) / size
-
     def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """The best of `trivial_answers`; bits under the frequencies of the training targets' tokens."""
+        """The best of `trivial_answers`; bits under the frequencies of the training targets' tokens, one added to each."""
         splits = splits or self.load()
         if self.metric != BITS:
             train, test = (list(self.texts(part)) for part in (splits.train, splits.test))
             references = [pair.target for pair in test]
             answers = self.trivial_answers(train, [pair.source for pair in test])
             return max(METRICS[self.metric](found, references) for found in answers)
-        parts = (splits.train, splits.test)
-        train_, test_ = ([part[i]["target"] for i in range(len(part))] for part in parts)
-        return token_frequencies(self.vocabulary, self.vocab_size, train_, test_)
+        known, asked = (
+            [part[i]["target"] for i in range(len(part))] for part in (splits.train, splits.test)
+        )
+        counts = torch.bincount(torch.cat(known), minlength=self.vocab_size).double() + 1
+        bits = -(counts / counts.sum()).log2()[torch.cat(asked)].sum()
+        return float(bits / self.sizes(one.tolist() for one in asked).sum())
 
     def texts(self, data: Data) -> Iterator[Pair]:
         """The pairs of a split as the model sees them, cut and decoded; their groups are lost."""
@@ -309,21 +267,6 @@ class TextPairs(Task):
                 self.vocabulary.decode(item[name].tolist()) for name in ("source", "target")
             )
             yield Pair(source, target, "")
-
-
-def first_words(train: Sequence[Pair], sources: Sequence[str]) -> list[str]:
-    """The first words of each source, as many as the median training target has."""
-    length = round(median(len(pair.target.split()) for pair in train))
-    return [" ".join(source.split()[:length]) for source in sources]
-
-
-def most_frequent(train: Sequence[Pair], sources: Sequence[str]) -> list[str]:
-    """The training target that occurs most often, or first, whatever the source."""
-    counts: dict[str, int] = {}
-    for pair in train:
-        counts[pair.target] = counts.get(pair.target, 0) + 1
-    best = max(counts, key=lambda target: counts[target])
-    return [best] * len(sources)
 
 
 @lru_cache(maxsize=4)

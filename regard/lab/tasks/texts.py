@@ -4,31 +4,26 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.core import OptionError, StoredDataError
 from regard.lab.data.bibles import read_chapters
-from regard.lab.data.checks import check_sizes
 from regard.lab.data.debian import Document, read_documents
-from regard.lab.data.own import own_path, read_delimited_texts, read_saved
-from regard.lab.data.received import MOST_CLASSES
+from regard.lab.data.own import own_path, read_labelled
 from regard.lab.data.records import Examples, Ragged, Records
 from regard.lab.data.sources import archive
-from regard.lab.data.splits import apart, spaced, split_of
-from regard.lab.data.texts import HARD, Email, read_emails, unique_emails
+from regard.lab.data.splits import SPLITS, apart, first_of_each, spaced, split_of
+from regard.lab.data.texts import HARD, Email, read_emails
 from regard.lab.data.windows import MASKED_VOCABULARY
 from regard.lab.tasks.classify import Classify, Indices, stratified
 from regard.lab.tasks.task import Batch, Splits, count_valid, padded
-
-if TYPE_CHECKING:
-    from torchmetrics import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,21 +42,15 @@ class ByteText(Classify):
     def max_len(self) -> int:
         return self.length
 
-    def part(
-        self, texts: Sequence[bytes], labels: NDArray[np.integer], rows: NDArray[np.integer]
-    ) -> Examples:
-        tokens, lengths = byte_tokens([texts[row] for row in rows], self.length)
-        return Examples(tokens, lengths, labels[rows])
+    def part(self, texts: Sequence[bytes], labels: Indices, rows: Indices) -> Examples:
+        tokens = byte_tokens([texts[row] for row in rows], self.length)
+        return Examples(tokens.values, tokens.lengths, labels[rows])
 
 
-def byte_tokens(
-    texts: Sequence[bytes], length: int
-) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """The first `length` bytes of all texts end to end, as tokens, and how many of each."""
-    check_sizes("byte_tokens", length=length)
-    cut = [text[:length] for text in texts]
-    tokens = np.frombuffer(b"".join(cut), dtype=np.uint8).astype(np.int32) + 1
-    return tokens, np.array([len(text) for text in cut], dtype=np.int64)
+def byte_tokens(texts: Sequence[bytes], length: int) -> Ragged:
+    """The first `length` bytes of each text, as tokens."""
+    cut = [np.frombuffer(text[:length], dtype=np.uint8) for text in texts]
+    return Ragged.of([text.astype(np.int32) + 1 for text in cut])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +70,9 @@ class Match(Classify):
     def max_len(self) -> int:
         return self.length
 
-    def part(
-        self, first: Sequence[bytes], second: Sequence[bytes], labels: NDArray[np.integer]
-    ) -> Records:
-        sides = [Ragged(*byte_tokens(texts, self.length)) for texts in (first, second)]
-        columns: dict[str, Any] = {"first": sides[0], "second": sides[1], "label": labels}
+    def part(self, first: Sequence[bytes], second: Sequence[bytes], labels: Indices) -> Records:
+        first_tokens, second_tokens = (byte_tokens(texts, self.length) for texts in (first, second))
+        columns: dict[str, Any] = {"first": first_tokens, "second": second_tokens, "label": labels}
         return Records(columns, counted=("first", "second"))
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:
@@ -127,39 +114,37 @@ class Spam(ByteText):
     def load(self) -> Splits:
         return self.of(read_emails(archive("spam_assassin")))
 
-    def of(self, emails: list[Email]) -> Splits:
+    def of(self, emails: Sequence[Email]) -> Splits:
         found = divided(emails, self.seed)
-        rows = [found.train, found.valid, found.test]
-        parts = apart(rows, key=lambda row: found.texts[row][: self.length])
+        parts = apart(found.parts, key=lambda row: found.texts[row][: self.length])
         balanced = (_balanced(np.array(part, int), found.labels) for part in parts)
         return Splits(*(self.part(found.texts, found.labels, part) for part in balanced))
 
-    def meter(self) -> "Metric":
-        from torchmetrics.classification import MulticlassF1Score
+    def measure(self, answers: Tensor, labels: Tensor) -> float:
+        from sklearn.metrics import f1_score
 
-        return MulticlassF1Score(num_classes=2, average="macro")
+        return float(f1_score(labels.numpy(), answers.numpy(), average="macro", zero_division=0))
 
 
 class Divided(NamedTuple):
-    """Texts with their labels, and the indices of each part."""
+    """Texts with their labels, and the indices of training, validation and test."""
 
     texts: list[bytes]
     labels: Indices
-    train: Indices
-    valid: Indices
-    test: Indices
+    parts: list[Indices]
 
 
-def divided(emails: list[Email], seed: int) -> Divided:
-    """Bodies in parts, equal ones once; as much easy ham as spam, drawn by `seed`."""
-    kept = [email for email in unique_emails(emails) if email.folder != HARD]
+def divided(emails: Sequence[Email], seed: int) -> Divided:
+    """Bodies in parts; equal ones, compared without white space, once, and none that is empty; as much easy ham as spam."""
+    some = (email for email in emails if email.body.strip())
+    once = first_of_each(some, key=lambda email: b" ".join(email.body.split()))
+    kept = [email for email in once if email.folder != HARD]
     labels = np.array([email.spam for email in kept], dtype=np.int64)
     spam = np.flatnonzero(labels == 1)
     ham = np.random.default_rng(seed).permutation(np.flatnonzero(labels == 0))
     chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))
-    train, valid, test = (chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed))
-    texts = [email.body.lstrip() for email in kept]
-    return Divided(texts, labels, train, valid, test)
+    parts = [chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed)]
+    return Divided([email.body.lstrip() for email in kept], labels, parts)
 
 
 def _balanced(rows: Indices, labels: Indices) -> Indices:
@@ -174,11 +159,6 @@ _WORD = re.compile(r"[a-z0-9]+(?:[.'+#-]+[a-z0-9]+)*[+#]*|[^\sa-z0-9]")
 UNKNOWN = 1
 
 
-class _Encoded(NamedTuple):
-    sentences: tuple[tuple[int, ...], ...]
-    section: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class DebianSections(Classify):
     """Debian sections: to which section does a package belong? Its description is a document of sentences of words.
@@ -187,7 +167,7 @@ class DebianSections(Classify):
 
     Eight source packages in ten train, one is for validation, one for the test, decided by the source's name: binary
     packages of one source repeat each other. Longer sentences and documents are cut, and what is then the same as an
-    earlier document, token by token, counts once. `num_sources` takes so many sources only, drawn by `seed` (None: all).
+    earlier document, token by token, counts once.
     """
 
     name = "debian_sections"
@@ -198,7 +178,6 @@ class DebianSections(Classify):
 
     max_sentences: int = 10  # of a document
     max_words: int = 40  # of a sentence
-    num_sources: int | None = None
 
     def __post_init__(self) -> None:
         if self.vocab_size < 3:
@@ -209,13 +188,7 @@ class DebianSections(Classify):
         return max(self.max_sentences, self.max_words)
 
     def load(self) -> Splits:
-        documents = read_documents(archive("debian_descriptions"))
-        if self.num_sources is not None:
-            rng = np.random.default_rng(self.seed)
-            sources = rng.permutation(sorted({document.source for document in documents}))
-            chosen = set(sources[: self.num_sources])
-            documents = [document for document in documents if document.source in chosen]
-        return self.of(documents)
+        return self.of(read_documents(archive("debian_descriptions")))
 
     def of(self, documents: Sequence[Document]) -> Splits:
         """Raises StoredDataError for more sections than num_classes."""
@@ -224,42 +197,35 @@ class DebianSections(Classify):
             raise StoredDataError(
                 f"{self.name}: {len(sections)} sections where {self.num_classes} are expected"
             )
-        splits = [
-            [document for document in documents if split_of(document.source) == split]
-            for split in ("train", "valid", "test")
+        parts: dict[str, list[tuple[list[list[str]], int]]] = {split: [] for split in SPLITS}
+        for one in documents:
+            cut = self._cut(one)
+            parts[split_of(one.source)].append((cut, sections.index(one.section)))
+        counts = Counter(word for cut, _ in parts["train"] for words in cut for word in words)
+        frequent = sorted(counts, key=lambda word: (-counts[word], word))[: self.vocab_size - 2]
+        ids = {word: 2 + place for place, word in enumerate(frequent)}
+        encoded = [
+            [
+                (tuple(tuple(ids.get(w, UNKNOWN) for w in words) for words in cut), label)
+                for cut, label in part
+            ]
+            for part in parts.values()
         ]
-        counts = Counter(
-            word for document in splits[0] for sentence in self._cut(document) for word in sentence
-        )
-        frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        ids = {word: 2 + place for place, (word, _) in enumerate(frequent[: self.vocab_size - 2])}
-        encoded = [[self._encoded(document, ids) for document in part] for part in splits]
-        parts = apart(encoded, key=lambda document: document.sentences)
-        train, valid, test = (self._part(part, sections) for part in parts)
-        return Splits(train, valid, test, notes={"sections": " ".join(sections)})
+        kept = apart(encoded, key=itemgetter(0))
+        return Splits(*map(self._part, kept), notes={"sections": " ".join(sections)})
 
     def _cut(self, document: Document) -> list[list[str]]:
         sentences = map(words_of, document.sentences[: self.max_sentences])
         return [words[: self.max_words] for words in sentences if words]
 
-    def _encoded(self, document: Document, ids: Mapping[str, int]) -> "_Encoded":
-        found = (tuple(ids.get(word, UNKNOWN) for word in words) for words in self._cut(document))
-        return _Encoded(tuple(found), document.section)
-
-    def _part(self, documents: Iterable["_Encoded"], sections: Sequence[str]) -> Records:
-        kept = [document for document in documents if document.sentences]
-        if not kept:
-            raise OptionError(f"{self.name}: a part is empty. Take more sources.")
-        tokens = [[token for words in document.sentences for token in words] for document in kept]
-        lengths = [[len(words) for words in document.sentences] for document in kept]
-        return Records(
-            {
-                "tokens": Ragged.of(tokens),
-                "lengths": Ragged.of(lengths),
-                "label": np.array([sections.index(document.section) for document in kept]),
-            },
-            counted=("tokens",),
-        )
+    def _part(self, documents: Iterable[tuple[Sequence[Sequence[int]], int]]) -> Records:
+        kept = [(sentences, label) for sentences, label in documents if sentences]
+        columns: dict[str, Any] = {
+            "tokens": Ragged.of([np.concatenate(sentences) for sentences, _ in kept]),
+            "lengths": Ragged.of([[len(words) for words in sentences] for sentences, _ in kept]),
+            "label": np.array([label for _, label in kept]),
+        }
+        return Records(columns, counted=("tokens",))
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{tokens [B S T], valid [B S T], labels}."""
@@ -300,28 +266,24 @@ class BibleChapters(Match):
 
     def of(self, first: Chapters, second: Chapters) -> Splits:
         """Raises StoredDataError where no book has two chapters."""
-        seen: dict[bytes, tuple[int, int]] = {}
-        for key in sorted(first.keys() & second.keys()):
-            seen.setdefault(spaced(second[key].encode()), key)
-        keys = sorted(seen.values())
+        both = sorted(first.keys() & second.keys())
+        keys = sorted(first_of_each(both, key=lambda key: spaced(second[key])))
         rng = np.random.default_rng(self.seed)
 
         def part(split: str) -> Records:
-            inside = [key for key in keys if split_of("{}.{}".format(*key)) == split]
+            mine = [key for key in keys if split_of("{}.{}".format(*key)) == split]
             pairs = []
-            for key in inside:
-                others = [other for other in inside if other[0] == key[0] and other != key]
+            for key in mine:
+                others = [other for other in mine if other[0] == key[0] and other != key]
                 if others:
                     pairs += [(key, key), (key, others[rng.integers(len(others))])]
             if not pairs:
                 raise StoredDataError(f"{self.name}: no book has two chapters in {split}")
-            order = rng.permutation(len(pairs))
-            chosen = [pairs[row] for row in order]
-            labels = np.array([a == b for a, b in chosen], dtype=np.int64)
+            chosen = [pairs[row] for row in rng.permutation(len(pairs))]
             texts = [first[a].encode() for a, _ in chosen], [second[b].encode() for _, b in chosen]
-            return self.part(*texts, labels)
+            return self.part(*texts, np.array([a == b for a, b in chosen], dtype=np.int64))
 
-        return Splits(part("train"), part("valid"), part("test"))
+        return Splits(*map(part, SPLITS))
 
 
 @dataclass(frozen=True)
@@ -335,14 +297,13 @@ class LabelledSplits(Splits):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledTexts(ByteText):
-    """Texts of your own with a class each, in a .csv or .tsv file, or saved by the `datasets` library.
+    """Texts of your own with a class each, in a .csv or .tsv file.
 
-    `text` and `label` name the columns. The splits are the folder's: train, validation, test. For one that is missing, and for a file, a tenth of
-    the training part is drawn by `seed`. A text whose first `length` bytes equal those of an earlier text is left out.
+    `text` and `label` name the columns. A tenth of the texts each, drawn by `seed`, is for validation and test. A text whose
+    first `length` bytes equal those of an earlier text is left out.
     """
 
     name = "labelled_texts"
-    num_classes = MOST_CLASSES  # at most; how many there are is read off the data
 
     path: Path | None = None
     text: str = "text"
@@ -353,33 +314,18 @@ class LabelledTexts(ByteText):
         return {"vocab_size": self.vocab_size}
 
     def load(self) -> Splits:
-        path = own_path(self.name, self.path, "hugging_face")
-        read = read_delimited_texts if path.suffix in (".csv", ".tsv") else read_saved
-        found = dict(read(path, text=self.text, label=self.label))
-        whole = found.get("train") or found.get("all")
-        if whole is None or len(whole.classes) < 2:
-            held = "no part train" if whole is None else "one class only"
-            raise StoredDataError(f"{self.name}: {path} has {held}")
-        valid, test = found.get("validation") or found.get("valid"), found.get("test")
-        shares = (0.0 if valid else 0.1, 0.0 if test else 0.1)
-        rows = stratified(whole.labels, *shares, self.seed)
-        parts = [
-            [(own.texts[row], own.labels[row]) for row in of]
-            for own, of in (
-                (whole, rows[0]),
-                (valid, range(len(valid.texts))) if valid else (whole, rows[1]),
-                (test, range(len(test.texts))) if test else (whole, rows[2]),
-            )
-        ]
-        kept = apart(parts, key=lambda item: item[0][: self.length])
-        classes = dict(zip(map(str, range(len(whole.classes))), whole.classes, strict=True))
-        return LabelledSplits(*map(self._part, kept), notes=classes)
+        path = own_path(self.name, self.path, "delimited_texts")
+        texts, labels, classes = read_labelled(path, text=self.text, label=self.label)
+        if len(classes) < 2:
+            raise StoredDataError(f"{self.name}: {path} has one class only")
+        parts = apart(
+            stratified(labels, 0.1, 0.1, self.seed), key=lambda row: texts[row][: self.length]
+        )
+        notes = {str(number): name for number, name in enumerate(classes)}
+        kept = (self.part(texts, labels, np.array(part, int)) for part in parts)
+        return LabelledSplits(*kept, notes=notes)
 
     def read_as(self, splits: Splits) -> str:
         classes = list(splits.notes.values())
         more = ", ..." * (len(classes) > 5)
         return f"{self.text} as bytes, {self.label} target ({len(classes)}: {', '.join(classes[:5])}{more})"
-
-    def _part(self, items: Sequence[tuple[bytes, int]]) -> Examples:
-        labels = np.array([label for _, label in items], dtype=np.int64)
-        return self.part([text for text, _ in items], labels, np.arange(len(items)))

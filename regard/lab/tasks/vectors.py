@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OptionError
 from regard.lab.data.records import Records, gathered
 from regard.lab.data.synthetic import check_correlated_tasks, generate_correlated_tasks
 from regard.lab.tasks.task import Batch, Drawn, Splits, Task, evaluation
@@ -45,7 +44,7 @@ class Regression(Task):
         with evaluation(model):
             found = [(model(batch["x"]).float().cpu(), batch["label"].cpu()) for batch in batches]
         if not found:
-            raise OptionError(f"{self.name}: score needs at least one batch, got none")
+            raise self.nothing
         outputs, labels = zip(*found, strict=True)
         return torch.cat(outputs), torch.cat(labels)
 

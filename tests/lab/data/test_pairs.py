@@ -1,13 +1,12 @@
 import pytest
 
-from regard.core import MissingDataError, StoredDataError
-from regard.lab.data.own import read_parallel
-from regard.lab.data.pairs import Pair, split_pairs, unique
+from regard.lab.data.pairs import Pair, split_pairs
+from regard.lab.data.splits import split_of
 
 
 def test_a_source_counts_once_whatever_its_case_and_spacing():
-    pairs = [Pair("Open  file", "a", "x"), Pair("open file", "b", "y"), Pair("Open", "c", "x")]
-    assert unique(pairs) == [pairs[0], pairs[2]]
+    pairs = [Pair("Open  file", "a", "x"), Pair("open file", "b", "x"), Pair("Open", "c", "x")]
+    assert split_pairs(pairs)[split_of("x")] == [pairs[0], pairs[2]]
 
 
 def test_groups_stay_whole_and_shares_are_eight_one_one():
@@ -19,26 +18,3 @@ def test_groups_stay_whole_and_shares_are_eight_one_one():
     assert not groups["valid"] & groups["test"]
     for name, share in (("train", 0.8), ("valid", 0.1), ("test", 0.1)):
         assert len(groups[name]) == pytest.approx(2000 * share, rel=0.2)
-
-
-def test_two_files_are_read_line_by_line(tmp_path):
-    one, two = tmp_path / "news.en", tmp_path / "news.de"
-    one.write_text("A house .\n\nIt  rains\u2028today .\n", encoding="utf-8")
-    two.write_text("Ein Haus .\nleer\nEs regnet .\n", encoding="utf-8")
-    assert read_parallel(one, two) == [
-        ("A house .", "Ein Haus ."),
-        ("It rains today .", "Es regnet ."),
-    ]
-
-
-def test_files_that_are_not_parallel_are_refused(tmp_path):
-    one, two = tmp_path / "a", tmp_path / "b"
-    one.write_text("1\n2\n3\n")
-    with pytest.raises(MissingDataError, match=r"there is no .*b\. Expected: a text file"):
-        read_parallel(one, two)
-    two.write_text("1\n2\n")
-    with pytest.raises(StoredDataError, match=r"b ends after 2 lines, and .*a goes on"):
-        read_parallel(one, two)
-    two.write_bytes(b"\xff\n2\n3\n")
-    with pytest.raises(StoredDataError, match=r"b, line 1: not UTF-8"):
-        read_parallel(one, two)

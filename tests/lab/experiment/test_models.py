@@ -10,7 +10,13 @@ from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.experiment.question import columns
 from regard.lab.experiment.shell import model_config, obstacle
-from regard.lab.tasks import CorrelatedTasks, PlantedHistories, StdlibPermuted, TextFiles, permuted
+from regard.lab.tasks import (
+    CorrelatedTasks,
+    PlantedHistories,
+    StdlibPermuted,
+    TextFiles,
+    language_models,
+)
 from regard.lab.train import TrainConfig
 from regard.nn.fields import Categorical, Numeric
 
@@ -58,7 +64,7 @@ TRAIN = TrainConfig(steps=1, batch_size=4, eval_every=1, checkpoint_every=1)
 
 def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypatch):
     modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 9 for n in range(40)}
-    monkeypatch.setattr(permuted, "read_modules", lambda root: modules)
+    monkeypatch.setattr(language_models, "read_modules", lambda root: modules)
     words = [f"the {a} {b} sleeps" for a in ("big", "old", "red") for b in "abcdefghijklmnop"]
     for name in ("train.en", "train.xx"):
         (tmp_path / name).write_text("\n".join(words) + "\n")

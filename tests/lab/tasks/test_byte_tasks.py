@@ -9,8 +9,8 @@ from torch import nn
 
 from regard.core import OptionError, StoredDataError
 from regard.lab.data.debian import Document
-from regard.lab.data.labelled import Images
-from regard.lab.data.texts import Email
+from regard.lab.data.images import Images
+from regard.lab.data.texts import Email, body_of
 from regard.lab.data.windows import MASK, START
 from regard.lab.tasks import IGNORED
 from regard.lab.tasks.classify import stratified
@@ -18,6 +18,7 @@ from regard.lab.tasks.images import FashionMNIST
 from regard.lab.tasks.masked import MaskedLanguageModelling, SpamMasked
 from regard.lab.tasks.texts import (
     UNKNOWN,
+    BibleChapters,
     DebianSections,
     Spam,
     words_of,
@@ -41,6 +42,12 @@ def emails():
     return [*ham, *spam, *again, Email("hard-ham-1", "x", b"hard ham")]
 
 
+def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():
+    assert body_of(b"Subject: x\nTo: y\n\nfirst\n\nsecond \xff\n") == b"first\n\nsecond \xff\n"
+    assert body_of(b"Subject: x\r\n\r\nfirst\r\n") == b"first\r\n"
+    assert body_of(b"Subject: only a head\n") == b""
+
+
 def test_spam_is_balanced_and_unique():
     splits = Spam(length=17).of(emails())
     assert [len(part) for part in parts(splits)] == [48, 6, 6]
@@ -53,7 +60,12 @@ def test_spam_is_balanced_and_unique():
 
 def test_bodies_are_in_the_same_parts_for_masking():
     long = [email._replace(body=email.body * 9) for email in emails()]  # each fills a window
-    trained = b"|".join(texts_in(SpamMasked(length=40).of(long).train))
+
+    class Masked(SpamMasked):
+        def emails(self):
+            return long
+
+    trained = b"|".join(texts_in(Masked(length=40).load().train))
     for length in (9, 18):
         splits = Spam(length=length).of(long)
         assert all(body in trained for body in texts_in(splits.train))
@@ -140,6 +152,24 @@ def test_debian_documents_are_sentences_of_words():
         task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(documents())])
 
 
+def test_bible_chapters_stay_in_one_part_and_negatives_in_their_book():
+    first = {(book, n): f"old {book} {n}" for book in (1, 2) for n in range(1, 60)}
+    second = {(book, n): f"new {book} {n}" for book in (1, 2) for n in range(1, 60)}
+    second[2, 7] = " ".join(second[2, 6].split()) + " "  # a repetition
+    splits = BibleChapters().of(first, second)
+    seen = []
+    for part in (splits.train, splits.valid, splits.test):
+        assert part.labels.double().mean() == 0.5
+        chapters = set()
+        for item in (part[i] for i in range(len(part))):
+            a, b = (bytes((item[name] - 1).tolist()).split()[1:] for name in ("first", "second"))
+            assert a[0] == b[0] and (a == b) == bool(item["label"])
+            chapters |= {tuple(a), tuple(b)}
+        seen.append(chapters)
+    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    assert (b"2", b"7") not in set().union(*seen)
+
+
 def works():
     names = ["macbeth", "hamlet", "as_you_like_it", "henry_viii", "richard_iii", "winters_tale"]
     names += ["henry_iv_part_1", "othello"]
@@ -149,9 +179,9 @@ def works():
 class MaskedWorks(MaskedLanguageModelling):
     name = "masked_works"
 
-    def load(self):
+    def texts(self, rng):
         texts = list(works().values())
-        return self.of_texts(texts[:6], texts[6:7], texts[7:])
+        return texts[:6], texts[6:7], texts[7:]
 
 
 class Watches(nn.Module):

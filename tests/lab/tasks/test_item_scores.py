@@ -9,7 +9,6 @@ from regard.lab import Column, Entry, Shell
 from regard.lab.experiment.shell import model_config
 from regard.lab.tasks import (
     CorrelatedTasks,
-    Duplication,
     ListOps,
     PlantedHistories,
     Recall,
@@ -18,8 +17,6 @@ from regard.lab.tasks import (
     StdlibMasked,
     StdlibPermuted,
     language_models,
-    masked,
-    permuted,
 )  # fmt: skip
 from regard.lab.tasks.fingerprint import Address, Counting
 from regard.lab.tasks.table import auc_items
@@ -32,7 +29,6 @@ WINDOWS = {"length": 12, "valid_size": 4, "test_size": 30}
 TASKS = (
     ListOps(min_length=5, max_length=20, **SIZES),
     Recall(**SIZES),
-    Duplication(length=15, **SIZES),
     Counting(**SIZES),
     Address(causal=True, **SIZES),
     StdlibBytes(**WINDOWS),
@@ -45,8 +41,7 @@ TASKS = (
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_their_mean_is_the_metric(task, monkeypatch):
     modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 3 for n in range(40)}
-    for module in (language_models, masked, permuted):
-        monkeypatch.setattr(module, "read_modules", lambda root: modules)
+    monkeypatch.setattr(language_models, "read_modules", lambda root: modules)
     splits = task.load()
     torch.manual_seed(0)
     column = Column(

@@ -32,21 +32,24 @@ def test_a_csv_of_labelled_texts(tmp_path):
         LabelledTexts(path=path, label="mood").load()
 
 
-@pytest.mark.parametrize(
-    "content, words",
-    [
-        (b"text,label\na,b\nc\n", "line 3: 1 cells under 2 columns"),
-        (b"text,text\na,b\n", "line 1: the columns need a name each"),
-        (b"text,label\n", "it holds no row"),
-        (b"", "line 1|no row"),
-        (b"text,label\n\xff,1\n", "line 2: not UTF-8"),
-        (b"text,label\na,b\nc,b\n", "one class only"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(tmp_path, content, words):
-    (tmp_path / "a.csv").write_bytes(content)
-    with pytest.raises(StoredDataError, match=words):
-        LabelledTexts(path=tmp_path / "a.csv").load()
+def test_texts_that_are_equal_where_they_are_read_stand_once(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\n" + "".join(f"{i % 40:02} end {i},{i % 2}\n" for i in range(60)))
+    splits = LabelledTexts(path=path, length=5).load()
+    parts = (splits.train, splits.valid, splits.test)
+    seen = [bytes((part[i]["tokens"] - 1).tolist()) for part in parts for i in range(len(part))]
+    assert len(set(seen)) == len(seen) == 40
+    path.write_text("text,label\na,b\nc,b\n")
+    with pytest.raises(StoredDataError, match="one class only"):
+        LabelledTexts(path=path).load()
+
+
+@pytest.mark.parametrize("task", [LabelledTexts, OwnText, OwnTable, TextFiles])
+def test_no_path_and_a_wrong_one_are_refused(task, tmp_path):
+    with pytest.raises(OptionError, match=f"{task.name}: path must name your own"):
+        task().load()
+    with pytest.raises(StoredDataError):
+        task(path=tmp_path).load()
 
 
 def test_a_text_file(tmp_path):
@@ -73,11 +76,9 @@ def test_a_folder_of_pairs(tmp_path):
         (tmp_path / f"{part}.a").write_text("\n".join(lines[first : first + 20]))
         (tmp_path / f"{part}.b").write_text("\n".join(lines[first : first + 20]))
         if part == "valid":
-            with pytest.raises(OptionError, match=r"needs both valid\.\* and test\.\*"):
+            with pytest.raises(StoredDataError, match=r"needs both valid\.\* and test\.\*"):
                 TextFiles(path=tmp_path, vocab_size=301).load()
     assert len(TextFiles(path=tmp_path, vocab_size=302).load().train) == 160
-    with pytest.raises(OptionError, match="give path, or source and target"):
-        TextFiles(path=tmp_path, source="a")
 
 
 def test_a_table(tmp_path):

@@ -16,7 +16,6 @@ from regard.lab.tasks import (
     IGNORED,
     TASKS,
     Digits,
-    Duplication,
     ListOps,
     Pathfinder,
     Recall,
@@ -29,7 +28,6 @@ SMALL = {
     "stdlib_bytes": StdlibBytes(length=64, valid_size=20, test_size=30),
     "pathfinder": Pathfinder(train_size=80, valid_size=40, test_size=60),
     "recall": Recall(train_size=200, valid_size=40, test_size=60),
-    "duplication": Duplication(train_size=200, valid_size=40, test_size=60),
 }
 
 
@@ -174,6 +172,15 @@ def test_stdlib_evaluation_asks_each_held_out_byte_once():
     assert splits.notes["cpython"] == sys.version.split()[0]
 
 
+@pytest.mark.parametrize("name", SOURCES.names())
+def test_sources_are_pinned_to_the_byte(name):
+    source = SOURCES[name]
+    assert source.about and source.terms
+    for package in source.packages:
+        assert re.fullmatch(r"[0-9a-f]{64}", package.sha256)
+        assert package.bytes > 0 and package.version
+
+
 def test_every_task_says_its_sources_and_its_baseline():
     named = {name for task in TASKS.values() for name in task.sources}
     assert named == set(SOURCES.names())  # nothing is fetched that no task reads
@@ -213,15 +220,3 @@ def test_recall_is_solved_by_looking_and_not_without():
     batches = [task.collate([splits.test[i] for i in range(30)])]
     assert task.score(Looks(), batches) == 1.0
     assert 0.08 < task.trivial_baseline(splits) < 0.20
-
-
-def test_duplication_asks_for_the_second_half_and_it_is_the_first():
-    task = Duplication(train_size=30, valid_size=5, test_size=5, length=9, vocab_size=7)
-    for item in (task.load().train[n] for n in range(30)):
-        tokens, label = item["tokens"], item["label"]
-        assert tokens[0] == 1 and torch.equal(tokens[:4], tokens[5:])
-        assert (tokens[1:5] > 1).all() and (label[:5] == IGNORED).all()
-        assert torch.equal(label[5:], tokens[1:5])
-    for bad in ({"length": 8}, {"length": 1}, {"vocab_size": 3}):
-        with pytest.raises(OptionError, match=next(iter(bad))):
-            Duplication(**bad)

@@ -17,7 +17,7 @@ TRAINED = {
     **dict.fromkeys(STACKS, "listops"),
     **dict.fromkeys(("mlp_mixer", "gmlp_image"), "digits"),
     **dict.fromkeys(("performer", "gmlp", "synthesizer", "flash"), "stdlib_bytes"),
-    "reformer": "duplication",
+    "reformer": "recall",
     "flash_quad": "recall",
     "xlnet_classifier": "listops",
 }

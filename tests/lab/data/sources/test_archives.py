@@ -1,6 +1,6 @@
 import pytest
 
-from regard.core import StoredDataError, UnknownNameError
+from regard.core import UnknownNameError
 from regard.lab.data.archives import joined, open_archive
 from tests.lab.data.sources.packages import FILES, deb, tgz, wheel
 
@@ -46,20 +46,3 @@ def test_an_unknown_member_is_named(tmp_path):
         UnknownNameError, match=r"file of toy\.whl 'data/a\.tx'\. Did you mean 'data/a\.txt'"
     ):
         archive.read("data/a.tx")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "why"),
-    [
-        ("toy.whl", b"not a zip", "cannot be read as a zip file"),
-        ("toy.tgz", tgz()[:60], "cannot be read as a tar file"),
-        ("toy.tgz", b"not a tar", "cannot be read as a tar file"),
-        ("toy.deb", b"not a deb", "does not begin as a Debian package does"),
-        ("toy.deb", deb()[:-40], "ends too early"),
-        ("toy.deb", deb(data="other.tar"), r"holds no data\.tar"),
-        ("toy.deb", deb(data="data.tar.zst"), r"data\.tar\.zst, and zstd is not read here"),
-    ],
-)
-def test_damage_is_named(tmp_path, name, content, why):
-    with pytest.raises(StoredDataError, match=why):
-        open_archive(stored(tmp_path, name, content)).names()
