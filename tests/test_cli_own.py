@@ -276,6 +276,16 @@ def test_train_on_ones_own_files(capsys, recipe):
     assert loaded(capsys, f"train {recipe} {RECIPES[recipe]} {SMALL}")["steps"] == 2
 
 
+@pytest.mark.parametrize("model", ["", "/xlnet_classifier"])
+def test_labelled_texts_have_as_many_classes_as_there_are(capsys, model):
+    rows = "".join(f"review {i} is it,{('good', 'bad', 'odd')[i % 3]}\n" for i in range(90))
+    Path("reviews.csv").write_text("text,label\n" + rows)
+    line = f"train labelled_texts{model} {RECIPES['labelled_texts']} {SMALL}"
+    assert loaded(capsys, line)["steps"] == 2
+    code, _, err = ran(capsys, f"{line} --model.num-classes 2 --folder other")
+    assert code == 2 and "model.num_classes is 2, and the data have 3. Leave it out" in err
+
+
 @pytest.mark.parametrize(
     "value, error, text",
     [(120e6, 0.5, "~120 (73 to 200)"), (3e6, None, "~3 (error unknown)"), (3e6, 0.0, "~3")],

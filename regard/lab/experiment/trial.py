@@ -124,7 +124,7 @@ def run(
     row = Row(
         kind="trained", question=question, column=column.name, entry=entry.label, cell=cell.id, source=entry.source,
         mixer=entry.name, options=as_json(dict(entry.options)), seed=seed, rate=rate, causal=column.causal, metric=task.metric,
-        better=task.better, data=splits.sha256, chance=float(task.trivial_baseline(splits)),
+        better=task.better, data=splits.sha256, chance=task.chance(splits),
         provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", command=command),
     )  # fmt: skip
     try:

@@ -45,11 +45,6 @@ _TASKS: Mapping[str, Default] = {
         fields={"dim": 64, "num_heads": 2, "position": "learned"},
         train=dict(steps=900, batch_size=64, lr=5e-3, patience=4),
     ),
-    "copy_across": Default(
-        "transformer_xl",
-        fields=dict(dim=32, hidden_dim=64, segment_len=8, mem_len=32),
-        train=dict(steps=300, batch_size=32, lr=1e-2),
-    ),
     "fashion_mnist": Default(
         "patch_classifier", dict(valid_size=1000), dict(patch_size=4), dict(batch_size=64, lr=2e-3)
     ),
@@ -67,14 +62,13 @@ _TASKS: Mapping[str, Default] = {
         dict(batch_size=64, lr=3e-3),
     ),
     "stdlib_bytes": Default(train=dict(steps=2000, batch_size=8)),
-    "shakespeare_bytes": Default(task={"length": 128}, train=dict(steps=400, lr=4e-3)),
     "stdlib_masked": Default(task={"length": 128}),
     "stdlib_permuted": Default(task={"length": 128}),
     "spam": Default(
         task={"length": 256}, fields={"num_layers": 1}, train=dict(steps=200, lr=3e-3, bucket=8)
     ),
     "spam_masked": Default(task={"length": 256}),
-    "labelled_texts": Default(fields={"num_classes": 2}, train=dict(lr=2e-3, bucket=8)),
+    "labelled_texts": Default(train=dict(lr=2e-3, bucket=8)),
     "bible_chapters": Default(task={"length": 256}),
     "translate_de": Default(task=dict(vocab_size=2048, source_len=32, target_len=48)),
     "greek_english": Default(
@@ -153,6 +147,8 @@ def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
             f"Models that serve it: {', '.join(_serving(task.kind))}."
         )
     image_size, facts = getattr(task, "image_size", None), dict(task.facts)
+    if task.kind == "classify":  # one class: as many as the data have
+        facts = {"num_classes": 1} | facts
     lacks = {"image_size": image_size is None, "history": not hasattr(task, "history")}
     if not inspect.isclass(model):
         return _published(model, task, facts, image_size)

@@ -39,7 +39,7 @@ def ending(
 def beside(task: Task, splits: Splits) -> dict[str, float]:
     """What needs no model of ours, on the same test split: name -> its metric."""
     name = getattr(task, "baseline", "trivial baseline")
-    found = {name: float(task.trivial_baseline(splits))}
+    found = {name: task.chance(splits)}
     if isinstance(task, TableTask) and isinstance(splits, TableSplits):
         found["boosted trees"] = task.boosted_trees(splits)
     return found

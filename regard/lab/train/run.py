@@ -179,8 +179,10 @@ def as_json(model: ModelConfig) -> dict[str, Any]:
 
 
 def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
-    """The configuration with the facts that are read off the data. OptionError where the two differ."""
+    """The configuration with the facts that are read off the data. OptionError where the two differ; no field and one class say nothing."""
     for name, fact in facts.items():
-        if getattr(model, name) not in ((), None, fact):
-            raise OptionError(f"model.{name} is {getattr(model, name)}, and the data have {fact}")
+        if getattr(model, name) not in ((), None, 1, fact):
+            raise OptionError(
+                f"model.{name} is {getattr(model, name)}, and the data have {fact}. Leave it out, or name what they have."
+            )
     return dataclasses.replace(model, **facts)  # type: ignore[type-var]
