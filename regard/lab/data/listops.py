@@ -100,11 +100,6 @@ def generate_listops(count: int, grammar: Grammar, *, seed: int = 0) -> Expressi
     return Expressions(np.concatenate(kept), lengths, np.array([*found.values()])[order])
 
 
-def expression(tokens: Integers) -> str:
-    """`[MAX 2 9 [MIN 4 7 ] 0 ]` from ids."""
-    return " ".join(VOCABULARY[token] for token in tokens)
-
-
 def _draw(rng: np.random.Generator, batch: int, grammar: Grammar) -> list[_Level]:
     min_length, max_length, max_depth, max_args, operator_probability = grammar
     levels = []

@@ -260,8 +260,9 @@ def _values(name: str, column: list, kind: str) -> list:
     for found in set(map(type, known)):
         if issubclass(found, _LISTS) or found.__hash__ is None:
             wrong = next(value for value in known if type(value) is found)
-            held = "lists of single values" if kind == "sequence" else "single values"
-            raise OptionError(f"column {name!r} holds {held}, and {wrong!r} is none")
+            if issubclass(found, _LISTS):
+                raise OptionError(f"column {name!r} holds single values, and {wrong!r} is none")
+            raise OptionError(f"column {name!r} holds {wrong!r}, which cannot be a value")
     return known
 
 

@@ -40,30 +40,19 @@ class Digits(Classify):
     sources = ("digits",)
     vocab_size = 18  # 17 grey values, and padding
     num_classes = _CLASSES
+    image_size = 8, 8
+    max_len = 64
 
     valid_size: int = 270
     test_size: int = 360
 
     def __post_init__(self) -> None:
-        train_size = _IMAGES - self.valid_size - self.test_size
-        sizes = {
-            "valid_size": self.valid_size,
-            "test_size": self.test_size,
-            "what they leave of the images": train_size,
-        }
-        for name, size in sizes.items():
-            if size < _CLASSES:
-                raise OptionError(
-                    f"digits: {name} ({size}) must be at least {_CLASSES}, one image a class"
-                )
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        return 8, 8
-
-    @property
-    def max_len(self) -> int:
-        return 64
+        left = _IMAGES - self.valid_size - self.test_size
+        if min(self.valid_size, self.test_size, left) < _CLASSES:
+            raise OptionError(
+                f"digits: valid_size ({self.valid_size}), test_size ({self.test_size}) and what they leave of the images "
+                f"({left}) must be at least {_CLASSES}, one image a class"
+            )
 
     def load(self) -> Splits:
         from sklearn.datasets import load_digits
@@ -78,9 +67,6 @@ class Digits(Classify):
             rest, test_size=self.valid_size, stratify=labels[rest], random_state=self.seed
         )
         return Splits(*(pixel_rows(images, rows) for rows in (train, valid, test)))
-
-
-_PIXELS = 28 * 28
 
 
 _TRAIN = 60000
@@ -98,6 +84,8 @@ class FashionMNIST(Classify):
     sources = ("fashion_mnist",)
     vocab_size = 257
     num_classes = 10
+    image_size = 28, 28
+    max_len = 28 * 28
 
     valid_size: int = 5000
 
@@ -106,14 +94,6 @@ class FashionMNIST(Classify):
             raise OptionError(
                 f"fashion_mnist: valid_size ({self.valid_size}) must be below the {_TRAIN} training pictures"
             )
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        return 28, 28
-
-    @property
-    def max_len(self) -> int:
-        return _PIXELS
 
     def load(self) -> Splits:
         found = archive("fashion_mnist")
@@ -173,10 +153,5 @@ class Pathfinder(Drawn, Classify):
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 
         found = generated(self.name, options | {"rule": _PATHFINDER_RULE}, make)
-        pixels = found["pixels"].reshape(count, self.max_len)
-
-        def part(rows: NDArray[np.integer]) -> Examples:
-            tokens = pixels[rows].astype(np.int32).ravel() + 1
-            return Examples(tokens, np.full(len(rows), self.max_len), found["labels"][rows])
-
-        return Splits(*map(part, self.parts))
+        pictures = Images(found["pixels"], found["labels"])
+        return Splits(*(pixel_rows(pictures, rows) for rows in self.parts))

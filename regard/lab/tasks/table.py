@@ -136,10 +136,6 @@ class TableSplits(Splits):
 
     schema: Schema = field(kw_only=True)
 
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        return {"fields": self.schema.fields}
-
 
 @dataclass(frozen=True, kw_only=True)
 class TableTask(Task):
@@ -289,7 +285,6 @@ def table_splits(
     of: Mapping[str, str] | None = None,
     numeric: Sequence[str] | None = None,
     min_count: int = 1,
-    notes: Mapping[str, str] | None = None,
 ) -> TableSplits:
     """parts: rows of the training, validation and test part; the schema is inferred on the first. labels [n K], NaN: missing."""
     for name in (LABEL, GROUP):
@@ -299,4 +294,5 @@ def table_splits(
     columns = schema.columns(table) | {LABEL: labels}
     rows = Records(columns if groups is None else columns | {GROUP: groups})
     train, valid, test = (rows.take(part) for part in parts)
-    return TableSplits(train, valid, test, notes=notes or {}, schema=schema)
+    facts = {"fields": schema.fields}
+    return TableSplits(train, valid, test, facts=facts, schema=schema)

@@ -50,21 +50,20 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts of a task's data. `sha256` covers all their content; `notes` names what it depends on."""
+    """The three parts of a task's data. `sha256` covers all their content; `notes` names what it depends on.
+
+    facts: fields of a model's configuration that are read off the data; a run fills them in.
+    """
 
     train: Data
     valid: Data
     test: Data
     notes: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    facts: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", checksum(self.train, self.valid, self.test))
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Fields of a model's configuration that are read off the data; a run fills them in."""
-        return {}
 
 
 DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and below 2**32")]

@@ -286,15 +286,6 @@ class BibleChapters(Match):
         return Splits(*map(part, SPLITS))
 
 
-@dataclass(frozen=True)
-class LabelledSplits(Splits):
-    """Splits of texts whose classes are read off the data; `notes` names them."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        return {"num_classes": len(self.notes)}
-
-
 @dataclass(frozen=True, kw_only=True)
 class LabelledTexts(ByteText):
     """Texts of your own with a class each, in a .csv or .tsv file.
@@ -323,7 +314,7 @@ class LabelledTexts(ByteText):
         )
         notes = {str(number): name for number, name in enumerate(classes)}
         kept = (self.part(texts, labels, np.array(part, int)) for part in parts)
-        return LabelledSplits(*kept, notes=notes)
+        return Splits(*kept, notes=notes, facts={"num_classes": len(classes)})
 
     def read_as(self, splits: Splits) -> str:
         classes = list(splits.notes.values())

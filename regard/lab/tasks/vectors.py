@@ -23,10 +23,7 @@ class Regression(Task):
     """Rows {x [input_dim], label [K]}; the loss is the mean squared error."""
 
     kind = "vectors"
-
-    @property
-    def max_len(self) -> int:
-        return 1
+    max_len = 1
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         return (model(batch["x"]).float() - batch["label"]).square().mean()

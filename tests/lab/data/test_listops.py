@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.listops import Grammar, expression, generate_listops
+from regard.lab.data.listops import VOCABULARY, Grammar, generate_listops
 
 SMALL = Grammar(min_length=20, max_length=120, max_depth=5)
 
@@ -10,6 +10,10 @@ SMALL = Grammar(min_length=20, max_length=120, max_depth=5)
 @pytest.fixture(scope="module")
 def published():
     return generate_listops(4000, Grammar(), seed=3)
+
+
+def expression(tokens) -> str:
+    return " ".join(VOCABULARY[token] for token in tokens)
 
 
 def rows(found):
