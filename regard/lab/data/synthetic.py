@@ -43,7 +43,7 @@ def generate_recall(
     return Recalls(tokens[:, :length], labels)
 
 
-def check_recall(length: int, num_pairs: int, vocab_size: int, spread: float) -> None:
+def check_recall(length: int, num_pairs: int, vocab_size: int) -> None:
     """Raise OptionError unless every key fits in once as a pair and once as a query."""
     if 4 * num_pairs > length:
         raise OptionError(
@@ -53,8 +53,6 @@ def check_recall(length: int, num_pairs: int, vocab_size: int, spread: float) ->
         raise OptionError(
             f"recall: vocab_size ({vocab_size}) must be at least {2 * num_pairs + 2}, for num_pairs ({num_pairs}) keys"
         )
-    if not 0 < spread <= 1:
-        raise OptionError(f"recall: spread ({spread!r}) must be above 0 and at most 1")
 
 
 def _without_replacement(
@@ -126,16 +124,6 @@ def generate_correlated_tasks(
     return Regressions(x, y)
 
 
-def check_correlated_tasks(rho: float, dim: int, num_sines: int) -> None:
-    """Raises OptionError naming what cannot be used."""
-    if not -1 <= rho <= 1:
-        raise OptionError(f"rho ({rho!r}) must lie between -1 and 1")
-    if dim < 2:
-        raise OptionError(
-            f"dim ({dim}) must be at least 2: two weight vectors stand at right angles"
-        )
-
-
 class LikedItems(NamedTuple):
     history: NDArray[np.integer]  # [n length]
     candidate: NDArray[np.integer]  # [n]
@@ -158,11 +146,3 @@ def generate_planted_histories(
     history, candidate = drawn[:, :-1], drawn[:, -1]
     liked = (history % num_kinds == candidate[:, None] % num_kinds).any(1)
     return LikedItems(history, candidate, liked)
-
-
-def check_planted_histories(length: int, num_items: int, num_kinds: int) -> None:
-    """Raises OptionError unless there are two kinds, and an item of each."""
-    if not 2 <= num_kinds <= num_items:
-        raise OptionError(
-            f"planted_histories: num_kinds ({num_kinds}) must be from 2 to num_items ({num_items})"
-        )

@@ -1,12 +1,13 @@
 """Sequences drawn from a rule: ListOps, recall."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.options import Count
+from regard.core.options import Count, Range
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.listops import VOCABULARY, Grammar, generate_listops
 from regard.lab.data.records import Examples
@@ -102,14 +103,16 @@ class Recall(Answers):
 
     length: int = 64  # tokens of a row
     num_pairs: int = 8  # keys with a value each
-    spread: float = 0.01  # small: keys come back soon; 1: anywhere
+    spread: Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)] = (
+        0.01  # small: keys come back soon; 1: anywhere
+    )
 
     @property
     def max_len(self) -> int:
         return self.length
 
     def __post_init__(self) -> None:
-        check_recall(self.length, self.num_pairs, self.vocab_size, self.spread)
+        check_recall(self.length, self.num_pairs, self.vocab_size)
 
     def load(self) -> Splits:
         found = generate_recall(

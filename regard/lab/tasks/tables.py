@@ -11,7 +11,7 @@ import numpy as np
 from regard.core import OptionError
 from regard.lab.data.own import column, own_path, read_delimited
 from regard.lab.data.sources import archive
-from regard.lab.data.synthetic import check_planted_histories, generate_planted_histories
+from regard.lab.data.synthetic import generate_planted_histories
 from regard.lab.data.tables import next_items, parse_adult, parse_movielens
 from regard.lab.tasks.table import TableSplits, TableTask, table_splits
 from regard.lab.tasks.task import Drawn
@@ -129,7 +129,10 @@ class PlantedHistories(Drawn, TableTask):
     test_size: int = 4000
 
     def __post_init__(self) -> None:
-        check_planted_histories(self.history, self.num_items, self.num_kinds)
+        if not 2 <= self.num_kinds <= self.num_items:
+            raise OptionError(
+                f"planted_histories: num_kinds ({self.num_kinds}) must be from 2 to num_items ({self.num_items})"
+            )
 
     @property
     def max_len(self) -> int:

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.core.options import LARGEST, Range
 from regard.lab.data.records import Records, gathered
-from regard.lab.data.synthetic import check_correlated_tasks, generate_correlated_tasks
+from regard.lab.data.synthetic import generate_correlated_tasks
 from regard.lab.tasks.task import Batch, Drawn, Splits, Task, evaluation
 from regard.models import ModelConfig
 from regard.nn import CoordConv2d
@@ -63,14 +64,11 @@ class CorrelatedTasks(Drawn, Regression):
     better = "higher"
     baseline = "linear regression"
 
-    rho: float = 0.5
-    dim: int = 100
+    rho: Annotated[float, Range(-1, 1, "between -1 and 1")] = 0.5
+    dim: Annotated[int, Range(2, LARGEST, "at least 2: two weight vectors at right angles")] = 100
     num_sines: int = 4  # terms of the curve that makes labels of products
     valid_size: int = 2000
     test_size: int = 4000
-
-    def __post_init__(self) -> None:
-        check_correlated_tasks(self.rho, self.dim, self.num_sines)
 
     @property
     def facts(self) -> dict[str, Any]:
