@@ -39,19 +39,18 @@ class MaskedLanguageModelling(LanguageModelling):
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """In training mode bytes are hidden anew; otherwise those that the batch hides."""
         if model.training:
-            tokens, labels = self._corrupted(batch["tokens"], batch["valid"])
+            tokens, labels = self._corrupted(batch["tokens"])
             if (labels != IGNORED).any():
                 batch = batch | {"tokens": tokens, "labels": labels}
         return super().loss(model, batch)
 
     def _corrupted(
-        self, tokens: Tensor, valid: Tensor | None = None, draw: torch.Generator | None = None
+        self, tokens: Tensor, draw: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         return corrupt(
             tokens,
             mask_token=MASK,
             vocab_size=self.vocab_size,
-            valid=valid,
             never=(START,),
             rate=self.rate,
             generator=draw,
