@@ -38,7 +38,8 @@ def read_whole(path: Path, layout: str) -> bytes:
     """The bytes of a regular file. Raises MissingDataError, and StoredDataError for a folder, a device or a pipe."""
     with reported(path, "read"):
         if not need(path, layout).is_file():
-            raise StoredDataError(f"{path} is no regular file. Expected: {layout}")
+            found = "a folder" if path.is_dir() else "no regular file"
+            raise StoredDataError(f"{path} is {found}. Expected: {layout}")
         return path.read_bytes()
 
 

@@ -48,11 +48,12 @@ class Digits(Classify):
 
     def __post_init__(self) -> None:
         left = _IMAGES - self.valid_size - self.test_size
-        if min(self.valid_size, self.test_size, left) < _CLASSES:
-            raise OptionError(
-                f"digits: valid_size ({self.valid_size}), test_size ({self.test_size}) and what they leave of the images "
-                f"({left}) must be at least {_CLASSES}, one image a class"
-            )
+        names = ("valid_size", "test_size", "what they leave of the images")
+        for name, size in zip(names, (self.valid_size, self.test_size, left), strict=True):
+            if size < _CLASSES:
+                raise OptionError(
+                    f"digits: {name} ({size}) must be at least {_CLASSES}, one image a class"
+                )
 
     def load(self) -> Splits:
         from sklearn.datasets import load_digits
