@@ -135,7 +135,7 @@ WRONG = {
     "train digits --model.mixer-options widow": "NAME=VALUE",
     "train digits --task.test-size 5": "test_size (5) must be at least 10",
     "train digits --report-to wandbb": "Expected one of ('wandb', 'mlflow')",
-    "train digits --train.lr -1": "lr must be a positive number",
+    "train digits --train.lr -1": "TrainConfig: lr (-1.0) must be greater than 0",
     "train digits --model.max-len 63": "model.max_len (63) is below",
     "train digits --model.num-classes 11": "model.num_classes is 11",
     "laws linear --law pading": "unknown law 'pading'. Did you mean 'padding'?",

@@ -196,7 +196,7 @@ def test_seeds_out_of_range_are_refused(capsys, tmp_path, field, seed):
 def test_a_model_larger_than_the_memory_is_refused_before_it_is_built(capsys, tmp_path):
     line = "train digits --model.dim 2000000 --model.num-heads 4"
     err = refused(capsys, *line.split(), "--folder", str(tmp_path))
-    assert "this machine has" in err and "Choose a smaller model" in err
+    assert "free on cpu" in err and "Choose a smaller model" in err
 
 
 def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):

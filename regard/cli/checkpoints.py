@@ -1,22 +1,20 @@
 """Checkpoints on the command line: the model of a folder, its inputs, and which of its outputs is explained."""
 
 import csv
-import dataclasses
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.cli.explore import Explore
-from regard.core import OptionError, StoredDataError
+from regard.core import OptionError
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs
-from regard.nn.fields import Categorical, Field, Numeric, Sequence
+from regard.nn.fields import Field, Numeric, Sequence
 
 BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
 TEXT = "The animal did not cross the street because it was too tired."
@@ -225,7 +223,9 @@ def load(folder: Path) -> Loaded:
         found = TableClassifier.load(folder)
         return Loaded(found.module_, "table", classifier=found)
     if (folder / "checkpoints").is_dir():
-        return _run(folder)
+        from regard.lab import train
+
+        return Loaded(train.load(folder), "run")
     raise OptionError(
         f"explore: {folder} is no folder of `regard train` (checkpoints/), of TableClassifier.save (state.json), "
         "in the format of Hugging Face (config.json), nor a .gguf file"
@@ -267,55 +267,3 @@ class Likeness:
         if self.first is None:
             self.first = torch.nn.functional.normalize(mean[:1].detach(), dim=-1)
         return mean @ self.first.T
-
-
-def _run(folder: Path) -> Loaded:
-    from regard.lab.train import checkpoint
-    from regard.lab.train.transfer import take_weights
-
-    found = checkpoint.committed(folder / "checkpoints")
-    if not found:
-        raise OptionError(f"explore: there is no checkpoint in {folder} yet")
-    stored = json.loads((found[-1] / checkpoint.STATE).read_text())
-    try:
-        described = stored["state"]["run"]["model"]
-        config = config_of(described)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise StoredDataError(
-            f"{folder} does not say which model it holds ({error!r}): only runs of `regard train` do. "
-            "Build the model, and call regard.explore.page."
-        ) from error
-    model = config.build()
-    taken = take_weights(model, folder)
-    if taken.left:
-        raise StoredDataError(f"{folder} lacks {', '.join(taken.left[:3])} of its own model")
-    return Loaded(model.eval(), "run")
-
-
-def config_of(described: Mapping[str, Any]) -> Any:
-    """The configuration that a run has written down as JSON."""
-    from regard.models import MODELS
-    from regard.models.config import Layer
-
-    options = dict(described)
-    cls = get_type_hints(MODELS[options.pop("name")].__init__)["config"]
-    known = {field.name: field for field in dataclasses.fields(cls) if field.init}
-    made = {name: _tuples(value) for name, value in options.items() if name in known}
-    if isinstance(made.get("mixer"), tuple):
-        made["mixer"] = tuple(Layer(**layer) for layer in made["mixer"])
-    if "fields" in made:
-        made["fields"] = tuple(_field(field) for field in made["fields"])
-    return cls(**made)
-
-
-def _field(plain: Mapping[str, Any]) -> Field:
-    if "of" in plain:
-        return Sequence(plain["name"], Categorical(**plain["of"]))
-    return Categorical(**plain) if "size" in plain else Numeric(**plain)
-
-
-def _tuples(value: Any) -> Any:
-    """JSON has lists where configurations have tuples."""
-    if isinstance(value, list):
-        return tuple(map(_tuples, value))
-    return {n: _tuples(v) for n, v in value.items()} if isinstance(value, dict) else value

@@ -301,8 +301,6 @@ def _train(name: str, *args: str) -> int:
         return 2
     if not is_main():
         return 0
-    if not json and (columns := run.task.read_as(splits)):
-        print(f"Read as: {columns}.")
     series = {"curve": result.curve, "losses": result.losses}
     found = {field: value for field, value in asdict(result).items() if field not in series}
     others = beside(run.task, splits)

@@ -1,6 +1,6 @@
 """Which items form which batch: a pure function of the seed and the epoch, so that a run can go on anywhere."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
 from regard.lab.tasks import Batch, Data
 
@@ -67,15 +67,13 @@ def steps_for_tokens(tokens: int, batches: Batches, data: Data) -> int:
 def loaded(
     data: Data,
     collate: Callable[[Sequence], Batch],
-    shares: Sequence[Sequence[int]],
-    workers: int,
+    shares: Iterable[Sequence[int]],
+    workers: int = 0,
 ) -> Iterator[Batch]:
     """A batch for each share of items, in order. Workers make them ahead, in processes of their own.
 
     The global generator is left alone: the same batches and the same training whatever the number of workers.
     """
-    if not workers:
-        return (collate([data[item] for item in share]) for share in shares)
     loader: DataLoader[Any] = DataLoader(
         data,  # type: ignore[arg-type]  # items by number and a length are all that it needs
         batch_sampler=shares,  # type: ignore[arg-type]
@@ -86,24 +84,6 @@ def loaded(
     return iter(loader)
 
 
-class Shares(Sequence[list[int]]):
-    """The items of one process in the batches of the steps from `first` to before `until`."""
-
-    def __init__(self, batches: Batches, first: int, until: int, rank: int, processes: int):
-        self.batches, self.first, self.until = batches, first, until
-        self.rank, self.processes = rank, processes
-
-    def __len__(self) -> int:
-        return self.until - self.first
-
-    def __getitem__(self, place):
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self.batches[self.first + place][self.rank :: self.processes]
-
-
 def in_order(data: Data, batch_size: int, collate: Callable[[Sequence], Batch]) -> Iterator[Batch]:
     """Every item once, in the order of the data; the last batch may be smaller."""
-    size = len(data)
-    for start in range(0, size, batch_size):
-        yield collate([data[item] for item in range(start, min(start + batch_size, size))])
+    return loaded(data, collate, BatchSampler(range(len(data)), batch_size, drop_last=False))
