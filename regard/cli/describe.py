@@ -1,13 +1,13 @@
 """The catalogues as plain data: what `ls` and `show` print, and the tables in the documents are made of."""
 
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import import_module
 from typing import Any, get_type_hints
 
-from regard.cli.units import UNITS
 from regard.core import Capabilities, No, UnknownNameError
 from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
@@ -85,7 +85,7 @@ def abilities(capabilities: Capabilities) -> dict[str, str]:
 def options(entry: Any) -> list[dict[str, Any]]:
     """Name, meaning, allowed values, default and, where there is none, `required` of what can be set."""
     entry = _configuration(entry)
-    types = annotations(entry.__init__)
+    types, told = annotations(entry.__init__), meanings(entry)
     if is_dataclass(entry):
         settable = [
             (f.name, f.default_factory() if f.default_factory is not MISSING else f.default)
@@ -103,11 +103,17 @@ def options(entry: Any) -> list[dict[str, Any]]:
             "default": None if default is missing else _plain(default),
             "required": default is missing,
             "given_by_the_stack": name in FACTS,
-            "meaning": UNITS.get(name, ""),
+            "meaning": told.get(name, ""),
             "values": spelled(types[name]) if name in types else "",
         }
         for name, default in settable
     ]
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """Option -> its meaning with the unit: a line `name: meaning` in the docstring of the class, its file or a base."""
+    docs = (doc for one in reversed(cls.__mro__) for doc in (_file(one).__doc__, one.__doc__))
+    return dict(re.findall(r"^ *(\w+): (.+)$", "\n".join(filter(None, docs)), re.M))
 
 
 def presets(model: Any) -> list[str]:
@@ -208,18 +214,20 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _text(entry: Any) -> str:
-    """The docstring of the defining file, then the entry's own."""
+    """The docstring of the defining file, then the entry's own, without the meanings of options."""
     if hasattr(entry, "about"):
         return entry.about
-    cls = entry if inspect.isclass(entry) else type(entry)
-    whole = inspect.getdoc(sys.modules[cls.__module__])
-    own = _own_text(entry)
-    return "\n\n".join(dict.fromkeys(part for part in (whole, own) if part))
+    parts = _file(entry if inspect.isclass(entry) else type(entry)).__doc__, _own_text(entry)
+    texts = (inspect.cleandoc(part).partition("\n\nArgs:\n")[0] for part in parts if part)
+    return "\n\n".join(dict.fromkeys(texts))
+
+
+def _file(cls: type) -> Any:
+    return sys.modules[cls.__module__]
 
 
 def _own_text(entry: Any) -> str | None:
-    text = vars(entry).get("__doc__") if inspect.isclass(entry) else None
-    return inspect.cleandoc(text) if text else None
+    return vars(entry).get("__doc__") if inspect.isclass(entry) else None
 
 
 def _summary(kind: str, entry: Any) -> str:
@@ -227,7 +235,7 @@ def _summary(kind: str, entry: Any) -> str:
         made = ((name, value) for name, value in _flat(asdict(entry)) if name != "name")
         return ", ".join(f"{name} {_plain(value)}" for name, value in made)
     own = _own_text(entry) if kind in ("positions", "scores") else None
-    return (own or _text(entry)).partition("\n")[0]
+    return (own or _text(entry)).strip().partition("\n")[0]
 
 
 def _spell(answer: Any) -> str:

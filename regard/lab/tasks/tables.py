@@ -67,6 +67,7 @@ class OwnTable(TableTask):
     in ten train, drawn by `seed`, and three twentieths each are for validation and test.
 
     positive: by default the later of two answers in the order of the alphabet: 1, True, yes.
+    min_count: values that are rarer in the training part are unknown.
     """
 
     name = "own_table"
@@ -156,7 +157,9 @@ class NextItem(TableTask):
     alone carries no information. The last positive of a user is for testing, the one before for validation. Ties of time keep the file's
     order. Rows belong to users, so that `figures` has AUC by user.
 
-    history: the most items that a history holds. targets: of training, for each user.
+    history: the most items that a history holds.
+    targets: of training, for each user.
+    min_count: values that are rarer in the training part are unknown.
     """
 
     labels = ("next",)
