@@ -9,6 +9,7 @@ from contextlib import redirect_stderr
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
+from tyro.conf import FlagCreatePairsOff, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from regard.cli.names import entry
@@ -40,6 +41,8 @@ PLAIN = {
 }
 """What tyro says -> what is said here."""
 Result = TypeVar("Result")
+Flag = FlagCreatePairsOff[bool]
+Json = Annotated[Flag, arg(help="print data instead of a table")]
 
 
 def parse(command: Callable[..., Result], prog: str, args: Sequence[str]) -> Result:

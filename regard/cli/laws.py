@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional
 
+from regard.cli.arguments import Json
 from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from regard.pools import Pool
     from regard.testing import Verdict
 
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
 OUTCOMES = ("failed", "cannot judge", "passed", "does not apply")  # the first that any variant has
 
