@@ -86,28 +86,30 @@ def options(entry: Any) -> list[dict[str, Any]]:
     """Name, meaning, allowed values, default and, where there is none, `required` of what can be set."""
     entry = _configuration(entry)
     types, told = annotations(entry.__init__), meanings(entry)
+    settable = {
+        p.name: p.default
+        for p in inspect.signature(entry).parameters.values()
+        if p.kind not in VARIADIC
+    }
     if is_dataclass(entry):
-        settable = [
-            (f.name, f.default_factory() if f.default_factory is not MISSING else f.default)
-            for f in fields(entry)
-            if f.init
-        ]
-        missing: Any = MISSING
-    else:
-        parameters = inspect.signature(entry).parameters.values()
-        settable = [(p.name, p.default) for p in parameters if p.kind not in VARIADIC]
-        missing = inspect.Parameter.empty
+        made = {
+            f.name: f.default_factory for f in fields(entry) if f.default_factory is not MISSING
+        }
+        settable |= {name: make() for name, make in made.items()}
     return [
         {
             "name": name,
-            "default": None if default is missing else _plain(default),
-            "required": default is missing,
+            "default": None if default is _NONE else _plain(default),
+            "required": default is _NONE,
             "given_by_the_stack": name in FACTS,
             "meaning": told.get(name, ""),
             "values": spelled(types[name]) if name in types else "",
         }
-        for name, default in settable
+        for name, default in settable.items()
     ]
+
+
+_NONE = inspect.Parameter.empty
 
 
 def meanings(cls: type) -> dict[str, str]:
@@ -129,25 +131,23 @@ def presets(model: Any) -> list[str]:
     ]
 
 
+TOLD = {
+    "tasks": ("kind", "metric", "better"),
+    "sources": ("licence", "terms"),
+    "scores": ("formula",),
+}
+"""Kind -> what is told of an entry besides its name and text."""
+
+
 def _row(kind: str, entry: Any) -> dict[str, Any]:
-    about = {"name": entry.name}
+    about = {name: getattr(entry, name) for name in ("name", *TOLD.get(kind, ()))}
     if kind == "mixers":
         can = entry.capabilities
-        about |= {
-            "family": entry.family,
-            "cannot": list(can.refusals()),
-            "streaming": _spell(can.streaming),
-        }
-        about["streaming"] = about["streaming"].partition(":")[0]
+        about |= {"family": entry.family, "cannot": list(can.refusals())}
+        about["streaming"] = _spell(can.streaming).partition(":")[0]
         return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
-    if kind == "tasks":
-        about |= {"kind": entry.kind, "metric": entry.metric, "better": entry.better}
     if kind == "models":
         about |= {"tasks": list(_configuration(entry).kinds), "presets": presets(entry)}
-    if kind == "sources":
-        about |= {"licence": entry.licence, "terms": entry.terms}
-    if kind == "scores":
-        about["formula"] = entry.formula
     return about | {"what": _summary(kind, entry)}
 
 
@@ -170,21 +170,16 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
             "cost": {"time": can.time, "memory": can.memory, "state": can.state},
             "variants": {name: dict(chosen) for name, chosen in entry.variants.items()},
         }
-    if kind == "scores":
-        facts["formula"] = entry.formula
+    if kind in ("scores", "sources"):
+        facts |= {name: getattr(entry, name) for name in TOLD[kind]}
     if kind == "sources":
         packages = {package.file: package.sha256 for package in entry.packages}
-        facts |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
-        return facts | {"get": entry.get_command, "options": []}
+        return facts | {"packages": packages, "get": entry.get_command, "options": []}
     if kind == "questions":
         told = {"design": entry.kind} | entry.details() | facts | {"options": []}
         return {key: value for key, value in told.items() if key != "about"}
-    facts["options"] = _settings(entry) if _is_value(entry) else options(entry)
+    facts["options"] = options(entry) if inspect.isclass(entry) else _settings(entry)
     return facts
-
-
-def _is_value(entry: Any) -> bool:
-    return is_dataclass(entry) and not inspect.isclass(entry)
 
 
 def _configuration(entry: Any) -> Any:
@@ -197,10 +192,9 @@ def _configuration(entry: Any) -> Any:
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
     """The fields of an entry that is a value."""
-    fixed = _flat(asdict(entry))
     return [
         {"name": name, "default": _plain(value)}
-        for name, value in fixed
+        for name, value in _flat(asdict(entry))
         if name not in ("name", "about")
     ]
 
@@ -232,8 +226,7 @@ def _own_text(entry: Any) -> str | None:
 
 def _summary(kind: str, entry: Any) -> str:
     if kind == "feed_forwards":
-        made = ((name, value) for name, value in _flat(asdict(entry)) if name != "name")
-        return ", ".join(f"{name} {_plain(value)}" for name, value in made)
+        return ", ".join(f"{one['name']} {one['default']}" for one in _settings(entry))
     own = _own_text(entry) if kind in ("positions", "scores") else None
     return (own or _text(entry)).strip().partition("\n")[0]
 
