@@ -9,7 +9,7 @@ from regard.core.options import WIDEST, Above0, CheckedOptions, Count, Range, Ra
 from regard.lab.tasks.task import DataSeed
 from regard.nn.disagreement import Kind
 
-Schedule = Literal["cosine", "linear", "noam"]
+Schedule = Literal["cosine", "linear"]
 Weight = Annotated[float, Range(0, WIDEST, "a number of at least 0")]
 
 
@@ -27,14 +27,13 @@ class TrainConfig(metaclass=CheckedOptions):
     workers: Count = 0  # processes that make batches ahead; 0: the training process makes them
     lr: Above0 = 1e-3  # at the top of the schedule
     warmup: Rate = 0.05  # share of the steps in which the rate rises
-    schedule: Schedule = "cosine"  # after the warm-up; "linear" falls to a fiftieth, "noam" with the root of the step
+    schedule: Schedule = "cosine"  # after the warm-up; "linear" falls to a fiftieth
     weight_decay: Weight = 0.1  # of matrices only
     betas: tuple[Rate, Rate] = (0.9, 0.95)  # of AdamW's two running means, for each step
     clip: Above0 | None = 1.0  # largest gradient norm
     eval_every: int = 100  # steps; the last step is always evaluated
     patience: int | None = None  # evaluations without a new best after which the run stops
     checkpoint_every: int = 500  # steps; a new best and the last step are always kept
-    average: int | None = None  # newest checkpoints whose mean is the result, in place of the best
     disagreement: Kind | None = None  # of the heads: a term of the loss (regard.lab.train.terms)
     disagreement_weight: Weight = 1.0  # of that term
     commitment: Weight | None = None  # weight of routing's commitment loss; 1e-4 in the paper
@@ -49,10 +48,6 @@ class TrainConfig(metaclass=CheckedOptions):
         if (self.steps is None) == (self.tokens is None):
             raise OptionError(
                 f"give one of steps and tokens, got steps={self.steps}, tokens={self.tokens}"
-            )
-        if self.average is not None and self.average > self.keep:
-            raise OptionError(
-                f"average ({self.average}) must be at most keep ({self.keep}), the checkpoints that stay"
             )
         logs = Path(self.log_dir or "")
         if logs.is_absolute() or ".." in logs.parts:

@@ -137,11 +137,6 @@ class _Trainer:
         optimizer = self.optimizer.optimizer
         self.schedule = make_schedule(optimizer, config.warmup, self.steps, config.schedule)
         self.terms = Terms(accelerator.unwrap_model(self.model), config, splits)
-        saves = -(-self.steps // config.checkpoint_every)
-        if config.average is not None and config.average > saves:
-            raise OptionError(
-                f"average is {config.average}, and {self.steps} steps make {saves} checkpoints. Lower checkpoint_every"
-            )
         self.group = dist.group.WORLD if processes > 1 else None  # of the shares
         facts = {"task": task.name, "data_sha256": splits.sha256, "processes": processes}
         facts |= origin
@@ -269,20 +264,17 @@ class _Trainer:
         return False
 
     def result(self) -> FitResult:
-        """Of the best weights, or of the mean of the newest ones, which the model holds afterwards."""
-        state, valid_value, best_step = self.state, self.state.best_value, self.state.best_step
-        if self.config.average is not None:
-            self.keeper.take_mean(self.config.average)
-            valid_value, best_step = self._score(self.splits.valid), state.step
-        elif best_step != state.step:
-            self.keeper.take_best(best_step)
-        assert valid_value is not None
+        """Of the best weights, which the model holds afterwards."""
+        state = self.state
+        assert state.best_value is not None
+        if state.best_step != state.step:
+            self.keeper.take_best(state.best_step)
         return FitResult(
             metric=self.task.metric,
             better=self.task.better,
             value=self._score(self.splits.test),
-            valid_value=valid_value,
-            best_step=best_step,
+            valid_value=state.best_value,
+            best_step=state.best_step,
             steps=state.step,
             stopped_early=state.stopped,
             tokens=state.tokens,

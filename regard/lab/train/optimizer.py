@@ -1,4 +1,4 @@
-"""AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), with a warm-up and then a cosine (arXiv 1608.03983) or a root."""
+"""AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), with a warm-up and then a cosine (arXiv 1608.03983) or a line."""
 
 import math
 
@@ -27,11 +27,8 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 def make_schedule(
     optimizer: AdamW, warmup: float, steps: int, shape: Schedule = "cosine"
 ) -> LambdaLR:
-    rise, shares = (
-        round(warmup * steps),
-        {"cosine": warmup_cosine, "linear": warmup_linear, "noam": noam},
-    )
-    return LambdaLR(optimizer, lambda step: shares[shape](step, rise, steps))
+    rise, share = round(warmup * steps), warmup_linear if shape == "linear" else warmup_cosine
+    return LambdaLR(optimizer, lambda step: share(step, rise, steps))
 
 
 LAST = 0.02  # share of the top rate at the end of a linear schedule
@@ -50,12 +47,3 @@ def warmup_cosine(step: int, warmup: int, steps: int) -> float:
         return (step + 1) / (warmup + 1)
     along = min(1.0, (step - warmup) / (steps - warmup))
     return 0.5 * (1 + math.cos(math.pi * along))
-
-
-def noam(step: int, warmup: int, steps: int = 0) -> float:
-    """Share of the top rate used by step 0, 1, ...: rises to 1 over `warmup` steps, then falls as 1 / sqrt(step).
-
-    Vaswani et al. 2017 (arXiv 1706.03762, section 5.3), whose top rate is 1 / sqrt(dim * warmup).
-    """
-    count, top = step + 1, max(1, warmup)
-    return min(count / top, (top / count) ** 0.5)

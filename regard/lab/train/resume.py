@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
@@ -135,18 +134,6 @@ class Keeper:
 
     def take_best(self, step: int) -> None:
         self.take(checkpoint.load(checkpoint.path_of(self.root, step)).model)
-
-    def take_mean(self, count: int) -> None:
-        """The mean of the newest checkpoints' weights (arXiv 1706.03762, section 6.1)."""
-        found = [checkpoint.load(path).model for path in checkpoint.committed(self.root)[-count:]]
-        self.take(
-            {
-                name: torch.stack([one[name].double() for one in found]).mean(0).to(value.dtype)
-                if value.is_floating_point()
-                else value
-                for name, value in found[-1].items()
-            }
-        )
 
     def _require_same(self, where: str, stored: dict[str, Any], ours: dict[str, Any]) -> None:
         """Refuses to go on with a run that is not this one, and names the first difference."""

@@ -102,18 +102,10 @@ def train(
         origin["start_from"] = taken.sha256
         if progress and is_main():
             print(f"from {run.start_from}: {taken}", file=sys.stderr)
-    result = fit(
-        built,
-        run.task,
-        run.train,
-        run_dir,
-        splits=splits,
-        wait=wait,
-        progress=progress,
-        origin=origin,
-        report_to=report_to,
+    how: dict[str, Any] = {"splits": splits, "wait": wait, "progress": progress}
+    return built, fit(
+        built, run.task, run.train, run_dir, origin=origin, report_to=report_to, **how
     )
-    return built, result
 
 
 def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None = None) -> nn.Module:

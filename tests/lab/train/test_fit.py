@@ -236,26 +236,6 @@ def test_mixed_precision_and_back_in_one_process(tmp_path):
     assert full.inside == [torch.float32]
 
 
-def test_the_mean_of_the_newest_checkpoints_is_the_result(tmp_path):
-    config = replace(CONFIG, average=3, keep=3)
-    model = tiny_model()
-    result = fit(model, Majority(), config, tmp_path, progress=False)
-    newest = [checkpoint.load(path) for path in checkpoint.committed(tmp_path / "checkpoints")[-3:]]
-    assert len(newest) == 3 and result.best_step == CONFIG.steps
-    for name, value in weights(model).items():
-        mean = sum(one.model[name].double() for one in newest) / 3
-        torch.testing.assert_close(value, mean.to(value.dtype))
-    assert not torch.equal(model.head.weight, newest[-1].model["head.weight"])
-    task = Majority()
-    batches = [task.collate(task.load().valid)]
-    with torch.no_grad():
-        assert result.valid_value == task.score(model.eval(), batches)
-    with pytest.raises(OptionError, match="average is 9, and 40 steps make 6 checkpoints"):
-        train(tmp_path / "few", replace(CONFIG, average=9, keep=9))
-    with pytest.raises(OptionError, match="must be at most keep"):
-        replace(CONFIG, average=3)
-
-
 def test_logs_and_bar(tmp_path, capsys):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
