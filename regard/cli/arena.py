@@ -137,7 +137,7 @@ class Arena(metaclass=CheckedOptions):
         torch.set_num_threads(1)
         environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "regard", "arena", *self._words()]
-        silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         others = [subprocess.Popen(command, env=environment, **silent) for _ in range(count - 1)]
         try:
             yield

@@ -170,10 +170,9 @@ def _table(classifier: Any, given: Explore) -> Inputs:
     rows = next(iter(cells.values()))
     batch = {name: torch.as_tensor(z) for name, z in schema.encode(columns).items()}
     labels = [f"row {n + 1}" for n in range(len(rows))]
-    sequences = getattr(classifier.module_.config, "history", ())
-    words = others = None
-    if sequences:
-        first = next(f for f in schema.fields if f.name == sequences[0])
+    history, words, others = getattr(classifier.module_.config, "history", ()), None, None
+    if history:
+        first = next(f for f in schema.fields if f.name == history[0])
         words = [[str(v) for v in cell] for cell in columns[first.name]]
         others = [[str(cell)] for cell in columns[first.of.name]]
     elif classifier.module_.name == "mmoe":
@@ -184,20 +183,12 @@ def _table(classifier: Any, given: Explore) -> Inputs:
 def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
     """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by spaces or |."""
     if isinstance(field, Numeric):
-        return float(text) if text else float("nan")
-    if isinstance(field, Sequence):
-        known = ids[field.of.name]
-        return [_value(part, known) for part in text.replace("|", " ").split()]
-    return _value(text, ids[field.name])
-
-
-def _value(text: str, known: Mapping) -> Any:
-    if text in known:
-        return text
-    try:
-        return int(text) if int(text) in known else text
-    except ValueError:
-        return text
+        return float(text or "nan")
+    vocabulary = field.of if isinstance(field, Sequence) else field
+    known = {str(value): value for value in ids[vocabulary.name]}
+    if vocabulary is field:
+        return known.get(text, text)
+    return [known.get(part, part) for part in text.replace("|", " ").split()]
 
 
 # ---------------------------------------------------------------------- checkpoints

@@ -121,7 +121,8 @@ class Convert(metaclass=CheckedOptions):
         found: dict[str, Any] = {"error untaught": whole.score(student, whole.held_out())}
         if spoken:
             found["perplexity untaught"] = whole.perplexity(student)
-        kept, error = [], whole.score(student, whole.choosing())
+        kept: list[str] = []
+        error = whole.score(student, whole.choosing())
         each_lr, whole_lr = rates(error) if self.lr is None else (self.lr, self.lr / 10)
         phases: tuple[tuple[str, Distillation, int, float, nn.Module], ...] = (
             ("layers", each, self.steps, each_lr, nn.ModuleList(student.mixers)),

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import import_module
+from itertools import chain
 from typing import Any, get_type_hints
 
 from regard.core import Capabilities, No, UnknownNameError
@@ -54,11 +55,10 @@ def kinds() -> list[str]:
     for kind in SOURCES:
         try:
             catalog(kind)
+            found.append(kind)
         except ModuleNotFoundError as error:
             if not lacking_extra(error):
                 raise
-        else:
-            found.append(kind)
     return found
 
 
@@ -69,17 +69,17 @@ def overview(kind: str) -> list[dict[str, Any]]:
 
 def details(name: str) -> list[dict[str, Any]]:
     """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
-    entries = [(kind, entry) for kind in kinds() for entry in catalog(kind).values()]
-    found = [(kind, entry) for kind, entry in entries if entry.name == name]
+    known = {kind: catalog(kind) for kind in kinds()}
+    found = [about(kind, entries[name]) for kind, entries in known.items() if name in entries]
     if not found:
-        raise UnknownNameError("name", name, dict.fromkeys(entry.name for _, entry in entries))
-    return [about(kind, entry) for kind, entry in found]
+        raise UnknownNameError("name", name, dict.fromkeys(chain(*known.values())))
+    return found
 
 
 def abilities(capabilities: Capabilities) -> dict[str, str]:
     """Capability -> "yes", "exact", "segment", or "no: <reason>"."""
-    answers = {name: getattr(capabilities, name) for name in (*ABILITIES, "deterministic")}
-    return {name: _spell(answer) for name, answer in answers.items()}
+    names = (*ABILITIES, "deterministic")
+    return {name: _spell(getattr(capabilities, name)) for name in names}
 
 
 def options(entry: Any) -> list[dict[str, Any]]:
