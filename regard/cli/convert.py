@@ -1,7 +1,7 @@
 """`regard convert FOLDER MIXER`: another mechanism in a trained model, taught by the model that it was."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,12 +115,14 @@ class Convert(metaclass=CheckedOptions):
         from regard.lab.train import TrainConfig, fit
 
         whole = Distillation(teacher=teacher, ids=ids, length=self.length, error=stack_error)
-        each = Distillation(teacher=teacher, ids=ids, length=self.length, error=layer_error)
-        splits = whole.load()
+        each, splits = replace(whole, error=layer_error), whole.load()
         spoken = teacher.causal and teacher.head is not None
-        found: dict[str, Any] = {"error untaught": whole.score(student, whole.held_out())}
-        if spoken:
-            found["perplexity untaught"] = whole.perplexity(student)
+
+        def quality(when: str) -> dict[str, Any]:
+            found = {f"error{when}": whole.score(student, whole.held_out())}
+            return found | ({f"perplexity{when}": whole.perplexity(student)} if spoken else {})
+
+        found = quality(" untaught")
         kept: list[str] = []
         error = whole.score(student, whole.choosing())
         each_lr, whole_lr = rates(error) if self.lr is None else (self.lr, self.lr / 10)
@@ -154,9 +156,8 @@ class Convert(metaclass=CheckedOptions):
                 student.load_state_dict(before)
         student.requires_grad_().eval()
         found["teaching kept"] = " and ".join(kept) or "nothing: it lowered no error"
-        found["error"] = whole.score(student, whole.held_out())
+        found |= quality("")
         if spoken:
-            found["perplexity"] = whole.perplexity(student)
             found["perplexity of the model"] = whole.perplexity(teacher)
         return found
 
