@@ -173,19 +173,17 @@ def test_the_shell_completes_commands_and_options(capsys, tmp_path):
     assert found.stdout == "--mixers\n", found.stderr
 
 
-def test_train_without_a_name_says_how(capsys):
-    code, out, _ = ran(capsys, "train", "--help")
+def test_train_says_how_and_what_its_options_mean(capsys):
+    code, out, _ = ran(capsys, "train --help")
     assert code == 0 and "regard ls tasks" in out
+    assert "share of values that is set to zero" in ran(capsys, "train digits --help")[1]
 
 
 def test_bench_times_and_says_what_cannot_run(capsys):
     line = "bench --mixers softmax fnet --lengths 16 --passes forward decode --dim 16 --seconds 0.01 --unchecked"
     found = loaded(capsys, line)
-    assert {(row["mixer"], row["kind"]) for row in found["timed"]} == {
-        ("softmax", "forward"),
-        ("softmax", "decode"),
-        ("fnet", "forward"),
-    }
+    timed = {f"{row['mixer']} {row['kind']}" for row in found["timed"]}
+    assert timed == {"softmax forward", "softmax decode", "fnet forward"}
     (absent,) = found["not_run"]
     assert absent["mixer"] == "fnet" and absent["pass"] == "decode" and absent["not run"]
     code, out, _ = ran(capsys, line)
@@ -245,20 +243,16 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
     setting = Setting(kind="decode", length=16, dim=16, num_heads=2, seconds=0.01)
     tiny = Question(name="tiny", about="a test", entries=(Entry(mixer="linear"),), vary=(setting,))
     monkeypatch.setattr(questions, "QUESTIONS", Catalog("question", (tiny,)))
-    first = loaded(capsys, "arena", "tiny", "--workers", "1")
-    assert first["new"] == 1
-    again = loaded(capsys, "arena", "tiny", "--workers", "1")
-    assert (again["new"], again["found"]) == (0, 1)
-    code, out, _ = ran(capsys, "arena", "tiny", "--workers", "1")
-    assert code == 0 and "0 new results" in out
+    asked = [loaded(capsys, "arena tiny --workers 1") for _ in range(2)]
+    assert [(one["new"], one["found"]) for one in asked] == [(1, 0), (0, 1)]
+    assert "0 new results" in ran(capsys, "arena tiny --workers 1")[1]
     code, out, _ = ran(capsys, "report")
     assert code == 0 and str(tmp_path / "runs/arena/report.html") in out
     assert (tmp_path / "runs/arena/report.html").stat().st_size > 1000
     told = loaded(capsys, "report", "tiny")
     assert told["page"].endswith("report.html")
     assert told["questions"][0]["rows"][0]["timed"]["decode 16, unit=layer"]["ms"] > 0
-    code, _, err = ran(capsys, "report", "tinny")
-    assert code == 2 and "Did you mean 'tiny'?" in err
+    assert "Did you mean 'tiny'?" in refused(capsys, "report tinny")
     found = loaded(capsys, "recommend", "--length", "2Ki", "--decode")
     assert found["case"]["length"] == 2048
     assert [row["mechanism"] for row in found["ranked"] if row["ms"]] == ["linear"]

@@ -246,7 +246,6 @@ def _train(name: str, *args: str) -> int:
     from regard.cli.names import run as named
     from regard.lab.data.files import check_writable
     from regard.lab.train import Run, train
-    from regard.lab.train.display import check_trackers
     from regard.lab.train.ending import beside, ending
     from regard.lab.train.launched import is_main, said_once
 
@@ -265,7 +264,6 @@ def _train(name: str, *args: str) -> int:
         return run, folder, wait, report_to, json
 
     run, folder, wait, report_to, json = parse(given, f"regard train {name}", args)
-    check_trackers(report_to)
     check_writable(folder, folder=True)
     splits = run.task.load()
     try:

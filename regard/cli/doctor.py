@@ -37,11 +37,13 @@ def _machine() -> list[dict[str, str]]:
     import torch
 
     from regard import __version__
+    from regard.core.memory import free_bytes, spelled_bytes
     from regard.lab.experiment.provenance import describe
 
     available = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
+    free = free_bytes(torch.device("cpu"))
     threads = torch.get_num_threads()
     advice = "" if version("regard") else "not installed: pip install -e . in its clone"
     few = f"torch uses {threads} of {available} cores" if threads < available else ""
@@ -53,7 +55,7 @@ def _machine() -> list[dict[str, str]]:
             f"{describe('cpu')}, {available} cores, {torch.backends.cpu.get_cpu_capability()}",
         ),
         _row("threads", str(threads), few),
-        _row("memory", _memory()),
+        _row("memory", f"{spelled_bytes(free)} free" if free else "unknown"),
     ]
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
@@ -117,11 +119,3 @@ def _environment() -> list[dict[str, str]]:
 
 def _row(what: str, found: str, advice: str = "") -> dict[str, str]:
     return {"what": what, "found": found, "advice": advice}
-
-
-def _memory() -> str:
-    try:
-        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return "unknown"
-    return f"{pages * size / 2**30:.1f} GiB"

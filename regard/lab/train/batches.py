@@ -29,11 +29,9 @@ class Batches:
         bucket: int | None = None,
         lengths: Tensor | None = None,
     ):
-        assert (bucket is None) == (lengths is None)
         self.size, self.batch_size, self.seed = size, batch_size, seed
         self.per_epoch = size // batch_size
-        self.bucket = bucket
-        self.lengths = None if lengths is None else lengths.numpy()
+        self.bucket, self.lengths = bucket, lengths
         self._order = lru_cache(maxsize=1)(self._shuffled)
 
     def __getitem__(self, step: int) -> list[int]:
@@ -50,7 +48,7 @@ class Batches:
         whole = order[: self.per_epoch * self.batch_size]
         step = self.bucket * self.batch_size
         pools = (whole[start : start + step] for start in range(0, len(whole), step))
-        alike = [pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools]
+        alike = [pool[np.argsort(self.lengths.numpy()[pool], kind="stable")] for pool in pools]
         batches = np.concatenate(alike).reshape(self.per_epoch, self.batch_size)
         return batches[rng.permutation(self.per_epoch)].ravel()
 

@@ -1,7 +1,6 @@
 """The configuration of a training run."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 from regard.core import OptionError
@@ -48,9 +47,4 @@ class TrainConfig(metaclass=CheckedOptions):
         if (self.steps is None) == (self.tokens is None):
             raise OptionError(
                 f"give one of steps and tokens, got steps={self.steps}, tokens={self.tokens}"
-            )
-        logs = Path(self.log_dir or "")
-        if logs.is_absolute() or ".." in logs.parts:
-            raise OptionError(
-                f"log_dir ({self.log_dir!r}) must be a folder inside the run's own, or None"
             )

@@ -291,12 +291,12 @@ def _whole(norm: Tensor) -> Tensor:
 
 
 def _inside(run_dir: Path, log_dir: str | None) -> Path | None:
-    """The folder of logs. OptionError where a symbolic link leads out of the run's."""
+    """The folder of logs. OptionError where it, or a symbolic link in its place, leads out of the run's."""
     if log_dir is None:
         return None
     path = run_dir / log_dir
     if not path.resolve().is_relative_to(run_dir.resolve()):
         raise OptionError(
-            f"log_dir ({log_dir!r}) leads out of the run's folder, to {path.resolve()}"
+            f"log_dir ({log_dir!r}) leads out of the run's folder, to {path.resolve()}. Name one inside, or None"
         )
     return path
