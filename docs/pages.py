@@ -6,7 +6,6 @@
 
 import inspect
 import json
-import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,6 @@ from sphinx.util.docutils import SphinxDirective
 
 import regard
 from regard.cli.describe import about
-from regard.cli.units import UNITS
 from regard.core.states import tensors
 
 DOCS = Path(__file__).parent
@@ -203,12 +201,9 @@ def names() -> str:
         told = inspect.getdoc(name.value)
         if told and (inspect.isclass(name.value) or inspect.isroutine(name.value)):
             lines += ["```text", told, "```", ""]
-        unsaid = [p for p in api.numbers(name.value) if not re.search(rf"\b{p}\b", told or "")]
-        meant = {p: f"`{shape}`" for p, shape in api.shapes(name.value).items()}
-        meant |= {p: UNITS[p] for p in unsaid if p in UNITS}
-        if meant:
-            rows = ((f"`{argument}`", meaning) for argument, meaning in meant.items())
-            lines += [*_table(("argument", "shape or meaning"), rows), ""]
+        rows = [(f"`{p}`", f"`{shape}`") for p, shape in api.shapes(name.value).items()]
+        if rows:
+            lines += [*_table(("argument", "shape"), rows), ""]
     return "\n".join(lines)
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from regard.lab.data import files
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Row
+from tests.command import ran, refused
 
 TRAIN = (
     "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
@@ -27,14 +27,6 @@ def absent(reason: str) -> Row:
     return Row(
         kind="trained", question="q", column="c", entry="fnet", cell="c", source="s", reason=reason, provenance=provenance()
     )  # fmt: skip
-
-
-def refused(capsys, *args: str) -> str:
-    code = main(args)
-    out, err = capsys.readouterr()
-    assert code == 2, (out, err)
-    assert out == "" and "Traceback" not in err and err.count("\n") == 1
-    return err
 
 
 @pytest.fixture
@@ -75,7 +67,7 @@ def test_a_path_that_cannot_be_used_is_named(
     (tmp_path / "file").write_text("a file")
     path = inside if inside.startswith("/") else tmp_path / inside
     words = line.replace("LEDGER", str(report_ledger)).replace("PAGE", f"{tmp_path}/p.html")
-    err = refused(capsys, *words.format(path).split())
+    err = refused(capsys, words.format(path))
     assert str(path) in err and why in err
 
 
@@ -85,7 +77,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(capsys, tmp_path, report_ledge
         f"bench --mixers fnet --unchecked --plot {tmp_path}/x.png",
         f"report --ledger {report_ledger} --page {tmp_path}/x.png",
     ):
-        assert "x.png cannot be written: a folder is in the place" in refused(capsys, *line.split())
+        assert "x.png cannot be written: a folder is in the place" in refused(capsys, line)
 
 
 def no_space(*_):
@@ -95,9 +87,9 @@ def no_space(*_):
 def test_a_full_disk_is_called_a_full_disk(capsys, tmp_path, monkeypatch, report_ledger):
     monkeypatch.setattr(files, "_sync", no_space)
     full = "the disk is full. Free some space, then run the same command again"
-    assert full in refused(capsys, *TRAIN.split(), "--json", "--folder", str(tmp_path / "run"))
+    assert full in refused(capsys, TRAIN, "--json", "--folder", str(tmp_path / "run"))
     line = f"report --ledger {report_ledger} --page {tmp_path}/p.html"
-    assert full in refused(capsys, *line.split())
+    assert full in refused(capsys, line)
 
 
 def test_a_ledger_on_a_full_or_read_only_disk_is_not_called_damaged(report_ledger):
@@ -187,16 +179,15 @@ def test_an_interruption_while_torch_is_imported_is_one_line():
 @pytest.mark.parametrize("field", ["--seed", "--train.seed", "--task.seed"])
 @pytest.mark.parametrize("seed", ["-1", str(2**32)])
 def test_seeds_out_of_range_are_refused(capsys, tmp_path, field, seed):
-    code = main([*TRAIN.split(), "--folder", str(tmp_path), field, seed])
-    err = capsys.readouterr().err
-    assert code == 2 and f"seed ({seed}) must be an integer of at least 0 and below 2**32" in err
+    err = refused(capsys, TRAIN, "--folder", str(tmp_path), field, seed)
+    assert f"seed ({seed}) must be an integer of at least 0 and below 2**32" in err
     assert not list(tmp_path.iterdir())
 
 
 def test_a_model_larger_than_the_memory_is_refused_before_it_is_built(capsys, tmp_path):
     line = "train digits --model.dim 2000000 --model.num-heads 4"
-    err = refused(capsys, *line.split(), "--folder", str(tmp_path))
-    assert "this machine has" in err and "Choose a smaller model" in err
+    err = refused(capsys, line, "--folder", str(tmp_path))
+    assert "free on cpu" in err and "Choose a smaller model" in err
 
 
 def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
@@ -204,15 +195,13 @@ def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
 
     monkeypatch.setattr("regard.lab.train.train", greedy)
-    assert "out of memory" in refused(capsys, *TRAIN.split(), "--folder", str(tmp_path))
+    assert "out of memory" in refused(capsys, TRAIN, "--folder", str(tmp_path))
 
 
 def test_a_second_train_is_refused_and_waits_with_wait(capsys, tmp_path):
     from regard.lab.data.owners import owned
 
     with owned(tmp_path / "run"):
-        err = refused(capsys, *TRAIN.split(), "--folder", str(tmp_path))
+        err = refused(capsys, TRAIN, "--folder", str(tmp_path))
     assert f"process {os.getpid()} on" in err and "`--wait` does" in err
-    began = time.monotonic()
-    assert main([*TRAIN.split(), "--folder", str(tmp_path), "--wait"]) == 0
-    assert time.monotonic() - began < 120
+    assert ran(capsys, TRAIN, "--folder", str(tmp_path), "--wait")[0] == 0

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import regard
-from regard.cli.units import UNITS
 from regard.core import OLDEST_TORCH, Mixer, ShapeError
+from regard.models import ModelConfig
 from tests.packaging import PROJECT, RESOLVED, oldest
 
 ROOT = Path(__file__).parent.parent
@@ -24,25 +24,23 @@ DESCRIBED = [n for n in NAMES if inspect.isclass(n.value) or inspect.isroutine(n
 
 
 def undescribed(value: Any) -> list[str]:
-    """Numbers whose meaning neither UNITS nor a docstring or a comment of the function, class or base says."""
+    """Numbers whose meaning neither a docstring nor a comment of the function, class or base says, nor Mixer's or ModelConfig's."""
     if not api.numbers(value):
         return []
     owners = [o for o in getattr(value, "__mro__", [value]) if o.__module__.startswith("regard")]
-    docs = "\n".join(_own_doc(owner) for owner in owners)
+    docs = "\n".join(_own_doc(owner) for owner in (Mixer, ModelConfig, *owners))
     sources = "\n".join(map(inspect.getsource, owners))
     return [
         name
         for name in api.numbers(value)
-        if name not in UNITS
-        and not re.search(rf"\b{name}\b", docs)
+        if not re.search(rf"\b{name}\b", docs)
         and not re.search(rf"^ *{name}: .*(# |= \($)", sources, re.M)  # or below it, in brackets
     ]
 
 
 def _own_doc(owner: Any) -> str:
-    """A mixer's docstring repeats its signature: its file's is taken. That of a dataclass without one is nothing else."""
-    is_mixer = inspect.isclass(owner) and issubclass(owner, Mixer)
-    told = (sys.modules[owner.__module__] if is_mixer else owner).__doc__ or ""
+    """That of a dataclass without a docstring is nothing but its signature."""
+    told = owner.__doc__ or ""
     return "" if told.startswith(f"{owner.__name__}(") else told
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional
 
-from regard.cli.arguments import Length
+from regard.cli.arguments import Flag, Json, Length, option
 from regard.cli.bench import LEDGER, PAGE
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
@@ -19,10 +19,8 @@ from regard.core import OptionError
 from regard.core.options import Above0, CheckedOptions, Seed
 
 if TYPE_CHECKING:
-    from regard.lab.experiment.question import Question
+    from regard.lab.experiment.question import Column, Question
 
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-Flag = FlagCreatePairsOff[bool]
 _PART = "REGARD_PART_OF"
 """Set in the processes that `--workers` starts: they print nothing and draw nothing."""
 
@@ -69,7 +67,7 @@ class Arena(metaclass=CheckedOptions):
     """where unfinished training is kept, so that a killed run goes on"""
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.lab.data.files import check_writable
         from regard.lab.experiment.ledger import Ledger
         from regard.lab.experiment.run import Outcome, ask
@@ -108,23 +106,20 @@ class Arena(metaclass=CheckedOptions):
                     )
                 finally:
                     draw()  # also where it was stopped
-        if part:
-            return 0
         if self.json:
             print_json(asdict(outcome) | {"ledger": str(self.ledger), "page": str(self.page)})
-            return 0
+            return
         print(
             f"{outcome.question}: {outcome.new} new results, {outcome.found} already there, "
             f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
         )
-        for column in (one for one in question.vary if hasattr(one, "task")):
-            if column.task.kind == "table":
+        for column in question.trained:
+            if column.task.kind == "table" and not part:
                 others = beside(column.task, column.task.load())
                 told = ", ".join(f"{name} {value:.3f}" for name, value in others.items())
                 print(f"{column.name}: beside the entries, {column.task.metric} of {told}")
         if outcome.left:
             print(f"{outcome.left} not begun in time: the same command goes on.")
-        return 0
 
     @contextmanager
     def _others(self, part: bool) -> Iterator[None]:
@@ -142,16 +137,8 @@ class Arena(metaclass=CheckedOptions):
         torch.set_num_threads(1)
         environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "regard", "arena", *self._words()]
-        others = [
-            subprocess.Popen(
-                command,
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                stdin=subprocess.DEVNULL,
-            )
-            for _ in range(count - 1)
-        ]
+        silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        others = [subprocess.Popen(command, env=environment, **silent) for _ in range(count - 1)]
         try:
             yield
         except BaseException:
@@ -173,71 +160,48 @@ class Arena(metaclass=CheckedOptions):
         return words
 
     def _question(self) -> "Question":
-        from regard.cli.arguments import option
-        from regard.lab.experiment.question import Column, columns
+        from regard.lab.experiment.question import columns
         from regard.lab.experiment.speed import Setting
         from regard.lab.train import TrainConfig
 
         question = entry("questions", self.question)
-        changes: dict[str, Any] = {}
+        changes: dict[str, Any] = {"seeds": self.seeds, "rates": self.rates}
         if self.mixers:
             listed = {one.name: one for one in question.entries}
             named = [choice(name) for name in self.mixers]
             changes["entries"] = tuple(listed.get(one.name, one) for one in named)
-        vary = question.vary
+        timed, trained = question.timed, question.trained
         if self.task is not None:
             own = task(self.task, dict(map(option, self.task_options)))
             train = TrainConfig(
                 tokens=500_000, batch_size=32, lr=2e-3, eval_every=50, checkpoint_every=50, keep=1
             )
-            kept = tuple(one for one in vary if isinstance(one, Setting))
-            vary = (*kept, *columns(own, train))
-            changes |= {
-                "name": vary[-1].name,
-                "about": f"every entry on {self.task}",
-                "kind": "screen",
-                "claims": (),
-                "allowed": None,
-                "shells": (),
-            }
+            trained = columns(own, train)
+            about = f"every entry on {self.task}"
+            changes |= {"name": trained[-1].name, "about": about, "kind": "screen", "allowed": None}
+            changes |= {"claims": (), "shells": ()}
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")
         if self.lengths:
-            model = next(
-                (one for one in vary if isinstance(one, Setting)),
-                Setting(kind="forward", length=1, unit="block", seconds=2.0),
-            )
-            vary = (
-                *(replace(model, length=length) for length in self.lengths),
-                *(one for one in vary if isinstance(one, Column)),
-            )
+            usual = Setting(kind="forward", length=1, unit="block", seconds=2.0)
+            model = (*timed, usual)[0]
+            timed = tuple(replace(model, length=length) for length in self.lengths)
         if self.dim is not None:
-            vary = tuple(_wider(one, self.dim) for one in vary)
-        if self.tokens is not None:
-            vary = tuple(_budget(one, self.tokens) for one in vary)
-        if vary is not question.vary:
-            changes["vary"] = vary
-        if self.seeds:
-            changes["seeds"] = self.seeds
-        if self.rates:
-            changes["rates"] = self.rates
-        return replace(question, **changes)
+            timed = tuple(replace(one, dim=self.dim) for one in timed)
+        if self.task is not None or self.lengths or self.dim is not None or self.tokens is not None:
+            changes["vary"] = (*timed, *map(self._sized, trained))
+        kept = ("allowed", "claims", "shells")  # also where they are empty
+        given = {name: value for name, value in changes.items() if value or name in kept}
+        return replace(question, **given)
 
-
-def _wider(one: Any, dim: int) -> Any:
-    if hasattr(one, "task"):
-        return one if one.model is not None else replace(one, shell=replace(one.shell, dim=dim))
-    return replace(one, dim=dim)
-
-
-def _budget(one: Any, tokens: int) -> Any:
-    if not hasattr(one, "task"):
-        return one
-    if one.train.tokens is None:
-        return replace(
-            one,
-            train=replace(
-                one.train, steps=max(1, tokens // (one.train.batch_size * one.task.max_len))
-            ),
-        )
-    return replace(one, train=replace(one.train, tokens=tokens))
+    def _sized(self, column: "Column") -> "Column":
+        """The column at the width and the budget that were given."""
+        if self.dim is not None and column.model is None:
+            column = replace(column, shell=replace(column.shell, dim=self.dim))
+        if self.tokens is None:
+            return column
+        budget: dict[str, Any] = {"tokens": self.tokens}
+        if column.train.tokens is None:
+            batch = column.train.batch_size * column.task.max_len
+            budget = {"steps": max(1, self.tokens // batch)}
+        return replace(column, train=replace(column.train, **budget))

@@ -9,15 +9,15 @@ from contextlib import redirect_stderr
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
+from tyro.conf import FlagCreatePairsOff, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from regard.cli.names import entry
-from regard.core import OptionError, UnknownNameError
+from regard.core import OptionError, RegardError, UnknownNameError
 from regard.functional.patterns import (
     All,
     Block,
     First,
-    Pattern,
     Span,
     Strided,
     Summary,
@@ -40,6 +40,8 @@ PLAIN = {
 }
 """What tyro says -> what is said here."""
 Result = TypeVar("Result")
+Flag = FlagCreatePairsOff[bool]
+Json = Annotated[Flag, arg(help="print data instead of a table")]
 
 
 def parse(command: Callable[..., Result], prog: str, args: Sequence[str]) -> Result:
@@ -103,8 +105,7 @@ def amount(text: str) -> float:
 
 
 def _tokens(words: Sequence[str]) -> int:
-    tokens = amount(words[0])
-    if not tokens.is_integer():
+    if not (tokens := amount(words[0])).is_integer():
         raise ValueError(f"{words[0]!r} is no whole number of tokens such as 4096, 8k or 2Ki")
     return int(tokens)
 
@@ -123,9 +124,8 @@ Length = Annotated[
 
 
 def _mixer_name(value: Any) -> str:
-    if isinstance(value, tuple):  # of Layers
-        return ",".join(_mixer_name(layer.mixer) for layer in value)
-    return getattr(value, "name", value)
+    layers = [layer.mixer for layer in value] if isinstance(value, tuple) else [value]
+    return ",".join(getattr(mixer, "name", mixer) for mixer in layers)
 
 
 def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
@@ -160,21 +160,18 @@ def _value(node: ast.expr) -> Any:
     """Literals, lists, and values of the classes in VALUES, joined by `|`; nothing else is evaluated."""
     if isinstance(node, ast.List | ast.Tuple):
         return (list if isinstance(node, ast.List) else tuple)(map(_value, node.elts))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        left, right = _value(node.left), _value(node.right)
-        if isinstance(left, Pattern) and isinstance(right, Pattern):
-            return left | right
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        if node.func.id not in VALUES:
-            raise UnknownNameError("value", node.func.id, VALUES)
-        named = {word.arg: _value(word.value) for word in node.keywords if word.arg is not None}
-        try:
-            return VALUES[node.func.id](*map(_value, node.args), **named)
-        except TypeError as error:
-            raise OptionError(f"{ast.unparse(node)}: {error}") from None
     try:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return _value(node.left) | _value(node.right)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id not in VALUES:
+                raise UnknownNameError("value", node.func.id, VALUES)
+            named = {word.arg: _value(word.value) for word in node.keywords if word.arg}
+            return VALUES[node.func.id](*map(_value, node.args), **named)
         return ast.literal_eval(node)
-    except ValueError:
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, RegardError):
+            raise
         raise OptionError(
-            f"{ast.unparse(node)} is no value: literals, lists, {', '.join(VALUES)} and | are"
+            f"{ast.unparse(node)} is no value: literals, lists, {', '.join(VALUES)} and | are ({error})"
         ) from None

@@ -1,14 +1,13 @@
 """`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, arg
-
-from regard.cli.arguments import Length
+from regard.cli.arguments import Flag, Json, Length, option
+from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
 from regard.core.errors import visible
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
     from regard.lab.experiment.speed import Setting, Timed
 
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-Flag = FlagCreatePairsOff[bool]
 LEDGER = Path("runs/arena/ledger.sqlite")
 PAGE = Path("runs/arena/report.html")
 CAUSAL = {"either": None, "yes": True, "no": False}
@@ -59,30 +56,25 @@ class Bench(metaclass=CheckedOptions):
     """draw time and memory against length here, as .png or .svg"""
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
+        from regard.lab.data.files import check_writable
         from regard.lab.experiment.speed import measure, obstacle
 
         for device in self.devices:
             _check_device(device)
-        if self.plot is not None and self.plot.suffix not in (".png", ".svg"):
-            raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
         if self.plot is not None:
-            from regard.lab.data.files import check_writable
-
+            if self.plot.suffix not in (".png", ".svg"):
+                raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
             check_writable(self.plot)
         settings, choices = self._settings(), _choices(self.mixers, self.options)
         faults = {} if self.unchecked else _faults(choices, self.ledger)
         timed: list[Timed] = []
         not_run: dict[tuple[str, str], str] = {}
         for setting in settings:
-            able = []
-            for choice in choices:
-                reason = faults.get(choice.name) or obstacle(choice, setting)
-                if reason is None:
-                    able.append(choice)
-                else:
-                    not_run[setting.kind, choice.name] = reason
-            timed += measure(able, setting) if able else []
+            why = {one.name: faults.get(one.name) or obstacle(one, setting) for one in choices}
+            not_run |= {(setting.kind, name): said for name, said in why.items() if said}
+            if able := [one for one in choices if not why[one.name]]:
+                timed += measure(able, setting)
         absent = [
             {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
         ]
@@ -91,39 +83,9 @@ class Bench(metaclass=CheckedOptions):
 
             draw_timings(timed, self.plot)
         if self.json:
-            print_json(
-                {
-                    "timed": list(map(_data, timed)),
-                    "not_run": absent,
-                    "laws_checked": not self.unchecked,
-                }
-            )
-        else:
-            self._print(timed, absent)
-        return 0
-
-    def _settings(self) -> "list[Setting]":
-        from regard.lab.experiment.speed import STREAMING, Setting
-
-        return [
-            Setting(
-                kind=kind,
-                length=length,
-                batch=self.batch,
-                dim=self.dim,
-                num_heads=self.num_heads,
-                dtype=dtype,
-                device=device,
-                causal=None if kind in STREAMING else CAUSAL[self.causal],
-                seconds=self.seconds,
-                unit=self.unit,
-            )
-            for device, dtype, kind, length in product(
-                self.devices, self.dtypes, self.passes, self.lengths
-            )
-        ]
-
-    def _print(self, timed: "list[Timed]", absent: list[dict[str, str]]) -> None:
+            found = {"timed": list(map(_data, timed)), "not_run": absent}
+            print_json(found | {"laws_checked": not self.unchecked})
+            return
         print_table(map(_line, timed))
         if absent:
             print_table(absent)
@@ -134,11 +96,29 @@ class Bench(metaclass=CheckedOptions):
             f"laws: {checked}. ratio: to softmax attention of the same causality. share: counted operations over time, of the matrix-product rate."
         )
 
+    def _settings(self) -> "list[Setting]":
+        from regard.lab.experiment.speed import STREAMING, Setting
+
+        same = {
+            name: getattr(self, name) for name in ("batch", "dim", "num_heads", "seconds", "unit")
+        }
+        varied = product(self.devices, self.dtypes, self.passes, self.lengths)
+        return [
+            Setting(
+                kind=kind,
+                length=length,
+                dtype=dtype,
+                device=device,
+                causal=None if kind in STREAMING else CAUSAL[self.causal],
+                **same,
+            )
+            for device, dtype, kind, length in varied
+        ]
+
 
 def _data(row: "Timed") -> dict[str, Any]:
     plain = asdict(row)
-    median = {"median_ms": plain.pop("ms")}
-    return plain | median | {"ratio": row.ratio, "matrix_share": row.share}
+    return plain | {"median_ms": plain.pop("ms"), "ratio": row.ratio, "matrix_share": row.share}
 
 
 def _line(row: "Timed") -> dict[str, Any]:
@@ -174,42 +154,38 @@ def _origin(row: "Timed") -> str:
 
 def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Entry]":
     """Each mixer with those of the options that it has."""
-    from regard.cli.arguments import option
-    from regard.cli.names import choice
     from regard.lab.experiment.entry import check_entries
     from regard.mixers import MIXERS
     from regard.mixers.build import option_names, resolve
 
     listed = [choice(name) for name in names or MIXERS.names()]
     check_entries(listed)
-    options: Mapping[str, Any] = dict(map(option, words))
+    options = dict(map(option, words))
     taken = {one.name: set(option_names(resolve(one.mixer or one.name))) for one in listed}
-    for name in options:
-        if not any(name in known for known in taken.values()):
-            raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")
-    chosen = []
-    for one in listed:
-        own = {name: value for name, value in options.items() if name in taken[one.name]}
-        chosen.append(replace(one, options=own))
-        chosen[-1].sketch()  # wrong values are found before anything is timed
+    for name in options.keys() - set().union(*taken.values()):
+        raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")
+    chosen = [
+        replace(one, options={k: v for k, v in options.items() if k in taken[one.name]})
+        for one in listed
+    ]
+    for one in chosen:
+        one.sketch()  # wrong values are found before anything is timed
     return chosen
 
 
-def _faults(choices: "list[Entry]", path: Path) -> dict[str, str]:
-    """Mixer -> the law that it breaks, for those that break one."""
+def _faults(choices: "list[Entry]", path: Path) -> dict[str, str | None]:
+    """Mixer -> the law that it breaks, or None."""
     from rich.console import Console
 
     from regard.lab.experiment.ledger import Ledger
     from regard.lab.experiment.mechanism_laws import fault, verdict
 
+    faults = {}
     with Ledger(path) as ledger, Console(stderr=True).status("laws") as status:
-        faults = {}
-        for choice in choices:
-            status.update(f"laws  {choice.name}")
-            found = fault(verdict(choice, ledger))
-            if found is not None:
-                faults[choice.name] = found
-        return faults
+        for one in choices:
+            status.update(f"laws  {one.name}")
+            faults[one.name] = fault(verdict(one, ledger))
+    return faults
 
 
 def _check_device(name: str) -> None:

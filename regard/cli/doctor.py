@@ -2,40 +2,15 @@
 
 import os
 import platform
+import re
 import shutil
+from importlib.metadata import requires
 from pathlib import Path
 
 from regard.core.packages import numbers, version
 
-REQUIRED = {
-    "einops": "0.8",
-    "jaxtyping": "0.2.36",
-    "numpy": "1.26",
-    "rich": "13.7",
-    "safetensors": "0.4.5",
-    "torch": "2.10",
-    "tyro": "0.9.20",
-}
-"""Distribution -> oldest version, as in pyproject.toml: what the library needs."""
-LAB = {
-    "accelerate": "1.2",
-    "altair": "5.5",
-    "filelock": "3.16",
-    "jinja2": "3.1",
-    "pillow": "10",
-    "rouge-score": "0.1.2",
-    "sacrebleu": "2.4",
-    "scikit-learn": "1.5",
-    "scipy": "1.11",
-    "tensorboard": "2.17",
-    "tokenizers": "0.20",
-    "torchmetrics": "1.5",
-    "vl-convert-python": "1.7",
-}
-"""The same for the extra `lab`: data, tasks, training, the arena."""
-HF = {"transformers": "5.22"}
-"""The same for the extra `hf`: regard.hf."""
-EXTRAS = {"lab": LAB, "hf": HF}
+EXTRAS = ("", "lab", "hf")
+"""Parts of the package whose requirements are looked for: the library's own, regard.lab's and regard.hf's."""
 DEVELOPMENT = ("pytest", "pytest-xdist", "ruff", "mypy", "beartype")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -45,45 +20,51 @@ def examine() -> list[dict[str, str]]:
     return [*_machine(), *_implementations(), *_packages(), *_environment()]
 
 
+def required(extra: str) -> dict[str, str]:
+    """Distribution -> oldest version, of the library or of one of its extras, as the installed package declares them."""
+    pattern = r"([\w.-]+)>=([\w.]+)" + (f"; extra == ['\"]{extra}['\"]" if extra else "")
+    declared = requires("regard") if version("regard") else ()
+    found = (re.fullmatch(pattern, one) for one in declared or ())
+    return {match[1]: match[2] for match in found if match}
+
+
 def missing(rows: list[dict[str, str]]) -> list[str]:
     """Packages of the library itself that are missing or too old."""
-    return [row["what"] for row in rows if row["what"] in REQUIRED and row["advice"]]
+    return [row["what"] for row in rows if row["what"] in required("") and row["advice"]]
 
 
 def _machine() -> list[dict[str, str]]:
     import torch
 
     from regard import __version__
+    from regard.core.memory import free_bytes, spelled_bytes
     from regard.lab.experiment.provenance import describe
 
-    cores = (
+    available = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
+    free = free_bytes(torch.device("cpu"))
     threads = torch.get_num_threads()
-    few = f"torch uses {threads} of {cores} cores" if threads < cores else ""
+    advice = "" if version("regard") else "not installed: pip install -e . in its clone"
+    few = f"torch uses {threads} of {available} cores" if threads < available else ""
     rows = [
-        _row("regard", f"{__version__} in {Path(__file__).parents[1]}"),
+        _row("regard", f"{__version__} in {Path(__file__).parents[1]}", advice),
         _row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         _row(
             "processor",
-            f"{describe('cpu')}, {cores} cores, {torch.backends.cpu.get_cpu_capability()}",
+            f"{describe('cpu')}, {available} cores, {torch.backends.cpu.get_cpu_capability()}",
         ),
         _row("threads", str(threads), few),
-        _row("memory", _memory()),
+        _row("memory", f"{spelled_bytes(free)} free" if free else "unknown"),
     ]
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             device = torch.cuda.get_device_properties(index)
-            rows.append(
-                _row(f"cuda:{index}", f"{device.name}, {device.total_memory / 2**30:.0f} GiB")
-            )
+            size = f"{device.total_memory / 2**30:.0f} GiB"
+            rows.append(_row(f"cuda:{index}", f"{device.name}, {size}"))
     else:
-        built = (
-            f"torch is built for CUDA {torch.version.cuda}"
-            if torch.version.cuda
-            else "torch has no CUDA"
-        )
-        rows.append(_row("cuda", f"none ({built})"))
+        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
+        rows.append(_row("cuda", f"none (torch is {built})"))
     if torch.backends.mps.is_available():
         rows.append(_row("mps", "available", "mechanisms are tested on a CPU only"))
     return rows
@@ -107,18 +88,15 @@ def _implementations() -> list[dict[str, str]]:
 
 
 def _packages() -> list[dict[str, str]]:
-    rows = [_package(name, oldest) for name, oldest in REQUIRED.items()]
-    for extra, packages in EXTRAS.items():
-        rows += [_package(name, oldest, extra) for name, oldest in packages.items()]
+    rows = [_package(*pair, extra) for extra in EXTRAS for pair in required(extra).items()]
     rows += [_row(name, version(name) or "missing (development only)") for name in DEVELOPMENT]
-    browser = next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
-    rows.append(_row("browser", browser or "missing (only the page's own tests need one)"))
+    browsers = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    found = next(browsers, "missing (only the page's own tests need one)")
+    rows.append(_row("browser", found))
     return rows
 
 
-def _package(name: str, oldest: str, extra: str = "") -> dict[str, str]:
+def _package(name: str, oldest: str, extra: str) -> dict[str, str]:
     found = version(name)
     needed = f"{name} ({extra})" if extra else name
     if found is None:
@@ -141,11 +119,3 @@ def _environment() -> list[dict[str, str]]:
 
 def _row(what: str, found: str, advice: str = "") -> dict[str, str]:
     return {"what": what, "found": found, "advice": advice}
-
-
-def _memory() -> str:
-    try:
-        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return "unknown"
-    return f"{pages * size / 2**30:.1f} GiB"

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
+from regard.cli.arguments import Flag, Json
 from regard.cli.printing import print_json
 from regard.core import OptionError
 from regard.core.options import CheckedOptions
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from regard.cli.checkpoints import Loaded
     from regard.explore.attribution import Answer
 
-Flag = FlagCreatePairsOff[bool]
 PAGE = Path("runs/explore/page.html")
 
 
@@ -47,13 +47,15 @@ class Explore(metaclass=CheckedOptions):
     window: int = 512
     """queries and keys that are drawn at a time"""
     page: Path = PAGE
-    json: Annotated[Flag, arg(help="print data instead of text")] = False
+    json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.cli.checkpoints import load
         from regard.explore.render import page
 
-        self._check()
+        given = [name for name in ("text", "file", "tokens") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise OptionError(f"explore: give one of --text, --file and --tokens, not {given}")
         loaded = load(self.checkpoint)
         inputs = loaded.inputs(self)
         other, answer = (None, loaded.answer) if self.compare is None else self._other(loaded)
@@ -72,26 +74,20 @@ class Explore(metaclass=CheckedOptions):
             print_json({"page": str(where), "bytes": len(made.html.encode())})
         else:
             print(f"The page: {where}")
-        return 0
-
-    def _check(self) -> None:
-        given = [name for name in ("text", "file", "tokens") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise OptionError(f"explore: give one of --text, --file and --tokens, not {given}")
 
     def _other(self, loaded: "Loaded") -> "tuple[nn.Module, Answer]":
         """The second model, and which of its outputs is explained."""
         from regard.cli.checkpoints import load
         from regard.mixers import MIXERS
 
-        assert self.compare is not None
-        if Path(self.compare).exists():
-            found = load(Path(self.compare))
+        name = str(self.compare)
+        if Path(name).exists():
+            found = load(Path(name))
             return found.model, found.answer
-        if loaded.kind != "hf" or self.compare not in MIXERS.names():
+        if loaded.kind != "hf" or name not in MIXERS.names():
             raise OptionError(
-                f"explore: --compare {self.compare} is no folder or file, nor a mixer to put into a Hugging Face checkpoint"
+                f"explore: --compare {name} is no folder or file, nor a mixer to put into a Hugging Face checkpoint"
             )
         from regard.hf import convert
 
-        return convert(loaded.model, self.compare), loaded.answer  # type: ignore[arg-type]
+        return convert(loaded.model, name), loaded.answer  # type: ignore[arg-type]

@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional
 
+from regard.cli.arguments import Json
 from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
 
 if TYPE_CHECKING:
-    from regard.pools import Pool
     from regard.testing import Verdict
 
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
+FACTS: dict[str, Any] = {"dim": 24, "num_heads": 3, "max_len": 64}
 OUTCOMES = ("failed", "cannot judge", "passed", "does not apply")  # the first that any variant has
 
 
@@ -40,10 +40,8 @@ class Laws:
         else:
             print_table(rows, title=self.name)
             counts = {o: outcomes.count(o) for o in OUTCOMES if o in outcomes}
-            verdicts = (
-                f"{n} {o if n == 1 else o.replace('does', 'do')}" for o, n in counts.items()
-            )
-            print(", ".join(verdicts))
+            said = (f"{n} {o if n == 1 else o.replace('does', 'do')}" for o, n in counts.items())
+            print(", ".join(said))
         return int("failed" in outcomes)
 
 
@@ -52,34 +50,28 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[di
     from rich.console import Console
 
     from regard import build
-    from regard.testing import LAWS, judge_mixer
+    from regard.pools import build_pool
+    from regard.testing import LAWS, judge_mixer, judge_pool
 
-    kinds = ("mixers", "pools")
-    kind, cls = own(name, kinds) if ":" in name else ("mixers", entry("mixers", name))
+    kind, cls = own(name, ("mixers", "pools")) if ":" in name else ("mixers", entry("mixers", name))
     slow = None if oracle is None else imported(oracle)
     if oracle is not None and (kind == "pools" or not callable(slow)):
         raise OptionError(f"--oracle {oracle} must be a function, and the reference of a mixer")
+    asked = laws or "all"
     if kind == "pools":
-        return _judged_pool(cls, laws)
-    variants: dict[str, Mapping[str, Any]] = {"default": {}, **cls.variants}
-    for options in variants.values():  # wrong options are found before any law runs
-        build(cls, **FACTS | dict(options))
+        verdicts = judge_pool(lambda: build_pool(cls, FACTS["dim"]), asked)
+        return [_row(verdict.law, {"default": verdict}) for verdict in verdicts]
+    variants = {"default": {}, **cls.variants}
+    factories = {name: partial(build, cls, **FACTS | dict(o)) for name, o in variants.items()}
+    for factory in factories.values():  # wrong options are found before any law runs
+        factory()
     found: dict[str, dict[str, Verdict]] = {}
     with Console(stderr=True).status("laws") as status:
-        for variant, options in variants.items():
-            factory = lambda options=options: build(cls, **FACTS | dict(options))  # noqa: E731
-            for verdict in judge_mixer(factory, laws or "all", oracle=slow):
+        for variant, factory in factories.items():
+            for verdict in judge_mixer(factory, asked, oracle=slow):
                 found.setdefault(verdict.law, {})[variant] = verdict
                 status.update(f"laws  {variant}: {verdict.law} of {len(laws or LAWS)} laws")
     return [_row(law, by_variant) for law, by_variant in found.items()]
-
-
-def _judged_pool(cls: type["Pool"], laws: Sequence[str]) -> list[dict[str, Any]]:
-    from regard.pools import build_pool
-    from regard.testing import judge_pool
-
-    verdicts = judge_pool(lambda: build_pool(cls, FACTS["dim"]), laws or "all")
-    return [_row(verdict.law, {"default": verdict}) for verdict in verdicts]
 
 
 def _row(law: str, by_variant: "Mapping[str, Verdict]") -> dict[str, Any]:

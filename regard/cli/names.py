@@ -3,34 +3,26 @@
 import inspect
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from regard.cli.describe import catalog
-from regard.core import OptionError, UnknownNameError
+from regard.core import Catalog, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
 
-BASES: dict[str, tuple[str, str]] = {
-    "mixers": ("regard.core", "Mixer"),
-    "pools": ("regard.core.pool", "Pool"),
-    "scores": ("regard.nn.scores", "Score"),
-    "models": ("torch.nn", "Module"),
-    "tasks": ("regard.lab.tasks", "Task"),
-    "questions": ("regard.lab.experiment.question", "Question"),
+BASES = {
+    "mixers": "regard.Mixer",
+    "pools": "regard.core.pool.Pool",
+    "scores": "regard.nn.scores.Score",
+    "models": "torch.nn.Module",
+    "tasks": "regard.lab.tasks.Task",
+    "questions": "regard.lab.Question",
 }
-"""Kind -> module and name of the base of one's own entry of this kind."""
-WANTED = {
-    "mixers": "a subclass of regard.Mixer",
-    "pools": "a subclass of regard.core.pool.Pool",
-    "scores": "a subclass of regard.nn.scores.Score",
-    "models": "a torch.nn.Module",
-    "tasks": "a subclass of regard.lab.tasks.Task",
-    "questions": "a regard.lab.Question",
-}
+"""Kind -> what one's own entry of this kind is: a subclass, or the question itself."""
 
 
 def entry(kind: str, name: str) -> Any:
@@ -57,52 +49,41 @@ def choice(name: str, options: Mapping[str, Any] | None = None) -> "Entry":
     return Entry(mixer=cls, options=options or {}, typed=name)
 
 
-def own(name: str, kinds: tuple[str, ...] = tuple(WANTED)) -> tuple[str, Any]:
+def own(name: str, kinds: Sequence[str] = tuple(BASES)) -> tuple[str, Any]:
     """Kind and entry of `module:Class`. Raises OptionError where it is of none of these kinds."""
     found = imported(name)
-    kind = next((kind for kind in kinds if _fits(kind, found)), None)
-    if kind is None:
-        module, _, attribute = name.partition(":")
-        wanted = ", nor ".join(WANTED[kind] for kind in kinds)
-        raise OptionError(f"{name}: {attribute!r} in {module} is not {wanted}")
-    return kind, found
+    for kind in kinds:
+        module, _, base = BASES[kind].rpartition(".")
+        wanted = getattr(import_module(module), base)
+        if (isinstance(found, type) and issubclass(found, wanted)) or (
+            kind == "questions" and isinstance(found, wanted)
+        ):
+            return kind, found
+    said = ", nor ".join(f"a{' subclass of' * (k != 'questions')} {BASES[k]}" for k in kinds)
+    module, _, attribute = name.partition(":")
+    raise OptionError(f"{name}: {attribute!r} in {module} is not {said}")
 
 
 def task(name: str, given: Mapping[str, Any]) -> Any:
     """The task of this name or class with these options. Raises UnknownNameError, OptionError."""
     cls = entry("tasks", name)
     hints = get_type_hints(cls)
-    known = list(inspect.signature(cls).parameters)
-    for key in given:
-        if key not in known:
-            raise UnknownNameError(f"option of {cls.name}", key, known)
-    paths = {key: value for key, value in given.items() if "Path" in str(hints[key])}
-    return cls(**dict(given) | {key: Path(str(value)) for key, value in paths.items()})
-
-
-def _question(name: str) -> Any:
-    """The question of this name, or None."""
-    if ":" in name:
-        return own(name, ("questions",))[1]
-    questions = catalog("questions")
-    return questions[name] if name in questions else None
+    paths = {key: Path(str(v)) for key, v in given.items() if "Path" in str(hints.get(key))}
+    return cls(**dict(given) | paths)
 
 
 def _trial(question: Any, label: str, column_name: str = "") -> Any:
     """One entry of a question in a column, its first by default, from its first seed at its first rate."""
     from regard.lab.experiment.trial import as_run
 
-    entries = {one.label: one for one in question.entries} | {
-        one.name: one for one in question.entries
-    }
-    columns = {one.name: one for one in question.trained}
-    for what, name, known in (("entry", label, entries), ("column", column_name, columns)):
-        if name and name not in known:
-            raise UnknownNameError(f"{what} of {question.name}", name, known)
-    column = columns[column_name or next(iter(columns))]
-    base = entries[question.baseline] if question.kind == "comparison" else None
+    labels = {name: one for one in question.entries for name in (one.label, one.name)}
+    if label not in labels:
+        raise UnknownNameError(f"entry of {question.name}", label, labels)
+    columns = Catalog(f"column of {question.name}", question.trained)
+    column = columns[column_name or columns.names()[0]]
+    base = labels[question.baseline] if question.kind == "comparison" else None
     rate = question.rates[0] if question.rates else None
-    return as_run(column, entries[label], question.seeds[0], rate, column.task.load(), base)
+    return as_run(column, labels[label], question.seeds[0], rate, column.task.load(), base)
 
 
 def imported(name: str) -> Any:
@@ -121,7 +102,8 @@ def imported(name: str) -> Any:
         hint = f". Write {'.'.join(path.with_suffix('').parts)}:{attribute}" if there else ""
         raise OptionError(f"{name}: there is no module {module!r} here{hint}") from None
     if not hasattr(found, attribute):
-        raise UnknownNameError(f"name in {module}", attribute, _public(vars(found)))
+        public = [name for name in vars(found) if not name.startswith("_")]
+        raise UnknownNameError(f"name in {module}", attribute, public)
     return getattr(found, attribute)
 
 
@@ -144,32 +126,19 @@ def _meant(name: str) -> str:
     if "," in name:
         return f"Names are separated by spaces: {name.replace(',', ' ')}"
     module = name.partition(".")[0]
-    if Path(f"{module}.py").exists():
-        return f"A class of your own is written {module}:Class"
-    return ""
-
-
-def _public(names: Mapping[str, Any]) -> list[str]:
-    return [name for name in names if not name.startswith("_")]
-
-
-def _fits(kind: str, found: Any) -> bool:
-    module, name = BASES[kind]
-    base = getattr(import_module(module), name)
-    if kind == "questions":
-        return isinstance(found, base)
-    return isinstance(found, type) and issubclass(found, base)
+    is_here = Path(f"{module}.py").exists()
+    return f"A class of your own is written {module}:Class" if is_here else ""
 
 
 def run(name: str) -> Any:
     """The Run of TASK, TASK/MODEL or QUESTION/ENTRY/COLUMN, or what `module:function` returns. Raises UnknownNameError, OptionError."""
     from regard.lab.train import Run, run_for
 
-    if "/" in name and (found := _question(name.partition("/")[0])) is not None:
-        return _trial(found, *name.split("/")[1:3])
+    first, *rest = name.split("/")
+    if rest and (":" in first or first in catalog("questions")):
+        return _trial(entry("questions", first), *rest[:2])
     if ":" not in name:
-        if "/" not in name:
-            entry("tasks", name)  # whose error knows more spellings
+        entry("tasks", first)  # whose error knows more spellings
         return run_for(name)
     function = imported(name)
     if not inspect.isfunction(function) or inspect.signature(function).parameters:

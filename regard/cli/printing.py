@@ -36,6 +36,10 @@ def print_table(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) 
     console().print(table)
 
 
+def print_facts(facts: Mapping[str, Any], head: str = "what") -> None:
+    print_table({head: name, "value": value} for name, value in facts.items())
+
+
 def print_details(about: Mapping[str, Any]) -> None:
     """Text first, then the facts, then the options."""
     out = console()
@@ -45,9 +49,9 @@ def print_details(about: Mapping[str, Any]) -> None:
     facts |= {f"cost: {name}": value for name, value in about.get("cost", {}).items()}
     facts |= about.get("capabilities", {})
     if facts:
-        print_table({"fact": name, "value": value} for name, value in facts.items())
+        print_facts(facts, "fact")
     if about["options"]:
-        print_table(_option_row(option) for option in about["options"])
+        print_table(map(_option_row, about["options"]))
 
 
 def _option_row(option: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """`regard recommend` on the command line: which mechanism for a length and what is needed of it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from tyro.conf import FlagCreatePairsOff, arg
-
-from regard.cli.arguments import Length, amount
+from regard.cli.arguments import Flag, Json, Length, amount
 from regard.cli.bench import LEDGER
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from regard.lab.growth import Estimate
     from regard.lab.recommend import Candidate
 
-Json = Annotated[FlagCreatePairsOff[bool], arg(help="print data instead of a table")]
-Flag = FlagCreatePairsOff[bool]
 UNKNOWN = "unknown"
 
 
@@ -47,22 +43,14 @@ class Recommend(metaclass=CheckedOptions):
     ledger: Path = LEDGER
     json: Json = False
 
-    def run(self) -> int:
+    def run(self) -> None:
         from regard.lab.experiment.entry import check_entries
         from regard.lab.experiment.ledger import Ledger
         from regard.lab.recommend import Case, measure, recommend
         from regard.lab.report import read_rows
 
-        case = Case(
-            length=self.length,
-            causal=self.causal,
-            cross=self.cross,
-            padding=self.padding,
-            decode=self.decode,
-            train=self.train,
-            memory=None if self.memory is None else _bytes(self.memory),
-            task=self.task,
-        )
+        given = {one.name: getattr(self, one.name) for one in fields(Case)}
+        case = Case(**given | {"memory": self.memory and _bytes(self.memory)})
         own = [choice(name) for name in self.mixers]
         check_entries(own)
         if self.measure:
@@ -71,7 +59,7 @@ class Recommend(metaclass=CheckedOptions):
         found = recommend(case, read_rows(self.ledger) if self.ledger.exists() else [], own)
         if self.json:
             print_json(asdict(found))
-            return 0
+            return
         print(f"{found.sentence}\n")
         if found.ranked:
             print_table(_without_unknown(list(map(_line, found.ranked))))
@@ -81,7 +69,6 @@ class Recommend(metaclass=CheckedOptions):
             )
         for note in found.notes:
             print(note)
-        return 0
 
 
 def _line(found: "Candidate") -> dict[str, Any]:

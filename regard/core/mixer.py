@@ -37,6 +37,16 @@ class Mixer(Recorded):
 
     What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid
     ones are zero, and `mask.valid` describes the compact row. What they return at invalid positions is ignored.
+
+    Args:
+        dim: channels of a token, D
+        num_heads: heads, H
+        num_kv_heads: heads of keys and values; None: as many as queries have
+        position: positions, of `regard ls positions`
+        position_options: options of the positions
+        scale: factor of q . k before the normaliser; None: 1 / sqrt(K)
+        impl: how the kernel runs; it never changes the result
+        max_len: largest number of tokens in a row; None: no limit
     """
 
     name: ClassVar[str]

@@ -19,6 +19,14 @@ class Pool(Recorded):
     Tokens that are not `valid` are as if absent, so that an empty set gives exactly zero, with finite gradients.
     What the mechanism's methods receive has been checked, and is zero where it is not valid.
     query_dim: channels of the queries that are passed; None: the queries are the pool's own.
+
+    Args:
+        dim: channels of a token, D
+        num_queries: learned queries, or gates, Q
+        score: score, of `regard ls scores` or a class
+        score_options: options of the score
+        max_len: largest number of tokens in a row; None: no limit
+        query_dim: channels of the queries that are passed; None: none are
     """
 
     name: ClassVar[str]

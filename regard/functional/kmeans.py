@@ -204,7 +204,10 @@ def routed_attention(
     scale: float | None = None,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Attention of standardised q and k inside clusters; T != S is cross attention, as `regard.mixers.routing` has it."""
+    """Attention of standardised q and k inside clusters; T != S is cross attention, as `regard.mixers.routing` has it.
+
+    window_size: tokens in a cluster.
+    """
     q, k = standardised(q), standardised(k)
     with torch.no_grad():
         cross = q.shape[2] != k.shape[2]

@@ -73,7 +73,8 @@ def lsh_attention(
     """Softmax over the tokens that share a bucket in one of R rounds and are near in the sorted order.
 
     k: the queries at unit norm, as a rule. Causal: the last `chunk_size` earlier tokens of the own bucket, so that no
-    later token moves a border. Otherwise: chunks of the order by (bucket, position). A token sees itself only where
+    later token moves a border. Otherwise: chunks of the order by (bucket, position), its
+    own, `chunks_before` earlier and `chunks_after` later ones. A token sees itself only where
     it sees nothing else.
     """
     group, window = sort_plan(

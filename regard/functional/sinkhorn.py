@@ -69,7 +69,7 @@ def sinkhorn_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Attention to the sorted block and the own block, or with `sort_cut` to that many first sorted blocks alone.
 
-    sorting: from `balance`, or from `earlier_blocks` where the mask is causal; N blocks cover T tokens.
+    sorting: from `balance`, or from `earlier_blocks` where the mask is causal; N blocks of `block_size` cover T tokens.
     join: one softmax over both blocks, or the sum of two.
     """
     T, C, N = q.shape[2], block_size, sorting.shape[3]

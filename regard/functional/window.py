@@ -46,7 +46,7 @@ def window_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Each query over its window, as far as the mask allows; zero where it may see nothing. G divides H, S >= T.
 
-    With global tokens, of which any token may be one, every query is compared with every key: time grows as T S.
+    dilation: tokens from one key of a window to the next. With global tokens, of which any token may be one, every query is compared with every key: time grows as T S.
     """
     attention = choose("window", attend, impl, tile=TILE)
     return attention(q, k, v, window=window, dilation=dilation, mask=mask)

@@ -11,6 +11,13 @@ beyond the row's end are left out; short rows do not switch to full attention; e
 
 Cost: T C (5 + r) (K + V) per head, C the block size; T^2 where the mask gives global tokens, for any token may be one.
 State: every key, since any block may be drawn later. The output projection has no bias.
+
+Args:
+    block_size: tokens in a block
+    num_random: random blocks that a block of queries sees
+    global_blocks: True: the first and the last block see all and are seen by all
+    num_external: learned tokens that every query sees, beside those of the input
+    seed: seed of the random numbers; None: from torch's generator
 """
 
 from collections.abc import Mapping

@@ -12,6 +12,12 @@ k_0, v_0 before the slots, which then appear one token later, s c + s <= i, as i
 learned pair there (zero at first), "none" nothing: the first s - 1 outputs are zero. Bidirectional: no first slot; the
 last slot is completed with zeros. `num_kv_heads` (arXiv 2305.13245): heads that share a key compress it by their own W. No rotary
 positions: a slot mixes keys of several places, and channels that a rotation pairs.
+
+Args:
+    factor: tokens that one compressed key summarises
+    share_conv: True: keys and values share one convolution
+    grouped: True: the convolution mixes the channels of one head alone
+    first_slot: what the first queries see before any slot is complete: the first token, a learned pair or nothing
 """
 
 from dataclasses import replace

@@ -6,6 +6,9 @@ Cost: T K V per head; the weights are never formed, and their rows sum to one. N
 Causal order is not in the paper: rho_k then runs over the positions so far, so that the last row is that of the
 bidirectional form and each channel has its own denominator. State: K (V + 2) per head. No rotary positions: a rotation mixes channels, and each has its own denominator. `num_kv_heads`: arXiv 2305.13245.
 `normaliser="scaling"` is the paper's other form, Q K^T V / (number of keys), which divides by all keys at once.
+
+Args:
+    normaliser: how scores become weights
 """
 
 from dataclasses import replace

@@ -8,6 +8,9 @@
 Fixed heads have no queries and keys. Cost: T^2 V per head; no [T T] is stored. Rows without such a token look at the
 boundary token, which the paper leaves open. Restricted pairs are taken out before the division. Only current, previous
 and left look back, so causal and streaming need `patterns` from these.
+
+Args:
+    patterns: pattern of each head; None: the mechanism's own choice
 """
 
 from collections.abc import Sequence

@@ -10,6 +10,16 @@ causal ("chunk", a public code's, whose term grows with the length), otherwise a
 The relative bias is as in `gau`, with C in the place of max_len. Chunks start at the first token. `parts`: "local" and
 "global" are the paper's ablations, the first or the second sum alone; outside decoding they cost as much time as both. The
 ablation without the gate is `mixed_chunk`.
+
+Args:
+    hidden_dim: channels of the hidden layer; None: a multiple of dim
+    key_dim: channels of queries and keys
+    scale: name of the rule that scales the weights
+    chunk_size: tokens in a chunk
+    lin_norm: divisor of the sum over other chunks: its tokens, the chunk's size or max_len
+    relative_bias: form of the bias by distance; None: no bias
+    parts: pairs inside chunks, between chunks, or both
+    bias: True: linear maps have a bias
 """
 
 import math

@@ -5,6 +5,9 @@
 Cost: T D (log T + log D). The transform is not normalised, as in the paper, so y grows like sqrt(T D) and wants a norm
 after it (`norm="ortho"` divides by sqrt(T D)). The paper lets padding take part and change every output; here a row
 is transformed at its own length, by a chirp transform where rows of a batch differ.
+
+Args:
+    norm: scale of the transform
 """
 
 from regard.core import Capabilities, Mixer, No

@@ -12,6 +12,13 @@ Relative bias: rope(a)_i rope(b)_j with learned a, b ("rotary"), the paper's for
 one learned number per distance, its form up to max_len = 512 ("toeplitz"); or none.
 The paper has no context: here u and q come from x, v and k from the context; queries count from 0, or, where causal,
 the last one is aligned with the last key.
+
+Args:
+    hidden_dim: channels of the hidden layer; None: a multiple of dim
+    key_dim: channels of queries and keys
+    scale: name of the rule that scales the weights
+    relative_bias: form of the bias by distance; None: no bias
+    bias: True: linear maps have a bias
 """
 
 import math

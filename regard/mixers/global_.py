@@ -8,6 +8,10 @@ layer, so they carry nothing between tokens. When causal, a global token sums up
 
 Cost: T G (K + V) per head; T^2 where the mask gives global tokens, for any token may be one. State: the keys and values
 of the first `num_global` tokens. The output projection has no bias.
+
+Args:
+    num_global: first tokens of a row that see all and are seen by all, if the mask names none
+    num_external: learned tokens that every query sees, beside those of the input
 """
 
 from collections.abc import Mapping

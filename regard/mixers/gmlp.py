@@ -7,6 +7,11 @@
 W starts near 0 and b at 1, so that a fresh layer is a plain feed-forward layer; causal is W below its diagonal.
 Cost: T^2 F / 2, F = `hidden_dim`; max_len^2 parameters. The state holds LN(z_2) of all past tokens. W_o has no bias
 beside b. Without attention the map shows W, as far as it is used; its entries have signs.
+
+Args:
+    hidden_dim: channels of the hidden layer; None: a multiple of dim
+    attention_dim: channels of the small attention head beside the gate; None: no such head
+    toeplitz: True: one number for each distance in the place of a full matrix
 """
 
 import torch

@@ -6,6 +6,9 @@
 first half of the heads is local and the others are linear. What one group cannot do the whole cannot, with that group's reason.
 Cost, memory and state: the sum over groups. The projections have no bias. No `num_kv_heads`, since groups have heads of keys of
 their own; positions are the groups' options.
+
+Args:
+    groups: a HeadGroup for each run of heads; None: half local, half linear
 """
 
 from collections.abc import Iterable, Mapping, Sequence

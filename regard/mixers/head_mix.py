@@ -8,6 +8,9 @@ seen by all. Heads of one pattern run together.
 
 Cost: the sum of the patterns' pairs. State: the longest reach of any head, for all of them; every key where one head's
 pattern has no bound. The output projection has no bias.
+
+Args:
+    patterns: pattern of each head; None: the mechanism's own choice
 """
 
 from collections.abc import Mapping, Sequence

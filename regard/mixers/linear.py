@@ -7,6 +7,9 @@ No scale on q k, as in the paper; eps = 1e-6 is added to the denominator, as in 
 name of FEATURE_MAPS or any function [.. K] -> [.. M] with values that are not negative. `num_kv_heads`: arXiv 2305.13245.
 `position="rotary"` (arXiv 2104.09864, 3.3) turns phi(q) and phi(k) in the numerator alone: turned features may be negative, and a
 denominator of them zero. Weights then do not sum to one.
+
+Args:
+    feature_map: map of queries and keys to positive features, by name or as a function
 """
 
 from collections.abc import Callable, Mapping

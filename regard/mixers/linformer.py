@@ -12,6 +12,11 @@ nothing, has no longest length, and is exact up to M tokens. Its other suggestio
 `compressed`. Slots are sums over valid tokens and are not rescaled to their number, as in the paper. The attention
 map is the product through the slots, (softmax) F, and has negative weights. `num_kv_heads`: arXiv 2305.13245. No rotary positions:
 a slot is a sum over the whole length, and has no place.
+
+Args:
+    num_slots: keys and values that a row is projected to
+    sharing: what shares a length projection: nothing, heads, keys and values, or layers
+    projection: LengthProjection that layers share, or mean: means of segments; None: the mixer's own
 """
 
 from typing import Any, Literal

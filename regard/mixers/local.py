@@ -8,6 +8,10 @@ paper counts both sides, its code one.) L layers see L w dilation tokens to each
 Cost: T (2 w + 1) (K + V) per head. Where global tokens are given, T^2: any token may be one. State: the last
 w dilation keys and values. The output projection has no bias. `position="rotary"` (arXiv 2104.09864) turns queries and
 keys by their position in the whole sequence; `position_options` are the kind's own. Fewer key/value heads (`num_kv_heads`): arXiv 2305.13245.
+
+Args:
+    window_size: tokens seen on each side of a query
+    dilation: tokens from one key of a window to the next
 """
 
 from collections.abc import Mapping

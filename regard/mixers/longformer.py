@@ -8,6 +8,11 @@ and V_g start as copies of Q_s, K_s and V_s. When causal, a global token sees, a
 
 Cost: T (w + G) (K + V) per head where `max_global` = G promises that no row has more global tokens; without the
 promise T^2 where global tokens are given. `max_global=0` leaves Q_g, K_g and V_g out. State: the last w dilation keys and values. The output projection has no bias.
+
+Args:
+    window_size: tokens seen on each side of a query
+    dilation: tokens from one key of a window to the next
+    max_global: largest number of global tokens in a row; None: no limit
 """
 
 from collections.abc import Mapping, Sequence

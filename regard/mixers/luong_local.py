@@ -11,6 +11,13 @@ Not in the paper: several heads, each with its own window where that is predicte
 that the query may see, and the window lies behind it. `score` is any of SCORES, which has parameters of each head also where `num_kv_heads` (arXiv 2305.13245) are fewer, and need not be a
 product: no rotary positions. Cost: T (2 D_w + 1) (K + V) per head.
 State: the last D_w keys and values.
+
+Args:
+    window_size: tokens seen on each side of a query
+    alignment: centre of a query's window: its own index, or one that it predicts
+    score: score, of `regard ls scores` or a class
+    score_options: options of the score
+    renormalise: True: weights are divided by their sum after the Gaussian
 """
 
 import math

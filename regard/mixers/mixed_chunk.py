@@ -6,6 +6,12 @@ q and k are turned by rope. `num_kv_heads`: arXiv 2305.13245. The second sum run
 as in `flash` (`lin_norm`). Cost: T C K + T K V per head. The paper does not say how its heads weigh or scale the parts:
 here both use the same q and k. `local_fn="relu2"` takes relu(q k / sqrt(K))^2 over the number of visible keys inside
 chunks, as `flash` does. `parts`: "local" and "global" are the paper's ablations with one part only.
+
+Args:
+    chunk_size: tokens in a chunk
+    local_fn: weights inside a chunk
+    lin_norm: divisor of the sum over other chunks: its tokens, the chunk's size or max_len
+    parts: pairs inside chunks, between chunks, or both
 """
 
 import math

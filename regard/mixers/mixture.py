@@ -6,6 +6,9 @@
 log(P + 2^-10)), `softmax` (the scaled dot product) and every other score of SCORES by its name; members have the options
 that are their defaults, and share values. The blend is the uniform one at the start, is made before mask and softmax, and
 depends on no input. By default R + V, the paper's best. Cost: the members' together; T^2 per head at least.
+
+Args:
+    members: names of the logits that are blended
 """
 
 from collections.abc import Sequence

@@ -5,6 +5,9 @@
 The paper's channel mixing is an ordinary feed-forward layer, which the block adds. Cost: T M D, M = `token_hidden_dim`
 (by default dim / 2, as in the paper's models). A shorter sequence uses the first columns of W_1 and rows of W_2; the
 hidden layer sums over all tokens, so there is no causal form, and absent tokens add nothing to it.
+
+Args:
+    token_hidden_dim: channels of the hidden layer over positions; None: half of dim
 """
 
 import torch.nn.functional as F

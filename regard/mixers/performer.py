@@ -15,6 +15,14 @@ Orthogonal rows come with the sign that makes their law uniform, which the publi
 `num_kv_heads`: arXiv 2305.13245. `position="rotary"` (arXiv 2104.09864) turns q and k before the features, which then estimate
 softmax of the turned ones.
 The matrix is redrawn after every `redraw_every` optimiser steps (None: never), from a seed that is stored with it.
+
+Args:
+    num_features: random features in each head
+    features: kind of random features, or a function that makes them
+    orthogonal: True: random directions of one block are orthogonal
+    per_head: True: every head draws its own features
+    stabiliser: what is subtracted in the exponent: a causal maximum, or the published one
+    redraw_every: optimiser steps between two draws of the features; None: never
 """
 
 from collections.abc import Mapping

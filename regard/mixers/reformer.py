@@ -16,6 +16,17 @@ ones a query sees; `published_causal=True` gives them (then always, for every re
 chunk has none before it; the official code wraps round to the last. `same_bucket_only=False, dedup=False` are the
 official code's (no bucket test; a pair met in several rounds counts as often). No dropout on weights. No `num_kv_heads`: keys are
 queries, one for one. No rotary positions: tokens are hashed by what they hold, and turned alike ones would part.
+
+Args:
+    num_hashes: rounds of hashing, whose results are joined
+    chunk_size: tokens in a chunk
+    num_buckets: hash buckets of a round; None: from the length and the chunk
+    chunks_before: chunks before a token's own that it sees
+    chunks_after: chunks after a token's own that it sees
+    same_bucket_only: True: a query sees keys of its own bucket alone
+    dedup: True: a pair that several rounds find counts once
+    published_causal: True: the published causal form, which leaks later tokens
+    seed: seed of the random numbers; None: from torch's generator
 """
 
 import math

@@ -12,6 +12,14 @@ The paper draws a matrix for each head and step from a stored pool: `pool_size`;
 default each head keeps one.
 Segments with memory (the paper's stateful training): `extend` with the state of the segment before, detached by the
 caller, `replace(state, S=state.S.detach(), z=state.z.detach())` of dataclasses.
+
+Args:
+    num_features: random features in each head
+    features: kind of random features, or a function that makes them
+    orthogonal: True: random directions of one block are orthogonal
+    gate: gate of the sums
+    gate_bias: bias of the gate at the start, before its sigmoid
+    pool_size: projection matrices to draw from; None: one for each head
 """
 
 from dataclasses import replace

@@ -18,6 +18,16 @@ last W of its keys). `shared_qk=True` makes keys of the queries, as the official
 add with weight 1e-4 (`regard train --train.commitment 1e-4`). Half of the heads being local, as the paper advises, is
 `head_groups`'s business. `num_kv_heads`: arXiv 2305.13245. No rotary positions: clusters are of what tokens hold, wherever they stand,
 and turned tokens would lie in clusters of places.
+
+Args:
+    num_clusters: clusters in each head; None: near the root of max_len
+    window_size: tokens in a cluster
+    shared_qk: True: keys are made from the queries
+    allow_self: True: a token may see itself
+    attend_raw: True: queries and keys are normalised for clustering alone
+    decay: share of the running means that one optimiser step keeps
+    published_causal: True: the published causal form, which leaks later tokens
+    seed: seed of the random numbers; None: from torch's generator
 """
 
 from dataclasses import replace

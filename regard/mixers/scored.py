@@ -10,6 +10,11 @@ meet the queries and keys of a head, after the usual projections, and have param
 Cost: T^2 (K + V) per head, T^2 (A + V) element-wise for the additive score, A its hidden width. Products with softmax
 run on the fused kernel; others are scored for some queries at a time, and again in the backward. Location has one row
 of scores for each of `max_len` positions, and no more.
+
+Args:
+    score: score, of `regard ls scores` or a class
+    normaliser: how scores become weights
+    score_options: options of the score
 """
 
 from collections.abc import Mapping

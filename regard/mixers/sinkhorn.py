@@ -15,6 +15,15 @@ Options: `join="separate"` adds two softmaxes (a public benchmark's form; the pa
 default has one over both blocks. `sort_cut` = n: all queries see the first n sorted blocks and nothing else.
 `mixture` adds full softmax attention. `sort_net="attention"` has no bound on the length. `num_kv_heads` (arXiv 2305.13245): each head of queries sorts the blocks of its
 keys. No rotary positions: a sorted key is a sum over several places.
+
+Args:
+    block_size: tokens in a block
+    sort_net: network that sorts the blocks
+    temperature: divisor of the logits before they are balanced
+    num_iterations: normalisations of rows and columns
+    join: one softmax over a query's own and the sorted block, or one for each
+    sort_cut: sorted blocks that all queries see; None: each block its own
+    mixture: True: full softmax attention is added
 """
 
 import math

@@ -8,6 +8,12 @@ norm, the scale is 1 and a token sees itself only if it sees nothing else; posit
 "rotary" turns queries and keys (arXiv 2104.09864), "alibi" (arXiv 2108.12409) and "t5" (arXiv 1910.10683) add a number
 to each scaled score, T H S more, computed for one tile of queries at a time. `position_options` are the kind's own; layers share a
 table of "t5" when one module is given to all: `layer.position = first.position`. T5 itself has `scale=1.0`.
+
+Args:
+    shared_qk: True: keys are made from the queries
+    scale: factor of q . k before the normaliser, or the name of its rule; None: 1 / sqrt(K)
+    bias: True: linear maps have a bias
+    dropout: share of values that is set to zero in training
 """
 
 from collections.abc import Mapping

@@ -11,6 +11,13 @@ the same, and `window_size` sets it for separate heads.
 Cost: T (w + T / l) (K + V) per head. The default l = sqrt(max_len / 2) makes that smallest, T^1.5 at max_len (128
 without max_len). State: every key for "strided", whose columns all come round again, and for "fixed"; the last w l for
 "dilated". The output projection has no bias.
+
+Args:
+    kind: published pattern of pairs
+    stride: tokens from one seen key to the next
+    window_size: tokens seen on each side of a query
+    summary_width: last tokens of a block that later blocks see
+    merged: True: every head sees both sets of keys; False: heads alternate between them
 """
 
 from collections.abc import Mapping

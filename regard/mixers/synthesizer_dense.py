@@ -6,6 +6,11 @@ Logits are cut to the keys at hand before the softmax. Cost: T^2 (F + V) per hea
 queries at a time. W_1 reads the whole token; W_2 belongs to one head (`share_w2`: to all of them, as in public code).
 layers=1 is the form that some articles give: B_i = W_2 x_i + b_2, without W_1 and relu.
 Row i depends on x_i only, so a causal mask is all that causality needs; the state holds values and no keys.
+
+Args:
+    head_hidden_dim: channels of the hidden layer that makes a head's logits; None: those of a head
+    share_w2: True: all heads share the second layer
+    layers: layers of the network that makes the logits
 """
 
 from dataclasses import replace

@@ -7,6 +7,11 @@ Cost: T^2 V + T F (a + b) per head, F = `head_hidden_dim`. The paper leaves open
 hidden layer) and tiles both vectors, which reaches all pairs (p, q) only where a and b have no common divisor: the
 default is the outer product, `tiling="same"` the literal reading. a = `first_factor` (default: near
 sqrt(max_len)), b is the least that serves.
+
+Args:
+    first_factor: logits in the first factor; None: near the root of max_len
+    head_hidden_dim: channels of the hidden layer that makes a head's logits; None: those of a head
+    tiling: how two short vectors make a row: outer product, or tiled side by side
 """
 
 from dataclasses import replace

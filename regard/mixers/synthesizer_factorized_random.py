@@ -4,6 +4,9 @@
 
 Cost: T^2 (M + V) per head: the factors save parameters (2 max_len M instead of max_len^2), not the softmax. A public
 code labels both factors with the key axis, so that all its rows are equal; here R_1 belongs to the query.
+
+Args:
+    rank: columns of each factor of the logits
 """
 
 from dataclasses import replace

@@ -4,6 +4,9 @@
 
 Cost: T^2 V per head, no queries, no keys; max_len^2 parameters per head. `trainable=False` keeps R at its random start
 (the paper's fixed variant). The paper does not state how R starts: Glorot, as its code's framework does.
+
+Args:
+    trainable: True: the logits are learned
 """
 
 from dataclasses import replace

@@ -15,6 +15,13 @@ XLNet (arXiv 1906.08237): both streams are this mixer, `mixer(g, context=h, mask
 in front; distances then have both signs. With `segments=True` its segment term is there too, for `relate`, where every
 token has a segment:  A_ij + (q_i + b) . s_ij,  s_ij one vector for pairs of one segment and another for pairs of two.
 `forward` and `extend` know one segment, where that term changes no weight. Its reversed distances are left out.
+
+Args:
+    mem_len: tokens of earlier calls that each layer keeps
+    clamp_len: tokens: larger distances count as this one; None: no limit
+    same_length: True: every query sees mem_len keys at most
+    segments: True: a term tells the two segments of a pair apart
+    dropout: share of values that is set to zero in training
 """
 
 from dataclasses import replace

@@ -33,7 +33,12 @@ OFFICIAL_EPS = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class AutoIntConfig(FieldsConfig):
-    """dim of embeddings, head_dim of each head; hidden_dims of the network of AutoInt+, none for AutoInt."""
+    """dim of embeddings, head_dim of each head; hidden_dims of the network of AutoInt+, none for AutoInt.
+
+    Args:
+        head_dim: channels of a head
+        official: True: as in the authors' code
+    """
 
     name: ClassVar[str] = "autoint"
     dim: int = 16

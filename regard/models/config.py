@@ -20,7 +20,26 @@ from regard.positions import POSITIONS
 
 
 class ModelConfig(metaclass=CheckedOptions):
-    """Base of every model's configuration, a frozen dataclass. kinds: the kinds of tasks that the model is trained on."""
+    """Base of every model's configuration, a frozen dataclass. kinds: the kinds of tasks that the model is trained on.
+
+    Args:
+        vocab_size: different tokens, those for padding, start and end included
+        dim: channels of a token, D
+        num_heads: heads, H
+        num_layers: layers of the stack
+        max_len: largest number of tokens in a row; None: no limit
+        feed_forward: feed-forward layer, of `regard ls feed_forwards`
+        hidden_dim: channels of the hidden layer; None: a multiple of dim
+        norm_first: True: the norm stands before each layer; False: after the sum
+        dropout: share of values that is set to zero in training
+        checkpoint: True: activations are computed again in the backward, which saves memory
+        num_classes: classes to tell apart
+        summary: what the head reads: mean over tokens, or maximum of each channel
+        attention_dropout: share of the attention weights that is set to zero in training
+        pool: pool, of `regard ls pools` or a class
+        pool_options: options of the pool
+        hidden_dims: channels of each hidden layer of the network
+    """
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]] = ()
@@ -67,6 +86,20 @@ class StackConfig(ModelConfig):
     checkpoint computes every block again for its backward; residual="reversible" computes the inputs of blocks back
     from their outputs (`regard.nn.reversible`: another function than the plain residual path, pre-norm, whose two
     streams come out side by side, or as their mean with "reversible_mean").
+
+    Args:
+        mixer: mixer, of `regard ls mixers` or a class; or one for each layer
+        mixer_options: options of the mixer
+        feed_forward_bias: True: feed-forward layers have biases
+        position: positions, of `regard ls positions`
+        position_options: options of the positions
+        norm: norm layer of a block
+        embedding_norm: True: a norm follows the positions
+        global_tokens: first tokens of a row that see all and are seen by all
+        global_every: tokens from one global token to the next; None: no such tokens
+        global_ids: token ids that see all and are seen by all
+        feed_forward_chunk: tokens that pass the feed-forward layer at once; None: all
+        residual: how layers are added: plainly, or in two streams that are computed back to save memory
     """
 
     vocab_size: int
@@ -168,6 +201,10 @@ class FieldsConfig(ModelConfig):
     """Base of models of a table's fields. num_tasks: logits of each row.
 
     fields: those of a `regard.lab.data.Schema`, or written by hand; none until the data are read.
+
+    Args:
+        fields: columns of the table; none until the data are read
+        num_tasks: answers predicted from one row
     """
 
     kinds = ("table",)

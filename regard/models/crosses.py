@@ -69,7 +69,11 @@ class CrossNetwork(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedInteractionConfig(FieldsConfig):
-    """dim of embeddings, feature maps of each layer; hidden_dims of the network beside (xDeepFM), none without."""
+    """dim of embeddings, feature maps of each layer; hidden_dims of the network beside (xDeepFM), none without.
+
+    Args:
+        maps: feature maps of each layer
+    """
 
     name: ClassVar[str] = "compressed_interaction"
     dim: int = 16

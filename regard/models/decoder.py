@@ -32,6 +32,13 @@ class EncoderDecoderConfig(StackConfig):
     """The stack's own fields describe the encoder; the decoder shares them, except for its mixers.
 
     decoder_layers: as many as num_layers by default.
+
+    Args:
+        decoder_layers: blocks of the decoder; None: as many as the encoder's
+        decoder_mixer: mixer inside the decoder, of `regard ls mixers`
+        decoder_mixer_options: options of decoder_mixer
+        cross_mixer: mixer of decoder and encoder, of `regard ls mixers`
+        cross_mixer_options: options of cross_mixer
     """
 
     decoder_layers: Depth | None = None

@@ -42,7 +42,12 @@ ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}
 
 @dataclass(frozen=True, kw_only=True)
 class DINConfig(FieldsConfig):
-    """history: names of Sequence fields; hidden_dims and activation: of the network after the pool."""
+    """history: names of Sequence fields; hidden_dims and activation: of the network after the pool.
+
+    Args:
+        history: names of the sequence fields that are attended to
+        activation: activation of the network's hidden layers
+    """
 
     name: ClassVar[str] = "din"
     history: tuple[str, ...]

@@ -22,7 +22,11 @@ from regard.models.encoder import Encoder
 
 @dataclass(frozen=True, kw_only=True)
 class DualEncoderConfig(StackConfig):
-    """mlp_dim M: four times dim by default. summary: a sequence's vector, the mean or the maximum of each channel over tokens."""
+    """mlp_dim M: four times dim by default. summary: a sequence's vector, the mean or the maximum of each channel over tokens.
+
+    Args:
+        mlp_dim: channels of the comparing network's first layer; None: four times dim
+    """
 
     name: ClassVar[str] = "dual_encoder"
     kinds = ("match",)

@@ -36,6 +36,14 @@ class HANConfig(ModelConfig):
     """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of context_query.
 
     pool and pool_options are those of both levels. num_heads, max_len and the options are for mixers in the place of a GRU.
+
+    Args:
+        attention_dim: channels of the small attention head beside the gate; None: no such head
+        word_encoder: reader of words: gru, convolution, none or a mixer
+        sentence_encoder: reader of sentences: gru, convolution, none or a mixer
+        word_encoder_options: options of word_encoder, where it is a mixer
+        sentence_encoder_options: options of sentence_encoder, where it is a mixer
+        flat: True: a document is read as one sentence
     """
 
     name: ClassVar[str] = "han"

@@ -38,6 +38,17 @@ class MMoEConfig(ModelConfig):
     num_experts layers of widths expert_dims; each task has a gate over them, whose weights gate_dropout sets to zero in training
     (a share), and a tower of one hidden layer of tower_dim channels.
     The defaults are those of the paper's synthetic data. Fields may be left out until the data are read.
+
+    Args:
+        num_tasks: answers predicted from one row
+        input_dim: channels of an input vector; None: the rows are fields
+        fields: columns of the table; none until the data are read
+        num_experts: experts that the gates weigh
+        expert_dims: channels of each layer of an expert
+        tower_dim: channels of a task tower's hidden layer
+        gate: gate of the experts
+        gate_options: options of the gate's pool
+        gate_dropout: share of the gates' weights that is set to zero in training
     """
 
     name: ClassVar[str] = "mmoe"

@@ -33,6 +33,12 @@ class PatchClassifierConfig(StackConfig):
 
     summary: what the head reads, the mean over patches or the maximum of each channel. stem: channels and stride of
     each convolution; patch_size counts pixels of the image, so that it is a multiple of the strides' product.
+
+    Args:
+        image_size: height and width of an image, in pixels
+        patch_size: height and width of a patch, in pixels
+        channels: channels of an image
+        stem: channels and stride, in pixels, of each convolution before the patches
     """
 
     name: ClassVar[str] = "patch_classifier"

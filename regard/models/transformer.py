@@ -39,7 +39,11 @@ from regard.models.tokens import check_tokens, longest, places
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(EncoderDecoderConfig):
-    """Encoder and decoder over token ids; target_vocab_size is vocab_size, in one table for both, where it is None."""
+    """Encoder and decoder over token ids; target_vocab_size is vocab_size, in one table for both, where it is None.
+
+    Args:
+        target_vocab_size: different target tokens; None: one vocabulary for both
+    """
 
     name: ClassVar[str] = "transformer"
     kinds = ("translate",)

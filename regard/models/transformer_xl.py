@@ -46,6 +46,13 @@ class TransformerXLConfig(ModelConfig):
 
     untie: each layer has biases u and v_b of its own; the paper's layers share one of each. checkpoint: each segment is
     computed again for its backward, so that training holds the activations of one segment.
+
+    Args:
+        segment_len: tokens that are read at a time
+        mem_len: tokens of earlier calls that each layer keeps
+        clamp_len: tokens: larger distances count as this one; None: no limit
+        same_length: True: every query sees mem_len keys at most
+        untie: True: each layer has biases u and v of its own
     """
 
     name: ClassVar[str] = "transformer_xl"

@@ -43,7 +43,11 @@ CONTEXT = -1
 
 @dataclass(frozen=True, kw_only=True)
 class TrunkConfig(ModelConfig, ABC):
-    """Fields shared by pre-training and fine-tuning. checkpoint: every layer is computed again for its backward."""
+    """Fields shared by pre-training and fine-tuning. checkpoint: every layer is computed again for its backward.
+
+    Args:
+        clamp_len: tokens: larger distances count as this one; None: no limit
+    """
 
     vocab_size: int
     dim: int = 128
@@ -67,6 +71,11 @@ class XLNetConfig(TrunkConfig):
 
     num_predict: the most tokens of a row (of a part, with segment_len) that are not context, and the places for which the
     query stream is made; context then has the logits of a query stream that is zero. None: every token.
+
+    Args:
+        mem_len: tokens of earlier calls that each layer keeps
+        segment_len: tokens that are read at a time
+        num_predict: most tokens of a row that are predicted; None: all
     """
 
     name: ClassVar[str] = "xlnet"

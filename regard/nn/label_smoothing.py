@@ -27,7 +27,7 @@ def smoothed_cross_entropy(
     over: Literal["all", "others"] = "all",
     subtract_entropy: bool = False,
 ) -> Float[Tensor, ""]:
-    """The mean over labels other than -100; zero where there are none."""
+    """The mean over labels other than -100; zero where there are none. smoothing: share that is spread over the others, or over `all`."""
     _check(logits, labels, smoothing, over)
     V = logits.shape[-1]
     kept = labels != IGNORED

@@ -10,7 +10,7 @@ from regard.core.shapes import check_positive
 
 
 class LengthProjection(nn.Module):
-    """E and F [H|1 M max_len] of Linformer (arXiv 2006.04768); `tied`: F is E. U(-1/sqrt(max_len), 1/sqrt(max_len)).
+    """E and F [H|1 M max_len] of Linformer (arXiv 2006.04768), M = num_slots; `tied`: F is E. U(-1/sqrt(max_len), 1/sqrt(max_len)).
 
     A shorter sequence uses the first columns. To share one matrix among layers, hand one object to all of them.
     """

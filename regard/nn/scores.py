@@ -28,7 +28,13 @@ EPS = 1e-6
 
 
 class Score(nn.Module, metaclass=CheckedOptions):
-    """Base of every score: the dot product, with queries and keys as they are."""
+    """Base of every score: the dot product, with queries and keys as they are.
+
+    Args:
+        dim: channels of a token, D
+        num_heads: heads, H
+        key_dim: channels of queries and keys
+    """
 
     name: ClassVar[str]
     formula: ClassVar[str]  # for one query q and one key k of width K
@@ -132,6 +138,10 @@ class Additive(Score):
     """One hidden layer on query and key (Bahdanau et al. 2014, arXiv 1409.0473); with W = [W_q W_k] Luong's concat.
 
     Bounded by the sum of |v|. v starts uniform, not at the paper's zero, where all weights are equal.
+
+    Args:
+        hidden_dim: channels of the hidden layer; None: a multiple of dim
+        bias: True: linear maps have a bias
     """
 
     name = "additive"
@@ -175,7 +185,11 @@ class Additive(Score):
 
 
 class Location(Score):
-    """A learned row of W for each position of a key, whatever the key holds (Luong et al. 2015, arXiv 1508.04025)."""
+    """A learned row of W for each position of a key, whatever the key holds (Luong et al. 2015, arXiv 1508.04025).
+
+    Args:
+        max_len: largest number of tokens in a row; None: no limit
+    """
 
     name = "location"
     formula = "(W q)_j for the key at position j"
@@ -200,6 +214,9 @@ class Cosine(Score):
 
     beta is learned, and starts at sqrt(K), where scores of independent vectors vary as scaled dot products do. A vector
     is divided by max(norm, 1e-6), where the paper adds a constant to the product of both norms.
+
+    Args:
+        beta: factor of the cosine; None: learned, from sqrt(K) on
     """
 
     name = "cosine"
@@ -233,6 +250,11 @@ class ActivationUnit(Score):
     place of the whole input, as in the authors' demo; "none" leaves k and q alone. Each is linear in k for a given q, so that the first layer is one
     matrix for each query, and no features of pairs are stored. Dice needs the statistics of all pairs at once, so it
     serves pools only: not attention, where it would see later tokens. hidden_dims: (36,) in the paper, (80, 40) in the demo.
+
+    Args:
+        interaction: products of key and query that the network reads
+        activation: activation of the network's hidden layers
+        hidden_dims: channels of each hidden layer of the network
     """
 
     name = "activation_unit"

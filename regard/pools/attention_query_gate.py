@@ -6,6 +6,9 @@ A variant of the gate of MMoE (Ma et al. 2018): it sees x only through the exper
 order, and has K E parameters where the linear gate has K n d. It is cross attention of K learned queries over n
 expert tokens. How large the experts' outputs are decides how sharp it is: `norm_keys` puts a layer norm before them.
 Cost: K n E.
+
+Args:
+    norm_keys: True: a layer norm stands before the keys
 """
 
 from collections.abc import Mapping

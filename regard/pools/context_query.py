@@ -4,6 +4,9 @@
 
 c [Q A] is learned, and random at the start; the paper has one, and the plain dot product. Values are the h_t
 themselves. Cost: S D A. Any other score of SCORES is ours.
+
+Args:
+    hidden_dim: channels of the hidden layer; None: a multiple of dim
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,11 @@ from regard.core.pool import Pool
 
 
 class Cross(Pool):
-    """`Cross(dim, mixer=regard.build("linear", dim=dim, num_heads=4))`; UnsupportedError where it takes no context."""
+    """`Cross(dim, mixer=regard.build("linear", dim=dim, num_heads=4))`; UnsupportedError where it takes no context.
+
+    Args:
+        mixer: mixer, of `regard ls mixers` or a class
+    """
 
     name = "cross"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"

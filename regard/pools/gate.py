@@ -4,6 +4,9 @@
 
 q_k is the input of gate k; in MMoE all K of them get the same. Row i of W_k belongs to expert i whatever it holds: the
 location score of SCORES, with one head for each gate. Cost: K n (d + E).
+
+Args:
+    num_experts: experts that the gates weigh
 """
 
 from einops import rearrange

@@ -6,6 +6,13 @@ The query v_A is the candidate, the set its user's history. There is no softmax 
 weights keeps how strong the interest is; `normalise=True` puts one in (the authors' demo, which divides the scores by
 sqrt(D) first: scale=D**-0.5). The MLP is the activation unit of SCORES, its options are described there; Dice takes its
 statistics over the valid pairs of the batch. Cost: Q S D F, and no more memory for the outer product than for the others.
+
+Args:
+    interaction: products of key and query that the network reads
+    activation: activation of the network's hidden layers
+    hidden_dims: channels of each hidden layer of the network
+    normalise: True: a softmax over the weights
+    scale: factor of q . k before the normaliser, or the name of its rule; None: 1 / sqrt(K)
 """
 
 from regard.core.pool import Pool

@@ -74,7 +74,12 @@ class NoPosition(AbsolutePosition):
 
 
 class Sinusoidal(AbsolutePosition):
-    """Vaswani et al. 2017, arXiv 1706.03762; any length."""
+    """Vaswani et al. 2017, arXiv 1706.03762; any length.
+
+    Args:
+        base: longest wavelength of the sinusoids, in units of 2 pi tokens
+        pairing: channels that are turned together: of both halves, or neighbours
+    """
 
     name = "sinusoidal"
 

@@ -13,7 +13,13 @@ Kind = Literal["absolute", "rotation", "bias", "scores"]
 
 
 class Position(nn.Module, metaclass=CheckedOptions):
-    """kind: "absolute" is added to the embedding; the others are used by a mixer, through the method named in relative.py."""
+    """kind: "absolute" is added to the embedding; the others are used by a mixer, through the method named in relative.py.
+
+    Args:
+        dim: channels of a token, D
+        max_len: largest number of tokens in a row; None: no limit
+        num_heads: heads, H
+    """
 
     name: ClassVar[str]
     kind: ClassVar[Kind]

@@ -20,6 +20,11 @@ class Axial(AbsolutePosition):
 
     `combine="sum"` adds tables of full width (Ho et al. 2019, arXiv 1912.12180). Any number of axes; without a `shape`
     two nearly equal ones that hold max_len. Shorter inputs take the first rows. Started as `learned` is.
+
+    Args:
+        shape: length of each axis, in tokens; None: two nearly equal ones that hold max_len
+        dims: channels of each axis's table; None: equal parts
+        combine: tables of the axes: side by side in the width, or added
     """
 
     name = "axial"
@@ -88,6 +93,10 @@ class Coordinates(AbsolutePosition):
     """x + W [row' ; column' (; radius)]: the coordinates, concatenated to x and projected (arXiv 1807.03247).
 
     CoordConv as a layer on tokens, W_x x + W_c c, with W_x the identity. With W = 0 it is no position at all.
+
+    Args:
+        grid: height and width of the grid, in tokens
+        radius: True: the distance from the centre is a third coordinate
     """
 
     name = "coordinates"

@@ -26,7 +26,12 @@ from regard.positions.base import Position
 
 
 class Rotary(Position):
-    """Su et al. 2021, arXiv 2104.09864; no parameters, any length."""
+    """Su et al. 2021, arXiv 2104.09864; no parameters, any length.
+
+    Args:
+        base: longest wavelength of the sinusoids, in units of 2 pi tokens
+        pairing: channels that are turned together: of both halves, or neighbours
+    """
 
     name = "rotary"
     kind = "rotation"
@@ -66,6 +71,11 @@ class T5(Position):
 
     Started at zero, where it changes nothing. T5 adds it to unscaled scores, and shares one table between layers:
     both are the mixer's and the model's affair.
+
+    Args:
+        num_buckets: buckets of distances
+        max_distance: tokens: from this distance on, all share the last bucket
+        bidirectional: True: keys before and after a query have buckets of their own
     """
 
     name = "t5"
@@ -114,6 +124,9 @@ class RelativePosition(Position):
 
     u and v start at zero and belong to this layer (the paper's `untie`); clamp_len replaces |d| by min(|d|, clamp_len).
     Distances are those of consecutive tokens, |i - j| < max(T, S).
+
+    Args:
+        clamp_len: tokens: larger distances count as this one; None: no limit
     """
 
     name = "transformer_xl"

@@ -46,7 +46,9 @@ def test_a_table_and_texts_say_how_they_were_read_and_what_needs_no_model(capsys
     table.write_text("\n".join(["age,city,bought", *rows]))
     line = f"--task.path {table} --task.target bought --folder {tmp_path}/run --train.steps 2 --train.batch-size 8"
     out = trained(capsys, f"train own_table {line}")
-    assert "Read as: age numeric, city categorical (4), bought target.\n" in out
+    assert out.startswith("Read as: age numeric, city categorical (4), bought target.\n")
+    assert main(f"train own_table {line} --train.lr 0.5".split()) == 2
+    assert capsys.readouterr().out == ""  # refused: the folder holds another run
     assert re.search(
         r" value  +[\d.]+ *\n value of logistic regression  +1 *\n value of boosted trees  +1 *\n",
         out,
@@ -60,7 +62,7 @@ def test_a_table_and_texts_say_how_they_were_read_and_what_needs_no_model(capsys
     out = trained(
         capsys, f"train labelled_texts --task.path {texts} --folder {tmp_path}/texts {TINY}"
     )
-    assert "Read as: text as bytes, label target (2: no, yes).\n" in out
+    assert out.startswith("Read as: text as bytes, label target (2: no, yes).\n")
     assert "value of most frequent class   0.6667" in out
 
 

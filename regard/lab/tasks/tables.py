@@ -60,6 +60,7 @@ class OwnTable(TableTask):
     in ten train, drawn by `seed`, and three twentieths each are for validation and test.
 
     positive: by default the later of two answers in the order of the alphabet: 1, True, yes.
+    min_count: values that are rarer in the training part are unknown.
     """
 
     name = "own_table"
@@ -164,7 +165,9 @@ class MovieLens(TableTask):
     order. Rows belong to users, so that `figures` has AUC by user.
     Research use, no redistribution: `regard data get movielens_1m --accept-licence`.
 
-    history: the most films that a history holds. targets: of training, for each user.
+    history: the most films that a history holds.
+    targets: of training, for each user.
+    min_count: values that are rarer in the training part are unknown.
     """
 
     name = "movielens"

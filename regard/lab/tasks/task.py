@@ -79,6 +79,12 @@ class Task(metaclass=CheckedOptions):
 
     A model is called as KINDS says. Token 0 is padding and never data. `metric` names what `score` gives, and
     `better` its direction.
+
+    Args:
+        seed: of the data: order, splits, samples
+        train_size: items in the training part
+        valid_size: items in the validation part
+        test_size: items in the test part
     """
 
     name: ClassVar[str]
@@ -90,7 +96,7 @@ class Task(metaclass=CheckedOptions):
         tuple[str, ...]
     ] = ()  # of `regard data ls`; none: generated, or a copy of one's own
 
-    seed: DataSeed = 0  # of the data: order, splits, samples
+    seed: DataSeed = 0
 
     @property
     @abstractmethod

@@ -68,6 +68,11 @@ class TextPairs(Task):
     every part; where `cuts_source`, long sources are cut instead, and those that are then alike count once. Validation and test are REDUCED to samples of
     `valid_size` and `test_size` pairs, drawn by `seed`, because each is generated token by token; a number larger
     than there are pairs takes all. `notes` has their numbers.
+
+    Args:
+        vocab_size: different tokens, those for padding, start and end included
+        smoothing: share of the target probability that is spread over the vocabulary
+        length_penalty: exponent of ((5 + tokens) / 6), by which a beam's log probability is divided
     """
 
     kind = "translate"

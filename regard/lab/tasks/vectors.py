@@ -57,6 +57,7 @@ class CorrelatedTasks(Drawn, Regression):
     part's deviation, which R2 does not see. The baseline is linear regression.
 
     rho: cosine of the two tasks' weight vectors.
+    dim: numbers of an input vector.
     """
 
     name = "correlated_tasks"
@@ -143,7 +144,7 @@ def _pixels(off: Float[Tensor, "n 2"]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceReaderConfig(ModelConfig):
-    """Four convolutions of stride 2 and a linear layer; coordinates: the first one is a CoordConv."""
+    """Four convolutions of stride 2 and a linear layer; coordinates: the first one is a CoordConv. input_dim pixels, num_tasks outputs."""
 
     name: ClassVar[str] = "place_reader"
     kinds = ("vectors",)

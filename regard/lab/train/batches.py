@@ -1,6 +1,6 @@
 """Which items form which batch: a pure function of the seed and the epoch, so that a run can go on anywhere."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
 from regard.lab.tasks import Batch, Data
 
@@ -29,11 +29,9 @@ class Batches:
         bucket: int | None = None,
         lengths: Tensor | None = None,
     ):
-        assert (bucket is None) == (lengths is None)
         self.size, self.batch_size, self.seed = size, batch_size, seed
         self.per_epoch = size // batch_size
-        self.bucket = bucket
-        self.lengths = None if lengths is None else lengths.numpy()
+        self.bucket, self.lengths = bucket, lengths
         self._order = lru_cache(maxsize=1)(self._shuffled)
 
     def __getitem__(self, step: int) -> list[int]:
@@ -50,7 +48,7 @@ class Batches:
         whole = order[: self.per_epoch * self.batch_size]
         step = self.bucket * self.batch_size
         pools = (whole[start : start + step] for start in range(0, len(whole), step))
-        alike = [pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools]
+        alike = [pool[np.argsort(self.lengths.numpy()[pool], kind="stable")] for pool in pools]
         batches = np.concatenate(alike).reshape(self.per_epoch, self.batch_size)
         return batches[rng.permutation(self.per_epoch)].ravel()
 
@@ -67,15 +65,13 @@ def steps_for_tokens(tokens: int, batches: Batches, data: Data) -> int:
 def loaded(
     data: Data,
     collate: Callable[[Sequence], Batch],
-    shares: Sequence[Sequence[int]],
-    workers: int,
+    shares: Iterable[Sequence[int]],
+    workers: int = 0,
 ) -> Iterator[Batch]:
     """A batch for each share of items, in order. Workers make them ahead, in processes of their own.
 
     The global generator is left alone: the same batches and the same training whatever the number of workers.
     """
-    if not workers:
-        return (collate([data[item] for item in share]) for share in shares)
     loader: DataLoader[Any] = DataLoader(
         data,  # type: ignore[arg-type]  # items by number and a length are all that it needs
         batch_sampler=shares,  # type: ignore[arg-type]
@@ -86,24 +82,6 @@ def loaded(
     return iter(loader)
 
 
-class Shares(Sequence[list[int]]):
-    """The items of one process in the batches of the steps from `first` to before `until`."""
-
-    def __init__(self, batches: Batches, first: int, until: int, rank: int, processes: int):
-        self.batches, self.first, self.until = batches, first, until
-        self.rank, self.processes = rank, processes
-
-    def __len__(self) -> int:
-        return self.until - self.first
-
-    def __getitem__(self, place):
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self.batches[self.first + place][self.rank :: self.processes]
-
-
 def in_order(data: Data, batch_size: int, collate: Callable[[Sequence], Batch]) -> Iterator[Batch]:
     """Every item once, in the order of the data; the last batch may be smaller."""
-    size = len(data)
-    for start in range(0, size, batch_size):
-        yield collate([data[item] for item in range(start, min(start + batch_size, size))])
+    return loaded(data, collate, BatchSampler(range(len(data)), batch_size, drop_last=False))

@@ -41,7 +41,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         partial.mkdir()
         for name, tensors in ((MODEL, checkpoint.model), (OPTIMIZER, checkpoint.optimizer)):
             try:
-                save_file(_unshared(tensors), partial / name)
+                apart = {
+                    key: one.detach().cpu().contiguous().clone() for key, one in tensors.items()
+                }
+                save_file(apart, partial / name)  # a tied parameter once for each of its names
             except SafetensorError as error:
                 raise path_error(folder, number_in(str(error)), str(error)) from error
         files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
@@ -61,9 +64,7 @@ def load(folder: Path) -> Checkpoint:
     try:
         model, optimizer = load_file(folder / MODEL), load_file(folder / OPTIMIZER)
     except (SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        raise StoredDataError(
-            f"{folder} holds no tensors ({error}). {_instead(folder / MODEL)}"
-        ) from None
+        raise _damaged(folder / MODEL, f"or its {OPTIMIZER} holds no tensors ({error})") from None
     return Checkpoint(model, optimizer, content["state"])
 
 
@@ -89,11 +90,6 @@ def prune(root: Path, keep: int, best: Path) -> None:
                 shutil.rmtree(partial)
 
 
-def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tied parameters are written once for each of their names."""
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-
-
 def fingerprint(path: Path) -> dict[str, Any]:
     """Size and SHA-256 of a file."""
     return {"size": path.stat().st_size, "sha256": file_sha256(path)}
@@ -101,16 +97,12 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 def _verify(path: Path, written: dict[str, Any]) -> None:
     if not path.exists():
-        raise StoredDataError(f"{path} is missing. {_instead(path)}")
+        raise _damaged(path, "is missing")
     found = fingerprint(path)
     if found["size"] != written["size"]:
-        raise StoredDataError(
-            f"{path} has {found['size']} bytes, {written['size']} were written. {_instead(path)}"
-        )
-    if found["sha256"] != written["sha256"]:
-        raise StoredDataError(
-            f"{path} was altered: its sha256 is not that of what was written. {_instead(path)}"
-        )
+        raise _damaged(path, f"has {found['size']} bytes, {written['size']} were written")
+    if found != written:
+        raise _damaged(path, "was altered: its sha256 is not that of what was written")
 
 
 def _sealed(content: dict[str, Any]) -> str:
@@ -128,25 +120,26 @@ _SEAL = len(_seal(b""))  # bytes
 def _unsealed(path: Path) -> dict[str, Any]:
     """The sealed content; it is compared with its seal before it is read, which takes many times its memory."""
     if not path.exists():
-        raise StoredDataError(f"{path} is missing. {_instead(path)}")
+        raise _damaged(path, "is missing")
     raw = path.read_bytes()
     if raw[-_SEAL:] != _seal(raw[:-_SEAL] + b"}"):
-        raise StoredDataError(f"{path} was truncated or altered. {_instead(path)}")
+        raise _damaged(path, "was truncated or altered")
     try:
         content = json.loads(raw)
         version, files, state = content["format"], content["files"], content["state"]
         fits = isinstance(state, dict) and files.keys() == {MODEL, OPTIMIZER}
         fits = fits and all(written.keys() == {"size", "sha256"} for written in files.values())
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise StoredDataError(f"{path} describes no checkpoint. {_instead(path)}") from None
+        version, fits = FORMAT, False
     if version != FORMAT:
         raise StoredDataError(
             f"{path} has format {version}, and this version of regard reads {FORMAT}."
         )
     if not fits:
-        raise StoredDataError(f"{path} describes no checkpoint. {_instead(path)}")
+        raise _damaged(path, "describes no checkpoint")
     return content
 
 
-def _instead(path: Path) -> str:
-    return f"Put the file back, or remove {path.parent} to go on from the checkpoint before it."
+def _damaged(path: Path, what: str) -> StoredDataError:
+    instead = f"Put the file back, or remove {path.parent} to go on from the checkpoint before it."
+    return StoredDataError(f"{path} {what}. {instead}")

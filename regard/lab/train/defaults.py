@@ -139,46 +139,35 @@ def run_for(name: str) -> Run:
 def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
     if name == PlaceReaderConfig.name:
         return PlaceReaderConfig()
-    model = MODELS[name]
-    config = model if not inspect.isclass(model) else get_type_hints(model.__init__)["config"]
+    model: Any = MODELS[name]
+    config, said = _config(model), f"{task.name}/{name}: "
     if task.kind not in config.kinds:
+        serving = [one for one, of in MODELS.items() if task.kind in _config(of).kinds]
         raise OptionError(
-            f"{task.name}/{name}: {task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. "
-            f"Models that serve it: {', '.join(_serving(task.kind))}."
+            f"{said}{task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. "
+            f"Models that serve it: {', '.join(serving)}."
         )
     image_size, facts = getattr(task, "image_size", None), dict(task.facts)
     if task.kind == "classify":  # one class: as many as the data have
         facts = {"num_classes": 1} | facts
-    lacks = {"image_size": image_size is None, "history": not hasattr(task, "history")}
+    if isinstance(model, Published):
+        head = next(head for head in model.heads if task.kind in CONFIGS[head].kinds)
+        return model("small", head=head, max_len=task.max_len, **facts)
     if not inspect.isclass(model):
-        return _published(model, task, facts, image_size)
-    known = {f.name: f for f in fields(config) if f.init}
-    for needed, absent in lacks.items():
-        if needed in known and absent:
-            raise OptionError(
-                f"{task.name}/{name}: {name} reads {needed}, and {task.name} has none"
-            )
+        if image_size is None:
+            raise OptionError(f"{said}{task.name} has no pictures")
+        return model("small", image_size=image_size, channels=1, **facts)
+    known = {f.name for f in fields(config) if f.init}
+    for needed in known & {"image_size", "history"}:
+        if getattr(task, needed, None) is None:
+            raise OptionError(f"{said}{name} reads {needed}, and {task.name} has none")
     chosen: dict[str, Any] = _SIZE | facts | {"max_len": task.max_len, "image_size": image_size}
     chosen |= {"history": ("history",)} | dict(_MODELS.get(name, {})) | dict(own)
-    if "num_predict" in known and hasattr(task, "k"):
+    if hasattr(task, "k"):
         chosen["num_predict"] = task.max_len // task.k
     return config(**{key: value for key, value in chosen.items() if key in known})
 
 
-def _published(model: Any, task: Task, facts: dict[str, Any], image_size: Any) -> ModelConfig:
-    """A paper's stack at its size for small machines."""
-    if not isinstance(model, Published):
-        if image_size is None:
-            raise OptionError(f"{task.name}/{model.name}: {task.name} has no pictures")
-        return model("small", image_size=image_size, channels=1, **facts)
-    head = next(head for head in model.heads if task.kind in CONFIGS[head].kinds)
-    return model("small", head=head, max_len=task.max_len, **facts)
-
-
-def _serving(kind: str) -> list[str]:
-    return [
-        name
-        for name, model in MODELS.items()
-        if kind
-        in (get_type_hints(model.__init__)["config"] if inspect.isclass(model) else model).kinds
-    ]
+def _config(model: Any) -> Any:
+    """What says which kinds a model serves: the class of its configuration, or a paper's stack itself."""
+    return get_type_hints(model.__init__)["config"] if inspect.isclass(model) else model

@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -19,20 +17,11 @@ from regard.core import OptionError
 from regard.lab.data.files import reported
 
 
-class Bar:
-    def __init__(self, progress: Progress, task: TaskID, name: str):
-        self.progress, self.task, self.name = progress, task, name
-
-    def show(self, step: int, loss: float, score: float | None, rate: float) -> None:
-        """rate: tokens a second."""
-        text = f"{self.name}  loss {loss:.4f}" + ("" if score is None else f"  valid {score:.4f}")
-        text += f"  {rate:,.0f} tokens/s"
-        self.progress.update(self.task, completed=step, description=text)
-
-
 @contextmanager
-def bar_of(progress: bool | Progress, name: str, steps: int, done: int) -> Iterator[Bar]:
-    """A bar of our own, or a line in the Progress that the caller is drawing."""
+def bar_of(
+    progress: bool | Progress, name: str, steps: int, done: int
+) -> Iterator[Callable[..., None]]:
+    """Yields what shows a step: in a bar of our own, or a line in the Progress that the caller is drawing."""
     drawing: AbstractContextManager[object]
     if isinstance(progress, Progress):
         display, drawing = progress, nullcontext()
@@ -44,42 +33,42 @@ def bar_of(progress: bool | Progress, name: str, steps: int, done: int) -> Itera
             TimeRemainingColumn(),
         )
         display = drawing = Progress(*columns, disable=not progress)
+
+    def show(step: int, loss: float, score: float | None, speed: float) -> None:
+        valid = "" if score is None else f"  valid {score:.4f}"
+        text = f"{name}  loss {loss:.4f}{valid}  {speed:,.0f} tokens/s"
+        display.update(task, completed=step, description=text)
+
     with drawing:
         task = display.add_task(name, total=steps, completed=done)
         try:
-            yield Bar(display, task, name)
+            yield show
         finally:
             if display is progress:
                 display.remove_task(task)
 
 
-class Log:
-    report: Callable[..., None] | None = None  # of trackers
-
-    def __init__(self, writer: Any | None, folder: Path = Path()):
-        self.writer, self.folder = writer, folder
-
-    def add(self, step: int, values: dict[str, float]) -> None:
-        if self.report is not None:
-            self.report(values, step=step)
-        if self.writer is not None:
-            with reported(self.folder):
-                for name, value in values.items():
-                    self.writer.add_scalar(name, value, step)
-
-
 @contextmanager
-def log_to(folder: Path | None, done: int) -> Iterator[Log]:
-    """TensorBoard files in `folder`; what an earlier run wrote there after step `done` is dropped. Raises PathError."""
+def log_to(folder: Path | None, done: int) -> Iterator[Callable[..., None]]:
+    """Yields what adds values to TensorBoard files in `folder`, from which all after step `done` is dropped first.
+
+    Raises PathError.
+    """
     if folder is None:
-        yield Log(None)
+        yield lambda values, step: None
         return
     from torch.utils.tensorboard import SummaryWriter
 
     with reported(folder):
         writer = SummaryWriter(str(folder), purge_step=done + 1)
+
+    def add(values: dict[str, float], step: int) -> None:
+        with reported(folder):
+            for name, value in values.items():
+                writer.add_scalar(name, value, step)
+
     try:
-        yield Log(writer, folder)
+        yield add
     finally:
         with reported(folder):
             writer.close()

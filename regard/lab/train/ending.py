@@ -1,6 +1,5 @@
 """The end of a run: its curve as a picture, samples of the model's answers, and the lines that load it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -50,11 +49,9 @@ def draw(result: FitResult, path: Path) -> None:
     import altair as alt
     import vl_convert
 
+    series = {"training loss, nats": result.losses, f"validation {result.metric}": result.curve}
     charts = []
-    for title, points in (
-        ("training loss, nats", result.losses),
-        (f"validation {result.metric}", result.curve),
-    ):
+    for title, points in series.items():
         values = [{"step": step, "value": value} for step, value in points]
         chart = alt.Chart(alt.Data(values=values), title=title, width=320, height=220)
         x, y = alt.X("step:Q"), alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
@@ -77,14 +74,13 @@ def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
             answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1).tolist()
         pairs = zip(answers, batch["labels"].tolist(), strict=True)
         return [f"test item {i}: {said}, and it is {true}" for i, (said, true) in enumerate(pairs)]
-    generate: Callable[..., torch.Tensor] | None = getattr(model, "generate", None)
+    most, generate = run.task.max_len, getattr(model, "generate", None)
     if generate is None:
         return []
-    prompt = batch["tokens"][:, : min(PROMPT, run.task.max_len // 2)]
-    room = run.task.max_len - prompt.shape[1]
+    prompt = batch["tokens"][:, : min(PROMPT, most // 2)]
     new = generate(
         prompt,
-        max_new_tokens=min(NEW, room),
+        max_new_tokens=min(NEW, most - prompt.shape[1]),
         temperature=0.8,
         generator=torch.Generator().manual_seed(0),
     )

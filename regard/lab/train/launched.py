@@ -1,13 +1,19 @@
 """Processes that a launcher (`torchrun`, `accelerate launch`) started together, and that train as one."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
+import torch
 import torch.distributed as dist
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import broadcast_object_list
+from torch import nn
 
-from regard.core import RegardError
+from regard.core import OptionError, RegardError
+from regard.lab.data.owners import owned
 
 _EVERYWHERE = "every process of the launcher raised this"
 
@@ -46,3 +52,38 @@ def said_once(error: RegardError, say: Callable[[str], object]) -> None:
     if is_main():
         say(str(error))
     dist.barrier()
+
+
+@contextmanager
+def alone(run_dir: Path, accelerator: Accelerator, wait: bool) -> Iterator[None]:
+    """Refuses a folder in which another run is under way, or waits. The first process of a run owns it for all."""
+    with ExitStack() as held:
+        by_main(accelerator, lambda: held.enter_context(owned(run_dir / "run", wait=wait)))
+        yield
+
+
+@contextmanager
+def accelerated(
+    model: nn.Module, precision: str, report_to: Sequence[str]
+) -> Iterator[Accelerator]:
+    """Accelerate keeps one precision for the whole process, and wraps the model's forward: both are undone."""
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
+        AcceleratorState._reset_state()
+    count = processes()
+    new = not PartialState._shared_state
+    on_cpu = new and count > 1 and not torch.accelerator.is_available()
+    accelerator = Accelerator(
+        mixed_precision=precision, cpu=on_cpu, log_with=list(report_to) or None
+    )
+    if accelerator.num_processes != count:
+        raise OptionError(
+            f"fit cannot train in {count} processes: Accelerate knows of {accelerator.num_processes}, and each process would "
+            "train alone, in one folder. Set ACCELERATE_USE_CPU=true for processes on a CPU, or start one process."
+        )
+    try:
+        yield accelerator
+    finally:
+        for tracker in accelerator.trackers:
+            tracker.finish()
+        accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+        accelerator.free_memory()

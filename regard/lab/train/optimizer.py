@@ -1,8 +1,8 @@
-"""AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), with a warm-up and then a cosine (arXiv 1608.03983) or a root."""
+"""AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), with a warm-up and then a cosine (arXiv 1608.03983) or a line."""
 
 import math
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -18,24 +18,17 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """Matrices (two dimensions or more) decay; biases, gains and single numbers do not."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
-        {"params": [p for p in trained if _is_matrix(p)], "weight_decay": weight_decay},
-        {"params": [p for p in trained if not _is_matrix(p)], "weight_decay": 0.0},
+        {"params": [p for p in trained if (p.dim() >= 2) is matrices], "weight_decay": decay}
+        for matrices, decay in ((True, weight_decay), (False, 0.0))
     ]
     return [group for group in groups if group["params"]]
-
-
-def _is_matrix(parameter: Tensor) -> bool:
-    return parameter.dim() >= 2
 
 
 def make_schedule(
     optimizer: AdamW, warmup: float, steps: int, shape: Schedule = "cosine"
 ) -> LambdaLR:
-    rise = round(warmup * steps)
-    if shape == "noam":
-        return LambdaLR(optimizer, lambda step: noam(step, rise))
-    shaped = warmup_linear if shape == "linear" else warmup_cosine
-    return LambdaLR(optimizer, lambda step: shaped(step, rise, steps))
+    rise, share = round(warmup * steps), warmup_linear if shape == "linear" else warmup_cosine
+    return LambdaLR(optimizer, lambda step: share(step, rise, steps))
 
 
 LAST = 0.02  # share of the top rate at the end of a linear schedule
@@ -54,12 +47,3 @@ def warmup_cosine(step: int, warmup: int, steps: int) -> float:
         return (step + 1) / (warmup + 1)
     along = min(1.0, (step - warmup) / (steps - warmup))
     return 0.5 * (1 + math.cos(math.pi * along))
-
-
-def noam(step: int, warmup: int) -> float:
-    """Share of the top rate used by step 0, 1, ...: rises to 1 over `warmup` steps, then falls as 1 / sqrt(step).
-
-    Vaswani et al. 2017 (arXiv 1706.03762, section 5.3), whose top rate is 1 / sqrt(dim * warmup).
-    """
-    count, top = step + 1, max(1, warmup)
-    return min(count / top, (top / count) ** 0.5)

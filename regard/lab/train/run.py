@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -12,31 +13,36 @@ import torch
 from torch import nn
 
 from regard.core import OptionError, RegardError
-from regard.lab.data.checks import check_seed
+from regard.core.memory import require_memory
+from regard.core.options import CheckedOptions
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
+from regard.lab.tasks.task import DataSeed
 from regard.lab.train import checkpoint
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
-from regard.lab.train.memory import check_memory
 from regard.lab.train.transfer import take_weights
 from regard.models import ModelConfig
+from regard.models.config import Layer
+from regard.nn.fields import Categorical, Field, Numeric, Sequence as FieldSequence
+
+BYTES = 16
+"""For each trained number in float32: itself, its gradient, and the two means that AdamW keeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(metaclass=CheckedOptions):
     """Raises OptionError where task and model do not fit each other."""
 
     task: Task
     model: ModelConfig
     train: TrainConfig
-    seed: int = 0  # of the initial weights
+    seed: DataSeed = 0  # of the initial weights
     start_from: Path | None = None  # folder of a run whose best weights are taken where they fit
 
     def __post_init__(self) -> None:
         task, model = self.task, self.model
-        check_seed("model", self.seed)
         if task.kind not in model.kinds:
             raise OptionError(
                 f"{task.name} is of kind {task.kind}, and {model.name} serves {', '.join(model.kinds)}"
@@ -87,7 +93,7 @@ def train(
     check_writable(Path(run_dir), folder=True)
     splits = splits or run.task.load()
     model = _filled(run.model, splits.facts)
-    check_memory(model)
+    _check_memory(model)
     torch.manual_seed(run.seed)
     built = model.build()
     origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": as_json(model)}
@@ -96,18 +102,10 @@ def train(
         origin["start_from"] = taken.sha256
         if progress and is_main():
             print(f"from {run.start_from}: {taken}", file=sys.stderr)
-    result = fit(
-        built,
-        run.task,
-        run.train,
-        run_dir,
-        splits=splits,
-        wait=wait,
-        progress=progress,
-        origin=origin,
-        report_to=report_to,
+    how: dict[str, Any] = {"splits": splits, "wait": wait, "progress": progress}
+    return built, fit(
+        built, run.task, run.train, run_dir, origin=origin, report_to=report_to, **how
     )
-    return built, result
 
 
 def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None = None) -> nn.Module:
@@ -135,47 +133,57 @@ def _stored(run_dir: Path) -> ModelConfig:
     found = checkpoint.committed(run_dir / "checkpoints")
     if not found:
         raise OptionError(f"load: there is no checkpoint in {run_dir}. Name the folder of a run.")
-    told = checkpoint.load(found[-1]).state.get("run", {}).get("model") or {}
+    state = checkpoint.load(found[-1]).state
     classes = {cls.name: cls for cls in _below(ModelConfig) if "name" in vars(cls)}
     try:
-        fields = {name: _tuples(value) for name, value in told.items() if name != "name"}
-        config = classes[told["name"]](**fields)
-        same = as_json(config) == told
-    except (LookupError, TypeError, RegardError):
-        same = False
-    if not same:
-        raise OptionError(
-            f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
-        )
-    return config
+        told = state["run"]["model"]
+        cls: Any = classes[told["name"]]
+        known = {one.name for one in dataclasses.fields(cls) if one.init}
+        config = cls(**{name: _value(value) for name, value in told.items() if name in known})
+        if told.items() <= as_json(config).items():  # fields of later versions are at their default
+            return config
+    except (LookupError, TypeError, AttributeError, RegardError):
+        pass
+    raise OptionError(
+        f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
+    )
 
 
 def _below(cls: Any) -> list[type[ModelConfig]]:
-    found: list[type[ModelConfig]] = []
-    for sub in cls.__subclasses__():
-        found += [sub, *_below(sub)]
-    return found
+    return [found for sub in cls.__subclasses__() for found in (sub, *_below(sub))]
 
 
-def _tuples(value: Any) -> Any:
-    """JSON's lists as tuples. TypeError for an object in a list, whose class is not known."""
+def _value(value: Any) -> Any:
+    """JSON's lists as tuples, in which objects are layers of a stack or fields of a table. TypeError for other objects."""
+    if isinstance(value, dict):
+        return {name: _value(one) for name, one in value.items()}
     if not isinstance(value, list):
         return value
-    if any(isinstance(item, dict) for item in value):
-        raise TypeError("an object in a list")
-    return tuple(map(_tuples, value))
+    return tuple(_object(one) if isinstance(one, dict) else _value(one) for one in value)
+
+
+def _object(told: dict[str, Any]) -> Layer | Field:
+    if "mixer" in told:
+        return Layer(**_value(told))
+    if "of" in told:
+        return FieldSequence(told["name"], Categorical(**told["of"]))
+    return Categorical(**told) if "size" in told else Numeric(**told)
 
 
 def as_json(model: ModelConfig) -> dict[str, Any]:
     """All fields as JSON values; a class or a function by its name."""
-
     assert is_dataclass(model)
-    fields = asdict(model)
+    told = {"name": model.name} | asdict(model)
+    return json.loads(json.dumps(told, default=lambda one: getattr(one, "__qualname__", str(one))))
 
-    def named(value: Any) -> str:
-        return getattr(value, "__qualname__", str(value))
 
-    return json.loads(json.dumps({"name": model.name} | fields, default=named))
+def _check_memory(config: ModelConfig) -> None:
+    """Raises OptionError for a model whose weights, gradients and AdamW means alone are larger than the free memory."""
+    count, device = 0, torch.accelerator.current_accelerator() or torch.device("cpu")
+    with suppress(RuntimeError), torch.device("meta"):  # too large to count: building it is refused
+        count = sum(p.numel() for p in config.build().parameters() if p.requires_grad)
+    what = f"training {count:,} numbers (weights, gradients and AdamW's two means)"
+    require_memory(config.name, what, BYTES * count, device, "Choose a smaller model.")
 
 
 def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:

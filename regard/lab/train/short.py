@@ -7,6 +7,7 @@ Here the rate rises linearly and falls linearly, rows are taken by index from tw
 import math
 import time
 from dataclasses import dataclass
+from statistics import fmean as mean
 from typing import ClassVar
 
 import torch
@@ -53,9 +54,7 @@ class ShortResult:
     valid_value: float  # accuracy: what a rate is chosen by
     value: float  # accuracy on the test split
     steps: int  # fewer than asked for where the task was solved
-    solved: bool
     seconds: float
-    loss: float  # mean of the last training steps, in nats
     correct: tuple[float, ...]  # accuracy of each test row
     curve: tuple[
         tuple[int, float], ...
@@ -91,12 +90,11 @@ def short_fit(
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True
     )
-    losses, accuracies, curve = [], [], []
+    accuracies: list[float] = []
+    curve, rise = [], max(1, round(WARMUP * steps))
     model.train()
-    for step, rows in enumerate(order):
-        optimizer.param_groups[0]["lr"] = lr * warmup_linear(
-            step, max(1, round(WARMUP * steps)), steps
-        )
+    for step, rows in enumerate(order, 1):
+        optimizer.param_groups[0]["lr"] = lr * warmup_linear(step - 1, rise, steps)
         logits, asked = _answers(model, tokens[rows], labels[rows])
         loss = F.cross_entropy(logits, asked)
         optimizer.zero_grad()
@@ -104,22 +102,19 @@ def short_fit(
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         after_step(model)
-        losses.append(loss.item())
+        if not math.isfinite(value := loss.item()):
+            raise DivergedError(f"{name}: the loss of step {step} is {value} at lr={lr}")
         accuracies.append((logits.argmax(-1) == asked).float().mean().item())
-        if not math.isfinite(losses[-1]):
-            raise DivergedError(f"{name}: the loss of step {step + 1} is {losses[-1]} at lr={lr}")
-        if (step + 1) % LOOK == 0 or step + 1 == steps:
-            curve.append((step + 1, sum(accuracies[-LOOK:]) / len(accuracies[-LOOK:])))
-        if step >= OVER and sum(accuracies[-OVER:]) >= SOLVED * OVER:
+        if step % LOOK == 0 or step == steps:
+            curve.append((step, mean(accuracies[-LOOK:])))
+        if step > OVER and sum(accuracies[-OVER:]) >= SOLVED * OVER:
             break
     correct = row_accuracies(model, splits.test)
     return ShortResult(
         valid_value=float(row_accuracies(model, splits.valid).mean()),
         value=float(correct.mean()),
-        steps=len(losses),
-        solved=len(losses) < steps,
+        steps=len(accuracies),
         seconds=time.perf_counter() - began,
-        loss=sum(losses[-OVER:]) / len(losses[-OVER:]),
         correct=tuple(round(one, 4) for one in correct.tolist()),
         curve=tuple(curve),
     )

@@ -33,14 +33,14 @@ class Terms:
 
     def __init__(self, model: nn.Module, config: TrainConfig, splits: Splits):
         self.config, self.model = config, model
+        who = type(model).__name__.lower()
         mixers = [module for module in model.modules() if isinstance(module, Mixer)]
         self.routed = [
             m
             for m in mixers
             if config.commitment and getattr(m, "routed", hasattr(m, "commitment_loss"))
         ]
-        self.headed = [m for m in mixers if config.disagreement and _has_heads(m)]
-        who = type(model).__name__.lower()
+        self.headed = [m for m in mixers if config.disagreement and getattr(m, "num_heads", 1) > 1]
         if config.commitment and not self.routed:
             raise OptionError(
                 f"commitment: {who} has no mixer with centroids. Mixers that do: routing, head_groups"
@@ -76,21 +76,20 @@ class Terms:
         """The term added to this batch's loss, in units of the loss. Raises UnsupportedError where a gradient cannot pass."""
         config = self.config
         total: Tensor | float = 0.0
+        found = []
         for call in calls:
             if not call.x.requires_grad:
                 raise UnsupportedError(
                     f"{call.mixer.name} was called without gradients, so that no term can be of it. Use "
                     "residual='plain'."
                 )
-        if self.headed:
-            headed = [call for call in calls if any(call.mixer is m for m in self.headed)]
-            found = [self._disagreement(call) for call in headed]
-            total = total - config.disagreement_weight * sum(found) / max(1, len(found))
-        for call in calls:
+            if any(call.mixer is mixer for mixer in self.headed):
+                found.append(self._disagreement(call))
             if any(call.mixer is mixer for mixer in self.routed):
-                x, context, mask = call[1:]
-                loss = call.mixer.commitment_loss(x, context=context, mask=mask)
+                loss = call.mixer.commitment_loss(call.x, context=call.context, mask=call.mask)
                 total = total + (config.commitment or 0.0) * loss
+        if found:
+            total = total - config.disagreement_weight * sum(found) / len(found)
         if self.counts is not None:
             model: Any = self.model
             total = total + (config.batch_l2 or 0.0) * model.batch_l2(batch["fields"], self.counts)
@@ -103,7 +102,3 @@ class Terms:
         seen = mixer.observe(x, context=context, mask=mask, weights=kind == "position")
         own = context is None or kind == "subspace"  # the tokens that valid is of
         return disagreement(seen, kind, valid=mask.valid if own else None)
-
-
-def _has_heads(mixer: Mixer) -> bool:
-    return getattr(mixer, "num_heads", 1) > 1

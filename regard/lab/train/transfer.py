@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from regard.core import OptionError, StoredDataError
+from regard.lab.data.files import file_sha256
 from regard.lab.train import checkpoint
 
 
@@ -40,20 +41,15 @@ def take_weights(model: nn.Module, run_dir: str | Path, *, who: str = "start_fro
         )
     newest = checkpoint.load(found[-1])
     try:
-        last = newest.state["progress"]["step"]
-        step = newest.state["progress"]["best_step"] or last
-        checkpoint.path_of(root, step)
+        step = newest.state["progress"]["best_step"] or newest.state["progress"]["step"]
+        path = checkpoint.path_of(root, step)
     except (LookupError, TypeError, ValueError) as error:
         raise StoredDataError(
             f"{who}: {found[-1]} is no checkpoint of a training run ({error!r})"
         ) from error
-    best = newest if step == last else checkpoint.load(checkpoint.path_of(root, step))
+    weights = (newest if path == found[-1] else checkpoint.load(path)).model
     ours = model.state_dict()
-    fits = [
-        name
-        for name, value in ours.items()
-        if name in best.model and best.model[name].shape == value.shape
-    ]
+    fits = [n for n, value in ours.items() if n in weights and weights[n].shape == value.shape]
     if not fits:
         raise OptionError(
             f"{who}: no tensor of {run_dir} has the name and shape of one of this model. "
@@ -61,12 +57,12 @@ def take_weights(model: nn.Module, run_dir: str | Path, *, who: str = "start_fro
         )
     with torch.no_grad():
         for name in fits:
-            ours[name].copy_(best.model[name])
+            ours[name].copy_(weights[name])
     numbers = sum(value.numel() for value in ours.values())
     return Taken(
         taken=tuple(fits),
         left=tuple(name for name in ours if name not in fits),
         step=step,
         share=sum(ours[name].numel() for name in fits) / numbers,
-        sha256=checkpoint.fingerprint(checkpoint.path_of(root, step) / checkpoint.MODEL)["sha256"],
+        sha256=file_sha256(path / checkpoint.MODEL),
     )

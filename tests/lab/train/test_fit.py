@@ -85,7 +85,8 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     assert ends[0].state["random"] == ends[1].state["random"]
 
 
-def test_resuming_in_the_middle_of_an_epoch_continues_exactly(tmp_path):
+@pytest.mark.parametrize("bucket", [None, 4])
+def test_resuming_in_the_middle_of_an_epoch_continues_exactly_with_any_workers(tmp_path, bucket):
     class Cut(Majority):
         calls = 0
 
@@ -95,13 +96,16 @@ def test_resuming_in_the_middle_of_an_epoch_continues_exactly(tmp_path):
                 raise KeyboardInterrupt
             return super().loss(model, batch)
 
+    config, other = replace(CONFIG, bucket=bucket), None if bucket else 4
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "cut", task=Cut())
+        train(tmp_path / "cut", config, task=Cut())
     stored = checkpoint.load(checkpoint.committed(tmp_path / "cut" / "checkpoints")[-1])
-    assert (stored.state["epoch"], stored.state["position"]) == (1, 2)
-    resumed, _ = train(tmp_path / "cut", model=tiny_model(seed=3))
-    whole, _ = train(tmp_path / "whole")
+    assert stored.state["progress"]["step"] == 14  # of 12 an epoch
+    resumed, _ = train(tmp_path / "cut", replace(config, workers=1), model=tiny_model(seed=3))
+    whole, _ = train(tmp_path / "whole", config)
     assert_same_bits(weights(resumed), weights(whole))
+    with pytest.raises(OptionError, match=rf"config.bucket is {bucket} there and {other} here"):
+        train(tmp_path / "cut", replace(config, bucket=other))
 
 
 def test_a_finished_run_trains_nothing_more(tmp_path):
@@ -129,11 +133,12 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
 
 
 def test_a_folder_in_which_another_run_is_under_way_is_refused(tmp_path):
-    with owned(tmp_path / "run"):
-        with pytest.raises(OptionError, match=f"trains here .process {os.getpid()} on"):
-            train(tmp_path)
-    _, result = train(tmp_path)
-    assert result.steps == CONFIG.steps
+    with (
+        owned(tmp_path / "run"),
+        pytest.raises(OptionError, match=f"here .process {os.getpid()} on"),
+    ):
+        train(tmp_path)
+    assert train(tmp_path)[1].steps == CONFIG.steps
 
 
 def test_early_stopping(tmp_path):
@@ -167,26 +172,6 @@ def test_after_step_is_called_once_after_each_optimiser_step(tmp_path):
     mixer = Counting(8, num_heads=2)
     train(tmp_path, replace(CONFIG, steps=13), model=Wrapped(TinyModel(mixer)))
     assert mixer.seen == 13
-
-
-def test_a_run_in_buckets_goes_on_with_workers_as_if_nothing_had_happened(tmp_path):
-    class Cut(Majority):
-        calls = 0
-
-        def loss(self, model, batch):
-            self.calls += 1
-            if self.calls == 18:
-                raise KeyboardInterrupt
-            return super().loss(model, batch)
-
-    config = replace(CONFIG, bucket=4)
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "cut", config, task=Cut())
-    resumed, _ = train(tmp_path / "cut", replace(config, workers=1), model=tiny_model(seed=3))
-    whole, _ = train(tmp_path / "whole", config)
-    assert_same_bits(weights(resumed), weights(whole))
-    with pytest.raises(OptionError, match=r"config.bucket is 4 there and None here"):
-        train(tmp_path / "cut")
 
 
 @pytest.mark.parametrize(("poisoned", "word"), [("loss", "loss"), ("gradient", "gradient norm")])
@@ -236,26 +221,6 @@ def test_mixed_precision_and_back_in_one_process(tmp_path):
     assert full.inside == [torch.float32]
 
 
-def test_the_mean_of_the_newest_checkpoints_is_the_result(tmp_path):
-    config = replace(CONFIG, average=3, keep=3)
-    model = tiny_model()
-    result = fit(model, Majority(), config, tmp_path, progress=False)
-    newest = [checkpoint.load(path) for path in checkpoint.committed(tmp_path / "checkpoints")[-3:]]
-    assert len(newest) == 3 and result.best_step == CONFIG.steps
-    for name, value in weights(model).items():
-        mean = sum(one.model[name].double() for one in newest) / 3
-        torch.testing.assert_close(value, mean.to(value.dtype))
-    assert not torch.equal(model.head.weight, newest[-1].model["head.weight"])
-    task = Majority()
-    batches = [task.collate(task.load().valid)]
-    with torch.no_grad():
-        assert result.valid_value == task.score(model.eval(), batches)
-    with pytest.raises(OptionError, match="average is 9, and 40 steps make 6 checkpoints"):
-        train(tmp_path / "few", replace(CONFIG, average=9, keep=9))
-    with pytest.raises(OptionError, match="must be at most keep"):
-        replace(CONFIG, average=3)
-
-
 def test_logs_and_bar(tmp_path, capsys):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -272,18 +237,10 @@ def test_trackers_are_told_what_tensorboard_is(tmp_path, monkeypatch):
 
     class Fake(tracking.GeneralTracker):
         name, requires_logging_directory, tracker = "mlflow", False, None
-
-        def __init__(self, project):
-            assert project == "regard"
-
-        def store_init_configuration(self, config):
-            told.update(config)
-
-        def log(self, new, step=None):
-            values.extend((name, step) for name in new)
-
-        def finish(self):
-            ends.append(len(values))
+        __init__ = lambda self, project: values.append((project, None))  # noqa: E731
+        store_init_configuration = staticmethod(told.update)
+        log = lambda self, new, step=None: values.extend((name, step) for name in new)  # noqa: E731
+        finish = lambda self: ends.append(len(values))  # noqa: E731
 
     monkeypatch.setattr(tracking, "_available_trackers", [tracking.LoggerType.MLFLOW])
     monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "mlflow", Fake)
@@ -291,46 +248,31 @@ def test_trackers_are_told_what_tensorboard_is(tmp_path, monkeypatch):
     _, result = train(tmp_path / "run", report_to=["mlflow"])
     at = [step for name, step in values if name == "valid/accuracy"]
     assert at == [step for step, _ in result.curve] and ("train/loss", 5) in values
-    assert values[-1] == ("test/accuracy", 40) and ends == [len(values)]
-    assert told["lr"] == CONFIG.lr and told["task"] == "majority"
+    assert values[0] == ("regard", None) and values[-1] == ("test/accuracy", 40)
+    assert ends == [len(values)] and told["lr"] == CONFIG.lr and told["task"] == "majority"
     for name, why in (("wandb", "not installed"), ("wandbb", "neither wandb nor mlflow")):
         with pytest.raises(OptionError, match=f"report_to .*{why}"):
             train(tmp_path / "refused", report_to=[name])
     assert not (tmp_path / "refused").exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("steps", 0),
-        ("steps", 2.5),
-        ("tokens", 5),
-        ("batch_size", True),
-        ("lr", 0),
-        ("lr", float("nan")),
-        ("warmup", 100),
-        ("weight_decay", -0.1),
-        ("betas", (0.9,)),
-        ("betas", (0.9, 1.0)),
-        ("clip", 0),
-        ("patience", 0),
-        ("precision", "fp8"),
-        ("seed", -1),
-        ("bucket", 0),
-        ("workers", -1),
-        ("workers", 1.5),
-        ("seed", 2**32),
-        ("log_dir", "/tmp/logs"),
-        ("log_dir", "../logs"),
-    ],
-)
-def test_values_that_cannot_be_used_are_named(field, value):
-    with pytest.raises(OptionError, match=field):
-        TrainConfig(**{"steps": 10} | {field: value})
+WRONG = (
+    dict(steps=0), dict(steps=2.5), dict(tokens=5), dict(batch_size=True), dict(lr=0), dict(lr=float("nan")), dict(warmup=100),
+    dict(weight_decay=-0.1), dict(betas=(0.9,)), dict(betas=(0.9, 1.0)), dict(clip=0), dict(patience=0), dict(precision="fp8"),
+    dict(bucket=0), dict(workers=-1), dict(workers=1.5), dict(seed=-1), dict(seed=2**32),
+    dict(disagreement="heads"), dict(schedule="straight"), dict(commitment=-1.0),
+)  # fmt: skip
 
 
-def test_logs_do_not_leave_the_folder_through_a_link(tmp_path):
+@pytest.mark.parametrize("fields", WRONG)
+def test_values_that_cannot_be_used_are_named(fields):
+    with pytest.raises(OptionError, match=next(iter(fields))):
+        TrainConfig(**{"steps": 10} | fields)
+
+
+@pytest.mark.parametrize("log_dir", ["link", "/tmp/logs", "../logs"])
+def test_logs_do_not_leave_the_folder(tmp_path, log_dir):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "logs").symlink_to(tmp_path)
-    with pytest.raises(OptionError, match="leads out of the run's folder"):
-        train(tmp_path / "run", replace(CONFIG, log_dir="logs"))
+    (tmp_path / "run" / "link").symlink_to(tmp_path)
+    with pytest.raises(OptionError, match=r"log_dir .* leads out of the run's folder"):
+        train(tmp_path / "run", replace(CONFIG, log_dir=log_dir))

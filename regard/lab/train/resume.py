@@ -1,0 +1,152 @@
+"""What a checkpoint holds of a run, and going on from one: the same run alone, to the last bit."""
+
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.optim import Optimizer
+
+from regard.core import OptionError, RegardError, StoredDataError
+from regard.lab.train import checkpoint, randomness
+from regard.lab.train.config import TrainConfig
+from regard.lab.train.launched import by_main
+
+_MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
+"""Fields of the configuration that a resumed run may change."""
+
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+_PRESENT = replace(_WHOLE, strict=False)  # a parameter without gradients has no slots
+
+
+@dataclass
+class TrainState:
+    """How far a run has come."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    best_step: int = 0
+    best_value: float | None = None
+    stale: int = 0  # evaluations since the best
+    stopped: bool = False
+
+
+class Keeper:
+    """Writes the checkpoints of one run, and goes on from them. facts: JSON values that must be equal for that."""
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        model: nn.Module,
+        optimizer: Optimizer,
+        config: TrainConfig,
+        run_dir: Path,
+        facts: dict[str, Any],
+    ):
+        self.accelerator, self.model, self.optimizer = accelerator, model, optimizer
+        self.run_dir, self.root, self.keep = run_dir, run_dir / "checkpoints", config.keep
+        told = {name: value for name, value in asdict(config).items() if name not in _MAY_DIFFER}
+        self.identity = json.loads(json.dumps({"config": told, **facts}))
+
+    def save(self, state: TrainState) -> None:
+        """Every process gives its part; the first one writes."""
+        model = _weights(self.model, _WHOLE)
+        optimizer = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
+        random = gather_object([randomness.capture()])  # of each process
+        by_main(self.accelerator, lambda: self._write(state, model, optimizer, random))
+
+    def _write(
+        self, state: TrainState, model: dict[str, Tensor], optimizer: dict[str, Any], random: list
+    ) -> None:
+        stored = {
+            "progress": asdict(state),
+            "run": self.identity,
+            "groups": optimizer["param_groups"],
+            "random": random,
+        }
+        slots = {
+            f"{name}/{slot}": value
+            for name, held in optimizer["state"].items()
+            for slot, value in held.items()
+        }
+        path = checkpoint.path_of(self.root, state.step)
+        checkpoint.save(path, checkpoint.Checkpoint(model, slots, stored))
+        checkpoint.prune(self.root, self.keep, checkpoint.path_of(self.root, state.best_step))
+
+    def restored(self, resume: bool) -> TrainState:
+        """Goes on from the newest checkpoint, if there is one."""
+        by_main(self.accelerator, lambda: checkpoint.clean(self.root))
+        found = checkpoint.committed(self.root)
+        if not found:
+            return TrainState()
+        if not resume:
+            raise OptionError(
+                f"run_dir {self.run_dir} holds a run already: pass resume=True, or another folder"
+            )
+        stored = checkpoint.load(found[-1])
+        try:
+            return self._restored(stored)
+        except RegardError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise StoredDataError(
+                f"{found[-1]} is no checkpoint of a training run ({error!r}). Remove it, or pass another folder."
+            ) from error
+
+    def _restored(self, stored: checkpoint.Checkpoint) -> TrainState:
+        run, ours = stored.state["run"], self.identity
+        usual = {one.name: one.default for one in fields(TrainConfig) if one.name in ours["config"]}
+        # an earlier version does not name newer fields: its runs had today's defaults
+        self._require_same("", run | {"config": usual | run["config"]}, ours)
+        self.take(stored.model)
+        held: dict[str, dict[str, Tensor]] = {}
+        for key, value in stored.optimizer.items():
+            name, slot = key.rsplit("/", 1)
+            held.setdefault(name, {})[slot] = value
+        optimizer = {"state": held, "param_groups": stored.state["groups"]}
+        set_optimizer_state_dict(self.model, self.optimizer, optimizer, options=_PRESENT)
+        state = stored.state["progress"]
+        lists = {name: list(map(tuple, state.get(name, ()))) for name in ("curve", "losses")}
+        randomness.restore(stored.state["random"][self.accelerator.process_index])
+        return TrainState(**state | lists)
+
+    def take(self, weights: dict[str, Tensor]) -> None:
+        """Weights of a checkpoint into the model."""
+        sizes = (
+            {name: list(value.shape) for name, value in held.items()}
+            for held in (weights, _weights(self.model))
+        )
+        self._require_same("model.", *sizes)
+        set_model_state_dict(self.model, dict(weights), options=_WHOLE)
+
+    def take_best(self, step: int) -> None:
+        self.take(checkpoint.load(checkpoint.path_of(self.root, step)).model)
+
+    def _require_same(self, where: str, stored: dict[str, Any], ours: dict[str, Any]) -> None:
+        """Refuses to go on with a run that is not this one, and names the first difference."""
+        for name in stored | ours:
+            old, new = stored.get(name), ours.get(name)
+            if isinstance(old, dict) and isinstance(new, dict):
+                self._require_same(f"{name}.", old, new)
+            elif old != new:
+                raise OptionError(
+                    f"run_dir {self.run_dir} holds another run: {where}{name} is {old!r} there and {new!r} here. "
+                    "Pass the same, or another folder."
+                )
+
+
+def _weights(model: nn.Module, options: StateDictOptions | None = None) -> dict[str, Tensor]:
+    return cast(dict[str, Tensor], get_model_state_dict(model, options=options))
