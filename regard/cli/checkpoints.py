@@ -234,17 +234,8 @@ def load(folder: Path) -> Loaded:
 
 def _hf(folder: Path) -> Loaded:
     import regard.hf
-    import regard.hf.gguf
 
     model: Any = regard.hf.load(folder)
-    tokenizer = None
-    if folder.suffix == ".gguf":
-        tokenizer = regard.hf.gguf.tokenizer(folder)
-    elif (folder / "tokenizer.json").exists():
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        tokenizer.no_padding()
     head = getattr(model, "head", None)
     if hasattr(model, "logits"):
         answer: Answer = lambda hidden, valid: last_logits(model.logits(hidden), valid)  # noqa: E731
@@ -252,7 +243,24 @@ def _hf(folder: Path) -> Loaded:
         answer = lambda hidden, valid: last_logits(head(hidden), valid)  # noqa: E731
     else:
         answer = Likeness()
-    return Loaded(model, "hf", answer, tokenizer)
+    return Loaded(model, "hf", answer, tokenizer_of(folder))
+
+
+def tokenizer_of(checkpoint: Path) -> Any:
+    """The tokenizer in a folder or a .gguf file, which neither cuts nor pads; None where there is none."""
+    if checkpoint.suffix == ".gguf":
+        from transformers import AutoTokenizer
+
+        found = AutoTokenizer.from_pretrained(checkpoint.parent, gguf_file=checkpoint.name)
+        return found.backend_tokenizer
+    if not (checkpoint / "tokenizer.json").exists():
+        return None
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 class Likeness:

@@ -7,7 +7,9 @@ padding on the right. Weights come from safetensors alone, and nothing is run fr
 """
 
 import json
+import struct
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor
+from transformers import AutoModelForCausalLM
 
 from regard.core import OptionError, StoredDataError, UnsupportedError
 from regard.functional.positions.rotary import Pairing
-from regard.hf import ctranslate2, gguf
 from regard.hf.convert import convert
 from regard.hf.fields import Fields
-from regard.hf.kinds import bert, decoders, published, reformer, relative, t5, whisper
+from regard.hf.kinds import bert, decoders, published, reformer, relative, t5
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
@@ -42,7 +44,6 @@ KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
     "mistral": decoders.llama,
     "qwen2": decoders.llama,
     "t5": t5.t5,
-    "whisper": whisper.whisper,
     "reformer": reformer.reformer,
     "performer": published.performer,
     "linformer": published.linformer,
@@ -57,10 +58,10 @@ def load(
     pairing: Pairing = "half",
 ) -> Stack | EncoderDecoder:
     """A checkpoint as a stack of mixers: a folder with config.json and safetensors, a state dict and its config,
-    a .gguf file of a Llama, or CTranslate2's model.bin of a Whisper.
+    or a .gguf file.
 
     source: tensors of a state dict have the shapes of Transformers' model. config: `model.config.to_dict()`. pairing: which channels rotary positions turn together; Transformers' files are
-    "half", those of GGUF and of Llama's first release "adjacent". `left` of the result are tensors that were not read,
+    "half", those of Llama's first release "adjacent". `left` of the result are tensors that were not read,
     and fields of the config, as "config.NAME", that nobody has read and that may have an effect.
     Also reads what `save` wrote. Raises UnsupportedError for a kind of model, or a setting of one, that is not read,
     StoredDataError for files that are missing or damaged, and OptionError for arguments that do not go together.
@@ -71,11 +72,7 @@ def load(
                 "load: a folder has its own config.json; give config with a state dict"
             )
         if Path(source).suffix == ".gguf":
-            config, tensors = gguf.read(Path(source))
-            return load(tensors, config, pairing="adjacent")
-        if Path(source).suffix == ".bin":
-            config, tensors = ctranslate2.read(Path(source))
-            return load(tensors, config)
+            return load(*_gguf(Path(source)))
         config = _config(Path(source))
         if config.get("model_type") == OURS:
             return _saved(Path(source), config)
@@ -182,6 +179,25 @@ def _config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise StoredDataError(f"load: {path} is no object of settings")
     return config
+
+
+def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and config as Transformers reads them: in float32, rotary rows in its own order."""
+    if find_spec("gguf") is None:
+        raise UnsupportedError(
+            "load does not support GGUF files without their reader: pip install gguf"
+        )
+    try:
+        model, read = AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
+        )
+    except (ValueError, LookupError, OSError, RuntimeError, struct.error) as error:
+        raise StoredDataError(f"load: {path} is no GGUF file, or damaged: {error}") from None
+    if read["missing_keys"]:
+        raise StoredDataError(f"load: {path} lacks {', '.join(sorted(read['missing_keys']))}")
+    config = model.config.to_dict()
+    del config["quantization_config"]  # what was quantised is float32 now
+    return model.state_dict(), config
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:

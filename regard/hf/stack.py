@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
@@ -175,11 +175,11 @@ class ReversibleStack(Stack):
 
 
 class EncoderDecoder(nn.Module):
-    """source [B S], target [B T] -> hidden [B T D] of the decoder; `logits(hidden)`. Of Whisper the source is a spectrogram."""
+    """source [B S], target [B T] -> hidden [B T D] of the decoder; `logits(hidden)`."""
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: Stack,
         embedding: TokenEmbedding,
         blocks: list[DecoderBlock],
         norm: nn.Module,
@@ -193,7 +193,7 @@ class EncoderDecoder(nn.Module):
 
     def forward(
         self,
-        source: Shaped[Tensor, "B S"],
+        source: Int[Tensor, "B S"],
         target: Int[Tensor, "B T"],
         *,
         source_valid: Bool[Tensor, "B S"] | None = None,
@@ -214,7 +214,7 @@ class EncoderDecoder(nn.Module):
 
     def attention_maps(
         self,
-        source: Shaped[Tensor, "B S"],
+        source: Int[Tensor, "B S"],
         target: Int[Tensor, "B T"],
         *,
         source_valid: Bool[Tensor, "B S"] | None = None,

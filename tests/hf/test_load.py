@@ -215,18 +215,57 @@ def test_transformer_xl_in_its_published_layout(untied, same_length):
 
 
 def test_both_layouts_of_rotary_rows():
-    """GGUF's Llama stores rows of queries and keys so that adjacent channels turn together."""
+    """Llama's first release stores rows of queries and keys so that adjacent channels turn together."""
     original, (ids, _) = theirs("llama"), tokens()
     state, config = original.state_dict(), original.config.to_dict()
     for name, weight in state.items():
         if "q_proj" in name or "k_proj" in name:
             weight.mul_(20)  # in place: scores large enough to tell the layouts apart
-            state[name] = weight.view(-1, 2, 4, 24).swapaxes(1, 2).reshape(weight.shape)
+            state[name] = adjacent(weight)
     want = original(ids).logits
     ours = regard.hf.load(state, config, pairing="adjacent")
     torch.testing.assert_close(ours.head(ours(ids)), want, rtol=1e-5, atol=1e-6)
     wrong = regard.hf.load(state, config)
     assert not torch.allclose(wrong.head(wrong(ids)), want, atol=1e-3)
+
+
+def adjacent(rows: torch.Tensor) -> torch.Tensor:
+    return rows.view(-1, 2, 4, 24).swapaxes(1, 2).reshape(rows.shape)
+
+
+def test_a_gguf_file(tmp_path):
+    gguf = pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
+    original, (ids, _), path = theirs("llama").float(), tokens(), tmp_path / "small.gguf"
+    file = gguf.GGUFWriter(path, "llama")
+    numbers = {"embedding": 24, "feed_forward": 32, "context": 64, "key": 8, "value": 8}
+    for name, value in numbers.items():
+        getattr(file, f"add_{name}_length")(value)
+    file.add_block_count(2)
+    file.add_head_count(4)
+    file.add_head_count_kv(2)
+    file.add_layer_norm_rms_eps(original.config.rms_norm_eps)
+    file.add_rope_freq_base(500.0)
+    file.add_rope_dimension_count(8)
+    file.add_vocab_size(30)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
+    for name, weight in original.state_dict().items():
+        rows = adjacent(weight) if "q_proj" in name or "k_proj" in name else weight
+        file.add_tensor(f"{names.get_name(name.removesuffix('.weight'))}.weight", rows.numpy())
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+    ours = regard.hf.load(path)
+    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
+    assert not ours.left
+    whole = path.read_bytes()
+    for damaged in (b"", b"GGUF", b"no weights", whole[:-400]):
+        path.write_bytes(damaged)
+        with pytest.raises(StoredDataError, match="is no GGUF file, or damaged"):
+            regard.hf.load(path)
+    path.write_bytes(whole.replace(b"output_norm.weight", b"output_nrom.weight"))
+    with pytest.raises(StoredDataError, match=r"small\.gguf lacks model\.norm\.weight"):
+        regard.hf.load(path)
 
 
 def test_a_folder(tmp_path):
