@@ -19,8 +19,8 @@ NO_READER = {
     "classifiers, whose tensors are in `left`": "classifier_dropout end_n_top start_n_top summary_activation "
     "summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type summary_use_proj",
     "said by other fields or tensors": "is_encoder_decoder max_window_layers",
-    "read where a model has the part": "axial_pos_embds_dim axial_pos_shape block_size hash_seed local_num_chunks_after "
-    "local_num_chunks_before lsh_attn_chunk_length lsh_num_chunks_after lsh_num_chunks_before max_position_embeddings "
+    "read where a model has the part": "axial_pos_embds_dim axial_pos_shape block_size hash_seed local_attn_chunk_length "
+    "local_num_chunks_after local_num_chunks_before lsh_attn_chunk_length lsh_num_chunks_after lsh_num_chunks_before max_position_embeddings "
     "num_buckets num_decoder_layers num_hashes num_random_blocks same_length scale_decoder_outputs sliding_window tie_word_embeddings",
 }
 """Reason -> fields that may stay unread, since then they change no output in evaluation."""

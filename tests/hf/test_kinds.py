@@ -102,7 +102,7 @@ def test_reformers_head():
     ours = regard.hf.load(original.state_dict(), original.config.to_dict())
     ids = of_length(9)
     torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-5)
-    with pytest.raises(UnsupportedError, match="convert does not support reformer_l"):
+    with pytest.raises(UnsupportedError, match="convert does not support reformer_chunks"):
         regard.hf.convert(ours, "linear")
 
 
