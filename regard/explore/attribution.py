@@ -22,10 +22,10 @@ from torch.nn import functional as F
 from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.request import compaction, permute
 from regard.core.shapes import check_positive
-from regard.explore.layers import Call, recorded
 from regard.explore.readout import kind_of
 from regard.nn.gated import GatedUnit
 from regard.nn.heads import Heads, Values
+from regard.nn.recorded import Call, recorded
 
 Answer = Callable[[Tensor, Tensor | None], Tensor]
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {

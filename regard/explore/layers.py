@@ -3,30 +3,17 @@
 A decoder of `regard.models.Transformer` moves valid target tokens to the front; its readouts are moved back.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, UnsupportedError
-from regard.core.mask import OPEN
+from regard.core import Mixer, UnsupportedError
 from regard.core.request import compaction, permute
 from regard.explore.readout import Measure, Readout, readout
 from regard.models import Transformer
-
-
-class Call(NamedTuple):
-    """One call of a mixer: `time` counts the calls of the same mixer, from 0."""
-
-    path: str
-    time: int
-    mixer: Mixer
-    x: Tensor
-    context: Tensor | None
-    mask: Mask
+from regard.nn.recorded import recorded
 
 
 class Layer(NamedTuple):
@@ -37,40 +24,6 @@ class Layer(NamedTuple):
     mixer: Mixer
     cross: bool
     found: Readout
-
-
-@contextmanager
-def recorded(model: nn.Module) -> Iterator[list[Call]]:
-    """While open, the calls of the model's mixers enter the list; those of mixers inside mixers do not."""
-    calls: list[Call] = []
-    times: dict[str, int] = {}
-    hooks = []
-
-    def watch(path: str):
-        def note(mixer: Mixer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            times[path] = times.get(path, -1) + 1
-            x = args[0] if args else kwargs["x"]
-            mask = kwargs.get("mask", OPEN)
-            calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask))
-
-        return note
-
-    try:
-        for path, mixer in outermost(model):
-            hooks.append(mixer.register_forward_pre_hook(watch(path), with_kwargs=True))
-        yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def outermost(module: nn.Module, path: str = "") -> Iterator[tuple[str, Mixer]]:
-    """Mixers that are in no other mixer, with their names."""
-    if isinstance(module, Mixer):
-        yield path, module
-        return
-    for name, child in module.named_children():
-        yield from outermost(child, f"{path}.{name}".lstrip("."))
 
 
 @torch.no_grad()

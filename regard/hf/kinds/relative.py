@@ -127,8 +127,7 @@ class XLNetStack(Stack):
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, Memory]:
         """Both streams take keys and values from the content stream as it enters a layer."""
         after = []
-        for module, old in zip(self.blocks, memory, strict=True):
-            block = cast(Block, module)
+        for block, old in zip(self.layers, memory, strict=True):
             seen = torch.cat([old, x], dim=1)
             kept = torch.cat([old, x[:, : self.reuse_len or x.shape[1]]], dim=1)
             after.append(kept[:, -(self.mem_len or kept.shape[1]) :].detach())
@@ -225,8 +224,8 @@ class RecurrentStack(Stack):
     ) -> tuple[Float[Tensor, "B N D"], tuple[NamedTuple, ...]]:
         """Hidden states of the next tokens, which also see mem_len tokens before them in every layer, and the state after them."""
         x, after = self.embedding(tokens, valid, None), []
-        for module, old in zip(self.blocks, state, strict=True):
-            x, new = cast(Block, module).extend(x, old, valid=valid)
+        for block, old in zip(self.layers, state, strict=True):
+            x, new = block.extend(x, old, valid=valid)
             after.append(new)
         return x, tuple(after)
 
