@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, StoredDataError
 from regard.hf.stack import AxialTable, ReversibleStack, Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward
+from regard.hf.weights import LoadRequest, linear, make_block
 from regard.nn.heads import Heads
 
 HIDDEN, ONESELF = -1e9, -1e5
@@ -183,10 +183,10 @@ def reformer(request: LoadRequest) -> Stack:
             multiple=math.lcm(*sizes.values()),
             **(_hashes(request) if kind == "lsh" else {}),
         )
-        feed_forward = make_feed_forward(
+        feed_forward = w.feed_forward(
             request.activation("hidden_act"),
-            w.linear(f"{layer}.feed_forward.dense.dense"),
-            w.linear(f"{layer}.feed_forward.output.dense"),
+            f"{layer}.feed_forward.dense.dense",
+            f"{layer}.feed_forward.output.dense",
         )
         norms = [
             w.layer_norm(f"{layer}.{part}.layer_norm", eps)

@@ -14,7 +14,6 @@ from regard.hf.weights import (
     LoadRequest,
     linear,
     make_block,
-    make_feed_forward,
     make_mixer,
 )
 from regard.mixers.transformer_xl import TransformerXL
@@ -179,10 +178,8 @@ def xlnet(request: LoadRequest) -> Stack:
         assert mixer.segment is not None
         s = w[f"{layer}.rel_attn.seg_embed"], w[f"{layer}.rel_attn.r_s_bias"]
         mixer.segment.load_state_dict({"s": s[0], "b": s[1]})
-        feed_forward = make_feed_forward(
-            request.activation("ff_activation"),
-            w.linear(f"{layer}.ff.layer_1"),
-            w.linear(f"{layer}.ff.layer_2"),
+        feed_forward = w.feed_forward(
+            request.activation("ff_activation"), f"{layer}.ff.layer_1", f"{layer}.ff.layer_2"
         )
         norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("rel_attn", "ff")]
         blocks.append(
@@ -265,7 +262,7 @@ def transfo_xl(request: LoadRequest) -> Stack:
         r = w[f"{layer}.dec_attn.r_net.weight"]
         mixer.position.load_state_dict({"distance.weight": r, "u": u, "v": v})
         core = f"{layer}.pos_ff.CoreNet"
-        feed_forward = make_feed_forward("relu", w.linear(f"{core}.0"), w.linear(f"{core}.3"))
+        feed_forward = w.feed_forward("relu", f"{core}.0", f"{core}.3")
         norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("dec_attn", "pos_ff")]
         blocks.append(make_block(mixer, norms[0], feed_forward, norms[1], norm_first=False))
     word = w.embedding(f"{at}word_emb.emb_layers.0")
