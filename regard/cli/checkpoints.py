@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.cli.explore import Explore
 from regard.core import OptionError, StoredDataError
+from regard.core.options import tuples
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs
 from regard.nn.fields import Categorical, Field, Numeric, Sequence
@@ -308,7 +309,7 @@ def config_of(described: Mapping[str, Any]) -> Any:
     options = dict(described)
     cls = get_type_hints(MODELS[options.pop("name")].__init__)["config"]
     known = {field.name: field for field in dataclasses.fields(cls) if field.init}
-    made = {name: _tuples(value) for name, value in options.items() if name in known}
+    made = {name: tuples(value) for name, value in options.items() if name in known}
     if isinstance(made.get("mixer"), tuple):
         made["mixer"] = tuple(Layer(**layer) for layer in made["mixer"])
     if "fields" in made:
@@ -320,10 +321,3 @@ def _field(plain: Mapping[str, Any]) -> Field:
     if "of" in plain:
         return Sequence(plain["name"], Categorical(**plain["of"]))
     return Categorical(**plain) if "size" in plain else Numeric(**plain)
-
-
-def _tuples(value: Any) -> Any:
-    """JSON has lists where configurations have tuples."""
-    if isinstance(value, list):
-        return tuple(map(_tuples, value))
-    return {n: _tuples(v) for n, v in value.items()} if isinstance(value, dict) else value
