@@ -13,6 +13,7 @@ from regard.core import Mixer, UnsupportedError
 from regard.core.request import compaction, permute
 from regard.explore.readout import Measure, Readout, readout
 from regard.models import Transformer
+from regard.models.generation import evaluating
 from regard.nn.recorded import recorded
 
 
@@ -39,9 +40,7 @@ def layers(
 
     measure, probes, seed: as in `readout`. Raises UnsupportedError where the model has no mixer.
     """
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         with recorded(model) as calls:
             model(*args, **kwargs)
         if not calls:
@@ -50,30 +49,14 @@ def layers(
                 "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
             )
         order = _moved_targets(model, kwargs.get("target_valid"))
-        return [
-            Layer(
-                call.path,
-                call.time,
-                call.mixer,
-                call.context is not None,
-                _restored(
-                    readout(
-                        call.mixer,
-                        call.x,
-                        context=call.context,
-                        mask=call.mask,
-                        measure=measure,
-                        probes=probes,
-                        seed=seed,
-                    ),
-                    order if call.path.startswith("decoder.") else None,
-                    call.context is not None,
-                ),
-            )
-            for call in calls
-        ]
-    finally:
-        model.train(training)
+        how: dict[str, Any] = {"measure": measure, "probes": probes, "seed": seed}
+        read = []
+        for path, time, mixer, x, context, mask, _ in calls:
+            found, cross = readout(mixer, x, context=context, mask=mask, **how), context is not None
+            if order is not None and path.startswith("decoder."):
+                found = _restored(found, order, cross)
+            read.append(Layer(path, time, mixer, cross, found))
+        return read
 
 
 class _Order(NamedTuple):
@@ -87,9 +70,7 @@ def _moved_targets(model: nn.Module, valid: Tensor | None) -> _Order | None:
     return _Order(compaction(valid).target, valid)
 
 
-def _restored(found: Readout, order: _Order | None, cross: bool) -> Readout:
-    if order is None:
-        return found
+def _restored(found: Readout, order: _Order, cross: bool) -> Readout:
     values = permute(found.values, order.target, dim=2).where(order.shown[:, None, :, None], 0)
     if not cross:
         before, own = values.tensor_split([found.prefix], dim=3)

@@ -22,6 +22,7 @@ from regard.core import Mixer, No, OptionError, UnsupportedError
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, option_names, resolve
+from regard.models.generation import evaluating
 from regard.nn.after_step import after_step
 from regard.nn.heads import Heads
 from regard.nn.recorded import recorded
@@ -130,13 +131,11 @@ class _Best:
     @torch.no_grad()
     def compare(self) -> None:
         """Keep the weights of now if their mean error is the least so far; one that is not finite never is."""
-        training = self.student.training
-        self.student.eval()
-        errors = [
-            _error(self.student(tokens, valid=valid), want, valid).item()
-            for (tokens, valid), want in zip(self.held_out, self.wanted, strict=True)
-        ]
-        self.student.train(training)
+        with evaluating(self.student):
+            errors = [
+                _error(self.student(tokens, valid=valid), want, valid).item()
+                for (tokens, valid), want in zip(self.held_out, self.wanted, strict=True)
+            ]
         error = sum(errors) / len(errors)
         if error < self.error:
             self.error, self.weights = error, self._copied()
@@ -169,9 +168,7 @@ def layer_error(
     for mixer, call in zip(student.mixers, calls, strict=True):
         if mixer.options == call.mixer.options and type(mixer) is type(call.mixer):
             continue
-        with torch.no_grad():
-            want = call.mixer(call.x, mask=call.mask)
-        errors.append(_error(mixer(call.x, mask=call.mask), want, valid))
+        errors.append(_error(mixer(call.x, mask=call.mask), call.y, valid))
     if not errors:
         raise OptionError("teach: the student has the mixers of its teacher. Convert it first.")
     return torch.stack(errors).mean()

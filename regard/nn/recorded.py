@@ -19,6 +19,7 @@ class Call(NamedTuple):
     x: Tensor
     context: Tensor | None
     mask: Mask
+    y: Tensor
 
     def attention_map(self) -> Tensor:
         return self.mixer.attention_map(self.x, context=self.context, mask=self.mask)
@@ -31,16 +32,16 @@ def recorded(model: nn.Module) -> Iterator[list[Call]]:
     times: Counter[str] = Counter()
 
     def watch(path: str):
-        def note(mixer: Mixer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def note(mixer: Mixer, args: tuple[Any, ...], kwargs: dict[str, Any], y: Tensor) -> None:
             x, mask = args[0] if args else kwargs["x"], kwargs.get("mask", OPEN)
-            calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask))
+            calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask, y))
             times[path] += 1
 
         return note
 
     with ExitStack() as hooks:
         for path, mixer in outermost(model):
-            hooks.enter_context(mixer.register_forward_pre_hook(watch(path), with_kwargs=True))
+            hooks.enter_context(mixer.register_forward_hook(watch(path), with_kwargs=True))
         yield calls
 
 
