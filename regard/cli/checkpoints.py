@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 
 from regard.cli.explore import Explore
 from regard.core import OptionError, StoredDataError
+from regard.core.errors import visible
+from regard.core.files import plain
 from regard.core.options import tuples
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs
@@ -82,8 +85,11 @@ class Loaded:
             if self.tokenizer is not None:
                 words = words_of(self.tokenizer, found)
             return torch.tensor([found]), [words]
-        text = text if file is None else file.read_text(encoding="utf-8", errors="replace")
+        if file is not None:
+            text = plain(file).read_text(encoding="utf-8", errors="replace")
         text = TEXT if text is None else text
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise OptionError("explore: the text holds half a letter, which UTF-8 does not have")
         if self.tokenizer is not None:
             found = self.tokenizer.encode(text).ids[: given.max_tokens]
             words = words_of(self.tokenizer, found)
@@ -155,7 +161,7 @@ def _pixels(path: Path, size: tuple[int, int], config: Any) -> Inputs:
     from PIL import Image
 
     colour = getattr(config, "channels", 1) == 3
-    with Image.open(path) as image:
+    with Image.open(plain(path)) as image:
         resized = image.convert("RGB" if colour else "L").resize((size[1], size[0]))
     shades = torch.from_numpy(np.array(resized)).long()
     if colour:
@@ -171,16 +177,25 @@ MOST_ROWS = 8  # of a table on one page
 def _table(classifier: Any, given: Explore) -> Inputs:
     if given.file is None:
         raise OptionError("explore: a model of tables reads rows. Give --file rows.csv.")
-    with given.file.open(newline="", encoding="utf-8") as file:
+    with plain(given.file).open(newline="", encoding="utf-8") as file:
         between = "\t" if given.file.suffix == ".tsv" else ","
-        rows = list(csv.DictReader(file, delimiter=between))[:MOST_ROWS]
+        try:
+            rows = list(islice(csv.DictReader(file, delimiter=between, strict=True), MOST_ROWS))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise OptionError(f"explore: {given.file} is no table in UTF-8: {error}") from None
     if not rows:
         raise OptionError(f"explore: {given.file} has no rows below its heading")
+    for n, row in enumerate(rows, 1):
+        if None in row.values():
+            raise OptionError(f"explore: row {n} has fewer cells than the heading of {given.file}")
     schema = classifier.schema_
     absent = [field.name for field in schema.fields if field.name not in rows[0]]
     if absent:
         raise OptionError(f"explore: {given.file} lacks the columns {', '.join(absent)}")
-    columns = {f.name: [_cell(f, row[f.name], schema.ids) for row in rows] for f in schema.fields}
+    columns = {
+        f.name: [_cell(f, n, row[f.name], schema.ids) for n, row in enumerate(rows, 1)]
+        for f in schema.fields
+    }
     batch = {name: torch.as_tensor(z) for name, z in schema.encode(columns).items()}
     labels = [f"row {n + 1}" for n in range(len(rows))]
     sequences = getattr(classifier.module_.config, "history", ())
@@ -194,10 +209,15 @@ def _table(classifier: Any, given: Explore) -> Inputs:
     return Inputs((batch,), words=words, others=others, labels=labels)
 
 
-def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
+def _cell(field: Field, n: int, text: str, ids: Mapping[str, Mapping]) -> Any:
     """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by spaces or |."""
     if isinstance(field, Numeric):
-        return float(text) if text else float("nan")
+        try:
+            return float(text or "nan")
+        except ValueError:
+            raise OptionError(
+                f"explore: row {n} of {field.name} is {text!r}, which is no number"
+            ) from None
     if isinstance(field, Sequence):
         known = ids[field.of.name]
         return [_value(part, known) for part in text.replace("|", " ").split()]
@@ -218,9 +238,9 @@ def _value(text: str, known: Mapping) -> Any:
 
 def load(folder: Path) -> Loaded:
     """The model of a folder. Raises OptionError for what is none, StoredDataError for a damaged one."""
-    if (folder.suffix == ".gguf" and folder.is_file()) or (folder / "config.json").exists():
+    if (folder.suffix == ".gguf" and folder.is_file()) or (folder / "config.json").is_file():
         return _hf(folder)
-    if (folder / "state.json").exists():
+    if (folder / "state.json").is_file():
         from regard.lab.tables import TableClassifier
 
         found = TableClassifier.load(folder)
@@ -249,16 +269,21 @@ def _hf(folder: Path) -> Loaded:
 
 def tokenizer_of(checkpoint: Path) -> Any:
     """The tokenizer in a folder or a .gguf file, which neither cuts nor pads; None where there is none."""
-    if checkpoint.suffix == ".gguf":
-        from transformers import AutoTokenizer
-
-        found = AutoTokenizer.from_pretrained(checkpoint.parent, gguf_file=checkpoint.name)
-        return found.backend_tokenizer
-    if not (checkpoint / "tokenizer.json").exists():
-        return None
     from tokenizers import Tokenizer
+    from transformers import AutoTokenizer
 
-    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    within = checkpoint.suffix == ".gguf"
+    path = checkpoint if within else checkpoint / "tokenizer.json"
+    if not path.is_file():
+        return None
+    try:
+        if within:
+            made = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+            tokenizer = made.backend_tokenizer
+        else:
+            tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises no other
+        raise StoredDataError(f"{path} is damaged: {visible(str(error))}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -285,8 +310,8 @@ def _run(folder: Path) -> Loaded:
     found = checkpoint.committed(folder / "checkpoints")
     if not found:
         raise OptionError(f"explore: there is no checkpoint in {folder} yet")
-    stored = json.loads((found[-1] / checkpoint.STATE).read_text())
     try:
+        stored = json.loads(plain(found[-1] / checkpoint.STATE).read_text())
         described = stored["state"]["run"]["model"]
         config = config_of(described)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -45,6 +45,14 @@ def is_plain(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
 
 
+def plain(path: Path) -> Path:
+    """The path of a file that ends. Raises PathError where there is none, for a device and for a pipe."""
+    with reported(path, "read"):
+        if not is_plain(path.stat()):
+            raise OSError("it is no plain file")
+    return path
+
+
 def into_place(partial: Path, path: Path) -> None:
     """Give a finished file or folder of the same disk its name."""
     inside = partial.iterdir() if partial.is_dir() else ()

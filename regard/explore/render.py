@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.core import OptionError, RegardError
+from regard.core.files import whole
 from regard.core.shapes import check_positive
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
@@ -49,12 +50,10 @@ class Page:
     html: str
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it, whole or not at all; returns where it is."""
+        """Write it, whole or not at all; returns where it is. Raises PathError."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(self.html, encoding="utf-8")
-        partial.replace(path)
+        with whole(path) as partial:  # half a letter, which UTF-8 does not have, by its number
+            partial.write_text(self.html, encoding="utf-8", errors="xmlcharrefreplace")
         return path
 
     def _repr_html_(self) -> str:

@@ -76,7 +76,7 @@ class Weights:
 
     def _norm(self, kind: Callable[..., nn.Module], name: str, eps: float) -> nn.Module:
         weight = self[f"{name}.weight"]
-        norm = kind(len(weight), eps, dtype=weight.dtype)
+        norm = kind(len(weight), float(eps), dtype=weight.dtype)
         norm.load_state_dict({part: self[f"{name}.{part}"] for part in norm.state_dict()})
         return norm
 

@@ -9,7 +9,7 @@ from tests.hf.small import transformers
 from tests.hf.test_load import BERT, XLNET, theirs, tokens
 
 import regard.hf  # isort: skip
-from regard import ShapeError, UnsupportedError
+from regard import ShapeError, StoredDataError, UnsupportedError
 
 # ---------------------------------------------------------------------- Reformer
 
@@ -104,6 +104,13 @@ def test_reformers_head():
     torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-5)
     with pytest.raises(UnsupportedError, match="convert does not support reformer_chunks"):
         regard.hf.convert(ours, "linear")
+
+
+def test_reformers_hashes_are_counted_before_they_are_drawn():
+    config = transformers.ReformerConfig(**REFORMER)
+    state = transformers.ReformerModel(config).state_dict()
+    with pytest.raises(StoredDataError, match="num_hashes=1000000000"):
+        regard.hf.load(state, config.to_dict() | {"num_hashes": 10**9})
 
 
 # ---------------------------------------------------------------------- BigBird

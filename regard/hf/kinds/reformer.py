@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, StoredDataError
+from regard.core.memory import SMALL
 from regard.hf.stack import AxialTable, ReversibleStack, Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_block
 from regard.nn.heads import Heads
@@ -222,7 +223,12 @@ def _hashes(request: LoadRequest) -> dict[str, Any]:
     factors = (factors,) if isinstance(factors, int) else tuple(factors)
     generator = torch.Generator().manual_seed(c["hash_seed"] or 0)
     shape = (c["num_attention_heads"], c["attention_head_size"], c["num_hashes"], sum(factors) // 2)
-    dtype = next(iter(request.weights.tensors.values())).dtype
+    held = request.weights.tensors.values()
+    if math.prod(shape) > SMALL + sum(map(torch.numel, held)):
+        raise StoredDataError(
+            f"load: num_hashes={c['num_hashes']} and num_buckets={c['num_buckets']} take more numbers than this reformer has"
+        )
+    dtype = next(iter(held)).dtype
     return {"factors": factors, "rotations": torch.randn(shape, dtype=dtype, generator=generator)}
 
 
