@@ -112,7 +112,7 @@ def page(
             "sides": [
                 {
                     "groups": [],
-                    "document": found[row].document and asdict(found[row].document),
+                    "document": asdict(shaded) if (shaded := found[row].document) else None,
                     "attribution": _attributions(one, given, row, found[row], own, label)
                     if attributions
                     else None,

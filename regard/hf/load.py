@@ -252,13 +252,14 @@ def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             "load does not support GGUF files without their reader: pip install gguf"
         )
     try:
-        model, read = AutoModelForCausalLM.from_pretrained(
+        found: Any = AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
         )
     except (ValueError, LookupError, OSError, RuntimeError, struct.error) as error:
         raise StoredDataError(f"load: {path} is no GGUF file, or damaged: {error}") from None
-    if read["missing_keys"]:
-        raise StoredDataError(f"load: {path} lacks {', '.join(sorted(read['missing_keys']))}")
+    model, missing = found[0], sorted(found[1]["missing_keys"])
+    if missing:
+        raise StoredDataError(f"load: {path} lacks {', '.join(missing)}")
     config = model.config.to_dict()
     del config["quantization_config"]  # what was quantised is float32 now
     return model.state_dict(), config

@@ -82,7 +82,7 @@ class Weights:
 
 
 def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None) -> nn.Linear:
-    made = nn.Linear(*weight.mT.shape, bias=bias is not None, dtype=weight.dtype)
+    made = nn.Linear(weight.shape[1], len(weight), bias=bias is not None, dtype=weight.dtype)
     made.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
     return made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.hf.small import inputs, model, transformers
+from tests.hf.small import SIZES, inputs, model, transformers
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, StoredDataError
@@ -139,41 +139,22 @@ def test_every_mechanism_comes_back_from_its_record(mixer, tmp_path):
 
 
 def clip():
-    part = {
-        "hidden_size": 24,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-    }
     return transformers.CLIPModel(transformers.CLIPConfig(
-        text_config={**part, "vocab_size": 30, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0},
-        vision_config={**part, "image_size": 8, "patch_size": 4}, projection_dim=8,
+        text_config={**SIZES, "vocab_size": 30, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0},
+        vision_config={**SIZES, "image_size": 8, "patch_size": 4}, projection_dim=8,
     ))  # fmt: skip
 
 
 def encoder_decoder():
-    part = {
-        "hidden_size": 24,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-        "vocab_size": 30,
-    }
     return transformers.EncoderDecoderModel(transformers.EncoderDecoderConfig.from_encoder_decoder_configs(
-        transformers.BertConfig(**part), transformers.BertConfig(**part),
+        transformers.BertConfig(**SIZES, vocab_size=30), transformers.BertConfig(**SIZES, vocab_size=30),
     ))  # fmt: skip
 
 
 def llava():
-    part = {
-        "hidden_size": 24,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-    }
     return transformers.LlavaForConditionalGeneration(transformers.LlavaConfig(
-        text_config=transformers.LlamaConfig(**part, vocab_size=30, num_key_value_heads=4),
-        vision_config=transformers.CLIPVisionConfig(**part, image_size=8, patch_size=4), image_token_index=3,
+        text_config=transformers.LlamaConfig(**SIZES, vocab_size=30, num_key_value_heads=4),
+        vision_config=transformers.CLIPVisionConfig(**SIZES, image_size=8, patch_size=4), image_token_index=3,
     ))  # fmt: skip
 
 

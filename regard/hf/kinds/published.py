@@ -38,9 +38,9 @@ def linformer(request: LoadRequest) -> Stack:
             num_slots=E.shape[1],
             sharing="key_value" if shared else "headwise",
         )
-        if shared:
-            mixer.heads.value = mixer.heads.key
         project: Any = mixer.project
+        heads: Any = mixer.heads
+        heads.value = heads.key if shared else heads.value
         assert isinstance(project, LengthProjection)
         projections = {"key": E.T[None]}
         if not shared:

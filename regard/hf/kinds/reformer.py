@@ -45,6 +45,8 @@ class ChunkMixer(Mixer):
         memory="T D",
     )
 
+    rotations: Tensor | None
+
     def __init__(
         self,
         projections: Heads,
@@ -103,8 +105,8 @@ class ChunkMixer(Mixer):
         y, length = torch.zeros_like(v), valid.sum(1)
         for n in filter(None, length.unique().tolist()):
             rows = length == n
-            parts = (z[rows, :, :n] for z in (q, k, v))
-            y[rows, :, :n] = self._of_length(*parts, groups[rows, ..., :n])
+            near = (rows, slice(None), slice(n))
+            y[near] = self._of_length(q[near], k[near], v[near], groups[rows, ..., :n])
         return y
 
     def _of_length(
