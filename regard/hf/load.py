@@ -94,6 +94,12 @@ def load(
         )
     elif config is None:
         raise OptionError("load: a state dict needs its config: model.config.to_dict()")
+    return _built(source, config, pairing)
+
+
+def _built(
+    tensors: Mapping[str, Tensor], config: Mapping[str, Any], pairing: Pairing
+) -> Stack | EncoderDecoder:
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
         raise UnsupportedError(
@@ -109,7 +115,7 @@ def load(
         raise OptionError(
             f"load: {kind} has no rotary positions, so pairing={pairing!r} means nothing"
         )
-    weights, fields = Weights(source), Fields(config)
+    weights, fields = Weights(tensors), Fields(config)
     request = LoadRequest(weights, fields, pairing)
     with _described(kind):
         request.require("per_layer_config", None)
@@ -121,7 +127,7 @@ def load(
             "pairing": pairing,
             "tensors": {
                 name: [str(z.dtype).removeprefix("torch."), list(z.shape)]
-                for name, z in source.items()
+                for name, z in tensors.items()
             },
             "conversions": [],
         }
@@ -205,7 +211,7 @@ def _saved(folder: Path, config: Mapping[str, Any]) -> Stack:
         name: torch.zeros((), dtype=getattr(torch, dtype)).expand(shape)
         for name, (dtype, shape) in config["tensors"].items()
     }
-    model = load(empty, config["config"], pairing=config["pairing"])
+    model = _built(empty, config["config"], config["pairing"])
     assert isinstance(model, Stack)
     place = model.embedding.place  # a tiled table is in the file
     row = place.weight[0].nbytes if isinstance(place, nn.Embedding) else 1

@@ -33,12 +33,9 @@ class Weights:
         self.left.discard(name)
         return self.tensors[name].detach().clone()
 
-    def prefix(self, *candidates: str) -> str:
-        """The first of the prefixes that a name begins with; checkpoints of headless models have none."""
-        for prefix in candidates:
-            if any(name.startswith(prefix) for name in self.tensors):
-                return prefix
-        return ""
+    def prefix(self, prefix: str) -> str:
+        """The prefix, if a name begins with it; those of headless models have none."""
+        return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
 
     def repeats(self, name: str, tensor: Tensor) -> bool:
         """True if this name holds the same values, which are then read, or if there is none."""

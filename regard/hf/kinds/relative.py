@@ -162,8 +162,8 @@ def xlnet(request: LoadRequest) -> Stack:
     w, c = request.weights, request.config
     request.require("attn_type", "bi")
     request.require("bi_data", False)
-    request.agree(w.prefix("transformer."), XLNET_SHAPES)
     at, dim, eps = w.prefix("transformer."), c["d_model"], c["layer_norm_eps"]
+    request.agree(at, XLNET_SHAPES)
     blocks = []
     for i in range(c["n_layer"]):
         layer = f"{at}layer.{i}"
