@@ -32,8 +32,7 @@ from typing import Any
 
 import torch
 
-from regard.core import OptionError, PathError, RegardError
-from regard.lab.data import files
+from regard.core import OptionError, PathError, RegardError, files
 from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger, trial_key
 from regard.lab.experiment.provenance import commit, describe, provenance, versions

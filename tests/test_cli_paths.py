@@ -10,8 +10,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.core import PathError
-from regard.lab.data import files
+from regard.core import PathError, files
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Row

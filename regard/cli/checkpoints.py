@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.cli.explore import Explore
-from regard.core import OptionError
+from regard.core import OptionError, StoredDataError
+from regard.core.errors import visible
+from regard.core.files import plain
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs
 from regard.nn.fields import Field, Numeric, Sequence
@@ -74,8 +76,10 @@ class Loaded:
         self, given: Explore, ids: str | None, text: str | None, file: Path | None
     ) -> tuple[Tensor, list[list[str]]]:
         if file is not None:
-            text = file.read_text(encoding="utf-8", errors="replace")
+            text = plain(file).read_text(encoding="utf-8", errors="replace")
         text = TEXT if text is None else text
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise OptionError("explore: the text holds half a letter, which UTF-8 does not have")
         if ids is not None:
             found = _ids(ids)
         elif self.tokenizer is not None:
@@ -146,7 +150,7 @@ def _pixels(path: Path, size: tuple[int, int], config: Any) -> Inputs:
     from PIL import Image
 
     colour = getattr(config, "channels", 1) == 3
-    with Image.open(path) as image:
+    with Image.open(plain(path)) as image:
         resized = image.convert("RGB" if colour else "L").resize((size[1], size[0]))
     shades = torch.from_numpy(np.array(resized)).long()
     if colour:
@@ -164,7 +168,7 @@ def _table(classifier: Any, given: Explore) -> Inputs:
 
     if given.file is None:
         raise OptionError("explore: a model of tables reads rows. Give --file rows.csv.")
-    table, schema = read_delimited(given.file), classifier.schema_
+    table, schema = read_delimited(plain(given.file)), classifier.schema_
     cells = {field: column(table, field.name)[:MOST_ROWS] for field in schema.fields}
     columns = {f.name: [_cell(f, one, schema.ids) for one in held] for f, held in cells.items()}
     rows = next(iter(cells.values()))
@@ -180,10 +184,13 @@ def _table(classifier: Any, given: Explore) -> Inputs:
     return Inputs((batch,), words=words, others=others, labels=labels)
 
 
-def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
+def _cell(field: Field, n: int, text: str, ids: Mapping[str, Mapping]) -> Any:
     """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by spaces or |."""
     if isinstance(field, Numeric):
-        return float(text or "nan")
+        try:
+            return float(text or "nan")
+        except ValueError:
+            raise OptionError(f"explore: {text!r} in {field.name} is no number") from None
     vocabulary = field.of if isinstance(field, Sequence) else field
     known = {str(value): value for value in ids[vocabulary.name]}
     if vocabulary is field:
@@ -196,9 +203,9 @@ def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
 
 def load(folder: Path) -> Loaded:
     """The model of a folder. Raises OptionError for what is none, StoredDataError for a damaged one."""
-    if (folder.suffix == ".gguf" and folder.is_file()) or (folder / "config.json").exists():
+    if (folder.suffix == ".gguf" and folder.is_file()) or (folder / "config.json").is_file():
         return _hf(folder)
-    if (folder / "state.json").exists():
+    if (folder / "state.json").is_file():
         from regard.lab.tables import TableClassifier
 
         found = TableClassifier.load(folder)
@@ -215,20 +222,33 @@ def load(folder: Path) -> Loaded:
 
 def _hf(folder: Path) -> Loaded:
     import regard.hf
-    import regard.hf.gguf
 
     model: Any = regard.hf.load(folder)
-    tokenizer = None
-    if folder.suffix == ".gguf":
-        tokenizer = regard.hf.gguf.tokenizer(folder)
-    elif (folder / "tokenizer.json").exists():
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        tokenizer.no_padding()
     head = getattr(model, "logits", None) or getattr(model, "head", None)
     answer: Answer = Likeness() if head is None else partial(_answer, head)
-    return Loaded(model, "hf", answer, tokenizer)
+    return Loaded(model, "hf", answer, tokenizer_of(folder))
+
+
+def tokenizer_of(checkpoint: Path) -> Any:
+    """The tokenizer in a folder or a .gguf file, which neither cuts nor pads; None where there is none."""
+    from tokenizers import Tokenizer
+    from transformers import AutoTokenizer
+
+    within = checkpoint.suffix == ".gguf"
+    path = checkpoint if within else checkpoint / "tokenizer.json"
+    if not path.is_file():
+        return None
+    try:
+        if within:
+            made = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+            tokenizer = made.backend_tokenizer
+        else:
+            tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises no other
+        raise StoredDataError(f"{path} is damaged: {visible(str(error))}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _answer(head: Any, hidden: Tensor, valid: Tensor | None) -> Tensor:

@@ -171,19 +171,14 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
     """The text in the model's own tokens; each window of this length has the special tokens that the model knows around a text."""
     import torch
 
-    words = text.read_text(errors="replace")
-    if folder.suffix == ".gguf":
-        from regard.hf import gguf
+    from regard.cli.checkpoints import tokenizer_of
 
-        return torch.tensor(gguf.tokenizer(folder).encode(words).ids)
-    if not (folder / "tokenizer.json").exists():
+    words, tokenizer = text.read_text(errors="replace"), tokenizer_of(folder)
+    if tokenizer is None:
         raise MissingDataError(
             f"convert: {folder} has no tokenizer.json, with which --text would be read. Save the tokenizer beside the "
             "model (tokenizer.save_pretrained), or leave --text out."
         )
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     special = tokenizer.num_special_tokens_to_add(False)
     if length <= special:
         raise OptionError(

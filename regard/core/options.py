@@ -105,6 +105,13 @@ def _short(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
+def tuples(value: Any) -> Any:
+    """The value as options have it: JSON has lists where they have tuples."""
+    if isinstance(value, list | tuple):
+        return tuple(map(tuples, value))
+    return {key: tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
 def check_call(
     who: str,
     signature: inspect.Signature,

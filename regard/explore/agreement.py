@@ -1,12 +1,11 @@
 """Agreement of explanations, as numbers: rank correlations, overlap of the largest, and gold word alignments."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import ShapeError
@@ -36,14 +35,8 @@ def agreement(scores: Mapping[str, Float[Tensor, "T"]], *, k: int = 5) -> list[A
     if len(set(lengths.values())) > 1 or any(len(shape) != 1 for shape in lengths.values()):
         raise ShapeError(f"agreement: scores must be vectors of one length, got {lengths}")
     return [
-        Agreement(
-            first,
-            second,
-            kendall(scores[first], scores[second]),
-            spearman(scores[first], scores[second]),
-            overlap(scores[first], scores[second], k=k),
-        )
-        for first, second in combinations(scores, 2)
+        Agreement(first, second, kendall(a, b), spearman(a, b), overlap(a, b, k=k))
+        for (first, a), (second, b) in combinations(scores.items(), 2)
     ]
 
 
@@ -56,8 +49,7 @@ def kendall(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
 
 def spearman(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
     """Correlation of ranks; ties share their mean rank."""
-    left, right = (_ranks(z) - _ranks(z).mean() for z in (a, b))
-    return ((left @ right) / (left.norm() * right.norm())).item()
+    return torch.corrcoef(torch.stack([_ranks(a), _ranks(b)]))[0, 1].item()
 
 
 def overlap(a: Float[Tensor, "T"], b: Float[Tensor, "T"], *, k: int) -> float:
@@ -77,26 +69,16 @@ def _ranks(z: Float[Tensor, "T"]) -> Float[Tensor, "T"]:
 # ---------------------------------------------------------------------- gold alignments
 
 
-@dataclass(frozen=True)
-class AlignmentCount:
-    """Links that were found, links that were asked for, and those that are both."""
-
-    both: int = 0
-    found: int = 0
-    asked: int = 0
-
-    def __add__(self, other: "AlignmentCount") -> "AlignmentCount":
-        return AlignmentCount(
-            self.both + other.both, self.found + other.found, self.asked + other.asked
-        )
-
-    @property
-    def error_rate(self) -> float:
-        return 1 - 2 * self.both / (self.found + self.asked)
+def count_links(
+    found: Bool[Tensor, "*b T S"], asked: Bool[Tensor, "*b T S"]
+) -> Int[Tensor, "3 *b"]:
+    """How many links are both, were found, and were asked for; the error rate is a function of the three."""
+    return torch.stack([links.sum((-2, -1)) for links in (found & asked, found, asked)])
 
 
-def count_links(found: Bool[Tensor, "*b"], asked: Bool[Tensor, "*b"]) -> AlignmentCount:
-    return AlignmentCount(int((found & asked).sum()), int(found.sum()), int(asked.sum()))
+def error_rate(counts: Int[Tensor, "3 *b"]) -> Float[Tensor, "*b"]:
+    both, found, asked = counts.double()
+    return 1 - 2 * both / (found + asked)
 
 
 def alignment_error_rate(
@@ -115,6 +97,4 @@ def alignment_error_rate(
     best = torch.zeros_like(weights, dtype=torch.bool)
     best = best.scatter(-1, weights.argmax(-1, keepdim=True), True)
     best = best & (weights != 0).any(-1, keepdim=True)
-    links = links.expand_as(best)
-    both = (best & links).sum((-2, -1))
-    return 1 - 2 * both / (best.sum((-2, -1)) + links.sum((-2, -1)))
+    return error_rate(count_links(best, links.expand_as(best)))

@@ -11,21 +11,21 @@ one for each), and `label` the class, by default the largest for the whole input
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.utils.hooks import RemovableHandle
 
 from regard.core import OptionError, ShapeError, UnsupportedError
-from regard.core.request import compaction, permute
 from regard.core.shapes import check_positive
-from regard.explore.layers import Call, recorded
 from regard.explore.readout import kind_of
+from regard.models.generation import evaluating
 from regard.nn.gated import GatedUnit
 from regard.nn.heads import Heads, Values
+from regard.nn.recorded import Call, recorded
 
 Answer = Callable[[Tensor, Tensor | None], Tensor]
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
@@ -164,10 +164,15 @@ def integrated_gradients(
     """
     check_positive(steps=steps)
     valid = kwargs.get("valid")
-    with _evaluating(model):
-        table = _embedding(model, tokens, args, kwargs)
+    with evaluating(model):
         with torch.no_grad():
-            chosen = _chosen(answer(model(tokens, *args, **kwargs), valid), label)
+            with _looked_up(model, tokens.numel()) as tables:
+                chosen = _chosen(answer(model(tokens, *args, **kwargs), valid), label)
+            if not tables:
+                raise UnsupportedError(
+                    f"integrated_gradients does not support {type(model).__name__}: it looks its tokens up in no nn.Embedding"
+                )
+            table = tables[0]
             x = table(tokens)
             start = (
                 torch.zeros_like(x)
@@ -177,7 +182,7 @@ def integrated_gradients(
         total = torch.zeros_like(x)
 
         def value(point: Tensor) -> Tensor:
-            with replaced(table, point):
+            with _replaced(table, point):
                 logits = answer(model(tokens, *args, **kwargs), valid)
             return logits.gather(1, chosen)[:, 0]
 
@@ -203,25 +208,42 @@ def gradient_times_attention(
     F: the logit of `label` (None: the largest).
     Raises UnsupportedError, with the mechanism's name, where there are no weights, or mixed is not weights @ values.
     """
-    with _evaluating(model), torch.enable_grad():
-        with recorded(model) as calls, _heads_kept(model) as kept:
+    with evaluating(model), torch.enable_grad():
+        with recorded(model) as calls:
             logits = answer(model(*args, **kwargs), kwargs.get("valid"))
-        found = [kept.pop(0) if kept and kept[0].owner is _merger(call) else None for call in calls]
-        for call, heads in zip(calls, found, strict=True):
+        for call in calls:
             call.mixer.require("attention_map")
-            if heads is None:
-                raise UnsupportedError(
-                    f"gradient_times_attention does not support {call.mixer.name}: "
-                    "what it mixes does not pass through heads"
-                )
-        inputs = [heads.mixed for heads in found if heads is not None]
         value = logits.gather(1, _chosen(logits, label)).sum()
-        gradients = torch.autograd.grad(value, inputs, allow_unused=True)
-    products = []
-    for call, heads, gradient in zip(calls, found, gradients, strict=True):
-        assert heads is not None
-        products.append(_product(call, heads, gradient))
-    return products
+        outputs = [call.y for call in calls]
+        gradients = torch.autograd.grad(value, outputs, allow_unused=True)
+        return [_product(*both) for both in zip(calls, gradients, strict=True)]
+
+
+def _product(call: Call, gradient: Float[Tensor, "B T D"] | None) -> Float[Tensor, "B H T S"]:
+    """A * dF/dA: the output's gradient goes back through the part of the mixer that projects what was mixed."""
+    parts = (m for m in call.mixer.modules() if isinstance(m, Heads | Values | GatedUnit))
+    if (owner := next(parts, None)) is None:
+        raise UnsupportedError(
+            f"gradient_times_attention does not support {call.mixer.name}: what it mixes does not pass through heads"
+        )
+    with torch.no_grad():
+        seen = call.mixer.observe(call.x, context=call.context, mask=call.mask)
+        assert seen.weights is not None and seen.v is not None
+        S, H = seen.v.shape[2], seen.weights.shape[1]
+        weights, v = seen.weights[..., -S:], seen.v.repeat_interleave(H // seen.v.shape[1], dim=1)
+    if gradient is None:  # the answer does not depend on this layer
+        return torch.zeros_like(weights)
+    mixed = (weights @ v).requires_grad_()
+    y = owner.merge(call.x, mixed) if isinstance(owner, GatedUnit) else owner.merge(mixed)
+    if seen.weights.shape[-1] == S:
+        rounding = max(1e-3, 4 * torch.finfo(y.dtype).eps) * y.abs().amax().clamp(min=1e-30)
+        unlike = (y - call.y).abs().amax(-1) > rounding
+        if (unlike & (call.y != 0).any(-1)).any():  # a query that sees nothing is given zeros
+            raise UnsupportedError(
+                f"gradient_times_attention does not support {call.mixer.name} here: some of its queries read other values"
+            )
+    (gradient,) = torch.autograd.grad(y, mixed, gradient)
+    return weights * (gradient @ v.mT)
 
 
 def leave_one_out(
@@ -243,7 +265,7 @@ def leave_one_out(
     if tokens.dim() != 2:
         raise ShapeError(f"leave_one_out: tokens must be [B T], got {list(tokens.shape)}")
     scores = []
-    with _evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad():
         for row in range(B):
 
             def values(shown: Tensor, row: int = row) -> Tensor:
@@ -275,119 +297,26 @@ def _chosen(logits: Tensor, label: int | None) -> Int[Tensor, "B 1"]:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
-def _embedding(model: nn.Module, tokens: Tensor, args: tuple, kwargs: dict) -> nn.Embedding:
-    """The first table in which as many ids are looked up."""
+def _looked_up(model: nn.Module, count: int) -> Iterator[list[nn.Embedding]]:
+    """While open, the tables in which as many ids are looked up enter the list."""
     seen: list[nn.Embedding] = []
 
-    def note(module: nn.Module, given: tuple[Any, ...]) -> None:
-        if given[0].numel() == tokens.numel() and isinstance(module, nn.Embedding):
-            seen.append(module)
+    def note(table: nn.Embedding, given: tuple[Any, ...]) -> None:
+        if given[0].numel() == count:
+            seen.append(table)
 
-    hooks = [
-        m.register_forward_pre_hook(note) for m in model.modules() if isinstance(m, nn.Embedding)
-    ]
-    try:
-        with torch.no_grad():
-            model(tokens, *args, **kwargs)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if not seen:
-        raise UnsupportedError(
-            f"integrated_gradients does not support {type(model).__name__}: it looks its tokens up in no nn.Embedding"
-        )
-    return seen[0]
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if isinstance(module, nn.Embedding):
+                hooks.enter_context(module.register_forward_pre_hook(note))
+        yield seen
 
 
-@contextmanager
-def replaced(table: nn.Embedding, point: Tensor) -> Iterator[None]:
-    """The first look-up of as many ids gives `point` instead."""
+def _replaced(table: nn.Embedding, point: Tensor) -> RemovableHandle:
+    """While open, the first look-up of as many ids gives `point` instead."""
     left = [point]
 
     def instead(_: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
         return left.pop().view_as(output) if left and output.numel() == point.numel() else output
 
-    hook = table.register_forward_hook(instead)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-class _Kept(NamedTuple):
-    """A layer's mixed values, in the graph: the input of `owner.out`, and the gate that it was multiplied by."""
-
-    owner: nn.Module
-    mixed: Tensor
-    gate: Tensor | None
-
-
-@contextmanager
-def _heads_kept(model: nn.Module) -> Iterator[list[_Kept]]:
-    kept: list[_Kept] = []
-    gates: dict[nn.Module, Tensor] = {}
-    hooks = []
-
-    def keep(owner: nn.Module):
-        def hook(_: nn.Module, given: tuple[Any, ...]) -> None:
-            kept.append(_Kept(owner, given[0], gates.get(owner)))
-
-        return hook
-
-    def gate(owner: nn.Module):
-        def hook(_: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
-            gates[owner] = F.silu(output)
-
-        return hook
-
-    for module in model.modules():
-        if isinstance(module, Heads | Values | GatedUnit):
-            hooks.append(module.out.register_forward_pre_hook(keep(module)))
-        if isinstance(module, GatedUnit):
-            hooks.append(module.gate.register_forward_hook(gate(module)))
-    try:
-        yield kept
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _merger(call: Call) -> nn.Module | None:
-    """The part of the mixer that projects what was mixed."""
-    own = (m for m in call.mixer.modules() if isinstance(m, Heads | Values | GatedUnit))
-    return next(own, None)
-
-
-@torch.no_grad()
-def _product(call: Call, heads: _Kept, gradient: Tensor | None) -> Float[Tensor, "B H T S"]:
-    seen = call.mixer.observe(call.x, context=call.context, mask=call.mask)
-    assert seen.weights is not None and seen.v is not None and seen.heads is not None
-    S = seen.v.shape[2]
-    weights = seen.weights[..., -S:]
-    if gradient is None:  # the answer does not depend on this layer
-        return torch.zeros_like(weights)
-    if heads.gate is not None:
-        gradient = gradient * heads.gate
-    if call.context is None and call.mask.valid is not None:
-        gradient = permute(gradient, compaction(call.mask.valid).target)
-    H = weights.shape[1]
-    gradient = gradient.unflatten(-1, (H, -1)).transpose(1, 2)
-    v = seen.v.repeat_interleave(H // seen.v.shape[1], dim=1)
-    if seen.weights.shape[-1] == S:
-        made = weights @ v
-        size = made.abs().amax().clamp(min=1e-30)
-        rounding = max(1e-3, 4 * torch.finfo(made.dtype).eps)  # heads are those of the forward
-        if (made - seen.heads).abs().amax() > rounding * size:
-            raise UnsupportedError(
-                f"gradient_times_attention does not support {call.mixer.name} here: some of its queries read other values"
-            )
-    return weights * (gradient @ v.mT)
+    return table.register_forward_hook(instead)

@@ -11,6 +11,7 @@ from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.explore.layers import Layer, layers
 from regard.explore.readout import Kind, Measure, kind_of
 from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
+from regard.models.generation import evaluating
 
 Words = Sequence[Sequence[str]]
 
@@ -228,10 +229,8 @@ _TABLES: dict[type, Any] = {DIN: _din, AutoInt: _autoint, MMoE: _mmoe}
 
 
 def _documents(model: HAN, inputs: Inputs) -> list[Reading]:
-    training = model.training
-    model.eval()
-    read = model.read(*inputs.args, **inputs.kwargs)
-    model.train(training)
+    with evaluating(model):
+        read = model.read(*inputs.args, **inputs.kwargs)
     tokens = inputs.args[0] if inputs.args else inputs.kwargs["tokens"]
     valid = inputs.kwargs.get("valid")
     found = []

@@ -3,30 +3,18 @@
 A decoder of `regard.models.Transformer` moves valid target tokens to the front; its readouts are moved back.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, UnsupportedError
-from regard.core.mask import OPEN
+from regard.core import Mixer, UnsupportedError
 from regard.core.request import compaction, permute
 from regard.explore.readout import Measure, Readout, readout
 from regard.models import Transformer
-
-
-class Call(NamedTuple):
-    """One call of a mixer: `time` counts the calls of the same mixer, from 0."""
-
-    path: str
-    time: int
-    mixer: Mixer
-    x: Tensor
-    context: Tensor | None
-    mask: Mask
+from regard.models.generation import evaluating
+from regard.nn.recorded import recorded
 
 
 class Layer(NamedTuple):
@@ -37,40 +25,6 @@ class Layer(NamedTuple):
     mixer: Mixer
     cross: bool
     found: Readout
-
-
-@contextmanager
-def recorded(model: nn.Module) -> Iterator[list[Call]]:
-    """While open, the calls of the model's mixers enter the list; those of mixers inside mixers do not."""
-    calls: list[Call] = []
-    times: dict[str, int] = {}
-    hooks = []
-
-    def watch(path: str):
-        def note(mixer: Mixer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            times[path] = times.get(path, -1) + 1
-            x = args[0] if args else kwargs["x"]
-            mask = kwargs.get("mask", OPEN)
-            calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask))
-
-        return note
-
-    try:
-        for path, mixer in outermost(model):
-            hooks.append(mixer.register_forward_pre_hook(watch(path), with_kwargs=True))
-        yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def outermost(module: nn.Module, path: str = "") -> Iterator[tuple[str, Mixer]]:
-    """Mixers that are in no other mixer, with their names."""
-    if isinstance(module, Mixer):
-        yield path, module
-        return
-    for name, child in module.named_children():
-        yield from outermost(child, f"{path}.{name}".lstrip("."))
 
 
 @torch.no_grad()
@@ -86,9 +40,7 @@ def layers(
 
     measure, probes, seed: as in `readout`. Raises UnsupportedError where the model has no mixer.
     """
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         with recorded(model) as calls:
             model(*args, **kwargs)
         if not calls:
@@ -97,30 +49,14 @@ def layers(
                 "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
             )
         order = _moved_targets(model, kwargs.get("target_valid"))
-        return [
-            Layer(
-                call.path,
-                call.time,
-                call.mixer,
-                call.context is not None,
-                _restored(
-                    readout(
-                        call.mixer,
-                        call.x,
-                        context=call.context,
-                        mask=call.mask,
-                        measure=measure,
-                        probes=probes,
-                        seed=seed,
-                    ),
-                    order if call.path.startswith("decoder.") else None,
-                    call.context is not None,
-                ),
-            )
-            for call in calls
-        ]
-    finally:
-        model.train(training)
+        how: dict[str, Any] = {"measure": measure, "probes": probes, "seed": seed}
+        read = []
+        for path, time, mixer, x, context, mask, _ in calls:
+            found, cross = readout(mixer, x, context=context, mask=mask, **how), context is not None
+            if order is not None and path.startswith("decoder."):
+                found = _restored(found, order, cross)
+            read.append(Layer(path, time, mixer, cross, found))
+        return read
 
 
 class _Order(NamedTuple):
@@ -134,9 +70,7 @@ def _moved_targets(model: nn.Module, valid: Tensor | None) -> _Order | None:
     return _Order(compaction(valid).target, valid)
 
 
-def _restored(found: Readout, order: _Order | None, cross: bool) -> Readout:
-    if order is None:
-        return found
+def _restored(found: Readout, order: _Order, cross: bool) -> Readout:
     values = permute(found.values, order.target, dim=2).where(order.shown[:, None, :, None], 0)
     if not cross:
         before, own = values.tensor_split([found.prefix], dim=3)

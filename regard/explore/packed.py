@@ -2,7 +2,7 @@
 
     level = round(levels * sqrt(|w| / max)),   w ~ sign * max * (level / levels)^2
 
-As many levels are kept as fit the bytes there are: 255 (127 where there are signs), else 63, 31, 15, 7 or 3.
+As many levels are kept as fit the bytes there are: 255 (127 where there are signs), else 63, 15 or 3.
 """
 
 import base64
@@ -19,11 +19,10 @@ from regard.core import OptionError
 from regard.explore.inputs import Group
 from regard.explore.statistics import head_divergence, head_statistics
 
-LEVELS = (255, 127, 63, 31, 15, 7, 3)
+LEVELS = (255, 63, 15, 3)
 THUMBNAIL = 32  # rows and columns at most
 MOST_NUMBERS = 80_000_000  # weights that one page holds, whatever their bytes
 COMPARED = 128  # queries, about, by which heads are compared
-SAMPLED = 10  # heads by which the bytes of all are estimated
 SIGN = 128  # added to the level of a negative weight
 
 
@@ -60,8 +59,6 @@ def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[dict[str, 
         )
     room = max_bytes - sum(_heads(g) * (THUMBNAIL**2 + 400) for g in groups)
     for levels in LEVELS:
-        if _estimate(groups, cut, levels) > room and levels != LEVELS[-1]:
-            continue
         packed = [_group(g, ws, levels) for g, ws in zip(groups, cut, strict=True)]
         if sum(p.pop("bytes") for p in packed) <= room:
             return packed
@@ -73,17 +70,6 @@ def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[dict[str, 
 
 def _heads(group: Group) -> int:
     return sum(len(sheet.values) for sheet in group.sheets)
-
-
-def _estimate(groups: list[Group], cut: list[list[Window]], levels: int) -> float:
-    """Bytes of all heads, by some of them."""
-    total = 0.0
-    for group, ws in zip(groups, cut, strict=True):
-        heads = [(sheet, h) for sheet in group.sheets for h in range(len(sheet.values))]
-        some = heads[:: max(1, len(heads) // SAMPLED)]
-        size = sum(len(_squeezed(_cut(s.values[h], w), levels)[1]) for s, h in some for w in ws[:3])
-        total += size * len(heads) / len(some) * len(ws) / len(ws[:3])
-    return total
 
 
 def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:

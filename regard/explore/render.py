@@ -7,8 +7,8 @@ Every text of an input is shown as text (`regard.explore.page`). Weights are kep
 
 import html
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from regard.core import OptionError, RegardError
+from regard.core.files import whole
 from regard.core.shapes import check_positive
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
@@ -30,7 +32,7 @@ from regard.explore.attribution import (
     leave_one_out,
     rollout,
 )
-from regard.explore.inputs import Inputs, Reading, Words, as_inputs, readings
+from regard.explore.inputs import Group, Inputs, Reading, Words, as_inputs, readings
 from regard.explore.packed import pack
 from regard.explore.page import base_style, elements_script, embedded, policy
 from regard.explore.readout import Measure
@@ -48,12 +50,10 @@ class Page:
     html: str
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it, whole or not at all; returns where it is."""
+        """Write it, whole or not at all; returns where it is. Raises PathError."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(self.html, encoding="utf-8")
-        partial.replace(path)
+        with whole(path) as partial:  # half a letter, which UTF-8 does not have, by its number
+            partial.write_text(self.html, encoding="utf-8", errors="xmlcharrefreplace")
         return path
 
     def _repr_html_(self) -> str:
@@ -95,16 +95,8 @@ def page(
     Raises UnsupportedError where a model has nothing to show, OptionError where the weights do not fit max_bytes.
     """
     check_positive(window=window, max_bytes=max_bytes)
-    given = as_inputs(inputs)
-    if words is not None or others is not None or image is not None:
-        given = Inputs(
-            given.args,
-            given.kwargs,
-            words or given.words,
-            others or given.others,
-            given.labels,
-            image or given.image,
-        )
+    shown: dict[str, Any] = {"words": words, "others": others, "image": image}
+    given = replace(as_inputs(inputs), **{k: v for k, v in shown.items() if v is not None})
     models = [model] if compare is None else [model, compare]
     answers = answer if isinstance(answer, tuple) else (answer, answer)
     if len(names) < len(models):
@@ -120,7 +112,7 @@ def page(
             "sides": [
                 {
                     "groups": [],
-                    "document": _document(found[row]),
+                    "document": asdict(shaded) if (shaded := found[row].document) else None,
                     "attribution": _attributions(one, given, row, found[row], own, label)
                     if attributions
                     else None,
@@ -156,13 +148,6 @@ def render(data: dict[str, Any]) -> str:
 @cache
 def _asset(name: str) -> str:
     return files("regard.explore").joinpath(name).read_text(encoding="utf-8")
-
-
-def _document(reading: Reading) -> dict[str, Any] | None:
-    found = reading.document
-    if found is None:
-        return None
-    return {"words": found.words, "weights": found.weights, "sentences": found.sentences}
 
 
 # ---------------------------------------------------------------------- images
@@ -222,53 +207,14 @@ def _attributions(
         return {"words": [], "methods": [], "reasons": [["all five", few]], "agreement": []}
     if tokens.shape[1] != len(group.rows):
         return None
-    args = tuple(z[row : row + 1] if isinstance(z, Tensor) else z for z in inputs.args[1:])
-    kwargs: dict[str, Any] = {
-        name: z[row : row + 1] if isinstance(z, Tensor) else z
-        for name, z in inputs.kwargs.items()
-        if name != "tokens"
-    }
-    one, T = tokens[row : row + 1], tokens.shape[1]
-    maps = [sheet.values[None] for sheet in group.sheets if sheet.kind != "influence"]
-    normalise = any(sheet.kind != "stochastic" for sheet in group.sheets)
-    causal = all((m.triu(1) == 0).all() for m in maps) if maps else False
-
-    def rolled() -> Tensor:
-        _require_maps(maps, group.sheets)
-        found = rollout(maps, normalise=normalise)[0]
-        return found[-1] if causal else found.mean(0)
-
-    def flowed() -> Tensor:
-        _require_maps(maps, group.sheets)
-        if not causal or T > MOST_FLOW:
-            raise OptionError(
-                f"flow is drawn for causal models of at most {MOST_FLOW} tokens; regard.explore.flow takes a query"
-            )
-        return flow(maps, normalise=normalise)[0]
-
-    def graded() -> Tensor:
-        products = gradient_times_attention(model, one, *args, answer=answer, label=label, **kwargs)
-        square = [p for p in products if p.shape[-2:] == (T, T)]
-        return torch.stack([p[0].sum((0, 1)) for p in square]).sum(0)
-
-    def integrated() -> Tensor:
-        return integrated_gradients(model, one, *args, answer=answer, label=label, **kwargs).scores[
-            0
-        ]
-
-    def left_out() -> Tensor:
-        return leave_one_out(model, one, *args, answer=answer, label=label, **kwargs)[0]
-
-    methods = {
-        "rollout" + (" (rows normalised)" if normalise else ""): rolled,
-        "flow": flowed,
-        "gradient × attention": graded,
-        "integrated gradients": integrated,
-        "leave one out": left_out,
-    }
+    rest = {name: z for name, z in inputs.kwargs.items() if name != "tokens"}
+    args, kwargs = tree_map(
+        lambda z: z[row : row + 1] if isinstance(z, Tensor) else z,
+        ((tokens, *inputs.args[1:]), {**rest, "answer": answer, "label": label}),
+    )
     scores: dict[str, Tensor] = {}
     reasons: list[list[str]] = []
-    for name, method in methods.items():
+    for name, method in _methods(model, group, args, kwargs).items():
         try:
             found = method().detach().cpu().double()
         except (RegardError, TypeError) as error:
@@ -278,23 +224,47 @@ def _attributions(
                 scores[name] = found
             else:
                 reasons.append([name, "some of its scores are NaN or infinite"])
+    agreed = agreement(scores) if tokens.shape[1] > 1 else []
     return {
         "words": group.rows,
-        "methods": [
-            [name, [float(f"{s:.4g}") for s in found.tolist()]] for name, found in scores.items()
-        ],
+        "methods": [[name, [float(f"{s:.4g}") for s in z.tolist()]] for name, z in scores.items()],
         "reasons": reasons,
-        "agreement": [
-            [a.first, a.second, *(None if x != x else round(x, 3) for x in a[2:])]
-            for a in agreement(scores)
-        ]
-        if T > 1
-        else [],
+        "agreement": [[*a[:2], *(None if x != x else round(x, 3) for x in a[2:])] for a in agreed],
     }
 
 
-def _require_maps(maps: list[Tensor], sheets: list[Any]) -> None:
-    if len(maps) < len(sheets):
-        raise OptionError(
-            "a layer has an influence and no weights, and shares of influence do not multiply"
-        )
+def _methods(
+    model: nn.Module, group: Group, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Callable[[], Tensor]]:
+    """Name -> scores [T] of the first argument's tokens, from the maps of this group or from calls of the model."""
+    T = len(group.rows)
+    maps = [sheet.values[None] for sheet in group.sheets if sheet.kind != "influence"]
+    normalise = any(sheet.kind != "stochastic" for sheet in group.sheets)
+    causal = all((m.triu(1) == 0).all() for m in maps) if maps else False
+
+    def through(layers: Callable[..., Tensor]) -> Tensor:
+        if len(maps) < len(group.sheets):
+            raise OptionError(
+                "a layer has an influence and no weights, and shares of influence do not multiply"
+            )
+        if layers is flow and (not causal or T > MOST_FLOW):
+            raise OptionError(
+                f"flow is drawn for causal models of at most {MOST_FLOW} tokens; regard.explore.flow takes a query"
+            )
+        return layers(maps, normalise=normalise)[0]
+
+    def rolled() -> Tensor:
+        found = through(rollout)
+        return found[-1] if causal else found.mean(0)
+
+    def graded() -> Tensor:
+        products = gradient_times_attention(model, *args, **kwargs)
+        return torch.stack([p[0].sum((0, 1)) for p in products if p.shape[-2:] == (T, T)]).sum(0)
+
+    return {
+        "rollout" + (" (rows normalised)" if normalise else ""): rolled,
+        "flow": lambda: through(flow),
+        "gradient × attention": graded,
+        "integrated gradients": lambda: integrated_gradients(model, *args, **kwargs).scores[0],
+        "leave one out": lambda: leave_one_out(model, *args, **kwargs)[0],
+    }

@@ -20,6 +20,7 @@ from transformers.masking_utils import (
 )
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
+from regard.core.options import CheckedOptions, Seed
 from regard.functional.softmax import softmax_attention
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
@@ -29,7 +30,7 @@ from regard.nn.given_heads import GivenHeads, with_given_heads
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionConfig:
+class AttentionConfig(metaclass=CheckedOptions):
     """A mechanism and its options. cross: the config of cross attention, where it is another.
 
     max_len: what mechanisms that need a bound are built for. seed: of random features and blocks; each layer adds its
@@ -40,14 +41,14 @@ class AttentionConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     cross: "AttentionConfig | None" = None
     max_len: int = 4096
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self):
         _make(self, 2, 2, 8)
 
     @property
-    def name(self) -> str:
-        return resolve(self.mixer).name
+    def cls(self) -> type[Mixer]:
+        return resolve(self.mixer)
 
 
 # ---------------------------------------------------------------------- masks
@@ -206,13 +207,15 @@ class AttentionFunction:
         config = self.config
         for name, reason in REFUSED.items():
             if others.get(name) is not None:
-                raise UnsupportedError(f"{config.name} does not support {name}: {reason}")
+                raise UnsupportedError(f"{config.cls.name} does not support {name}: {reason}")
         mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
         k, v = key[:, :, :S], value[:, :, :S]
         one, as_context = _chosen(config, module, mask, query.shape[2], S)
         H, K = query.shape[1], query.shape[3]
         if v.shape[3] != K:
-            raise ShapeError(f"{one.name}: values of width {v.shape[3]} beside keys of width {K}")
+            raise ShapeError(
+                f"{one.cls.name}: values of width {v.shape[3]} beside keys of width {K}"
+            )
         q = query if scaling is None else query * (scaling * math.sqrt(K))
         if position_bias is not None:
             if output_attentions:
@@ -261,9 +264,9 @@ def _as_context(mixer: Mixer, mask: Mask, T: int) -> bool:
 
 
 def _biased(config: AttentionConfig, call: Call, bias: Tensor, dropout: float) -> Tensor:
-    if config.name != "softmax" or config.options:
+    if config.cls.name != "softmax" or config.options:
         raise UnsupportedError(
-            f"{config.name} does not support position_bias: it has no scores to add it to. softmax has."
+            f"{config.cls.name} does not support position_bias: it has no scores to add it to. softmax has."
         )
     y = softmax_attention(
         *call[:3], bias=lambda rows, cols: bias[:, :, rows, cols], mask=call.mask, dropout=dropout
@@ -282,7 +285,7 @@ def _chosen(
     others = keys_of_others(module)
     if others is None:
         raise UnsupportedError(
-            f"{config.name} cannot be the attention of {type(module).__name__}: whether its {T} queries and {S} keys are "
+            f"{config.cls.name} cannot be the attention of {type(module).__name__}: whether its {T} queries and {S} keys are "
             "of the same tokens is not seen from its arguments, and this mechanism differs in it. Use 'regard_softmax' or "
             "another mechanism with `cross`, without a config for cross attention."
         )
@@ -294,14 +297,13 @@ def _chosen(
 @cache
 def _same_as_context(config: AttentionConfig) -> bool:
     """True if a sequence mixes with itself as with a context that is the same sequence, unless in causal order."""
-    cls = resolve(config.mixer)
-    return cls in set(MIXERS.values()) and bool(_make(config, 2, 2, 8).capabilities.cross)
+    return config.cls in MIXERS.values() and bool(_make(config, 2, 2, 8).capabilities.cross)
 
 
 def _make(
     config: AttentionConfig, num_heads: int, num_kv_heads: int, head_dim: int, dropout: float = 0.0
 ) -> Mixer:
-    cls, options = resolve(config.mixer), dict(config.options)
+    cls, options = config.cls, dict(config.options)
     if dropout:
         if "dropout" not in option_names(cls):
             raise UnsupportedError(

@@ -12,7 +12,7 @@ the student's and the optimiser's state dicts. With `held_out` batches it leaves
 import copy
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,9 +22,10 @@ from regard.core import Mixer, No, OptionError, UnsupportedError
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, option_names, resolve
-from regard.models.block import Block
+from regard.models.generation import evaluating
 from regard.nn.after_step import after_step
 from regard.nn.heads import Heads
+from regard.nn.recorded import recorded
 from regard.positions.base import Position
 from regard.positions.relative import Rotary
 
@@ -63,7 +64,7 @@ def convert(
         student.embedding.place = _tiled(place, student.embedding.offset, max_len)
     known = place.num_embeddings - student.embedding.offset if place is not None else None
     for i in chosen:
-        block = cast(Block, student.blocks[i])
+        block = student.layers[i]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(i)  # random features and blocks: another draw for each layer
             block.mixer = _like(block.mixer, resolve(mixer), max_len or known, options)
@@ -130,13 +131,11 @@ class _Best:
     @torch.no_grad()
     def compare(self) -> None:
         """Keep the weights of now if their mean error is the least so far; one that is not finite never is."""
-        training = self.student.training
-        self.student.eval()
-        errors = [
-            _error(self.student(tokens, valid=valid), want, valid).item()
-            for (tokens, valid), want in zip(self.held_out, self.wanted, strict=True)
-        ]
-        self.student.train(training)
+        with evaluating(self.student):
+            errors = [
+                _error(self.student(tokens, valid=valid), want, valid).item()
+                for (tokens, valid), want in zip(self.held_out, self.wanted, strict=True)
+            ]
         error = sum(errors) / len(errors)
         if error < self.error:
             self.error, self.weights = error, self._copied()
@@ -163,18 +162,13 @@ def layer_error(
     student: Stack, teacher: Stack, tokens: Tensor, valid: Tensor | None
 ) -> Float[Tensor, ""]:
     """The mean of the errors of those mixers that differ in kind from the teacher's, each on the teacher's own input."""
-    mask, errors, mixers = teacher.mask(valid), [], iter(student.mixers)
-
-    def seen(block: Block, x: Tensor) -> None:
-        mixer = next(mixers)
-        if mixer.options == block.mixer.options and type(mixer) is type(block.mixer):
-            return
-        want = block.mixer(x, mask=mask)
-        with torch.enable_grad():
-            errors.append(_error(mixer(x, mask=mask), want, valid))
-
-    with torch.no_grad():
-        teacher.run(teacher.embedding(tokens, valid, None), mask, seen)
+    with torch.no_grad(), recorded(teacher) as calls:
+        teacher(tokens, valid=valid)
+    errors = []
+    for mixer, call in zip(student.mixers, calls, strict=True):
+        if mixer.options == call.mixer.options and type(mixer) is type(call.mixer):
+            continue
+        errors.append(_error(mixer(call.x, mask=call.mask), call.y, valid))
     if not errors:
         raise OptionError("teach: the student has the mixers of its teacher. Convert it first.")
     return torch.stack(errors).mean()

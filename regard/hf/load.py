@@ -7,27 +7,37 @@ padding on the right. Weights come from safetensors alone, and nothing is run fr
 """
 
 import json
-from collections.abc import Callable, Mapping
+import math
+import os
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_model
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
 
-from regard.core import OptionError, StoredDataError, UnsupportedError
+from regard.core import OptionError, RegardError, StoredDataError, UnsupportedError
+from regard.core.errors import shown, visible
+from regard.core.files import number_in, path_error, whole
+from regard.core.memory import SMALL
 from regard.functional.positions.rotary import Pairing
-from regard.hf import ctranslate2, gguf
 from regard.hf.convert import convert
 from regard.hf.fields import Fields
-from regard.hf.kinds import bert, decoders, published, reformer, relative, t5, whisper
+from regard.hf.kinds import bert, decoders, published, reformer, relative, t5
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
 OURS = "regard_stack"
 """model_type of the folders that `save` writes."""
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+COPIES = 8  # bytes of tensors that a saved config may tell of, for each byte of its weights
+LONGEST = 200  # characters of another library's error
 
 KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
     "bert": bert.bert,
@@ -42,7 +52,6 @@ KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
     "mistral": decoders.llama,
     "qwen2": decoders.llama,
     "t5": t5.t5,
-    "whisper": whisper.whisper,
     "reformer": reformer.reformer,
     "performer": published.performer,
     "linformer": published.linformer,
@@ -57,10 +66,10 @@ def load(
     pairing: Pairing = "half",
 ) -> Stack | EncoderDecoder:
     """A checkpoint as a stack of mixers: a folder with config.json and safetensors, a state dict and its config,
-    a .gguf file of a Llama, or CTranslate2's model.bin of a Whisper.
+    or a .gguf file.
 
     source: tensors of a state dict have the shapes of Transformers' model. config: `model.config.to_dict()`. pairing: which channels rotary positions turn together; Transformers' files are
-    "half", those of GGUF and of Llama's first release "adjacent". `left` of the result are tensors that were not read,
+    "half", those of Llama's first release "adjacent". `left` of the result are tensors that were not read,
     and fields of the config, as "config.NAME", that nobody has read and that may have an effect.
     Also reads what `save` wrote. Raises UnsupportedError for a kind of model, or a setting of one, that is not read,
     StoredDataError for files that are missing or damaged, and OptionError for arguments that do not go together.
@@ -70,16 +79,14 @@ def load(
             raise OptionError(
                 "load: a folder has its own config.json; give config with a state dict"
             )
-        if Path(source).suffix == ".gguf":
-            config, tensors = gguf.read(Path(source))
-            return load(tensors, config, pairing="adjacent")
-        if Path(source).suffix == ".bin":
-            config, tensors = ctranslate2.read(Path(source))
-            return load(tensors, config)
-        config = _config(Path(source))
+        source = Path(source)
+        if source.suffix == ".gguf":
+            return load(*_gguf(source))
+        config = _json(_there(source, CONFIG))
         if config.get("model_type") == OURS:
-            return _saved(Path(source), config)
-        source = _tensors(Path(source))
+            with _described("saved stack"):
+                return _saved(source, config)
+        source = _tensors(source)
     elif not isinstance(source, Mapping):
         raise OptionError(
             f"load: the source must be a folder, a file or a state dict, got {type(source).__name__}. Of a model, give "
@@ -87,10 +94,16 @@ def load(
         )
     elif config is None:
         raise OptionError("load: a state dict needs its config: model.config.to_dict()")
+    return _built(source, config, pairing)
+
+
+def _built(
+    tensors: Mapping[str, Tensor], config: Mapping[str, Any], pairing: Pairing
+) -> Stack | EncoderDecoder:
     kind = config.get("model_type")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise UnsupportedError(
-            f"load does not support model_type {kind!r}: it reads {', '.join(KINDS)}"
+            f"load does not support model_type {shown(kind)}: it reads {', '.join(KINDS)}"
         )
     if config.get("regard_attention"):
         raise UnsupportedError(
@@ -102,13 +115,11 @@ def load(
         raise OptionError(
             f"load: {kind} has no rotary positions, so pairing={pairing!r} means nothing"
         )
-    weights, fields = Weights(source), Fields(config)
+    weights, fields = Weights(tensors), Fields(config)
     request = LoadRequest(weights, fields, pairing)
-    request.require("per_layer_config", None)
-    try:
+    with _described(kind):
+        request.require("per_layer_config", None)
         made = KINDS[kind](request)
-    except KeyError as error:
-        raise StoredDataError(f"load: the config of this {kind} has no {error}") from None
     made.left = (*sorted(weights.left), *(f"config.{name}" for name in sorted(fields.left)))
     if isinstance(made, Stack):
         made.origin = {
@@ -116,7 +127,7 @@ def load(
             "pairing": pairing,
             "tensors": {
                 name: [str(z.dtype).removeprefix("torch."), list(z.shape)]
-                for name, z in source.items()
+                for name, z in tensors.items()
             },
             "conversions": [],
         }
@@ -126,7 +137,8 @@ def load(
 def save(model: Stack, folder: str | Path) -> None:
     """Write a loaded or converted stack as config.json and safetensors, which `load` reads. Nothing in it is code.
 
-    Raises UnsupportedError for what `load` did not make, OptionError for options that JSON cannot hold.
+    A new folder is there whole or not at all; in one that is there, the config is never beside other weights.
+    Raises UnsupportedError for what `load` did not make, OptionError for options that JSON cannot hold, PathError.
     """
     if not isinstance(model, Stack) or model.origin is None:
         raise UnsupportedError(
@@ -142,61 +154,147 @@ def save(model: Stack, folder: str | Path) -> None:
         text = json.dumps({"model_type": OURS, **model.origin}, indent=1)
     except TypeError as error:
         raise OptionError(f"save: an option or a field of the config is no JSON: {error}") from None
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    save_model(model, str(Path(folder) / WEIGHTS))
-    (Path(folder) / CONFIG).write_text(text)
+    folder = Path(folder)
+    if folder.is_dir() and not folder.is_symlink():
+        with whole(folder / CONFIG) as config, whole(folder / WEIGHTS) as weights:
+            _write(model, weights, text, config)
+            (folder / CONFIG).unlink(missing_ok=True)
+    else:
+        with whole(folder) as partial:
+            partial.mkdir()
+            _write(model, partial / WEIGHTS, text, partial / CONFIG)
+
+
+def _write(model: Stack, weights: Path, text: str, config: Path) -> None:
+    try:
+        save_model(model, str(weights))
+    except SafetensorError as error:
+        raise path_error(weights, number_in(str(error)), str(error)) from error
+    config.write_text(text)
+
+
+@contextmanager
+def _described(kind: str) -> Iterator[None]:
+    """What fails inside with an error of Python has been told something else than a model by its config."""
+    try:
+        yield
+    except RegardError:
+        raise
+    except KeyError as error:
+        raise StoredDataError(f"load: the config of this {kind} has no {error}") from error
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        ArithmeticError,
+        RuntimeError,
+    ) as error:
+        why = f"{type(error).__name__}, {visible(str(error))[:LONGEST]}"
+        raise StoredDataError(
+            f"load: the config of this {kind} describes no model: {why}"
+        ) from error
 
 
 def _saved(folder: Path, config: Mapping[str, Any]) -> Stack:
+    weights = _there(folder, WEIGHTS)
+    size = weights.stat().st_size
+    told = sum(
+        math.prod(shape) * getattr(torch, dtype).itemsize
+        for dtype, shape in config["tensors"].values()
+    )
+    if told > COPIES * size + SMALL:  # those that were not read are told, and not written
+        raise StoredDataError(
+            f"load: {folder / CONFIG} tells of {told:,} bytes of tensors, and its weights have {size:,}"
+        )
     empty = {
         name: torch.zeros((), dtype=getattr(torch, dtype)).expand(shape)
         for name, (dtype, shape) in config["tensors"].items()
     }
-    model = load(empty, config["config"], pairing=config["pairing"])
+    model = _built(empty, config["config"], config["pairing"])
     assert isinstance(model, Stack)
+    place = model.embedding.place  # a tiled table is in the file
+    row = place.weight[0].nbytes if isinstance(place, nn.Embedding) else 1
     for change in config["conversions"]:
-        options = dict(change["options"])
-        model = convert(
-            model, change["mixer"], max_len=change["max_len"], layers=change["layers"], **options
-        )
+        options, max_len = dict(change["options"]), change["max_len"]
+        if max_len is not None and max_len * row > size:
+            raise StoredDataError(
+                f"load: {folder / CONFIG} tells of max_len {max_len}, and its weights have {size:,} bytes"
+            )
+        model = convert(model, change["mixer"], max_len=max_len, layers=change["layers"], **options)
     try:
-        load_model(model, folder / WEIGHTS)
+        load_model(model, weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise StoredDataError(
-            f"load: {folder / WEIGHTS} does not hold this model: {error}"
+            f"load: {weights} does not hold this model: {visible(str(error))[:LONGEST]}"
         ) from None
     return model.eval()
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    if not path.exists():
+def _there(folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
         raise StoredDataError(
-            f"load: {folder} has no {CONFIG}. Name a folder that save_pretrained wrote, with safetensors; nothing is "
-            "downloaded."
+            f"load: {folder} has no {name}, or it is no plain file. Name a folder that save_pretrained wrote: weights are "
+            "read from safetensors alone, and nothing is downloaded."
+        )
+    return folder / name
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise StoredDataError(f"load: {path} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise StoredDataError(f"load: {path} is no object of settings")
+    return found
+
+
+def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and config as Transformers reads them: in float32, rotary rows in its own order."""
+    _there(path.parent, path.name)
+    if find_spec("gguf") is None:
+        raise UnsupportedError(
+            "load does not support GGUF files without their reader: pip install gguf"
         )
     try:
-        config = json.loads(path.read_text())
-    except ValueError as error:
-        raise StoredDataError(f"load: {path} is no JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise StoredDataError(f"load: {path} is no object of settings")
-    return config
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
+        )
+    except (ValueError, LookupError, OSError, RuntimeError, struct.error) as error:
+        raise StoredDataError(f"load: {path} is no GGUF file, or damaged: {error}") from None
+    model, missing = found[0], sorted(found[1]["missing_keys"])
+    if missing:
+        raise StoredDataError(f"load: {path} lacks {', '.join(missing)}")
+    config = model.config.to_dict()
+    del config["quantization_config"]  # what was quantised is float32 now
+    return model.state_dict(), config
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
     index, names = folder / f"{WEIGHTS}.index.json", {WEIGHTS}
-    if index.exists():
-        names = set(json.loads(index.read_text())["weight_map"].values())
+    if os.path.lexists(index):
+        names = _indexed(folder, index)
     tensors: dict[str, Tensor] = {}
     for name in sorted(names):
-        if not (folder / name).exists():
-            raise StoredDataError(
-                f"load: {folder} has no {name}. Weights are read from safetensors alone: "
-                "model.save_pretrained(folder) of Transformers writes them."
-            )
         try:
-            tensors |= load_file(folder / name)
+            tensors |= load_file(_there(folder, name))
         except SafetensorError as error:
             raise StoredDataError(f"load: {folder / name} is damaged: {error}") from None
     return tensors
+
+
+def _indexed(folder: Path, index: Path) -> set[str]:
+    """The files of an index, which lie in the folder; those of a snapshot are links to the blobs beside all snapshots."""
+    if not index.is_file():
+        raise StoredDataError(f"load: {index} is no plain file")
+    found = _json(index).get("weight_map")
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
+        raise StoredDataError(f"load: {index} names no files: weight_map is {shown(found)}")
+    inside = {folder.resolve()}
+    if folder.resolve().parent.name == "snapshots":
+        inside.add(folder.resolve().parents[1] / "blobs")
+    for name in found.values():
+        if Path(name).name != name or (folder / name).resolve().parent not in inside:
+            raise StoredDataError(f"load: {index} leaves the folder: {shown(name)}")
+    return set(found.values())

@@ -32,6 +32,7 @@ from transformers.modeling_outputs import (
 )
 
 from regard.core import Mixer, OptionError, UnsupportedError
+from regard.core.options import tuples
 from regard.models.classifier import ClassifierConfig
 from regard.models.config import Layer, ModelConfig
 from regard.models.language_model import LanguageModelConfig
@@ -70,10 +71,7 @@ class RegardConfig(PretrainedConfig):
             raise OptionError(
                 f"RegardConfig: model ({self.model!r}) must be one of {', '.join(WRAPPERS)}"
             )
-        settings = {  # JSON has no tuples
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in self.settings.items()
-        }
+        settings = tuples(self.settings)
         if isinstance(settings.get("mixer"), tuple):
             settings["mixer"] = tuple(Layer(**layer) for layer in settings["mixer"])
         return WRAPPERS[self.model].kind(**settings)

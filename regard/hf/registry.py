@@ -20,9 +20,9 @@ from transformers import AttentionInterface, AttentionMaskInterface, PretrainedC
 
 from regard.core import OptionError, StoredDataError, UnsupportedError
 from regard.core.errors import shown
+from regard.core.options import tuples
 from regard.hf.attention import AttentionConfig, AttentionFunction, token_mask
 from regard.mixers import MIXERS
-from regard.mixers.build import resolve
 
 FIELD = "regard_attention"
 PREFIX = "regard_"
@@ -100,7 +100,7 @@ def used(config: PretrainedConfig) -> dict[str, Any]:
 
 def record(config: AttentionConfig) -> dict[str, Any]:
     """The config as JSON holds it. "python" is true where it has a class, a function or an object: they have no JSON."""
-    cls, python = resolve(config.mixer), []
+    cls, python = config.cls, []
 
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -115,7 +115,7 @@ def record(config: AttentionConfig) -> dict[str, Any]:
         return re.sub(" at 0x[0-9a-f]+", "", repr(value))  # another process has other addresses
 
     made = {
-        "mixer": cls.name if cls in set(MIXERS.values()) else plain(cls),
+        "mixer": cls.name if cls in MIXERS.values() else plain(cls),
         "options": plain(config.options),
         "cross": None if config.cross is None else record(config.cross),
         "max_len": config.max_len,
@@ -173,37 +173,16 @@ def _restore(name: str, found: object) -> None:
 
 
 def _read(name: str, found: object) -> AttentionConfig:
-    fields = {
-        "mixer": str,
-        "options": Mapping,
-        "cross": Mapping | None,
-        "max_len": int,
-        "seed": int,
-    }
-    if not isinstance(found, Mapping) or "mixer" not in found or not found.keys() <= fields.keys():
+    if not isinstance(found, Mapping):
         raise StoredDataError(
-            f"config.json: {FIELD} of {name} must have mixer and may have {', '.join(list(fields)[1:])}, got {shown(found)}"
+            f"config.json: {FIELD} of {name} must be a record, got {shown(found)}"
         )
-    for key, value in found.items():
-        if not isinstance(value, fields[key]) or isinstance(value, bool):
-            raise StoredDataError(f"config.json: {key} of {name} cannot be {shown(value)}")
-    given = {key: _tuples(value) for key, value in found.items() if key != "cross"}
     cross = found.get("cross")
+    given = {**tuples(found), "cross": None if cross is None else _read(name, cross)}
     try:
-        return AttentionConfig(**given, cross=None if cross is None else _read(name, cross))
-    except StoredDataError:
-        raise
+        return AttentionConfig(**given)
     except (ValueError, TypeError, RuntimeError) as error:
         raise StoredDataError(f"config.json: {name} cannot be made: {error}") from None
-
-
-def _tuples(value: Any) -> Any:
-    """JSON has no tuples."""
-    if isinstance(value, list):
-        return tuple(_tuples(one) for one in value)
-    return (
-        {key: _tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
-    )
 
 
 def _parts(config: PretrainedConfig) -> dict[str, PretrainedConfig]:

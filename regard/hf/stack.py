@@ -1,10 +1,9 @@
 """A checkpoint as a stack of mixers, `model(tokens, valid=valid)`, whose mixers can be read, observed and exchanged."""
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
@@ -12,6 +11,7 @@ from regard.models.block import Block
 from regard.models.blocks import Mixing
 from regard.models.decoder import DecoderBlock
 from regard.models.tokens import check_tokens, places
+from regard.nn.recorded import recorded
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
 
 
@@ -80,10 +80,6 @@ class TokenEmbedding(nn.Module):
         return rows.clamp(max=place.num_embeddings - 1)
 
 
-Seen = Callable[[Block, Tensor], None]
-"""Called with each block and with what its mixer receives."""
-
-
 class Stack(nn.Module):
     """tokens [B T] -> hidden [B T D]; where `valid` is False the output means nothing. `head` gives logits, if there is one."""
 
@@ -104,8 +100,12 @@ class Stack(nn.Module):
         self.origin: dict[str, Any] | None = None  # what `save` writes, so that `load` builds it
 
     @property
+    def layers(self) -> list[Block]:
+        return cast(list[Block], list(self.blocks))
+
+    @property
     def mixers(self) -> list[Mixer]:
-        return [cast(Block, block).mixer for block in self.blocks]
+        return [block.mixer for block in self.layers]
 
     def forward(
         self,
@@ -127,22 +127,13 @@ class Stack(nn.Module):
         global_tokens: Bool[Tensor, "B T"] | None = None,
     ) -> list[Float[Tensor, "B H T T"]]:
         """The weights of every layer."""
-        mask, maps = self.mask(valid, global_tokens), []
-        self.run(
-            self.embedding(tokens, valid, types),
-            mask,
-            lambda block, x: maps.append(block.mixer.attention_map(x, mask=mask)),
-        )
-        return maps
+        with recorded(self) as calls:
+            Stack.forward(self, tokens, valid=valid, types=types, global_tokens=global_tokens)
+        return [call.attention_map() for call in calls]
 
-    def run(
-        self, x: Float[Tensor, "B T D"], mask: Mask, seen: Seen | None = None
-    ) -> Float[Tensor, "B T width"]:
+    def run(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T width"]:
         """The blocks alone, one after the other."""
-        for module in self.blocks:
-            block = cast(Block, module)
-            if seen is not None:
-                seen(block, block.mixer_norm(x) if block.norm_first else x)
+        for block in self.blocks:
             x = block(x, mask=mask)
         return x
 
@@ -156,30 +147,22 @@ class ReversibleStack(Stack):
     y_1 = x_1 + mixer(norm x_2),   y_2 = x_2 + feed_forward(norm y_1);   training stores the activations of the last block alone.
     """
 
-    def run(self, x, mask, seen=None):
+    def run(self, x, mask):
         pairs = []
-        for module in self.blocks:
-            block = cast(Block, module)
+        for block in self.layers:
             assert block.feed_forward is not None and block.feed_forward_norm is not None
             f = Mixing(block.mixer_norm, block.mixer, 0.0)
             g = nn.Sequential(block.feed_forward_norm, block.feed_forward)
             pairs.append(ReversibleBlock(f, g))
-        if seen is None:
-            return ReversibleSequence(pairs).train(self.training)(x, mask=mask)
-        y_1 = y_2 = x
-        for module, pair in zip(self.blocks, pairs, strict=True):
-            block = cast(Block, module)
-            seen(block, block.mixer_norm(y_2))
-            y_1, y_2 = pair(y_1, y_2, mask=mask)
-        return torch.cat([y_1, y_2], dim=-1)
+        return ReversibleSequence(pairs, recompute=self.training)(x, mask=mask)
 
 
 class EncoderDecoder(nn.Module):
-    """source [B S], target [B T] -> hidden [B T D] of the decoder; `logits(hidden)`. Of Whisper the source is a spectrogram."""
+    """source [B S], target [B T] -> hidden [B T D] of the decoder; `logits(hidden)`."""
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: Stack,
         embedding: TokenEmbedding,
         blocks: list[DecoderBlock],
         norm: nn.Module,
@@ -193,48 +176,32 @@ class EncoderDecoder(nn.Module):
 
     def forward(
         self,
-        source: Shaped[Tensor, "B S"],
+        source: Int[Tensor, "B S"],
         target: Int[Tensor, "B T"],
         *,
         source_valid: Bool[Tensor, "B S"] | None = None,
         target_valid: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        return self.norm(self._run(source, target, source_valid, target_valid))
-
-    def _run(self, source, target, source_valid, target_valid, seen=None) -> Tensor:
         context = self.encoder(source, valid=source_valid)
         mask, cross = Mask(causal=True, valid=target_valid), Mask(valid=source_valid)
         x = self.embedding(target, target_valid, None)
-        for module in self.blocks:
-            block = cast(DecoderBlock, module)
-            if seen is not None:
-                seen(block, x, context, mask, cross)
+        for block in self.blocks:
             x = block(x, context, mask=mask, seen=cross)
-        return x
+        return self.norm(x)
 
     def attention_maps(
         self,
-        source: Shaped[Tensor, "B S"],
+        source: Int[Tensor, "B S"],
         target: Int[Tensor, "B T"],
         *,
         source_valid: Bool[Tensor, "B S"] | None = None,
         target_valid: Bool[Tensor, "B T"] | None = None,
     ) -> list[tuple[Float[Tensor, "B H T T"], Float[Tensor, "B H T S"]]]:
         """The weights of every layer of the decoder: over its own tokens, and over the source."""
-        maps = []
-
-        def seen(block: DecoderBlock, x: Tensor, context: Tensor, mask: Mask, cross: Mask) -> None:
-            entering = block.self_norm(x) if block.norm_first else x
-            own = block.self_mixer.attention_map(entering, mask=mask)
-            mixed = block.self_mixer(entering, mask=mask)
-            x = x + mixed if block.norm_first else block.self_norm(x + mixed)
-            entering = block.cross_norm(x) if block.norm_first else x
-            maps.append(
-                (own, block.cross_mixer.attention_map(entering, context=context, mask=cross))
-            )
-
-        self._run(source, target, source_valid, target_valid, seen)
-        return maps
+        with recorded(self.blocks) as calls:
+            self(source, target, source_valid=source_valid, target_valid=target_valid)
+        maps = [call.attention_map() for call in calls]
+        return list(zip(maps[::2], maps[1::2], strict=True))
 
     def logits(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
         return self.head(hidden * self.scale)

@@ -1,7 +1,7 @@
 """Tensors of a checkpoint by name, and the parts that are made of them."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -33,12 +33,9 @@ class Weights:
         self.left.discard(name)
         return self.tensors[name].detach().clone()
 
-    def prefix(self, *candidates: str) -> str:
-        """The first of the prefixes that a name begins with; checkpoints of headless models have none."""
-        for prefix in candidates:
-            if any(name.startswith(prefix) for name in self.tensors):
-                return prefix
-        return ""
+    def prefix(self, prefix: str) -> str:
+        """The prefix, if a name begins with it; those of headless models have none."""
+        return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
 
     def repeats(self, name: str, tensor: Tensor) -> bool:
         """True if this name holds the same values, which are then read, or if there is none."""
@@ -50,27 +47,40 @@ class Weights:
     def linear(self, name: str, *, transposed: bool = False) -> nn.Linear:
         weight = self[f"{name}.weight"]
         bias = self[f"{name}.bias"] if f"{name}.bias" in self else None
-        return linear(weight.T.contiguous() if transposed else weight, bias)
+        return linear(weight.T if transposed else weight, bias)
+
+    def linears(self, pattern: str, parts: Iterable[str]) -> list[nn.Linear]:
+        """One layer for each part, whose name comes in the place of {}."""
+        return [self.linear(pattern.format(part)) for part in parts]
+
+    def feed_forward(
+        self, activation: str, value: str, out: str, gate: str = "", *, transposed: bool = False
+    ) -> FeedForward:
+        made = FeedForward(1, 1, activation=ACTIVATIONS[activation], gated=bool(gate))
+        made.value = self.linear(value, transposed=transposed)
+        made.out = self.linear(out, transposed=transposed)
+        made.gate = self.linear(gate) if gate else None
+        return made
 
     def embedding(self, name: str) -> nn.Embedding:
         return nn.Embedding.from_pretrained(self[f"{name}.weight"], freeze=False)
 
-    def layer_norm(self, name: str, eps: float) -> nn.LayerNorm:
-        weight, bias = self[f"{name}.weight"], self[f"{name}.bias"]
-        norm = nn.LayerNorm(len(weight), eps, dtype=weight.dtype)
-        norm.load_state_dict({"weight": weight, "bias": bias})
-        return norm
+    def layer_norm(self, name: str, eps: float) -> nn.Module:
+        return self._norm(nn.LayerNorm, name, eps)
 
-    def rms_norm(self, name: str, eps: float) -> nn.RMSNorm:
+    def rms_norm(self, name: str, eps: float) -> nn.Module:
+        return self._norm(nn.RMSNorm, name, eps)
+
+    def _norm(self, kind: Callable[..., nn.Module], name: str, eps: float) -> nn.Module:
         weight = self[f"{name}.weight"]
-        norm = nn.RMSNorm(len(weight), eps, dtype=weight.dtype)
-        norm.load_state_dict({"weight": weight})
+        norm = kind(len(weight), float(eps), dtype=weight.dtype)
+        norm.load_state_dict({part: self[f"{name}.{part}"] for part in norm.state_dict()})
         return norm
 
 
 def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None) -> nn.Linear:
-    made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=weight.dtype)
-    made.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    made = nn.Linear(weight.shape[1], len(weight), bias=bias is not None, dtype=weight.dtype)
+    made.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
     return made
 
 
@@ -135,19 +145,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def make_feed_forward(
-    activation: str, value: nn.Linear, out: nn.Linear, gate: nn.Linear | None = None
-) -> FeedForward:
-    made = FeedForward(1, 1, activation=ACTIVATIONS[activation], gated=gate is not None)
-    made.value, made.out, made.gate = value, out, gate
-    return made
-
-
 def make_mixer(
     name: str,
     dim: int,
     num_heads: int,
-    projections: tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear],
+    projections: Iterable[nn.Linear],
     **options: Any,
 ) -> Mixer:
     """A mixer with these projections to queries, keys, values, and out of the heads, of any width."""

@@ -3,7 +3,9 @@
 import base64
 import html
 import json
+import os
 import re
+import shutil
 import zlib
 from functools import partial
 from html.parser import HTMLParser
@@ -19,7 +21,7 @@ from regard.cli import main
 from regard.cli.checkpoints import Likeness, load, words_of
 from regard.explore.inputs import Group, Sheet
 from regard.explore.packed import pack
-from regard.explore.render import page, render
+from regard.explore.render import Page, page, render
 from regard.models import ClassifierConfig, pad_documents
 from tests.browser import CHROMIUM
 from tests.explore import checkpoints
@@ -428,6 +430,22 @@ def test_in_a_notebook_the_page_is_in_a_frame_of_its_own():
     assert html.unescape(re.search(r'srcdoc="(.*?)"', frame, re.S).group(1)) == shown.html
 
 
+def test_a_page_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    shown = Page(render({"title": "a \udcff", "models": ["m"], "examples": []}))
+    shown.save(path)
+    assert "a &#56575;" in path.read_text(encoding="utf-8")
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(regard.core.PathError, match="link cannot be written: it is no plain file"):
+        Page("new").save(tmp_path / "link")
+    monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
+    before = path.read_bytes()
+    with pytest.raises(ZeroDivisionError):
+        Page("new").save(path)
+    assert path.read_bytes() == before
+    assert {found.name for found in tmp_path.iterdir()} == {"page.html", "link"}
+
+
 # ---------------------------------------------------------------------- the command
 
 
@@ -459,6 +477,16 @@ def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
         (["translator", "--text", "a cat"], "keeps no vocabulary"),
         (["translator", "--tokens", "3 4"], "keeps no vocabulary"),
         (["picture"], "reads pictures"),
+        (["run", "--tokens=-1"], "token id -1 is outside the vocabulary"),
+        (["run", "--text", "half \udcff"], "holds half a letter"),
+        (["run", "--file", "pipe"], "pipe cannot be read: it is no plain file"),
+        (["table", "--file", "pipe"], "pipe cannot be read: it is no plain file"),
+        (["table", "--file", "latin.csv"], "latin.csv is no table in UTF-8"),
+        (["table", "--file", "letters.csv"], "row 2 of age is 'old', which is no number"),
+        (["table", "--file", "short.csv"], "row 1 has fewer cells than the heading"),
+        (["table", "--file", "quote.csv"], "quote.csv is no table in UTF-8"),
+        (["half"], "half does not say which model it holds"),
+        (["piped"], "is no folder of `regard train`"),
     ],
 )
 def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch, args, said):
@@ -467,6 +495,16 @@ def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch, arg
     (tmp_path / "translator").symlink_to(trained("pairs"))
     (tmp_path / "picture").symlink_to(trained("pixels"))
     (tmp_path / "text.gguf").write_text("no weights")
+    (tmp_path / "table").symlink_to(trained("autoint"))
+    rows = {"latin": "\xff,3,1", "letters": "1,3,1\n1,old,2", "short": "1", "quote": '"1,2,3'}
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.csv").write_text(f"user,age,shop\n{lines}", encoding="latin-1")
+    os.mkfifo(tmp_path / "pipe")
+    shutil.copytree(trained("linear"), tmp_path / "half")
+    for path in (tmp_path / "half").rglob("state.json"):
+        path.write_text(path.read_text()[:-9])
+    (tmp_path / "piped").mkdir()
+    os.mkfifo(tmp_path / "piped" / "state.json")
     assert main(["explore", *args]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1

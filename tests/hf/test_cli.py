@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -140,11 +141,15 @@ WRONG = {
     "convert bert linear --text novel.txt --length 0": "length (0) must be a positive integer",
     "convert bert linear --text novel.txt --length 12 --steps -1": "steps (-1) must be an integer of at least 0",
     "convert bert linear --text novel.txt --length 12 --batch-size 999": "batch_size is 999",
+    "convert damaged linear --text novel.txt": "damaged/tokenizer.json is damaged",
+    "explore damaged": "damaged/tokenizer.json is damaged",
     "convert plain linear --text novel.txt": "plain has no tokenizer.json, with which --text would be read",
 }
 
 
 def test_what_is_wrong_is_one_line(folders, capsys):
+    shutil.copytree(folders / "bert", folders / "damaged")
+    (folders / "damaged" / "tokenizer.json").write_text('{"model": null}')
     (folders / "plain").mkdir()
     (folders / "plain" / "config.json").write_text((folders / "bert" / "config.json").read_text())
     for line, said in WRONG.items():

@@ -1,12 +1,15 @@
 """Other mechanisms in loaded models."""
 
 import copy
+import os
+import sys
 from itertools import islice
 
 import pytest
 import torch
 
 from regard import OptionError, StoredDataError, UnsupportedError
+from regard.core import PathError
 from regard.hf import convert, load, save, teach
 from regard.hf.convert import stack_error
 from regard.mixers.linear import Linear
@@ -153,6 +156,40 @@ def test_a_converted_folder_is_read_back(mixer, tmp_path):
     twice = convert(again, "local", layers=[0], window_size=2)
     save(twice, tmp_path / "twice")
     assert [m.name for m in load(tmp_path / "twice").mixers] == ["local", mixer]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
+    teacher, (ids, _) = loaded("bert"), tokens()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["regard.hf.load"], "save_model", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            save(teacher, tmp_path / "new")
+    assert not names(tmp_path)
+    save(teacher, tmp_path / "new")
+    student = convert(teacher, "linear")
+    replace = os.replace
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    for stop in (0, 1):  # the files of a folder that is there get their names one after the other
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            turns = iter([replace] * stop + [killed])
+            patch.setattr("os.replace", lambda *both, turns=turns: next(turns)(*both))
+            save(student, tmp_path / "new")
+        assert names(tmp_path / "new") == ["model.safetensors"]  # and never a config beside others
+        with pytest.raises(StoredDataError, match=r"has no config\.json"):
+            load(tmp_path / "new")
+    save(student, tmp_path / "new")
+    torch.testing.assert_close(load(tmp_path / "new")(ids), student(ids))
+    (tmp_path / "link").symlink_to("new")
+    with pytest.raises(PathError, match="link cannot be written: it is no plain file"):
+        save(teacher, tmp_path / "link")
+    assert names(tmp_path) == ["link", "new"]
 
 
 def test_turned_heads_know_the_distance_between_tokens():

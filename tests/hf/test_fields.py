@@ -12,7 +12,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from tests.hf.small import transformers
-from tests.hf.test_kinds import REFORMER, WHISPER
+from tests.hf.test_kinds import REFORMER
 from tests.hf.test_load import BERT, CHECKPOINTS, GPT2, LLAMA, OUR_GLOBALS, T5, XLNET, tokens
 
 import regard.hf  # isort: skip
@@ -35,7 +35,6 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("T5ForConditionalGeneration", {**FAR, "num_decoder_layers": 1}),
     "t5 gated": ("T5ForConditionalGeneration", {**FAR, "feed_forward_proj": "gated-gelu"}),
     "t5 encoder": ("T5EncoderModel", FAR),
-    "whisper": ("WhisperForConditionalGeneration", {**WHISPER, "encoder_layers": 1, "decoder_layers": 1}),
     "reformer": ("ReformerModel", REFORMER),
     "reformer local": ("ReformerModel", {**REFORMER, "attn_layers": ["local"], "axial_pos_embds": False}),
 }  # fmt: skip
@@ -79,8 +78,6 @@ OTHERS: dict[str, list[Any]] = {
     "rope_theta": [50.0],
     "return_dict": [],  # of a config, it breaks Transformers
     "sliding_window": [4, 0],
-    "suppress_tokens": [[3]],
-    "begin_suppress_tokens": [[3]],
     "summary_activation": ["relu"],
     "summary_type": ["first"],
 }
@@ -145,8 +142,6 @@ def theirs_of(model, kind: str) -> torch.Tensor:
                 model(ids, **given, **queries, return_dict=True).logits,
             ]
         )
-    if kind == "whisper":
-        return model(_heard(), decoder_input_ids=ids[:, :9], return_dict=True).logits
     if kind in ("t5", "t5 gated"):
         return model(ids, decoder_input_ids=ids[:, :7].flip(1), return_dict=True).logits
     given = {"token_type_ids": types} if kind in TYPED else {}
@@ -163,8 +158,6 @@ def ours_of(model, kind: str) -> torch.Tensor:
         sees = torch.arange(11)[None] < torch.arange(11)[:, None]
         content = model.extend(ids, memory, types=types)[0]
         return model.head(torch.cat([content, model.predict(ids, sees.expand(2, -1, -1), memory, types=types)[0]]))  # fmt: skip
-    if kind == "whisper":
-        return model.logits(model(_heard(), ids[:, :9]))
     if kind in ("t5", "t5 gated"):
         return model.logits(model(ids, ids[:, :7].flip(1)))
     given = {"types": types} if kind in TYPED else {}
@@ -175,11 +168,6 @@ def ours_of(model, kind: str) -> torch.Tensor:
 
 
 TYPED = ("bert", "longformer", "big_bird", "fnet")
-
-
-def _heard() -> torch.Tensor:
-    draw = torch.Generator().manual_seed(3)
-    return torch.randn(2, 5, 16, dtype=torch.float64, generator=draw)
 
 
 def alike(found: torch.Tensor, want: torch.Tensor) -> bool:

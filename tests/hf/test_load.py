@@ -1,5 +1,9 @@
 """Checkpoints in our modules against the classes of Transformers: outputs, gradients, weights, padded and not."""
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,6 +11,7 @@ from tests.hf.small import SIZES, TOKENS, transformers
 
 import regard.hf  # isort: skip
 from regard import OptionError, ShapeError, StoredDataError, UnsupportedError
+from regard.core import RegardError
 from regard.hf.stack import EncoderDecoder, Stack
 
 BERT = {**SIZES, **TOKENS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -215,18 +220,57 @@ def test_transformer_xl_in_its_published_layout(untied, same_length):
 
 
 def test_both_layouts_of_rotary_rows():
-    """GGUF's Llama stores rows of queries and keys so that adjacent channels turn together."""
+    """Llama's first release stores rows of queries and keys so that adjacent channels turn together."""
     original, (ids, _) = theirs("llama"), tokens()
     state, config = original.state_dict(), original.config.to_dict()
     for name, weight in state.items():
         if "q_proj" in name or "k_proj" in name:
             weight.mul_(20)  # in place: scores large enough to tell the layouts apart
-            state[name] = weight.view(-1, 2, 4, 24).swapaxes(1, 2).reshape(weight.shape)
+            state[name] = adjacent(weight)
     want = original(ids).logits
     ours = regard.hf.load(state, config, pairing="adjacent")
     torch.testing.assert_close(ours.head(ours(ids)), want, rtol=1e-5, atol=1e-6)
     wrong = regard.hf.load(state, config)
     assert not torch.allclose(wrong.head(wrong(ids)), want, atol=1e-3)
+
+
+def adjacent(rows: torch.Tensor) -> torch.Tensor:
+    return rows.view(-1, 2, 4, 24).swapaxes(1, 2).reshape(rows.shape)
+
+
+def test_a_gguf_file(tmp_path):
+    gguf = pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
+    original, (ids, _), path = theirs("llama").float(), tokens(), tmp_path / "small.gguf"
+    file = gguf.GGUFWriter(path, "llama")
+    numbers = {"embedding": 24, "feed_forward": 32, "context": 64, "key": 8, "value": 8}
+    for name, value in numbers.items():
+        getattr(file, f"add_{name}_length")(value)
+    file.add_block_count(2)
+    file.add_head_count(4)
+    file.add_head_count_kv(2)
+    file.add_layer_norm_rms_eps(original.config.rms_norm_eps)
+    file.add_rope_freq_base(500.0)
+    file.add_rope_dimension_count(8)
+    file.add_vocab_size(30)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
+    for name, weight in original.state_dict().items():
+        rows = adjacent(weight) if "q_proj" in name or "k_proj" in name else weight
+        file.add_tensor(f"{names.get_name(name.removesuffix('.weight'))}.weight", rows.numpy())
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+    ours = regard.hf.load(path)
+    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
+    assert not ours.left
+    whole = path.read_bytes()
+    for damaged in (b"", b"GGUF", b"no weights", whole[:-400]):
+        path.write_bytes(damaged)
+        with pytest.raises(StoredDataError, match="is no GGUF file, or damaged"):
+            regard.hf.load(path)
+    path.write_bytes(whole.replace(b"output_norm.weight", b"output_nrom.weight"))
+    with pytest.raises(StoredDataError, match=r"small\.gguf lacks model\.norm\.weight"):
+        regard.hf.load(path)
 
 
 def test_a_folder(tmp_path):
@@ -236,6 +280,93 @@ def test_a_folder(tmp_path):
     ours = regard.hf.load(tmp_path)
     torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
     assert ours.head.weight is ours.embedding.word.weight
+
+
+def edited(name: str, **changes):
+    """Sets fields of a JSON file in the folder."""
+
+    def edit(folder: Path) -> None:
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return edit
+
+
+def text(name: str, content: str):
+    return lambda folder: (folder / name).write_text(content)
+
+
+def pipe(name: str):
+    def put(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return put
+
+
+def indexed(name: str):
+    """An index beside a link `out` to weights that lie elsewhere."""
+
+    def put(folder: Path) -> None:
+        (folder.parent / "model.safetensors").write_bytes(
+            (folder / "model.safetensors").read_bytes()
+        )
+        (folder / "out").symlink_to(folder.parent / "model.safetensors")
+        text(INDEX, json.dumps({"weight_map": {"a": name.format(folder.parent)}}))(folder)
+
+    return put
+
+
+INDEX, HUGE = "model.safetensors.index.json", 10**9
+ODD = {
+    "absolute": (indexed("{}/model.safetensors"), "leaves the folder"),
+    "above": (indexed("../model.safetensors"), "leaves the folder"),
+    "link": (indexed("out"), "leaves the folder"),
+    "no name": (text(INDEX, '{"weight_map": {"a": [1]}}'), "names no files"),
+    "no map": (text(INDEX, "[]"), "no object"),
+    "pipes": (pipe("model.safetensors"), "has no model.safetensors, or it is no plain file"),
+    "pipe of settings": (pipe("config.json"), "has no config.json, or it is no plain file"),
+    "pipe of an index": (pipe(INDEX), "index.json is no plain file"),
+    "deep": (text("config.json", "[" * 100_000), "is no JSON"),
+    "bytes": (lambda folder: (folder / "config.json").write_bytes(b"\xff"), "is no JSON"),
+    "list of kinds": (edited("config.json", model_type=["bert"]), "does not support model_type"),
+    "null": (edited("config.json", num_attention_heads=None), "needs num_heads"),
+    "list": (edited("config.json", num_hidden_layers=[1]), "describes no model"),
+    "word": (edited("config.json", layer_norm_eps="small"), "describes no model"),
+}
+ODD_SAVED = {
+    "tensors": (edited("config.json", tensors={"a": ["float32", [HUGE]]}), "of tensors, and its weights"),
+    "no shape": (edited("config.json", tensors={"a": ["nn", [[1]]]}), "describes no model"),
+    "max_len": (
+        edited("config.json", conversions=[{"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}]),
+        "max_len 10000, and its weights",
+    ),
+    "conversions": (edited("config.json", conversions=[None]), "describes no model"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ODD | ODD_SAVED)
+def test_a_folder_that_was_altered_is_refused_in_one_line(case, tmp_path):
+    folder = tmp_path / "bert"
+    original = theirs("bert")
+    if case in ODD:
+        original.save_pretrained(folder)
+    else:
+        regard.hf.save(regard.hf.load(original.state_dict(), original.config.to_dict()), folder)
+    alter, said = (ODD | ODD_SAVED)[case]
+    alter(folder)
+    with pytest.raises(RegardError, match=said) as found:
+        regard.hf.load(folder)
+    assert "\n" not in str(found.value) and len(str(found.value)) < 500
+
+
+def test_a_snapshot_of_the_hub_is_links_to_its_blobs(tmp_path):
+    original, folder = theirs("gpt2"), tmp_path / "snapshots" / "0a1b"
+    original.save_pretrained(folder, max_shard_size="5KB")
+    (tmp_path / "blobs").mkdir()
+    for path in folder.glob("*.safetensors"):
+        (folder / path.name).symlink_to(path.rename(tmp_path / "blobs" / path.name))
+    assert len(regard.hf.load(folder).blocks) == 2
 
 
 def test_what_is_not_read_is_refused():

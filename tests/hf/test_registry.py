@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.hf.small import inputs, model, transformers
+from tests.hf.small import SIZES, inputs, model, transformers
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, StoredDataError
@@ -139,41 +139,22 @@ def test_every_mechanism_comes_back_from_its_record(mixer, tmp_path):
 
 
 def clip():
-    part = {
-        "hidden_size": 24,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-    }
     return transformers.CLIPModel(transformers.CLIPConfig(
-        text_config={**part, "vocab_size": 30, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0},
-        vision_config={**part, "image_size": 8, "patch_size": 4}, projection_dim=8,
+        text_config={**SIZES, "vocab_size": 30, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0},
+        vision_config={**SIZES, "image_size": 8, "patch_size": 4}, projection_dim=8,
     ))  # fmt: skip
 
 
 def encoder_decoder():
-    part = {
-        "hidden_size": 24,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-        "vocab_size": 30,
-    }
     return transformers.EncoderDecoderModel(transformers.EncoderDecoderConfig.from_encoder_decoder_configs(
-        transformers.BertConfig(**part), transformers.BertConfig(**part),
+        transformers.BertConfig(**SIZES, vocab_size=30), transformers.BertConfig(**SIZES, vocab_size=30),
     ))  # fmt: skip
 
 
 def llava():
-    part = {
-        "hidden_size": 24,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-    }
     return transformers.LlavaForConditionalGeneration(transformers.LlavaConfig(
-        text_config=transformers.LlamaConfig(**part, vocab_size=30, num_key_value_heads=4),
-        vision_config=transformers.CLIPVisionConfig(**part, image_size=8, patch_size=4), image_token_index=3,
+        text_config=transformers.LlamaConfig(**SIZES, vocab_size=30, num_key_value_heads=4),
+        vision_config=transformers.CLIPVisionConfig(**SIZES, image_size=8, patch_size=4), image_token_index=3,
     ))  # fmt: skip
 
 
@@ -231,23 +212,23 @@ GOOD = {"mixer": "local", "options": {"window_size": 2}, "cross": None, "max_len
 
 @pytest.mark.parametrize("fields, error, sentence", [
     ({"regard_attention": 5}, StoredDataError, "regard_attention must hold records by name, got 5"),
-    ({"regard_attention": {"regard_fresh": [1]}}, StoredDataError, r"of regard_fresh must have mixer and may .* got \[1\]"),
-    ({"regard_attention": {"regard_fresh": {}}}, StoredDataError, "must have mixer and may have options, cross, max_len, s"),
-    ({"regard_attention": {"regard_fresh": GOOD | {"sede": 3}}}, StoredDataError, "may have options, cross, max_len, seed"),
+    ({"regard_attention": {"regard_fresh": [1]}}, StoredDataError, r"of regard_fresh must be a record, got \[1\]"),
+    ({"regard_attention": {"regard_fresh": {}}}, StoredDataError, "regard_fresh cannot be made: AttentionConfig needs mixer"),
+    ({"regard_attention": {"regard_fresh": GOOD | {"sede": 3}}}, StoredDataError, "cannot be made: .*'sede'. Did you mean 'seed'"),
     ({"regard_attention": {"regard_fresh": GOOD | {"mixer": "locla"}}}, StoredDataError,
      "regard_fresh cannot be made: unknown mixer 'locla'. Did you mean 'local'"),
     ({"regard_attention": {"regard_fresh": GOOD | {"mixer": "os:system"}}}, StoredDataError, "unknown mixer 'os:system'"),
-    ({"regard_attention": {"regard_fresh": GOOD | {"mixer": 5}}}, StoredDataError, "mixer of regard_fresh cannot be 5"),
-    ({"regard_attention": {"regard_fresh": GOOD | {"seed": "a"}}}, StoredDataError, "seed of regard_fresh cannot be 'a'"),
+    ({"regard_attention": {"regard_fresh": GOOD | {"mixer": 5}}}, StoredDataError, r"regard_fresh cannot be made: .*mixer \(5\) must be"),
+    ({"regard_attention": {"regard_fresh": GOOD | {"seed": "a"}}}, StoredDataError, r"regard_fresh cannot be made: .*seed \('a'\) must be"),
     ({"regard_attention": {"regard_fresh": GOOD | {"seed": -(2**80)}}}, StoredDataError, "cannot be made"),
-    ({"regard_attention": {"regard_fresh": GOOD | {"max_len": True}}}, StoredDataError, "max_len of .* cannot be True"),
-    ({"regard_attention": {"regard_fresh": GOOD | {"options": 3}}}, StoredDataError, "options of regard_fresh cannot be 3"),
+    ({"regard_attention": {"regard_fresh": GOOD | {"max_len": True}}}, StoredDataError, r"cannot be made: .*max_len \(True\) must be"),
+    ({"regard_attention": {"regard_fresh": GOOD | {"options": 3}}}, StoredDataError, r"regard_fresh cannot be made: .*options \(3\) must be"),
     ({"regard_attention": {"regard_fresh": GOOD | {"options": {"window": 3}}}}, StoredDataError,
      "cannot be made: .*Did you mean 'window_size'"),
     ({"regard_attention": {"regard_fresh": GOOD | {"options": {"window_size": -3}}}}, StoredDataError, "window_size"),
     ({"regard_attention": {"regard_fresh": GOOD | {"options": {"window_size": "3"}}}}, StoredDataError, "window_size"),
     ({"regard_attention": {"regard_fresh": GOOD | {"options": {"dim": 3}}}}, StoredDataError, "dim"),
-    ({"regard_attention": {"regard_fresh": GOOD | {"cross": "softmax"}}}, StoredDataError, "cross of .* cannot be 'softmax'"),
+    ({"regard_attention": {"regard_fresh": GOOD | {"cross": "softmax"}}}, StoredDataError, "of regard_fresh must be a record, got 'softmax'"),
     ({"regard_attention": {"regard_fresh": GOOD | {"cross": {"mixer": "x"}}}}, StoredDataError, "unknown mixer 'x'"),
     ({"regard_attention": {"regard_fresh": GOOD | {"mixer": "linformer", "options": {}}}}, StoredDataError,
      "cannot be made: linformer does not support attn_implementation: it learns"),

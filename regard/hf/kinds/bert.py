@@ -10,7 +10,6 @@ from regard.hf.weights import (
     Activation,
     LoadRequest,
     make_block,
-    make_feed_forward,
     make_mixer,
 )
 from regard.mixers.fnet import FNet
@@ -55,10 +54,8 @@ def bert(request: LoadRequest) -> Stack:
         else:
             mixer = _bert_mixer(request, f"{layer}.attention", i)
             mixer_norm = w.layer_norm(f"{layer}.attention.output.LayerNorm", eps)
-        feed_forward = make_feed_forward(
-            request.activation("hidden_act"),
-            w.linear(f"{layer}.intermediate.dense"),
-            w.linear(f"{layer}.output.dense"),
+        feed_forward = w.feed_forward(
+            request.activation("hidden_act"), f"{layer}.intermediate.dense", f"{layer}.output.dense"
         )
         last = w.layer_norm(f"{layer}.output.LayerNorm", eps)
         blocks.append(make_block(mixer, mixer_norm, feed_forward, last, norm_first=False))
@@ -67,8 +64,7 @@ def bert(request: LoadRequest) -> Stack:
 
 def _bert_mixer(request: LoadRequest, name: str, i: int) -> Mixer:
     w, c = request.weights, request.config
-    projections = tuple(w.linear(f"{name}.self.{part}") for part in ("query", "key", "value"))
-    out = w.linear(f"{name}.output.dense")
+    parts = "self.query", "self.key", "self.value", "output.dense"
     options: dict[str, Any] = {}
     kind = "softmax"
     if c["model_type"] == "longformer":
@@ -88,7 +84,7 @@ def _bert_mixer(request: LoadRequest, name: str, i: int) -> Mixer:
         kind,
         c["hidden_size"],
         c["num_attention_heads"],
-        (*projections, out),  # type: ignore[arg-type]
+        w.linears(f"{name}.{{}}", parts),
         **options,
     )
     if kind == "longformer":

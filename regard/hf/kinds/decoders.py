@@ -4,7 +4,7 @@ from torch import nn
 
 from regard.core import UnsupportedError
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward, make_mixer
+from regard.hf.weights import LoadRequest, linear, make_block, make_mixer
 
 
 def gpt2(request: LoadRequest) -> Stack:
@@ -24,10 +24,11 @@ def gpt2(request: LoadRequest) -> Stack:
         parts = zip(joint.weight.detach().split(dim), joint.bias.detach().split(dim), strict=True)
         query, key, value = (linear(weight, bias) for weight, bias in parts)
         out = w.linear(f"{layer}.attn.c_proj", transposed=True)
-        feed_forward = make_feed_forward(
+        feed_forward = w.feed_forward(
             request.activation("activation_function"),
-            w.linear(f"{layer}.mlp.c_fc", transposed=True),
-            w.linear(f"{layer}.mlp.c_proj", transposed=True),
+            f"{layer}.mlp.c_fc",
+            f"{layer}.mlp.c_proj",
+            transposed=True,
         )
         blocks.append(
             make_block(
@@ -80,22 +81,21 @@ def llama(request: LoadRequest) -> Stack:
     blocks = []
     for i in range(c["num_hidden_layers"]):
         layer = f"{at}layers.{i}"
-        projections = tuple(w.linear(f"{layer}.self_attn.{part}_proj") for part in "qkvo")
         mixer = make_mixer(
             "softmax",
             c["hidden_size"],
             c["num_attention_heads"],
-            projections,  # type: ignore[arg-type]
+            w.linears(f"{layer}.self_attn.{{}}_proj", "qkvo"),
             num_kv_heads=c["num_key_value_heads"],
             position="rotary",
             position_options={"base": float(base), "pairing": request.pairing},
         )
-        gate, up, down = (w.linear(f"{layer}.mlp.{part}_proj") for part in ("gate", "up", "down"))
+        up, down, gate = (f"{layer}.mlp.{part}_proj" for part in ("up", "down", "gate"))
         blocks.append(
             make_block(
                 mixer,
                 w.rms_norm(f"{layer}.input_layernorm", eps),
-                make_feed_forward(request.activation("hidden_act"), up, down, gate),
+                w.feed_forward(request.activation("hidden_act"), up, down, gate),
                 w.rms_norm(f"{layer}.post_attention_layernorm", eps),
                 norm_first=True,
             )

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward, make_mixer
+from regard.hf.weights import LoadRequest, linear, make_block, make_mixer
 from regard.nn.length_projection import LengthProjection
 
 EPS = 1e-5
@@ -27,19 +27,20 @@ def linformer(request: LoadRequest) -> Stack:
     blocks = []
     for i in range(c["depth"]):
         attention, feed = (f"linformer.net.layers.{i}.{n}" for n in range(2))
-        parts = [w.linear(f"{attention}.fn.to_{part}") for part in ("q", "k")]
-        value = parts[1] if shared else w.linear(f"{attention}.fn.to_v")
+        parts = "q", "k", "k" if shared else "v", "out"
         E = w[f"{attention}.fn.proj_k"]
         mixer = make_mixer(
             "linformer",
             c["dim"],
             c.get("heads", 8),
-            (*parts, value, w.linear(f"{attention}.fn.to_out")),  # type: ignore[arg-type]
+            w.linears(f"{attention}.fn.to_{{}}", parts),
             max_len=max_len,
             num_slots=E.shape[1],
             sharing="key_value" if shared else "headwise",
         )
         project: Any = mixer.project
+        heads: Any = mixer.heads
+        heads.value = heads.key if shared else heads.value
         assert isinstance(project, LengthProjection)
         projections = {"key": E.T[None]}
         if not shared:
@@ -84,13 +85,12 @@ def performer(request: LoadRequest) -> Stack:
     blocks = []
     for i in range(c["depth"]):
         attention, feed = (f"performer.net.layers.{i}.{n}" for n in range(2))
-        parts = tuple(w.linear(f"{attention}.fn.to_{part}") for part in ("q", "k", "v", "out"))
         features = w[f"{attention}.fn.fast_attention.projection_matrix"]
         mixer = make_mixer(
             "performer",
             c["dim"],
             c["heads"],
-            parts,  # type: ignore[arg-type]
+            w.linears(f"{attention}.fn.to_{{}}", ("q", "k", "v", "out")),
             num_features=len(features),
             features="relu" if general else "positive",
             stabiliser="strict" if causal or general else "published",
@@ -121,6 +121,6 @@ def performer(request: LoadRequest) -> Stack:
 
 def _block(request: LoadRequest, mixer: Any, mixer_norm: str, norm: str, feed_forward: str) -> Any:
     w = request.weights
-    made = make_feed_forward("gelu", w.linear(f"{feed_forward}.w1"), w.linear(f"{feed_forward}.w2"))
+    made = w.feed_forward("gelu", f"{feed_forward}.w1", f"{feed_forward}.w2")
     norms = (w.layer_norm(name, EPS) for name in (mixer_norm, norm))
     return make_block(mixer, next(norms), made, next(norms), norm_first=True)

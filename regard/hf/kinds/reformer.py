@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, StoredDataError
+from regard.core.memory import SMALL
 from regard.hf.stack import AxialTable, ReversibleStack, Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_feed_forward
+from regard.hf.weights import LoadRequest, linear, make_block
 from regard.nn.heads import Heads
 
 HIDDEN, ONESELF = -1e9, -1e5
@@ -24,8 +25,9 @@ HIDDEN, ONESELF = -1e9, -1e5
 
 
 class ChunkMixer(Mixer):
-    """Base of hashed and local layers: sorted tokens in chunks, each of which sees its own and those around it."""
+    """Sorted tokens in chunks, each of which sees its own and those around it. Hashed where there are rotations, else local."""
 
+    name = "reformer_chunks"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"
     capabilities = Capabilities(
@@ -43,19 +45,26 @@ class ChunkMixer(Mixer):
         memory="T D",
     )
 
+    rotations: Tensor | None
+
     def __init__(
         self,
-        dim: int,
         projections: Heads,
         *,
-        chunks: "Chunks",
+        size: int,
+        around: range,
         causal: bool,
         whole: int,
         multiple: int,
+        factors: tuple[int, ...] = (),
+        rotations: Float[Tensor, "H K R n"] | None = None,
     ):
-        super().__init__(dim)
-        self.projections, self.chunks = projections, chunks
-        self.one_way, self.whole, self.multiple = causal, whole, multiple
+        """size: tokens of a chunk. around: the chunks that are seen, counted from the own one. whole: the longest row that is
+        not padded to a `multiple`. rotations: of all factors of the number of buckets, half of each, side by side."""
+        super().__init__(projections.query.in_features)
+        self.projections, self.size, self.around, self.one_way = projections, size, around, causal
+        self.whole, self.multiple, self.factors = whole, multiple, factors
+        self.register_buffer("rotations", rotations)
 
     def mix(self, x, context, mask):
         q, k, v, groups = self._split(x)
@@ -70,125 +79,64 @@ class ChunkMixer(Mixer):
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Int[Tensor, "B H R T"]]:
         """Queries, scaled keys, values, and the group of each token, by which rounds sort."""
-        raise NotImplementedError
-
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, groups: Tensor, valid: Tensor | None
-    ) -> Float[Tensor, "B H T V"]:
-        B, H, R, T = groups.shape
-        size = self.chunks.size
-        length = torch.full((B,), T, device=q.device) if valid is None else valid.sum(1)
-        # Transformers pads what is longer than its smallest chunk to a multiple of all of them
-        padded = torch.where(length > self.whole, _up(length, self.multiple), length)
-        whole = padded <= size
-        count = (-(-padded // size)).clamp(min=1)
-        most = max(int(count.max()), 1)
-        room = most * size - T
-        if room < 0:  # no row is so long
-            q, k, v = (z[:, :, : most * size] for z in (q, k, v))
-            groups = groups[..., : most * size]
-        here = torch.arange(most * size, device=q.device) < length[:, None]
-        groups = torch.where(whole[:, None, None, None], 0, F.pad(groups, (0, max(room, 0))))
-        groups = torch.where(here[:, None, None], groups, torch.iinfo(torch.long).max)
-        token = groups.sort(dim=-1, stable=True).indices  # of each rank
-        q, k, v = (F.pad(z, (0, 0, 0, max(room, 0))) for z in (q, k, v))
-        rows = token.reshape(B, H, R * most, size)
-        near = self._near(count, whole, R, most)
-        around, seen = _gather(rows, near), near[..., None].expand(-1, -1, -1, size).flatten(2) >= 0
-        keys, values = (_of_rows(z, around) for z in (k, v))
-        scores = _of_rows(q, rows) @ keys.transpose(-1, -2)
-        allowed = here[:, None, None].expand(B, H, R * most, -1).gather(3, around)
-        allowed = (allowed & seen[:, None]).unsqueeze(3)
-        if self.one_way:
-            allowed = allowed & (rows[..., None] >= around[..., None, :])
-        scores = scores.masked_fill(~allowed, HIDDEN)
-        if self.chunks.excludes_self:
-            scores = scores.masked_fill(rows[..., None] == around[..., None, :], ONESELF)
-        scores = scores.masked_fill(~seen[:, None, :, None], -math.inf)
-        mass = scores.logsumexp(-1, keepdim=True)
-        mixed = ((scores - mass).exp() @ values).reshape(B, H, R, most * size, -1)
-        mass = mass.reshape(B, H, R, most * size, 1)
-        place = token.argsort(dim=-1)[..., None]  # the rank of each token
-        mixed = mixed.gather(3, place.expand_as(mixed))
-        share = mass.gather(3, place).softmax(dim=2)
-        y = (share * mixed).sum(2)
-        return y[:, :, :T] if room >= 0 else F.pad(y, (0, 0, 0, -room))
-
-    def _near(
-        self, count: Int[Tensor, "B"], whole: Bool[Tensor, "B"], R: int, most: int
-    ) -> Int[Tensor, "B N W"]:
-        """The chunks that each chunk sees, of the ring of a row's own chunks in all rounds; -1 for none."""
-        chunk = torch.arange(R * most, device=count.device)
-        r, c, N = chunk // most, chunk % most, count[:, None]
-        parts = []
-        for step in range(-self.chunks.before, self.chunks.after + 1):
-            ring = (r * N + c + step) % (R * N)
-            near = ring // N * most + ring % N
-            if step:
-                near = torch.where(whole[:, None], -1, near)
-            parts.append(torch.where(c < N, near, chunk if step == 0 else -1))
-        return torch.stack(parts, dim=2)
-
-
-class Chunks:
-    """Tokens of a chunk, how many chunks before and after it are seen, and whether a token sees itself only in need."""
-
-    def __init__(self, size: int, before: int, after: int, *, excludes_self: bool):
-        self.size, self.before, self.after = size, before, after
-        self.excludes_self = excludes_self
-
-
-class HashedChunks(ChunkMixer):
-    name = "reformer_lsh"
-    rotations: Tensor
-
-    def __init__(
-        self,
-        dim: int,
-        projections: Heads,
-        *,
-        factors: tuple[int, ...],
-        rotations: Tensor,
-        **rest: Any,
-    ):
-        super().__init__(dim, projections, **rest)
-        self.factors = factors
-        self.register_buffer("rotations", rotations)  # [H K R n/2], all factors side by side
-
-    def _split(self, x):
         q, v = self.projections.queries(x), self.projections.values(x)
-        width = q.shape[-1]
-        k = q * (q.square().mean(-1, keepdim=True) + 1e-6).rsqrt() / math.sqrt(width)
-        return q, k, v, self._hash(q.detach())
+        if self.rotations is None:
+            k, groups = self.projections.keys(x), torch.zeros_like(q[:, :, None, :, 0]).long()
+        else:
+            k = q * (q.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+            groups = self._hash(q.detach(), self.rotations)
+        return q, k / math.sqrt(q.shape[-1]), v, groups
 
-    def _hash(self, q: Tensor) -> Int[Tensor, "B H R T"]:
-        turned = torch.einsum("bhtk,hkrn->bhrtn", q, self.rotations)
+    def _hash(self, q: Tensor, rotations: Tensor) -> Int[Tensor, "B H R T"]:
+        turned = torch.einsum("bhtk,hkrn->bhrtn", q, rotations)
         bucket, scale = torch.zeros_like(turned[..., 0], dtype=torch.long), 1
-        for part, n in zip(
-            turned.split([n // 2 for n in self.factors], dim=-1), self.factors, strict=True
-        ):
+        halves = turned.split([n // 2 for n in self.factors], dim=-1)
+        for part, n in zip(halves, self.factors, strict=True):
             bucket = bucket + scale * torch.cat([part, -part], dim=-1).argmax(-1)
             scale *= n
         return bucket
 
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, groups: Tensor, valid: Tensor | None
+    ) -> Float[Tensor, "B H T V"]:
+        """Rows of one length at a time: each is cut into the chunks that it has alone."""
+        if valid is None:
+            return self._of_length(q, k, v, groups)
+        y, length = torch.zeros_like(v), valid.sum(1)
+        for n in filter(None, length.unique().tolist()):
+            rows = length == n
+            near = (rows, slice(None), slice(n))
+            y[near] = self._of_length(q[near], k[near], v[near], groups[rows, ..., :n])
+        return y
 
-class LocalChunks(ChunkMixer):
-    name = "reformer_local"
+    def _of_length(
+        self, q: Tensor, k: Tensor, v: Tensor, groups: Int[Tensor, "B H R T"]
+    ) -> Float[Tensor, "B H T V"]:
+        T, size, around = q.shape[2], self.size, self.around
+        # Transformers pads what is longer than its smallest chunk to a multiple of all of them
+        room = -T % self.multiple if T > self.whole else 0
+        if T + room <= size:
+            size, around, groups = T, range(1), groups[:, :, :1] * 0
+        token = F.pad(groups, (0, room), value=2**62).sort(dim=-1, stable=True).indices
+        rows = token.flatten(2).unflatten(2, (-1, size))  # of all rounds: one ring of chunks
+        seen = torch.cat([rows.roll(-step, 2) for step in around], dim=-1)
+        q, k, v = (F.pad(z, (0, 0, 0, room)) for z in (q, k, v))
+        keys, values = _of_rows(k, seen), _of_rows(v, seen)
+        scores = _of_rows(q, rows) @ keys.mT
+        query, key = rows[..., None], seen[..., None, :]
+        hidden = (key >= T) | (key > query) if self.one_way else key >= T
+        scores = scores.masked_fill(hidden, HIDDEN)
+        if self.rotations is not None:
+            scores = scores.masked_fill(query == key, ONESELF)
+        mass = scores.logsumexp(-1, keepdim=True)
+        mixed = (scores - mass).exp() @ values
+        place = token.argsort(dim=-1)[..., None]  # the rank of each token
 
-    def _split(self, x):
-        q, k, v = self.projections.split(x)
-        groups = torch.zeros(*q.shape[:2], 1, q.shape[2], dtype=torch.long, device=q.device)
-        return q, k / math.sqrt(q.shape[-1]), v, groups
+        def back(z: Float[Tensor, "B H N C E"]) -> Float[Tensor, "B H R T E"]:
+            z = z.flatten(2, 3).unflatten(2, token.shape[2:])
+            return z.gather(3, place.expand(*place.shape[:-1], z.shape[-1]))[..., :T, :]
 
-
-def _up(length: Tensor, multiple: int) -> Tensor:
-    return -(-length // multiple) * multiple
-
-
-def _gather(rows: Int[Tensor, "B H N C"], near: Int[Tensor, "B N W"]) -> Int[Tensor, "B H N WC"]:
-    B, H, _, C = rows.shape
-    index = near.clamp(min=0).reshape(B, 1, -1, 1).expand(-1, H, -1, C)
-    return rows.gather(2, index).reshape(B, H, -1, near.shape[2] * C)
+        return (back(mass).softmax(dim=2) * back(mixed)).sum(2)
 
 
 def _of_rows(
@@ -210,48 +158,38 @@ SHAPES = {
 def reformer(request: LoadRequest) -> Stack:
     """Hashes are drawn once, from `hash_seed` or from 0, where Transformers draws them anew at every call without a seed."""
     w, c = request.weights, request.config
-    at, eps, dim = w.prefix("reformer."), c["layer_norm_eps"], c["hidden_size"]
+    at, eps = w.prefix("reformer."), c["layer_norm_eps"]
     kinds = c["attn_layers"]
     if c.get("num_hidden_layers", len(kinds)) != len(kinds):
         raise StoredDataError(
             f"load: num_hidden_layers={c['num_hidden_layers']} contradicts attn_layers={kinds}"
         )
     request.agree(at, SHAPES)
-    sizes = {"lsh": c["lsh_attn_chunk_length"], "local": c["local_attn_chunk_length"]}
-    used = [sizes[kind] for kind in sorted(set(kinds))]
+    sizes = {kind: c[f"{kind}_attn_chunk_length"] for kind in sorted(set(kinds))}
     blocks = []
     for i, kind in enumerate(kinds):
         layer = f"{at}encoder.layers.{i}"
         attention = f"{layer}.attention.self_attention"
-        count, width = c["num_attention_heads"], c["attention_head_size"]
-        heads = Heads(1, count, head_dim=width, shared_qk=kind == "lsh")
+        heads = Heads(1, c["num_attention_heads"], head_dim=c["attention_head_size"])
         heads.query = w.linear(f"{attention}.{'query_key' if kind == 'lsh' else 'query'}")
         heads.key = None if kind == "lsh" else w.linear(f"{attention}.key")
         heads.value = w.linear(f"{attention}.value")
         heads.out = w.linear(f"{layer}.attention.output.dense")
         if c["is_decoder"]:
             request.require(f"{kind}_num_chunks_after", 0)
-        chunks = Chunks(
-            sizes[kind],
-            c[f"{kind}_num_chunks_before"],
-            c[f"{kind}_num_chunks_after"],
-            excludes_self=kind == "lsh",
+        mixer = ChunkMixer(
+            heads,
+            size=sizes[kind],
+            around=range(-c[f"{kind}_num_chunks_before"], c[f"{kind}_num_chunks_after"] + 1),
+            causal=c["is_decoder"],
+            whole=min(sizes.values()),
+            multiple=math.lcm(*sizes.values()),
+            **(_hashes(request) if kind == "lsh" else {}),
         )
-        rest: dict[str, Any] = {
-            "chunks": chunks,
-            "causal": c["is_decoder"],
-            "whole": min(used),
-            "multiple": math.lcm(*used),
-        }
-        mixer: Mixer
-        if kind == "lsh":
-            mixer = HashedChunks(dim, heads, **_hashes(request), **rest)
-        else:
-            mixer = LocalChunks(dim, heads, **rest)
-        feed_forward = make_feed_forward(
+        feed_forward = w.feed_forward(
             request.activation("hidden_act"),
-            w.linear(f"{layer}.feed_forward.dense.dense"),
-            w.linear(f"{layer}.feed_forward.output.dense"),
+            f"{layer}.feed_forward.dense.dense",
+            f"{layer}.feed_forward.output.dense",
         )
         norms = [
             w.layer_norm(f"{layer}.{part}.layer_norm", eps)
@@ -287,7 +225,12 @@ def _hashes(request: LoadRequest) -> dict[str, Any]:
     factors = (factors,) if isinstance(factors, int) else tuple(factors)
     generator = torch.Generator().manual_seed(c["hash_seed"] or 0)
     shape = (c["num_attention_heads"], c["attention_head_size"], c["num_hashes"], sum(factors) // 2)
-    dtype = next(iter(request.weights.tensors.values())).dtype
+    held = request.weights.tensors.values()
+    if math.prod(shape) > SMALL + sum(map(torch.numel, held)):
+        raise StoredDataError(
+            f"load: num_hashes={c['num_hashes']} and num_buckets={c['num_buckets']} take more numbers than this reformer has"
+        )
+    dtype = next(iter(held)).dtype
     return {"factors": factors, "rotations": torch.randn(shape, dtype=dtype, generator=generator)}
 
 

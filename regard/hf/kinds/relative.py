@@ -14,7 +14,6 @@ from regard.hf.weights import (
     LoadRequest,
     linear,
     make_block,
-    make_feed_forward,
     make_mixer,
 )
 from regard.mixers.transformer_xl import TransformerXL
@@ -127,8 +126,7 @@ class XLNetStack(Stack):
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, Memory]:
         """Both streams take keys and values from the content stream as it enters a layer."""
         after = []
-        for module, old in zip(self.blocks, memory, strict=True):
-            block = cast(Block, module)
+        for block, old in zip(self.layers, memory, strict=True):
             seen = torch.cat([old, x], dim=1)
             kept = torch.cat([old, x[:, : self.reuse_len or x.shape[1]]], dim=1)
             after.append(kept[:, -(self.mem_len or kept.shape[1]) :].detach())
@@ -164,8 +162,8 @@ def xlnet(request: LoadRequest) -> Stack:
     w, c = request.weights, request.config
     request.require("attn_type", "bi")
     request.require("bi_data", False)
-    request.agree(w.prefix("transformer."), XLNET_SHAPES)
     at, dim, eps = w.prefix("transformer."), c["d_model"], c["layer_norm_eps"]
+    request.agree(at, XLNET_SHAPES)
     blocks = []
     for i in range(c["n_layer"]):
         layer = f"{at}layer.{i}"
@@ -180,10 +178,8 @@ def xlnet(request: LoadRequest) -> Stack:
         assert mixer.segment is not None
         s = w[f"{layer}.rel_attn.seg_embed"], w[f"{layer}.rel_attn.r_s_bias"]
         mixer.segment.load_state_dict({"s": s[0], "b": s[1]})
-        feed_forward = make_feed_forward(
-            request.activation("ff_activation"),
-            w.linear(f"{layer}.ff.layer_1"),
-            w.linear(f"{layer}.ff.layer_2"),
+        feed_forward = w.feed_forward(
+            request.activation("ff_activation"), f"{layer}.ff.layer_1", f"{layer}.ff.layer_2"
         )
         norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("rel_attn", "ff")]
         blocks.append(
@@ -225,8 +221,8 @@ class RecurrentStack(Stack):
     ) -> tuple[Float[Tensor, "B N D"], tuple[NamedTuple, ...]]:
         """Hidden states of the next tokens, which also see mem_len tokens before them in every layer, and the state after them."""
         x, after = self.embedding(tokens, valid, None), []
-        for module, old in zip(self.blocks, state, strict=True):
-            x, new = cast(Block, module).extend(x, old, valid=valid)
+        for block, old in zip(self.layers, state, strict=True):
+            x, new = block.extend(x, old, valid=valid)
             after.append(new)
         return x, tuple(after)
 
@@ -266,7 +262,7 @@ def transfo_xl(request: LoadRequest) -> Stack:
         r = w[f"{layer}.dec_attn.r_net.weight"]
         mixer.position.load_state_dict({"distance.weight": r, "u": u, "v": v})
         core = f"{layer}.pos_ff.CoreNet"
-        feed_forward = make_feed_forward("relu", w.linear(f"{core}.0"), w.linear(f"{core}.3"))
+        feed_forward = w.feed_forward("relu", f"{core}.0", f"{core}.3")
         norms = [w.layer_norm(f"{layer}.{part}.layer_norm", eps) for part in ("dec_attn", "pos_ff")]
         blocks.append(make_block(mixer, norms[0], feed_forward, norms[1], norm_first=False))
     word = w.embedding(f"{at}word_emb.emb_layers.0")

@@ -6,7 +6,7 @@ from torch import nn
 
 from regard.core import Mixer, UnsupportedError
 from regard.hf.stack import EncoderDecoder, Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, make_block, make_feed_forward, make_mixer
+from regard.hf.weights import LoadRequest, make_block, make_mixer
 from regard.models.decoder import DecoderBlock
 from regard.positions.relative import T5
 
@@ -89,9 +89,9 @@ def _t5_mixer(
     request: LoadRequest, layer: str, name: str, table: T5 | None
 ) -> tuple[Mixer, nn.Module]:
     w, c = request.weights, request.config
-    projections = tuple(w.linear(f"{layer}.{name}.{part}") for part in "qkvo")
+    projections = w.linears(f"{layer}.{name}.{{}}", "qkvo")
     options: dict[str, Any] = {} if table is None else {"position": "t5"}
-    mixer = make_mixer("softmax", c["d_model"], c["num_heads"], projections, scale=1.0, **options)  # type: ignore[arg-type]
+    mixer = make_mixer("softmax", c["d_model"], c["num_heads"], projections, scale=1.0, **options)
     if table is not None:
         mixer.position = table
     return mixer, w.rms_norm(f"{layer}.layer_norm", c["layer_norm_epsilon"])
@@ -100,17 +100,12 @@ def _t5_mixer(
 def _t5_feed_forward(request: LoadRequest, layer: str) -> tuple[nn.Module, nn.Module]:
     w, c = request.weights, request.config
     name, proj = f"{layer}.DenseReluDense", c["feed_forward_proj"]
-    out, gated = w.linear(f"{name}.wo"), f"{name}.wi.weight" not in w
+    gated = f"{name}.wi.weight" not in w
     request.require("is_gated_act", gated)
     if proj.startswith("gated") != gated:
         raise UnsupportedError(f"load does not support feed_forward_proj={proj!r} of these tensors")
     given = "gelu_new" if proj == "gated-gelu" else proj.rpartition("-")[2]
     c.setdefault("dense_act_fn", given)
-    activation = request.activation("dense_act_fn")
-    if not gated:
-        made = make_feed_forward(activation, w.linear(f"{name}.wi"), out)
-    else:
-        made = make_feed_forward(
-            activation, w.linear(f"{name}.wi_1"), out, w.linear(f"{name}.wi_0")
-        )
+    value, gate = (f"{name}.wi_1", f"{name}.wi_0") if gated else (f"{name}.wi", "")
+    made = w.feed_forward(request.activation("dense_act_fn"), value, f"{name}.wo", gate)
     return made, w.rms_norm(f"{layer}.layer_norm", c["layer_norm_epsilon"])

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, UnsupportedError
 from regard.core.options import Range
-from regard.explore.agreement import AlignmentCount, count_links
+from regard.explore.agreement import count_links, error_rate
 from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import archive
@@ -97,13 +97,13 @@ class GreekEnglish(TextPairs):
         """Raises UnsupportedError where the model has no cross-attention, or its mixer no map, OptionError without a
         gold link.
         """
-        count = AlignmentCount()
+        counts = torch.zeros(3, dtype=torch.long)
         with evaluation(model):
             for batch in batches:
-                count = count + count_links(self.align(model, batch), batch["links"])
-        if not count.asked:
+                counts += count_links(self.align(model, batch), batch["links"]).sum(1).cpu()
+        if not counts[2]:
             raise self.nothing
-        return count.error_rate
+        return error_rate(counts).item()
 
     def align(self, model: nn.Module, batch: Batch) -> Bool[Tensor, "B V W"]:
         """The links that the attention weights imply: each target word w with the source word v of the largest weight."""
@@ -156,7 +156,7 @@ class GreekEnglish(TextPairs):
             V, W = (int(batch[name][row].max()) + 1 for name in ("source_word", "target_word"))
             w = torch.arange(W)
             found[row, ((w + 0.5) * V / W).long(), w] = True
-        return count_links(found, batch["links"]).error_rate
+        return error_rate(count_links(found, batch["links"]).sum(1)).item()
 
 
 def _is_of(word: Int[Tensor, "B T"], size: int) -> Float[Tensor, "B T size"]:

@@ -1,11 +1,13 @@
 """Files are there whole or not at all, and two processes make a thing once."""
 
 import multiprocessing
+import os
 
 import numpy as np
 import pytest
 from filelock import Timeout
 
+from regard.core import PathError
 from regard.lab.data import generated as module
 from regard.lab.data.files import locked, whole
 from regard.lab.data.generated import generated
@@ -34,6 +36,20 @@ def test_a_folder_gets_its_name_when_it_is_finished(tmp_path):
         partial.mkdir()
         (partial / "state").write_text("all")
     assert (folder / "state").read_text() == "all" and list(tmp_path.iterdir()) == [folder]
+
+
+def test_nothing_but_a_plain_file_is_replaced(tmp_path):
+    (tmp_path / "there").write_text("old")
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "device").symlink_to("/dev/full")
+    os.mkfifo(tmp_path / "pipe")
+    modes = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    for name in ("link", "device", "pipe"):
+        said = f"{name} cannot be written: it is no plain file"
+        with pytest.raises(PathError, match=said), whole(tmp_path / name) as partial:
+            partial.write_text("new")
+    assert modes == {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    assert (tmp_path / "there").read_text() == "old"
 
 
 def test_a_lock_is_for_one(tmp_path):

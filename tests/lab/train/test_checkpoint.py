@@ -5,8 +5,7 @@ import shutil
 import pytest
 import torch
 
-from regard.core import PathError, StoredDataError
-from regard.lab.data import files
+from regard.core import PathError, StoredDataError, files
 from regard.lab.tables import TableClassifier
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint

@@ -1,0 +1,54 @@
+"""The calls of a model's mixers in one forward."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from regard.core import OPEN, Mask, Mixer
+
+
+class Call(NamedTuple):
+    """One call of a mixer: `time` counts the calls of the same mixer, from 0."""
+
+    path: str
+    time: int
+    mixer: Mixer
+    x: Tensor
+    context: Tensor | None
+    mask: Mask
+    y: Tensor
+
+    def attention_map(self) -> Tensor:
+        return self.mixer.attention_map(self.x, context=self.context, mask=self.mask)
+
+
+@contextmanager
+def recorded(model: nn.Module) -> Iterator[list[Call]]:
+    """While open, the calls of the model's mixers enter the list; those of mixers inside mixers do not."""
+    calls: list[Call] = []
+    times: Counter[str] = Counter()
+
+    def watch(path: str):
+        def note(mixer: Mixer, args: tuple[Any, ...], kwargs: dict[str, Any], y: Tensor) -> None:
+            x, mask = args[0] if args else kwargs["x"], kwargs.get("mask", OPEN)
+            calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask, y))
+            times[path] += 1
+
+        return note
+
+    with ExitStack() as hooks:
+        for path, mixer in outermost(model):
+            hooks.enter_context(mixer.register_forward_hook(watch(path), with_kwargs=True))
+        yield calls
+
+
+def outermost(module: nn.Module, path: str = "") -> Iterator[tuple[str, Mixer]]:
+    """Mixers that are in no other mixer, with their names."""
+    if isinstance(module, Mixer):
+        yield path, module
+        return
+    for name, child in module.named_children():
+        yield from outermost(child, f"{path}.{name}".lstrip("."))
