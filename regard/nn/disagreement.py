@@ -13,13 +13,14 @@ Pairs with i = j count, as in the paper: subspace and output lie in [-1, 0]. Sig
 sums over heads, |sum_i v_i|^2, at the cost of H numbers for each one of the input and not H^2.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core import Observation, OptionError, ShapeError, UnsupportedError
+from regard.core.options import check_option
 from regard.functional.rows import unit_norm
 
 Kind = Literal["subspace", "position", "output"]
@@ -46,7 +47,17 @@ def disagreement(
 
     Raises UnsupportedError if the mixer has no such heads, ShapeError and OptionError for what does not fit.
     """
-    _check(kind, cosine, reduction)
+    for name, value, known in (
+        ("kind", kind, Kind),
+        ("cosine", cosine, Cosine),
+        ("reduction", reduction, Reduction),
+    ):
+        check_option("disagreement", name, value, known)
+    if cosine == "matrix" and (kind == "position" or reduction == "sum"):
+        raise OptionError(
+            "disagreement: cosine='matrix' is for kind='subspace' or 'output' with reduction='mean', "
+            f"got kind={kind!r}, reduction={reduction!r}"
+        )
     heads = getattr(observation, _FIELDS[kind])
     if heads is None:
         raise UnsupportedError(
@@ -65,18 +76,3 @@ def disagreement(
         unit = heads.abs() if kind == "position" else unit_norm(heads)
         counted = exists.sum() if reduction == "mean" else exists.any(1).sum()
     return -unit.sum(1).square().sum() / (H**2 * counted.clamp_min(1))
-
-
-def _check(kind: Kind, cosine: Cosine, reduction: Reduction) -> None:
-    for name, value, known in (
-        ("kind", kind, get_args(Kind)),
-        ("cosine", cosine, get_args(Cosine)),
-        ("reduction", reduction, get_args(Reduction)),
-    ):
-        if value not in known:
-            raise OptionError(f"disagreement: {name} must be one of {known}, got {value!r}")
-    if cosine == "matrix" and (kind == "position" or reduction == "sum"):
-        raise OptionError(
-            "disagreement: cosine='matrix' is for kind='subspace' or 'output' with reduction='mean', "
-            f"got kind={kind!r}, reduction={reduction!r}"
-        )

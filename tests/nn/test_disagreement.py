@@ -135,7 +135,7 @@ def test_what_is_wrong_is_named():
         disagreement(seen, "position")
     with pytest.raises(ShapeError, match=r"\[2, 9\], got \[2, 8\]"):
         disagreement(seen, "output", valid=VALID[:, 1:])
-    with pytest.raises(OptionError, match="kind must be one of"):
+    with pytest.raises(OptionError, match=r"kind \(.heads.\) must be one of"):
         disagreement(seen, "heads")
     with pytest.raises(OptionError, match="cosine='matrix' is for"):
         disagreement(seen, "output", cosine="matrix", reduction="sum")
