@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from regard.core import Mask
 from regard.core.options import Depth, Rate
-from regard.core.request import first_parameter
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.models.config import FieldsConfig, Model, require_fields
+from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dnn import DNN
-from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
+from regard.nn.fields import FieldBatch, FieldEmbedding
 from regard.nn.starts import Glorot, glorot
 
 OFFICIAL_EPS = 1e-8
@@ -45,7 +44,6 @@ class AutoIntConfig(FieldsConfig):
     dropout: Rate = 0.0
 
     def build(self) -> "AutoInt":
-        require_fields(self.name, self.fields)
         return AutoInt(self)
 
 
@@ -86,14 +84,14 @@ class Interacting(nn.Module):
         return rearrange(projected, "b m (h k) -> b h m k", h=self.num_heads)
 
 
-class AutoInt(Model):
+class AutoInt(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "autoint"
+    config: AutoIntConfig
 
     def __init__(self, config: AutoIntConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.dim)
         self.dropout = nn.Dropout(config.dropout)
         width = config.num_heads * config.head_dim
@@ -138,6 +136,6 @@ class AutoInt(Model):
         return maps
 
     def _embedded(self, batch: FieldBatch) -> tuple[Tensor, Tensor]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         e, present = self.embedding(batch)
         return self.dropout(e), present

@@ -13,9 +13,8 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.request import first_parameter
-from regard.models.config import FieldsConfig, Model, require_fields
-from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
+from regard.models.config import FieldsConfig, FieldsModel
+from regard.nn.fields import FieldBatch, FieldEmbedding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +24,17 @@ class LogisticRegressionConfig(FieldsConfig):
     name: ClassVar[str] = "logistic_regression"
 
     def build(self) -> "LogisticRegression":
-        require_fields(self.name, self.fields)
         return LogisticRegression(self)
 
 
-class LogisticRegression(Model):
+class LogisticRegression(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "logistic_regression"
+    config: LogisticRegressionConfig
 
     def __init__(self, config: LogisticRegressionConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.linear = FieldEmbedding(config.fields, config.num_tasks)
         self.bias = nn.Parameter(torch.empty(config.num_tasks))
         self.reset_parameters()
@@ -45,7 +43,7 @@ class LogisticRegression(Model):
         nn.init.zeros_(self.bias)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         return self.linear(batch)[0].sum(1) + self.bias
 
 
@@ -57,18 +55,17 @@ class FactorizationMachineConfig(FieldsConfig):
     dim: int = 16
 
     def build(self) -> "FactorizationMachine":
-        require_fields(self.name, self.fields)
         return FactorizationMachine(self)
 
 
-class FactorizationMachine(Model):
+class FactorizationMachine(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "factorization_machine"
+    config: FactorizationMachineConfig
 
     def __init__(self, config: FactorizationMachineConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.linear = FieldEmbedding(config.fields, config.num_tasks)
         self.embedding = FieldEmbedding(config.fields, config.num_tasks * config.dim)
         self.bias = nn.Parameter(torch.empty(config.num_tasks))
@@ -78,7 +75,7 @@ class FactorizationMachine(Model):
         nn.init.zeros_(self.bias)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         e = rearrange(self.embedding(batch)[0], "b m (k d) -> b m k d", d=self.config.dim)
         pairs = (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2
         return self.linear(batch)[0].sum(1) + self.bias + pairs

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
 from regard.core.options import CheckedOptions, Count, Depth, Rate
+from regard.core.request import first_parameter
 from regard.core.shapes import check_mapping
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.nn.fields import Field, check_fields
+from regard.nn.fields import Field, check_batch, check_fields
 from regard.positions import POSITIONS
 
 
@@ -91,6 +92,16 @@ class StackConfig(ModelConfig):
     feed_forward_chunk: int | None = field(default=None, metadata=UNSAID)
     checkpoint: bool = field(default=False, metadata=UNSAID)
     residual: Residual = field(default="plain", metadata=UNSAID)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the stack offers to mixers and positions."""
+        return {"dim": self.dim, "num_heads": self.num_heads, "max_len": self.max_len}
+
+    @property
+    def norms(self) -> dict[str, Any]:
+        """What every block is told of its residual paths."""
+        return {"norm": self.norm, "norm_first": self.norm_first, "dropout": self.dropout}
 
     @property
     def has_globals(self) -> bool:
@@ -180,10 +191,21 @@ class FieldsConfig(ModelConfig):
             check_fields(self.fields)
 
 
-def require_fields(who: str, fields: tuple[Field, ...]) -> None:
-    """Raise OptionError unless there are fields: called before a model is built."""
-    if not fields:
-        raise OptionError(
-            f"{who}: fields are not known. Pass those of a schema, or train it on a table: "
-            "its schema has them."
-        )
+class FieldsModel(Model):
+    """Base of models of a table's fields. Raises OptionError where the configuration has none."""
+
+    config: FieldsConfig
+
+    def __init__(self, config: FieldsConfig):
+        super().__init__()
+        if not config.fields:
+            raise OptionError(
+                f"{config.name}: fields are not known. Pass those of a schema, or train it on a table: "
+                "its schema has them."
+            )
+        self.config = config
+
+    def check(self, batch: object) -> None:
+        """Raises ShapeError for a batch that is not of these fields."""
+        config = self.config
+        check_batch(config.name, config.fields, batch, first_parameter(self))

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.core.options import Depth
-from regard.core.request import first_parameter
-from regard.models.config import FieldsConfig, Model, require_fields
+from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dnn import DNN
-from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
+from regard.nn.fields import FieldBatch, FieldEmbedding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,24 +34,23 @@ class CrossNetworkConfig(FieldsConfig):
     hidden_dims: tuple[int, ...] = ()
 
     def build(self) -> "CrossNetwork":
-        require_fields(self.name, self.fields)
         return CrossNetwork(self)
 
 
-class CrossNetwork(Model):
+class CrossNetwork(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "cross_network"
+    config: CrossNetworkConfig
 
     def __init__(self, config: CrossNetworkConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.dim)
         width = len(config.fields) * config.dim
         self.weights = nn.Parameter(torch.empty(config.num_layers, width))
         self.biases = nn.Parameter(torch.empty(config.num_layers, width))
         self.reset_parameters()
-        self.deep = DNN(width, config.hidden_dims, activation=_relu) if config.hidden_dims else None
+        self.deep = DNN(width, config.hidden_dims) if config.hidden_dims else None
         self.head = nn.Linear(width + (self.deep.out_dim if self.deep else 0), config.num_tasks)
 
     def reset_parameters(self) -> None:
@@ -60,7 +58,7 @@ class CrossNetwork(Model):
         nn.init.zeros_(self.biases)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         first = x = self.embedding(batch)[0].flatten(1)
         for w, b in zip(self.weights, self.biases, strict=True):
             x = first * (x @ w)[:, None] + b + x
@@ -82,18 +80,17 @@ class CompressedInteractionConfig(FieldsConfig):
             raise OptionError("maps must hold the number of feature maps of at least one layer")
 
     def build(self) -> "CompressedInteraction":
-        require_fields(self.name, self.fields)
         return CompressedInteraction(self)
 
 
-class CompressedInteraction(Model):
+class CompressedInteraction(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "compressed_interaction"
+    config: CompressedInteractionConfig
 
     def __init__(self, config: CompressedInteractionConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         M, K = len(config.fields), config.num_tasks
         self.linear = FieldEmbedding(config.fields, K)
         self.embedding = FieldEmbedding(config.fields, config.dim)
@@ -104,7 +101,7 @@ class CompressedInteraction(Model):
         self.head = nn.Linear(sum(config.maps), K)
         self.deep = self.deep_head = None
         if config.hidden_dims:
-            self.deep = DNN(M * config.dim, config.hidden_dims, activation=_relu)
+            self.deep = DNN(M * config.dim, config.hidden_dims)
             self.deep_head = nn.Linear(self.deep.out_dim, K)
 
     def reset_parameters(self) -> None:
@@ -112,7 +109,7 @@ class CompressedInteraction(Model):
             nn.init.normal_(weight, std=(weight.shape[1] * weight.shape[2]) ** -0.5)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         first = x = self.embedding(batch)[0]
         sums = []
         for weight in self.weights:
@@ -122,7 +119,3 @@ class CompressedInteraction(Model):
         if self.deep is None or self.deep_head is None:
             return logits
         return logits + self.deep_head(self.deep(first.flatten(1)))
-
-
-def _relu(width: int) -> nn.Module:
-    return nn.ReLU()

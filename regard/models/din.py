@@ -21,9 +21,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.request import first_parameter
 from regard.mixers import build
-from regard.models.config import FieldsConfig, Model, require_fields
+from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import (
@@ -32,7 +31,6 @@ from regard.nn.fields import (
     FieldBatch,
     FieldEmbedding,
     Sequence,
-    check_batch,
     vocabularies,
 )
 from regard.pools import Pool, build_pool, resolve_pool
@@ -73,18 +71,17 @@ class DINConfig(FieldsConfig):
         return tuple(known[name] for name in self.history)  # type: ignore[misc]
 
     def build(self) -> "DIN":
-        require_fields(self.name, self.fields)
         return DIN(self)
 
 
-class DIN(Model):
+class DIN(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "din"
+    config: DINConfig
 
     def __init__(self, config: DINConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.dim)
         width = config.dim * len(config.history)
         self.pool = _pool(config, width)
@@ -112,7 +109,7 @@ class DIN(Model):
 
         Raises OptionError, ShapeError where the counts are not those of the schema.
         """
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         if not isinstance(counts, Mapping):
             raise OptionError(
                 f"din: counts must be those of a schema by vocabulary, got {type(counts).__name__}"
@@ -127,7 +124,7 @@ class DIN(Model):
     def _interest(
         self, batch: FieldBatch
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Bool[Tensor, "B S"]]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         sequences = self.config.sequences
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}
         if len(set(lengths.values())) > 1:

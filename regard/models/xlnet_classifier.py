@@ -84,13 +84,7 @@ class SequenceClassifier(Model):
     def summarise(self, texts: Sequence[Text]) -> Float[Tensor, "B num_classes"]:
         who = self.config.name
         for tokens, valid in texts:
-            check_tokens(
-                who,
-                tokens,
-                valid,
-                vocab_size=self.config.vocab_size,
-                device=self.special.device,
-            )
+            check_tokens(who, tokens, valid, self.config.vocab_size, self.special.device)
         B = len(texts[0][0])
         separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
         columns, here, numbers = [], [], []
@@ -116,9 +110,6 @@ class XLNetClassifier(SequenceClassifier):
 
     name = "xlnet_classifier"
 
-    def __init__(self, config: XLNetClassifierConfig):
-        super().__init__(config)
-
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B num_classes"]:
@@ -129,9 +120,6 @@ class XLNetMatcher(SequenceClassifier):
     """model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]: a pair in one sequence."""
 
     name = "xlnet_matcher"
-
-    def __init__(self, config: XLNetMatcherConfig):
-        super().__init__(config)
 
     def forward(
         self,

@@ -289,9 +289,9 @@ def test_bad_tokens_are_named():
     text = prompts()
     for tokens, said in [
         (text.float(), "int64 or int32 ids, got torch.float32"),
-        (text[0], r"\[B, T >= 1\], got \[7\]"),
-        (text[:, :0], r"got \[3, 0\]"),
-        ([1, 2], "got list"),
+        (text[0], r"\[B, T >= 1\], got a tensor \[7\]"),
+        (text[:, :0], r"got a tensor \[3, 0\]"),
+        ([1, 2], r"got \[1, 2\]"),
         (text + VOCAB, "outside the vocabulary"),
         (text - VOCAB, "token id -"),
         (text.to("meta"), "tokens are on meta, the model on cpu"),

@@ -387,7 +387,7 @@ def test_bad_requests_are_named():
         (lambda: model(source, start[:2]), "target has batch 2, the source 3"),
         (lambda: model(source, targets(9)), r"target length \(9\) exceeds max_len \(8\)"),
         (lambda: model.extend(start, None), "state must come from"),
-        (lambda: model.extend(start[:2], model.initial_state(source)), "target has batch 2"),
+        (lambda: model.extend(start[:2], model.initial_state(source)), "for a batch of 2"),
         (lambda: model.generate(source, VOCAB, max_new_tokens=1), "outside the vocabulary"),
         (lambda: model.generate(source, start, max_new_tokens=4), "prompt of 6 tokens"),
     ]:

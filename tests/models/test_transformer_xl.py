@@ -264,9 +264,9 @@ def test_bad_requests_are_named():
     model = make()
     with pytest.raises(regard.ShapeError, match="outside the vocabulary"):
         model(text() + VOCAB)
-    with pytest.raises(regard.ShapeError, match="got list"):
+    with pytest.raises(regard.ShapeError, match=r"got \[1, 2\]"):
         model([1, 2])
-    with pytest.raises(regard.ShapeError, match=r"initial_state\(2\)"):
+    with pytest.raises(regard.ShapeError, match="for a batch of 2"):
         model.extend(text(), model.initial_state(3))
     with pytest.raises(regard.OptionError, match="max_new_tokens"):
         model.generate(text(), max_new_tokens=0)

@@ -146,8 +146,8 @@ def test_in_the_order_of_the_text_it_is_a_left_to_right_model():
     h, g = model.trunk.table(tokens), model.query.expand(2, 9, -1)
     strictly = Mask(pairwise=torch.ones(9, 9, dtype=torch.bool).tril(-1)[None, None])
     for layer in model.trunk.layers:
-        g = layer._after(g, layer.mixer(g, context=h, mask=strictly))
-        h = layer._after(h, layer.mixer(h, mask=Mask(causal=True)))
+        g = layer.after_mixer(g, layer.mixer(g, context=h, mask=strictly))
+        h = layer.after_mixer(h, layer.mixer(h, mask=Mask(causal=True)))
     wanted = g @ model.trunk.table.weight.T + model.bias
     found = model(tokens, order=torch.arange(9).expand(2, 9))
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-11)
@@ -163,7 +163,7 @@ def test_content_is_a_causal_model_of_the_tokens_put_in_order_at_their_own_place
         q, k, v = mixer.heads.split(h)
         scores = mixer.position.scores(q, k, place, place) / 6**0.5
         weights = scores.masked_fill(future, -torch.inf).softmax(-1)
-        h = layer._after(h, mixer.heads.merge(weights @ v))
+        h = layer.after_mixer(h, mixer.heads.merge(weights @ v))
     contents = []
     model.trunk.layers[-1].register_forward_hook(lambda _, __, out: contents.append(out[0]))
     model(tokens, order=order)
@@ -264,7 +264,7 @@ def test_fine_tuning_reads_one_stream_with_everything_seen():
     h = torch.cat([model.trunk.table(tokens), separator, closing], dim=1)
     segments = torch.tensor([0] * 8 + [2]).expand(3, 9)
     for layer in model.trunk.layers:
-        h = layer._after(h, layer.mixer.relate(h, segments, segments))
+        h = layer.after_mixer(h, layer.mixer.relate(h, segments, segments))
     wanted = model.head(model.dense(h[:, -1]).tanh())
     torch.testing.assert_close(model(tokens), wanted, rtol=0, atol=1e-11)
 
@@ -383,7 +383,7 @@ def test_bad_requests_are_named():
         (lambda: model(text, order=order[:, 1:]), r"order must be int64 or int32 \[3, 7\]"),
         (lambda: model(text, order=order.double()), r"got a tensor .* of torch\.float64"),
         (lambda: model(text, order=order, segments=order[:2]), "segments must be"),
-        (lambda: model.extend(text, model.initial_state(2), order=order), r"initial_state\(3\)"),
+        (lambda: model.extend(text, model.initial_state(2), order=order), "for a batch of 3"),
         (lambda: matcher()(text, text[:2]), "first has batch 3, second 2"),
         (lambda: classifier()(text - VOCAB), "token id -"),
     ]:
