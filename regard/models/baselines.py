@@ -48,7 +48,7 @@ class LogisticRegression(FieldsModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorizationMachineConfig(FieldsConfig):
+class FactorizationMachineConfig(LogisticRegressionConfig):
     """dim: width of the embeddings of each task."""
 
     name: ClassVar[str] = "factorization_machine"
@@ -58,7 +58,7 @@ class FactorizationMachineConfig(FieldsConfig):
         return FactorizationMachine(self)
 
 
-class FactorizationMachine(FieldsModel):
+class FactorizationMachine(LogisticRegression):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "factorization_machine"
@@ -66,16 +66,9 @@ class FactorizationMachine(FieldsModel):
 
     def __init__(self, config: FactorizationMachineConfig):
         super().__init__(config)
-        self.linear = FieldEmbedding(config.fields, config.num_tasks)
         self.embedding = FieldEmbedding(config.fields, config.num_tasks * config.dim)
-        self.bias = nn.Parameter(torch.empty(config.num_tasks))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.bias)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        self.check(batch)
+        linear = super().forward(batch)
         e = rearrange(self.embedding(batch)[0], "b m (k d) -> b m k d", d=self.config.dim)
-        pairs = (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2
-        return self.linear(batch)[0].sum(1) + self.bias + pairs
+        return linear + (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2

@@ -152,17 +152,11 @@ def options_with_position(
             f"{cls.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
             f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS.values() if p.kind == 'absolute')}."
         )
-    if "position" in options:
+    if given := sorted({"position", "position_options"} & options.keys()):
         raise OptionError(
-            "mixer_options must not hold position: the config's own position is given to the mixer"
+            f"mixer_options must not hold {' and '.join(given)}: the config's own position is given to the mixer"
         )
     options["position"] = config.position
     if config.position_options:
-        if "position_options" not in option_names(cls):
-            raise OptionError(f"{cls.name} takes no options of its {config.position} positions")
-        if "position_options" in options:
-            raise OptionError(
-                "mixer_options must not hold position_options: the config's own are given to the mixer"
-            )
         options["position_options"] = config.position_options
     return options

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.core.request import clear
 from regard.models.config import UNSAID, Model, StackConfig
 from regard.models.encoder import Encoder
 
@@ -35,8 +36,7 @@ class Classifier(Model):
     name = "classifier"
 
     def __init__(self, config: ClassifierConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = Encoder(config)
         self.head = nn.Linear(self.encoder.width, config.num_classes)
 
@@ -51,9 +51,7 @@ def mean(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[
     """Over the valid tokens; zero where there are none."""
     if valid is None:
         return x.mean(1)
-    return torch.where(valid[..., None], x, x.new_zeros(())).sum(1) / valid.sum(
-        1, keepdim=True
-    ).clamp(min=1)
+    return clear(x, valid).sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
 
 
 def maximum(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B D"]:

@@ -34,6 +34,12 @@ class ModelConfig(metaclass=CheckedOptions):
 class Model(nn.Module, metaclass=CheckedOptions):
     """Base of every model: it takes its own kind of configuration, and is refused where it would not fit in memory."""
 
+    config: Any
+
+    def __init__(self, config: Any):
+        super().__init__()
+        self.config = config
+
 
 Residual = Literal["plain", "reversible", "reversible_mean"]
 
@@ -197,13 +203,12 @@ class FieldsModel(Model):
     config: FieldsConfig
 
     def __init__(self, config: FieldsConfig):
-        super().__init__()
         if not config.fields:
             raise OptionError(
                 f"{config.name}: fields are not known. Pass those of a schema, or train it on a table: "
                 "its schema has them."
             )
-        self.config = config
+        super().__init__(config)
 
     def check(self, batch: object) -> None:
         """Raises ShapeError for a batch that is not of these fields."""

@@ -148,18 +148,11 @@ class Continuation:
 
     def _require_room(self, beams: int) -> None:
         """Raise OptionError if so many states, twice while rows are picked, and their logits do not fit in memory."""
-        held = [leaf for leaf in pytree.tree_leaves(self.state) if isinstance(leaf, Tensor)]
-        numbers = 2 * sum(z.numel() * z.element_size() for z in held)
-        each = numbers + 4 * self.logits.numel() * self.logits.element_size()
-        tokens = 16 * self.logits.shape[0] * self.max_new_tokens
-        fit = (free_bytes(self.logits.device) or 0) // max(1, each + tokens)
-        require_memory(
-            "beam_search",
-            f"{beams} beams",
-            beams * (each + tokens),
-            self.logits.device,
-            f"At most {fit} would fit.",
-        )
+        logits = self.logits
+        each = 2 * held(self.state) + 4 * logits.nbytes + 16 * len(logits) * self.max_new_tokens
+        fit = (free_bytes(logits.device) or 0) // max(1, each)
+        said = f"At most {fit} would fit."
+        require_memory("beam_search", f"{beams} beams", beams * each, logits.device, said)
 
 
 def _best(old: Beams, new: Beams, eos: int | None) -> Beams:
@@ -265,12 +258,9 @@ def check_beams(beams: int, length_penalty: float) -> None:
     check_option("beam_search", "length_penalty", length_penalty, Penalty)
 
 
-def growth(made: Callable[[int], Any]) -> int:
-    """Bytes that a state grows by for each token, of `made(room)`: a new one with room for so many."""
-    few, more = (
-        sum(z.numel() * z.element_size() for z in pytree.tree_leaves(made(n))) for n in (64, 128)
-    )
-    return -(-(more - few) // 64)
+def held(state: Any) -> int:
+    """Bytes of a state."""
+    return sum(z.nbytes for z in pytree.tree_leaves(state) if isinstance(z, Tensor))
 
 
 def check_eos(eos: int | None, vocab_size: int) -> None:
@@ -300,13 +290,8 @@ def check_room(
             f"exceed max_len ({max_len})"
         )
     if max_new_tokens > LONG:
-        device = tokens.device
-        each = PER_TOKEN + 16 * tokens.shape[0] + growth(initial_state)
-        fit = (free_bytes(device) or 0) // each - most
-        require_memory(
-            who,
-            f"max_new_tokens ({max_new_tokens})",
-            each * (most + max_new_tokens),
-            device,
-            f"At most {max(fit, 0)} would fit.",
-        )
+        growth = -(-(held(initial_state(128)) - held(initial_state(64))) // 64)
+        each, device = PER_TOKEN + 16 * tokens.shape[0] + growth, tokens.device
+        fit = max((free_bytes(device) or 0) // each - most, 0)
+        what, said = f"max_new_tokens ({max_new_tokens})", f"At most {fit} would fit."
+        require_memory(who, what, each * (most + max_new_tokens), device, said)

@@ -116,8 +116,7 @@ class HAN(Model):
     name = "han"
 
     def __init__(self, config: HANConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         width = 2 * config.hidden_dim
         self.embedding = nn.Embedding(config.vocab_size, config.dim)
         self.words = _encoder(config, config.word_encoder, config.word_encoder_options, config.dim)
@@ -188,8 +187,17 @@ def _pool(config: HANConfig) -> Pool:
     return pool
 
 
-class Convolution(nn.Module):
-    """x [N T D], valid tokens first -> [N T F]: relu of a convolution over WIDTH tokens."""
+class SetEncoder(nn.Module):
+    """x [N T D], valid tokens first -> [N T F], whatever where a token is not valid."""
+
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
+        raise NotImplementedError
+
+
+class Convolution(SetEncoder):
+    """relu of a convolution over WIDTH tokens."""
 
     WIDTH = 5
 
@@ -197,35 +205,29 @@ class Convolution(nn.Module):
         super().__init__()
         self.convolution = nn.Conv1d(dim, width, self.WIDTH, padding="same")
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         return self.convolution(x.mT).mT.relu()
 
 
-class EachAlone(nn.Module):
-    """x [N T D] -> [N T F]: a linear layer."""
+class EachAlone(SetEncoder):
+    """A linear layer of each token alone."""
 
     def __init__(self, dim: int, width: int):
         super().__init__()
         self.into = nn.Linear(dim, width)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         return self.into(x)
 
 
-class BiGRU(nn.Module):
-    """x [N T D], valid tokens first -> [N T F], half of F in each direction."""
+class BiGRU(SetEncoder):
+    """A GRU in both directions, half of F each."""
 
     def __init__(self, dim: int, width: int):
         super().__init__()
         self.gru = nn.GRU(dim, width // 2, batch_first=True, bidirectional=True)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         if len(x) == 0:
             return self(one_row(x), one_row(valid))[:0]
         lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero
@@ -235,8 +237,8 @@ class BiGRU(nn.Module):
         ]
 
 
-class Mixed(nn.Module):
-    """x [N T D], valid tokens first -> [N T F], by a linear layer, positions and a block of a mixer."""
+class Mixed(SetEncoder):
+    """A linear layer, positions and a block of a mixer."""
 
     def __init__(self, config: HANConfig, mixer: str, options: Mapping[str, Any], dim: int):
         super().__init__()
@@ -251,9 +253,7 @@ class Mixed(nn.Module):
         ffn = None if made.capabilities.includes_ffn else FEED_FORWARDS["gelu"](width)
         self.block = Block(width, made, ffn)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         place = torch.arange(x.shape[1], device=x.device)[None]
         return self.block(self.position(self.into(x), place), mask=Mask(valid=valid))
 

@@ -45,8 +45,7 @@ class LanguageModel(GenerativeModel):
     name = "language_model"
 
     def __init__(self, config: LanguageModelConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = Encoder(config, causal=True)
         wider = self.encoder.width != config.dim
         self.own_logits = nn.Linear(self.encoder.width, config.vocab_size) if wider else None

@@ -36,8 +36,7 @@ class MaskedLanguageModel(Model):
     name = "masked_language_model"
 
     def __init__(self, config: MaskedLanguageModelConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = Encoder(config)
         self.transform = nn.Linear(self.encoder.width, config.dim)
         self.norm = NORMS[config.norm](config.dim)

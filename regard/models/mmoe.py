@@ -83,8 +83,7 @@ class MMoE(Model):
     name = "mmoe"
 
     def __init__(self, config: MMoEConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = None
         width = config.input_dim
         if config.fields:

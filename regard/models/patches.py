@@ -89,8 +89,7 @@ class PatchClassifier(Model):
     name = "patch_classifier"
 
     def __init__(self, config: PatchClassifierConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.who = f"patch_classifier({config.mixer_name})"
         self.stem, channels = stem(config)
         self.side = config.patch_size // config.stem_stride

@@ -56,8 +56,7 @@ class Transformer(GenerativeModel):
     name = "transformer"
 
     def __init__(self, config: TransformerConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.who = (
             f"transformer({resolve(config.decoder_mixer).name}, {resolve(config.cross_mixer).name})"
         )

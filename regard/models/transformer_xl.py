@@ -94,7 +94,7 @@ class TransformerXL(LanguageModel):
     """
 
     name = "transformer_xl"
-    config: TransformerXLConfig  # type: ignore[assignment]
+    config: TransformerXLConfig
 
     def __init__(self, config: TransformerXLConfig):
         super().__init__(config.stack)

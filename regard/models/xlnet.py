@@ -108,26 +108,6 @@ class FactorizationOrder(NamedTuple):
         return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
 
 
-class PredictedPlaces(NamedTuple):
-    """The places that the query stream predicts, where it is not made for all."""
-
-    place: Int[Tensor, "B P"]
-    among_keys: Int[Tensor, "B P"]  # behind the memory
-    allowed: Bool[Tensor, "B 1 P S"]
-    segments: Int[Tensor, "B P"] | None
-
-    @classmethod
-    def of(cls, ranks: FactorizationOrder, query: Mask, most: int) -> "PredictedPlaces":
-        """The places of the highest ranks."""
-        place = ranks.order.topk(min(most, ranks.order.shape[1]), dim=1).indices
-        assert query.pairwise is not None
-        segments = None if ranks.segments is None else ranks.segments.gather(1, place)
-        S = query.pairwise.shape[3]
-        allowed = query.pairwise.gather(2, place[:, None, :, None].expand(-1, -1, -1, S))
-        memory = S - ranks.order.shape[1]
-        return cls(place, place + memory, allowed, segments)
-
-
 class TwoStreamLayer(Block):
     mixer: TransformerXL
 
@@ -151,9 +131,9 @@ class TwoStreamLayer(Block):
         memory: Float[Tensor, "B M D"],
         masks: tuple[Mask, Mask],
         segments: Int[Tensor, "B T"] | None,
-        predicted: PredictedPlaces | None = None,
+        predicted: Int[Tensor, "B P"] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B _ D"] | None]:
-        """Keys and values of both streams are those of h as it comes in; g has the places of `predicted`, or all."""
+        """Keys and values of both streams are those of h as it comes in; g has the places `predicted`, or all."""
         seen = torch.cat([memory, h], dim=1)
         content, query = masks
         after = self.after_mixer(h, self._mix(h, seen, content, segments))
@@ -161,7 +141,7 @@ class TwoStreamLayer(Block):
             return after, None
         if predicted is None:
             return after, self.after_mixer(g, self._mix(g, seen, query, segments))
-        return after, self.after_mixer(g, self._mix_predicted(g, seen, predicted, segments))
+        return after, self.after_mixer(g, self._mix_predicted(g, seen, query, segments, predicted))
 
     def _mix(self, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None) -> Tensor:
         if segments is None:
@@ -169,20 +149,21 @@ class TwoStreamLayer(Block):
         return self.mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
 
     def _mix_predicted(
-        self, g: Tensor, seen: Tensor, predicted: PredictedPlaces, segments: Tensor | None
+        self, g: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None, place: Tensor
     ) -> Tensor:
-        """`_mix` for queries at any places: their P S pairs with keys are gathered one by one."""
+        """`_mix` for queries at these places: their P S pairs with keys are gathered one by one."""
         mixer, S = self.mixer, seen.shape[1]
         q, k, v = mixer.heads.split(g, seen)
-        key_place = torch.arange(S, device=g.device)[None]
-        scores = mixer.position.scores(q, k, predicted.among_keys, key_place)
+        assert mask.pairwise is not None
+        allowed = mask.pairwise.gather(2, place[:, None, :, None].expand(-1, -1, -1, S))
+        behind = place + (S - mask.pairwise.shape[2])  # the memory
+        scores = mixer.position.scores(q, k, behind, torch.arange(S, device=g.device)[None])
         if segments is not None:
-            assert mixer.segment is not None and predicted.segments is not None
-            ids = Segments(
-                predicted.segments, _of_keys(segments, seen), mixer.segment.s, mixer.segment.b
-            )
+            assert mixer.segment is not None
+            here, keys = segments.gather(1, place), _of_keys(segments, seen)
+            ids = Segments(here, keys, mixer.segment.s, mixer.segment.b)
             scores = scores + segment_bias(q, ids, 1.0)(slice(0, g.shape[1]), slice(0, S))
-        weights = masked_softmax(q.shape[-1] ** -0.5 * scores, predicted.allowed)
+        weights = masked_softmax(q.shape[-1] ** -0.5 * scores, allowed)
         weights = F.dropout(weights, mixer.dropout, self.training)
         return mixer.heads.merge(weights @ v)
 
@@ -232,19 +213,19 @@ class Trunk(nn.Module):
         masks = ranks.masks(rows >= M - state.length[:, None], reuse)
         added = ranks.valid[:, :reuse].sum(1)
         last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
-        predicted = place = None
+        predicted = index = None
         if g is not None and num_predict is not None:
-            predicted = PredictedPlaces.of(ranks, masks[1], num_predict)
-            place = predicted.place[..., None].expand(-1, -1, g.shape[2])
-            g = g.gather(1, place)
+            predicted = ranks.order.topk(min(num_predict, T), dim=1).indices
+            index = predicted[..., None].expand(-1, -1, g.shape[2])
+            g = g.gather(1, index)
         h, g = self.dropout(h), None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
             memories.append(torch.cat([memory, h[:, :reuse]], dim=1).detach().gather(1, last))
             given = (h, g, memory, masks, ranks.segments, predicted)
             h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
-        if g is not None and place is not None:
-            g = torch.zeros_like(h).scatter(1, place, g)
+        if g is not None and index is not None:
+            g = torch.zeros_like(h).scatter(1, index, g)
         after = State(tuple(memories), state.length + added)
         return self.dropout(h), None if g is None else self.dropout(g), after
 
@@ -259,8 +240,7 @@ class XLNet(Model):
     name = "xlnet"
 
     def __init__(self, config: XLNetConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.trunk = Trunk(config)
         self.query = nn.Parameter(torch.empty(config.dim))
         self.bias = nn.Parameter(torch.empty(config.vocab_size))

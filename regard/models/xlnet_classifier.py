@@ -55,8 +55,7 @@ class SequenceClassifier(Model):
     """Texts -> logits, from the last layer's h of the CLS that closes them."""
 
     def __init__(self, config: XLNetClassifierConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.trunk = Trunk(config)
         self.special = nn.Parameter(torch.empty(2, config.dim))  # SEP, CLS
         self.reset_parameters()
@@ -87,19 +86,17 @@ class SequenceClassifier(Model):
             check_tokens(who, tokens, valid, self.config.vocab_size, self.special.device)
         B = len(texts[0][0])
         separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
+        one = torch.ones(B, 1, dtype=torch.bool, device=closing.device)
         columns, here, numbers = [], [], []
         for number, (tokens, valid) in enumerate(texts):
             if len(tokens) != B:
                 raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")
-            present = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
             columns += [self.trunk.embed(tokens, valid), separator]
-            here += [present, present.new_ones(B, 1)]
-            numbers.append(torch.full((B, tokens.shape[1] + 1), number, device=tokens.device))
-        columns.append(closing)
-        here.append(here[-1])
-        numbers.append(torch.full_like(numbers[0][:, :1], 2))
-        source, _, valid = compaction(torch.cat(here, dim=1))
-        h, segments = (permute(torch.cat(x, dim=1), source) for x in (columns, numbers))
+            here += [one.expand_as(tokens) if valid is None else valid, one]
+            numbers += [number] * (tokens.shape[1] + 1)
+        source, _, valid = compaction(torch.cat([*here, one], dim=1))
+        h = permute(torch.cat([*columns, closing], dim=1), source)
+        segments = source.new_tensor([*numbers, 2])[source]
         ranks = FactorizationOrder(torch.full_like(segments, CONTEXT), valid, segments)
         h, _, _ = self.trunk(h, None, ranks, self.trunk.empty(B, 0))
         return self.head(self.dropout(self.dense(last_valid(h, valid)).tanh()))

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError
+from regard.core.errors import OptionError, ShapeError, shown
 from regard.core.options import CheckedOptions
 from regard.core.shapes import is_dense
 from regard.functional.cache import readable
@@ -94,25 +94,25 @@ def check_batch(
     size = None
     for field in fields:
         x = batch.get(field.name)
-        if not isinstance(x, Tensor) or not is_dense(x):
-            raise ShapeError(f"{who}: the batch has no dense tensor for field {field.name!r}")
+        several, number = isinstance(field, Sequence), isinstance(field, Numeric)
+        if (
+            not isinstance(x, Tensor)
+            or not is_dense(x)
+            or x.dim() != 1 + several
+            or not (x.is_floating_point() if number else x.dtype in (torch.int64, torch.int32))
+        ):
+            kind = "floating point numbers" if number else "int64 or int32 ids"
+            raise ShapeError(
+                f"{who}: {field.name} must be {kind} {'[B, T]' if several else '[B]'}, got {shown(x)}"
+            )
         if weight is not None and x.device != weight.device:
             raise ShapeError(
                 f"{who}: {field.name} is on {x.device}, the model on {weight.device}. Move one of them."
             )
-        several = isinstance(field, Sequence)
-        if x.dim() != 1 + several:
-            shape = "[B, T]" if several else "[B]"
-            raise ShapeError(f"{who}: {field.name} must have shape {shape}, got {list(x.shape)}")
         size = len(x) if size is None else size
         if len(x) != size:
             raise ShapeError(f"{who}: {field.name} has batch {len(x)}, others have {size}")
-        if isinstance(field, Numeric):
-            if not x.is_floating_point():
-                raise ShapeError(f"{who}: {field.name} must be floating point, got {x.dtype}")
-        elif x.dtype not in (torch.int64, torch.int32):
-            raise ShapeError(f"{who}: {field.name} must be int64 or int32 ids, got {x.dtype}")
-        elif readable(x) and x.numel():
+        if not isinstance(field, Numeric) and readable(x) and x.numel():
             low, high, known = int(x.min()), int(x.max()), vocabulary(field).size
             if low < 0 or high >= known:
                 wrong = low if low < 0 else high

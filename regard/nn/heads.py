@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, Observation
 from regard.core.errors import OptionError, ShapeError
-from regard.core.shapes import check_divisible, check_positive
+from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
 from regard.nn.starts import Glorot, glorot
 
@@ -49,7 +49,6 @@ class Heads(nn.Module):
     ):
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_positive(num_heads=num_heads, num_kv_heads=num_kv_heads)
         if head_dim is None and (key_dim is None or value_dim is None):
             check_divisible(dim=dim, num_heads=num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
@@ -157,7 +156,6 @@ class Values(nn.Module):
 
     def __init__(self, dim: int, num_heads: int):
         super().__init__()
-        check_positive(num_heads=num_heads)
         check_divisible(dim=dim, num_heads=num_heads)
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.value = Glorot(dim, dim, bias=False)
