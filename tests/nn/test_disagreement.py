@@ -97,17 +97,6 @@ def test_absent_tokens_and_absent_examples_change_nothing_and_have_finite_gradie
     assert disagreement(Observation(heads=heads), valid=torch.zeros_like(valid)) == 0
 
 
-def test_training_against_agreement_moves_heads_apart():
-    mixer, x, seen = observed(valid=None)
-    before = disagreement(seen, "output").item()
-    optimizer = torch.optim.Adam(mixer.parameters(), lr=1e-2)
-    for _ in range(20):
-        optimizer.zero_grad()
-        (-disagreement(mixer.observe(x.detach()), "output")).backward()
-        optimizer.step()
-    assert disagreement(mixer.observe(x), "output") > before + 0.05
-
-
 def test_no_more_is_stored_than_the_weights_that_exist():
     weights = torch.rand(1, 32, 64, 64, device="meta")
     used = count(lambda: disagreement(Observation(weights=weights), "position")).peak_bytes

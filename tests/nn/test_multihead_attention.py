@@ -143,32 +143,6 @@ def test_in_torchs_decoder_layer(name):
     torch.testing.assert_close(padded[1:], alone, rtol=1e-4, atol=1e-5)
 
 
-class ViT(nn.Module):
-    """Somebody's model: torch's layer called with q, k, v of one tensor and the default need_weights."""
-
-    def __init__(self):
-        super().__init__()
-        self.patches = nn.Conv2d(1, D, 4, stride=4)
-        self.place = nn.Parameter(torch.randn(16, D) * 0.1)
-        self.attention = nn.MultiheadAttention(D, 4, batch_first=True)
-        self.norm, self.head = nn.LayerNorm(D), nn.Linear(D, 2)
-
-    def forward(self, image):
-        x = self.patches(image).flatten(2).transpose(1, 2) + self.place
-        y, _ = self.attention(x, x, x)
-        return self.head(self.norm(x + y).mean(1))
-
-
-def test_in_somebodys_vit():
-    torch.manual_seed(0)
-    model, image = ViT(), torch.randn(3, 1, 16, 16)
-    want = model(image)
-    model.attention = MultiheadAttention.replacing(
-        model.attention, regard.build("softmax", dim=D, num_heads=4)
-    )
-    torch.testing.assert_close(model(image), want)
-
-
 class Classifier(nn.Module):
     def __init__(self):
         super().__init__()
