@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import OptionError, ShapeError, shown
 from regard.core.options import CheckedOptions
+from regard.core.request import clear
 from regard.core.shapes import is_dense
 from regard.functional.cache import readable
 from regard.nn.starts import NormalRows, normal_rows
@@ -89,7 +90,7 @@ def check_batch(
     """Every field is there, with one batch size; values are read where that costs no synchronisation."""
     if not isinstance(batch, Mapping):
         raise ShapeError(
-            f"{who}: batch must be a dict of tensors by field name, got {type(batch).__name__}"
+            f"{who}: batch must be a dict of tensors by field name, got {shown(batch)}"
         )
     size = None
     for field in fields:
@@ -155,8 +156,7 @@ class FieldEmbedding(nn.Module):
 
     def look_up(self, name: str, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b D"]:
         """Rows of a vocabulary's table; zero where the id is that of a missing value."""
-        rows = self.table(name)(ids)
-        return torch.where((ids != MISSING)[..., None], rows, rows.new_zeros(()))
+        return clear(self.table(name)(ids), ids != MISSING)
 
     def batch_l2(
         self, batch: FieldBatch, counts: Mapping[str, Int[Tensor, "V"]]
@@ -184,7 +184,7 @@ class FieldEmbedding(nn.Module):
         if isinstance(field, Numeric):
             vector = self.vectors[f"of_{field.name}"]
             present = ~x.isnan()
-            x = torch.where(present, x, x.new_zeros(())).to(vector.dtype)
+            x = torch.where(present, x, 0.0).to(vector.dtype)
             return x[:, None] * vector, present
         rows, exists = self.look_up(vocabulary(field).name, x), x != MISSING
         if not isinstance(field, Sequence):
