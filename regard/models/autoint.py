@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.core import Mask
 from regard.core.options import Depth, Rate
+from regard.core.request import clear
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dnn import DNN
@@ -70,14 +71,14 @@ class Interacting(nn.Module):
         mask = Mask(valid=present)
         z = softmax_attention(q, k, v, mask=mask, scale=self.scale, dropout=dropout)
         mixed = rearrange(z, "b h m k -> b m (h k)") + self.activation(self.residual(e))
-        return torch.where(present[..., None], self.norm(mixed.relu()), mixed.new_zeros(()))
+        return clear(self.norm(mixed.relu()), present)
 
     def weights(
         self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
     ) -> Float[Tensor, "B H M M"]:
         q, k = self._heads(self.query, e), self._heads(self.key, e)
         weights = softmax_weights(q, k, mask=Mask(valid=present), scale=self.scale)
-        return torch.where(present[:, None, :, None], weights, weights.new_zeros(()))
+        return torch.where(present[:, None, :, None], weights, 0.0)
 
     def _heads(self, projection: nn.Linear, e: Tensor) -> Tensor:
         projected = self.activation(projection(e))

@@ -21,7 +21,7 @@ def layers_per_block(mixer: Mixer) -> int:
     return 2 if mixer.capabilities.includes_ffn else 1
 
 
-class Residual(nn.Module):
+class ResidualPaths(nn.Module):
     """Residual paths of a block, whose last part is a feed-forward layer, if it has one."""
 
     norm_first: bool
@@ -43,7 +43,7 @@ class Residual(nn.Module):
         return self.add(x, self.feed_forward(self.before(x, norm)), norm)
 
 
-class Block(Residual):
+class Block(ResidualPaths):
     def __init__(
         self,
         dim: int,

@@ -58,8 +58,8 @@ def maximum(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Flo
     """Over the valid tokens; zero where there are none."""
     if valid is None:
         return x.amax(1)
-    largest = torch.where(valid[..., None], x, x.new_full((), -torch.inf)).amax(1)
-    return torch.where(valid.any(1, keepdim=True), largest, x.new_zeros(()))
+    largest = torch.where(valid[..., None], x, -torch.inf).amax(1)
+    return torch.where(valid.any(1, keepdim=True), largest, 0.0)
 
 
 SUMMARIES = {"mean": mean, "max": maximum}

@@ -22,7 +22,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.rows import recomputed
 from regard.mixers.build import build
-from regard.models.block import Residual
+from regard.models.block import ResidualPaths
 from regard.models.blocks import feed_forward, options_with_position, streamed
 from regard.models.config import StackConfig, check_mixer
 from regard.models.tokens import check_state
@@ -59,7 +59,7 @@ class State(Streamed):
     length: Int[Tensor, "B"]
 
 
-class DecoderBlock(Residual):
+class DecoderBlock(ResidualPaths):
     def __init__(
         self,
         dim: int,

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
+from regard.core.errors import shown
 from regard.mixers import build
 from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dice import Dice
@@ -107,18 +108,15 @@ class DIN(FieldsModel):
     ) -> Float[Tensor, ""]:
         """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2.
 
-        Raises OptionError, ShapeError where the counts are not those of the schema.
+        Raises ShapeError where the counts are not those of the schema.
         """
         self.check(batch)
-        if not isinstance(counts, Mapping):
-            raise OptionError(
-                f"din: counts must be those of a schema by vocabulary, got {type(counts).__name__}"
-            )
         for name, size in vocabularies(self.config.fields).items():
-            found = counts.get(name)
+            found = counts.get(name) if isinstance(counts, Mapping) else None
             if not isinstance(found, Tensor) or found.shape != (size,):
-                got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-                raise ShapeError(f"din: counts of {name!r} must be a tensor [{size}], got {got}")
+                raise ShapeError(
+                    f"din: counts of {name!r} must be a tensor [{size}], got {shown(found)}"
+                )
         return self.embedding.batch_l2(batch, counts)
 
     def _interest(
@@ -129,8 +127,6 @@ class DIN(FieldsModel):
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}
         if len(set(lengths.values())) > 1:
             raise ShapeError(f"din: histories must be aligned, their lengths are {lengths}")
-        if not next(iter(lengths.values())):
-            raise ShapeError("din: histories must have room for at least one behaviour")
         look_up = self.embedding.look_up
         history = torch.cat([look_up(s.of.name, batch[s.name]) for s in sequences], -1)
         candidate = torch.cat([look_up(s.of.name, batch[s.of.name]) for s in sequences], -1)

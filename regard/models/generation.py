@@ -118,6 +118,7 @@ class Continuation:
         """The best continuations of each row."""
         B, V = self.logits.shape
         self._require_room(beams)
+        eos = -1 if self.eos is None else self.eos
         rows = torch.arange(B, device=self.logits.device)[:, None]
         state = reorder(self.state, rows.expand(B, beams).flatten())
         logits = self.logits.repeat_interleave(beams, dim=0)
@@ -132,12 +133,11 @@ class Continuation:
             best, index = totals.flatten(1).topk(min(2 * beams, beams * V))
             parent, new = index // V, index % V
             candidates = torch.cat([tokens[rows, parent], new[..., None]], dim=2)
-            ends = torch.zeros_like(new, dtype=torch.bool) if self.eos is None else new == self.eos
-            closes = torch.ones_like(ends) if last else ends
+            ends = new == eos
             open_row = hypotheses.scores.isinf().any(1, keepdim=True)
             scores = best / ((5 + n) / 6) ** length_penalty
-            scores = scores.masked_fill(~(closes & open_row), -math.inf)[:, :beams]
-            hypotheses = _best(hypotheses, Beams(candidates[:, :beams], scores), self.eos)
+            scores = scores.masked_fill(~((ends | last) & open_row), -math.inf)[:, :beams]
+            hypotheses = _best(hypotheses, Beams(candidates[:, :beams], scores), eos)
             if last or bool(hypotheses.scores.isfinite().all()):
                 break
             sums, kept = best.masked_fill(ends, -math.inf).topk(beams)
@@ -155,9 +155,9 @@ class Continuation:
         require_memory("beam_search", f"{beams} beams", beams * each, logits.device, said)
 
 
-def _best(old: Beams, new: Beams, eos: int | None) -> Beams:
+def _best(old: Beams, new: Beams, eos: int) -> Beams:
     """The best of both, as many as there are beams; the old ones, a token shorter, are filled with eos."""
-    filler = new.tokens.new_full((*old.tokens.shape[:2], 1), 0 if eos is None else eos)
+    filler = new.tokens.new_full((*old.tokens.shape[:2], 1), max(eos, 0))
     tokens = torch.cat([torch.cat([old.tokens, filler], dim=2), new.tokens], dim=1)
     scores, index = torch.cat([old.scores, new.scores], dim=1).topk(old.scores.shape[1])
     return Beams(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[2])), scores)

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
+from regard.core.errors import shown
 from regard.core.options import Rate
 from regard.core.request import check_place, first_parameter
 from regard.models.config import Model, ModelConfig
@@ -128,8 +129,7 @@ class MMoE(Model):
     def _inputs(self, x: Tensor | FieldBatch) -> Float[Tensor, "B d"]:
         if self.embedding is None:
             if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[1] != self.width:
-                got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-                raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {got}")
+                raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {shown(x)}")
             check_place(self.name, "x", x, self.experts.biases[0])
             return x
         check_batch(self.name, self.config.fields, x, first_parameter(self))
