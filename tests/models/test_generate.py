@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import regard
-from regard.models import TransformerXLConfig, reorder
+from regard.models import TransformerXLConfig
 from tests.models.small import STREAMING, VOCAB, language_model, prompts, ragged, transformer
 
 
@@ -29,15 +29,6 @@ def test_ragged_chunks_give_the_padded_forward(mixer):
     whole = model(text, valid=valid)
     torch.testing.assert_close(torch.cat(parts, 1)[valid], whole[valid], rtol=0, atol=1e-10)
     assert state.length.tolist() == [3, 5, 6]
-
-
-@pytest.mark.parametrize("mixer", STREAMING)
-def test_reordered_state_goes_on_with_other_rows(mixer):
-    model, index = language_model(mixer=mixer), torch.tensor([2, 2, 0, 1])
-    text = prompts()
-    _, state = model.extend(text[:, :5], model.initial_state(3))
-    logits, _ = model.extend(text[index, 5:], reorder(state, index))
-    torch.testing.assert_close(logits, model(text[index])[:, 5:], rtol=0, atol=1e-10)
 
 
 def test_rows_end_at_eos_and_the_call_with_the_last():
