@@ -12,7 +12,7 @@ are few, so that a cheaper attention would gain nothing. Cost: L M^2 K H.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from einops import rearrange
@@ -35,7 +35,7 @@ OFFICIAL_EPS = 1e-8
 class AutoIntConfig(FieldsConfig):
     """dim of embeddings, head_dim of each head; hidden_dims of the network of AutoInt+, none for AutoInt."""
 
-    name: ClassVar[str] = "autoint"
+    name = "autoint"
     dim: int = 16
     num_heads: int = 2
     head_dim: int = 32

@@ -6,7 +6,6 @@ w_m is the weight of a field: of its id, the mean over the ids of a sequence, v_
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -21,7 +20,7 @@ from regard.nn.fields import FieldBatch, FieldEmbedding
 class LogisticRegressionConfig(FieldsConfig):
     """One weight for each value of each field; fields as in FieldsConfig."""
 
-    name: ClassVar[str] = "logistic_regression"
+    name = "logistic_regression"
 
     def build(self) -> "LogisticRegression":
         return LogisticRegression(self)
@@ -51,7 +50,7 @@ class LogisticRegression(FieldsModel):
 class FactorizationMachineConfig(LogisticRegressionConfig):
     """dim: width of the embeddings of each task."""
 
-    name: ClassVar[str] = "factorization_machine"
+    name = "factorization_machine"
     dim: int = 16
 
     def build(self) -> "FactorizationMachine":

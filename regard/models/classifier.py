@@ -4,7 +4,7 @@ The maximum of each channel over time (Kim 2014, arXiv 1408.5882) keeps one tell
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,7 +21,7 @@ Summary = Literal["mean", "max"]
 class ClassifierConfig(StackConfig):
     """summary: what the head reads, the mean over valid tokens or the maximum of each channel."""
 
-    name: ClassVar[str] = "classifier"
+    name = "classifier"
     kinds = ("classify",)
     num_classes: int
     summary: Summary = field(default="mean", metadata=UNSAID)

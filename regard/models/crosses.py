@@ -11,7 +11,6 @@ paper, and no half of them is kept back. Missing fields are zero. Cost: L M D, a
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -28,7 +27,7 @@ from regard.nn.fields import FieldBatch, FieldEmbedding
 class CrossNetworkConfig(FieldsConfig):
     """dim of embeddings; hidden_dims of the network beside (DCN), none for the cross network alone."""
 
-    name: ClassVar[str] = "cross_network"
+    name = "cross_network"
     dim: int = 16
     num_layers: Depth = 3
     hidden_dims: tuple[int, ...] = ()
@@ -69,7 +68,7 @@ class CrossNetwork(FieldsModel):
 class CompressedInteractionConfig(FieldsConfig):
     """dim of embeddings, feature maps of each layer; hidden_dims of the network beside (xDeepFM), none without."""
 
-    name: ClassVar[str] = "compressed_interaction"
+    name = "compressed_interaction"
     dim: int = 16
     maps: tuple[int, ...] = (32, 32)
     hidden_dims: tuple[int, ...] = ()

@@ -14,7 +14,7 @@ mini-batch-aware L2 is a term of the loss: loss + lambda * model.batch_l2(batch,
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -43,7 +43,7 @@ ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}
 class DINConfig(FieldsConfig):
     """history: names of Sequence fields; hidden_dims and activation: of the network after the pool."""
 
-    name: ClassVar[str] = "din"
+    name = "din"
     history: tuple[str, ...]
     dim: int = 16
     pool: str | type[Pool] = "target_query"

@@ -7,7 +7,6 @@ The paper takes the output at a learned first token in the place of e. Cost: the
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,7 +22,7 @@ from regard.models.encoder import Encoder
 class DualEncoderConfig(StackConfig):
     """mlp_dim M: four times dim by default. summary: a sequence's vector, the mean or the maximum of each channel over tokens."""
 
-    name: ClassVar[str] = "dual_encoder"
+    name = "dual_encoder"
     kinds = ("match",)
     num_classes: int = 2
     mlp_dim: int | None = None

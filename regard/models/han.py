@@ -12,7 +12,7 @@ backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one af
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -38,7 +38,7 @@ class HANConfig(ModelConfig):
     pool and pool_options are those of both levels. num_heads, max_len and the options are for mixers in the place of a GRU.
     """
 
-    name: ClassVar[str] = "han"
+    name = "han"
     kinds = ("documents",)
     vocab_size: int
     num_classes: int

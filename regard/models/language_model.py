@@ -5,7 +5,6 @@ The two streams of a reversible stack, side by side, are twice as wide as the em
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +28,7 @@ from regard.models.generation import (
 class LanguageModelConfig(StackConfig):
     """A stack of causal blocks that predicts the next token; fields as in StackConfig."""
 
-    name: ClassVar[str] = "language_model"
+    name = "language_model"
     kinds = ("language_model",)
 
     def build(self) -> "LanguageModel":

@@ -7,7 +7,6 @@ positions and order of norms are the stack's. Cost: the stack's, and T D V for t
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ from regard.nn import NORMS
 class MaskedLanguageModelConfig(StackConfig):
     """A stack of bidirectional blocks that predicts masked tokens; fields as in StackConfig."""
 
-    name: ClassVar[str] = "masked_language_model"
+    name = "masked_language_model"
     kinds = ("masked_language_model",)
 
     def build(self) -> "MaskedLanguageModel":

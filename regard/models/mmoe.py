@@ -14,7 +14,7 @@ saturate; they are not rescaled to sum to 1. Cost: n experts, K n d for the gate
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -41,7 +41,7 @@ class MMoEConfig(ModelConfig):
     The defaults are those of the paper's synthetic data. Fields may be left out until the data are read.
     """
 
-    name: ClassVar[str] = "mmoe"
+    name = "mmoe"
     kinds = ("table", "vectors")
     num_tasks: int = 1
     input_dim: int | None = None

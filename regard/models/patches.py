@@ -11,7 +11,7 @@ the stem's, 9 C C' for each pixel of its maps.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -35,7 +35,7 @@ class PatchClassifierConfig(StackConfig):
     each convolution; patch_size counts pixels of the image, so that it is a multiple of the strides' product.
     """
 
-    name: ClassVar[str] = "patch_classifier"
+    name = "patch_classifier"
     kinds = ("classify",)
     image_size: tuple[int, int]
     patch_size: int

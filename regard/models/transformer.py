@@ -9,7 +9,7 @@ The presets are the paper's sizes: post-norm, biases in the feed-forward layers 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +39,7 @@ from regard.models.tokens import check_length, check_state, check_tokens, longes
 class TransformerConfig(EncoderDecoderConfig):
     """Encoder and decoder over token ids; target_vocab_size is vocab_size, in one table for both, where it is None."""
 
-    name: ClassVar[str] = "transformer"
+    name = "transformer"
     kinds = ("translate",)
     target_vocab_size: int | None = None
 

@@ -15,7 +15,7 @@ sinusoids nor before the softmax, plain instead of adaptive softmax, initial wei
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +39,7 @@ class TransformerXLConfig(ModelConfig):
     computed again for its backward, so that training holds the activations of one segment.
     """
 
-    name: ClassVar[str] = "transformer_xl"
+    name = "transformer_xl"
     kinds = ("language_model",)
 
     vocab_size: int

@@ -16,7 +16,7 @@ once in fine-tuning, which has no g. Left out: the reversed half of a batch; dro
 
 from abc import ABC
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -71,7 +71,7 @@ class XLNetConfig(TrunkConfig):
     query stream is made; context then has the logits of a query stream that is zero. None: every token.
     """
 
-    name: ClassVar[str] = "xlnet"
+    name = "xlnet"
     kinds = ("permutation_language_model",)
 
     mem_len: Count = 0

@@ -9,7 +9,6 @@ any tokens. `load_trunk` takes a trained XLNet's. Cost: one stream.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,7 +30,7 @@ _MAY_DIFFER = {"dropout", "attention_dropout", "checkpoint", "clamp_len"}
 class XLNetClassifierConfig(TrunkConfig):
     """XLNet's content stream and one of num_classes classes for each text."""
 
-    name: ClassVar[str] = "xlnet_classifier"
+    name = "xlnet_classifier"
     kinds = ("classify",)
 
     num_classes: int
@@ -44,7 +43,7 @@ class XLNetClassifierConfig(TrunkConfig):
 class XLNetMatcherConfig(XLNetClassifierConfig):
     """The same for a pair of texts, which are two segments of one row."""
 
-    name: ClassVar[str] = "xlnet_matcher"
+    name = "xlnet_matcher"
     kinds = ("match",)
 
     def build(self) -> "XLNetMatcher":  # type: ignore[override]

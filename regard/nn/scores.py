@@ -283,22 +283,19 @@ class ActivationUnit(Score):
 
     def _first_layer(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """A [.. T F K] and b [.. T F], with which the first layer of the pair (q, k) is A k + b."""
-        K, weight, q_ = self.dim, self.weights[0], q.unsqueeze(-2)
+        K, weight = self.dim, self.weights[0]
         if self.interaction == "din_code":
             of_query, of_key, difference, product = weight.split(K, dim=-1)
             of_query, of_key = of_query + difference, of_key - difference
-            interact = product.unsqueeze(-3) * q_
-        elif self.interaction == "none":
-            of_key, of_query = weight.split(K, dim=-1)
-            interact = of_key.new_zeros(())
         else:
             of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], dim=-1)
-            if self.interaction == "elementwise":
-                interact = product.unsqueeze(-3) * q_
-            else:
-                interact = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)
+        of_pair: Tensor | float = 0.0
+        if self.interaction == "outer":
+            of_pair = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)
+        elif self.interaction != "none":
+            of_pair = product.unsqueeze(-3) * q.unsqueeze(-2)
         bias = self.biases[0].unsqueeze(-2)
-        return of_key.unsqueeze(-3) + interact, q @ of_query.mT + bias
+        return of_key.unsqueeze(-3) + of_pair, q @ of_query.mT + bias
 
     def _activate(self, layer: int, hidden: Tensor, allowed: Tensor | None) -> Tensor:
         if self.activation == "sigmoid":
