@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from regard.core import Mixer, OptionError
 from regard.core.options import CheckedOptions, Count, Depth, Rate
 from regard.core.request import first_parameter
-from regard.core.shapes import check_mapping
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, check_batch, check_fields
@@ -171,10 +170,10 @@ class StackConfig(ModelConfig):
             )
 
 
-def check_mixer(name: str, mixer: str | type[Mixer], options: object) -> None:
+def check_mixer(name: str, mixer: str | type[Mixer], options: Mapping[str, Any]) -> None:
     """`name` is the field's, and `<name>_options` that of its options. Raises OptionError, UnknownNameError."""
     resolve(mixer)
-    for fact in check_mapping(f"{name}_options", options).keys() & {"dim", "num_heads", "max_len"}:
+    for fact in options.keys() & {"dim", "num_heads", "max_len"}:
         raise OptionError(
             f"{name}_options must not hold {fact}: the config's own {fact} is given to every mixer"
         )

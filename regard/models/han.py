@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.request import compaction, one_row, permute
-from regard.core.shapes import check_divisible, check_mapping
+from regard.core.shapes import check_divisible
 from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.config import UNSAID, Model, ModelConfig, check_mixer
@@ -56,12 +56,11 @@ class HANConfig(ModelConfig):
     flat: bool = field(default=False, metadata=UNSAID)
 
     def __post_init__(self):
-        check_mapping("pool_options", self.pool_options)
         _pool(self)
         for name in ("word_encoder", "sentence_encoder"):
             encoder, options = getattr(self, name), getattr(self, f"{name}_options")
             if encoder in PLAIN:
-                if check_mapping(f"{name}_options", options):
+                if options:
                     raise OptionError(f"{name}_options must be empty: {encoder!r} has none")
             else:
                 check_mixer(name, encoder, options)

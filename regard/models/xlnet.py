@@ -27,7 +27,7 @@ from regard.core import Mask, ShapeError
 from regard.core.memory import require_memory
 from regard.core.options import Count, Depth, Rate, shown
 from regard.core.request import clear, compaction, permute
-from regard.core.shapes import check_batch_size, check_divisible, check_positive
+from regard.core.shapes import check_batch_size, check_positive
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import readable
 from regard.functional.relative import Segments, segment_bias
@@ -57,10 +57,6 @@ class TrunkConfig(ModelConfig, ABC):
     dropout: Rate = 0.0
     attention_dropout: Rate = 0.0
     checkpoint: bool = False
-
-    def __post_init__(self):
-        check_divisible(dim=self.dim, num_heads=self.num_heads)
-        FEED_FORWARDS[self.feed_forward]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,6 @@ FLAG, MAPPING = "must be True or False", "must be a mapping of option names"
         (TransformerXLConfig, STACK, "segment_len", (0,), "positive integer"),
         (TransformerXLConfig, STACK, "mem_len", (0,), "positive integer"),
         (XLNetConfig, STACK, "mem_len", (-1,), "an integer of at least 0"),
-        (XLNetConfig, STACK, "dim", (13,), "must be divisible"),
     ],
 )
 def test_a_value_of_a_wrong_kind_is_refused(config, given, field, values, message):
