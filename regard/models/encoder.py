@@ -72,16 +72,19 @@ class Encoder(nn.Module):
                 "causal stack, whose streams have none"
             )
         position = added_position(config)
-        self.causal, self.vocab_size = causal, config.vocab_size
+        self.causal = causal
         self.embedding = Embedding(config, position, config.vocab_size)
         self.blocks = make_blocks(config, causal=causal)
-        self.max_len = bound(config, position, self.mixers)
-        self.global_at, self.width = config.global_at, self.blocks.width
+        self.config, self.width = config, self.blocks.width
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
 
     @property
     def mixers(self) -> list[Mixer]:
         return self.blocks.mixers
+
+    @property
+    def max_len(self) -> int | None:
+        return bound(self.config, self.embedding.position, self.mixers)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
@@ -91,12 +94,14 @@ class Encoder(nn.Module):
         check_length(self.who, "length", tokens.shape[1], self.max_len)
         place = places(tokens, valid)
         x = self.embedding(tokens, place, valid)
-        mask = Mask(causal=self.causal, valid=valid, global_tokens=self.global_at(place, tokens))
+        mask = Mask(
+            causal=self.causal, valid=valid, global_tokens=self.config.global_at(place, tokens)
+        )
         return self.norm(self.blocks(x, mask=mask))
 
     def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:
         device = self.embedding.table.weight.device
-        check_tokens(self.who, tokens, valid, self.vocab_size, device)
+        check_tokens(self.who, tokens, valid, self.config.vocab_size, device)
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional model."""
@@ -124,8 +129,8 @@ class Encoder(nn.Module):
         self.check_tokens(tokens, valid)
         check_state(self.who, state, State, len(self.mixers), tokens)
         length = advance(state.length, valid, tokens.shape[1])
-        if self.max_len is not None:
-            check_length(self.who, "state length + new tokens", longest(length), self.max_len)
+        if (most := self.max_len) is not None:
+            check_length(self.who, "state length + new tokens", longest(length), most)
         x = self.embedding(tokens, state.length[:, None] + places(tokens, valid), valid)
         x, blocks = self.blocks.stream(x, state.blocks, valid=valid, donate=donate)
         return self.norm(x), State(blocks, length)

@@ -67,12 +67,16 @@ class Transformer(GenerativeModel):
             if config.target_vocab_size is None
             else Embedding(config, added_position(config), config.target_vocab_size)
         )
-        mixers = (*self.decoder.self_mixers, *self.decoder.cross_mixers)
-        self.max_target_len = bound(config, self.target_embedding.position, mixers)
 
     @property
     def target_embedding(self) -> Embedding:
         return self.encoder.embedding if self.own_embedding is None else self.own_embedding
+
+    @property
+    def max_target_len(self) -> int | None:
+        """None where neither the positions nor a mixer of the decoder bound it."""
+        mixers = (*self.decoder.self_mixers, *self.decoder.cross_mixers)
+        return bound(self.config, self.target_embedding.position, mixers)
 
     def forward(
         self,
@@ -140,9 +144,9 @@ class Transformer(GenerativeModel):
     def _extend(self, target, state, valid, donate):
         self._check_target(target, valid)
         check_state(self.who, state, State, len(self.decoder.blocks), target)
-        if self.max_target_len is not None:
+        if (most := self.max_target_len) is not None:
             length = longest(advance(state.length, valid, target.shape[1]))
-            check_length(self.who, "target length", length, self.max_target_len)
+            check_length(self.who, "target length", length, most)
         position = state.length[:, None] + places(target, valid)
         x = self.target_embedding(target, position, valid)
         return self.decoder.extend(x, state, valid=valid, donate=donate)

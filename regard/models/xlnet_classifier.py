@@ -117,6 +117,9 @@ class XLNetMatcher(SequenceClassifier):
 
     name = "xlnet_matcher"
 
+    def __init__(self, config: XLNetMatcherConfig):
+        super().__init__(config)
+
     def forward(
         self,
         first: Int[Tensor, "B S"],

@@ -16,7 +16,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Catalog, OptionError, ShapeError
+from regard.core.errors import shown
 from regard.core.options import Above0, CheckedOptions
+from regard.core.request import check_place, first_parameter
+from regard.core.shapes import is_dense
 from regard.functional.rows import unit_norm
 from regard.functional.scored import additive_score
 from regard.nn.dice import Dice
@@ -43,19 +46,25 @@ class Score(nn.Module, metaclass=CheckedOptions):
         self, q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S C"]
     ) -> Float[Tensor, "*b T S"]:
         """Raises ShapeError for what does not fit."""
-        heads = q.shape[-3:-2] if self.heads else ()
-        if (
-            q.shape[:-2] != k.shape[:-2]
-            or heads != self.heads
-            or (q.shape[-1], k.shape[-1]) != (self.dim, self.key_dim)
-        ):
-            want = [*self.heads, "T", self.dim], [*self.heads, "S", self.key_dim]
+        self._check(q, k)
+        return self.pairs(self.queries(q), self.keys(k))
+
+    def _check(self, q: Tensor, k: Tensor) -> None:
+        weight = first_parameter(self)
+        for name, x, axis, width in (("q", q, "T", self.dim), ("k", k, "S", self.key_dim)):
+            dense = isinstance(x, Tensor) and is_dense(x) and x.is_floating_point()
+            if not dense or x.dim() < 2 + len(self.heads) or x.shape[-1] != width:
+                want = ", ".join(map(str, ("..", *self.heads, axis, width)))
+                raise ShapeError(
+                    f"{self.name}: {name} must be a dense floating tensor [{want}], got {shown(x)}"
+                )
+            check_place(self.name, name, x, q if weight is None else weight)
+        if q.shape[:-2] != k.shape[:-2] or (self.heads and q.shape[-3:-2] != self.heads):
             raise ShapeError(
-                f"{self.name}: q {list(q.shape)} and k {list(k.shape)} must end in {want[0]} and {want[1]}, and be alike before"
+                f"{self.name}: q {list(q.shape)} and k {list(k.shape)} must have the same axes before tokens and width"
             )
         if self.max_len is not None and k.shape[-2] > self.max_len:
             raise ShapeError(f"{self.name}: {k.shape[-2]} keys, max_len is {self.max_len}")
-        return self.pairs(self.queries(q), self.keys(k))
 
     def queries(self, q: Float[Tensor, "*b T K"]) -> Float[Tensor, "*b T A"]:
         return q

@@ -9,9 +9,13 @@ from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.core.options import shown
+from regard.core.request import check_tokens
+from regard.core.shapes import is_dense
 from regard.functional.cache import readable
 from regard.functional.positions.rotary import Pairing, sinusoid
 from regard.positions.base import Position
+
+_INTEGERS = (torch.int64, torch.int32)
 
 
 class AbsolutePosition(Position):
@@ -25,21 +29,30 @@ class AbsolutePosition(Position):
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> Float[Tensor, "B T D"]:
         """Raises ShapeError for what does not fit, and beyond `max_len` (read off the values where that costs no device synchronisation)."""
-        B, T, D = x.shape
-        fits = D == self.dim and tuple(position.shape) in ((1, T), (B, T))
-        if not fits or position.dtype not in (torch.int64, torch.int32):
-            raise ShapeError(
-                f"{self.name} positions: x [{B}, {T}, {D}] must have width {self.dim}, and position must be integers "
-                f"[{B}|1, {T}], got {shown(position)}"
-            )
+        self._check(x, position)
         if self.max_len is not None:
             known = readable(position) and position.numel()
-            last = int(position.max()) if known else T - 1
+            last = int(position.max()) if known else x.shape[1] - 1
             if last >= self.max_len:
                 raise ShapeError(
                     f"{self.name} positions: length ({last + 1}) exceeds max_len ({self.max_len})"
                 )
         return x + self.encode(position, x.dtype)
+
+    def _check(self, x: object, position: object) -> None:
+        check_tokens(f"{self.name} positions", "x", x, self.dim)
+        assert isinstance(x, Tensor)
+        B, T, _ = x.shape
+        if (
+            not isinstance(position, Tensor)
+            or not is_dense(position)
+            or position.dtype not in _INTEGERS
+            or tuple(position.shape) not in ((1, T), (B, T))
+            or position.device != x.device
+        ):
+            raise ShapeError(
+                f"{self.name} positions: position must be integers [{B}|1, {T}] on {x.device}, got {shown(position)}"
+            )
 
     def encode(self, position: Int[Tensor, "b T"], dtype: torch.dtype) -> Float[Tensor, "b T D"]:
         raise NotImplementedError
