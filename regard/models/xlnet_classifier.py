@@ -19,7 +19,8 @@ from regard.core.request import compaction, permute
 from regard.models.config import Model
 from regard.models.generation import last_valid
 from regard.models.tokens import check_tokens
-from regard.models.xlnet import CONTEXT, FactorizationOrder, Trunk, TrunkConfig, XLNet
+from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig
+from regard.models.xlnet import Trunk, XLNet
 
 Text = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 
