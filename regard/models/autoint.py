@@ -12,7 +12,7 @@ are few, so that a cheaper attention would gain nothing. Cost: L M^2 K H.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from einops import rearrange
@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from regard.core import Mask
 from regard.core.options import Depth, Rate
-from regard.core.request import first_parameter
+from regard.core.request import clear
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.models.config import FieldsConfig, Model, require_fields
+from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dnn import DNN
-from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
+from regard.nn.fields import FieldBatch, FieldEmbedding
 from regard.nn.starts import Glorot, glorot
 
 OFFICIAL_EPS = 1e-8
@@ -40,7 +40,7 @@ class AutoIntConfig(FieldsConfig):
         official: True: as in the authors' code
     """
 
-    name: ClassVar[str] = "autoint"
+    name = "autoint"
     dim: int = 16
     num_heads: int = 2
     head_dim: int = 32
@@ -50,7 +50,6 @@ class AutoIntConfig(FieldsConfig):
     dropout: Rate = 0.0
 
     def build(self) -> "AutoInt":
-        require_fields(self.name, self.fields)
         return AutoInt(self)
 
 
@@ -77,28 +76,28 @@ class Interacting(nn.Module):
         mask = Mask(valid=present)
         z = softmax_attention(q, k, v, mask=mask, scale=self.scale, dropout=dropout)
         mixed = rearrange(z, "b h m k -> b m (h k)") + self.activation(self.residual(e))
-        return torch.where(present[..., None], self.norm(mixed.relu()), mixed.new_zeros(()))
+        return clear(self.norm(mixed.relu()), present)
 
     def weights(
         self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
     ) -> Float[Tensor, "B H M M"]:
         q, k = self._heads(self.query, e), self._heads(self.key, e)
         weights = softmax_weights(q, k, mask=Mask(valid=present), scale=self.scale)
-        return torch.where(present[:, None, :, None], weights, weights.new_zeros(()))
+        return torch.where(present[:, None, :, None], weights, 0.0)
 
     def _heads(self, projection: nn.Linear, e: Tensor) -> Tensor:
         projected = self.activation(projection(e))
         return rearrange(projected, "b m (h k) -> b h m k", h=self.num_heads)
 
 
-class AutoInt(Model):
+class AutoInt(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "autoint"
+    config: AutoIntConfig
 
     def __init__(self, config: AutoIntConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.dim)
         self.dropout = nn.Dropout(config.dropout)
         width = config.num_heads * config.head_dim
@@ -143,6 +142,6 @@ class AutoInt(Model):
         return maps
 
     def _embedded(self, batch: FieldBatch) -> tuple[Tensor, Tensor]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         e, present = self.embedding(batch)
         return self.dropout(e), present

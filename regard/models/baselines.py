@@ -6,37 +6,34 @@ w_m is the weight of a field: of its id, the mean over the ids of a sequence, v_
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.request import first_parameter
-from regard.models.config import FieldsConfig, Model, require_fields
-from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
+from regard.models.config import FieldsConfig, FieldsModel
+from regard.nn.fields import FieldBatch, FieldEmbedding
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogisticRegressionConfig(FieldsConfig):
     """One weight for each value of each field; fields as in FieldsConfig."""
 
-    name: ClassVar[str] = "logistic_regression"
+    name = "logistic_regression"
 
     def build(self) -> "LogisticRegression":
-        require_fields(self.name, self.fields)
         return LogisticRegression(self)
 
 
-class LogisticRegression(Model):
+class LogisticRegression(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "logistic_regression"
+    config: LogisticRegressionConfig
 
     def __init__(self, config: LogisticRegressionConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.linear = FieldEmbedding(config.fields, config.num_tasks)
         self.bias = nn.Parameter(torch.empty(config.num_tasks))
         self.reset_parameters()
@@ -45,40 +42,32 @@ class LogisticRegression(Model):
         nn.init.zeros_(self.bias)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         return self.linear(batch)[0].sum(1) + self.bias
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorizationMachineConfig(FieldsConfig):
+class FactorizationMachineConfig(LogisticRegressionConfig):
     """dim: width of the embeddings of each task."""
 
-    name: ClassVar[str] = "factorization_machine"
+    name = "factorization_machine"
     dim: int = 16
 
     def build(self) -> "FactorizationMachine":
-        require_fields(self.name, self.fields)
         return FactorizationMachine(self)
 
 
-class FactorizationMachine(Model):
+class FactorizationMachine(LogisticRegression):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "factorization_machine"
+    config: FactorizationMachineConfig
 
     def __init__(self, config: FactorizationMachineConfig):
-        super().__init__()
-        self.config = config
-        self.linear = FieldEmbedding(config.fields, config.num_tasks)
+        super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.num_tasks * config.dim)
-        self.bias = nn.Parameter(torch.empty(config.num_tasks))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.bias)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        linear = super().forward(batch)
         e = rearrange(self.embedding(batch)[0], "b m (k d) -> b m k d", d=self.config.dim)
-        pairs = (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2
-        return self.linear(batch)[0].sum(1) + self.bias + pairs
+        return linear + (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2

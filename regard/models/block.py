@@ -21,7 +21,29 @@ def layers_per_block(mixer: Mixer) -> int:
     return 2 if mixer.capabilities.includes_ffn else 1
 
 
-class Block(nn.Module):
+class ResidualPaths(nn.Module):
+    """Residual paths of a block, whose last part is a feed-forward layer, if it has one."""
+
+    norm_first: bool
+    dropout: nn.Dropout
+    feed_forward: nn.Module | None
+    feed_forward_norm: nn.Module | None
+
+    def before(self, x: Float[Tensor, "B T D"], norm: nn.Module) -> Float[Tensor, "B T D"]:
+        return norm(x) if self.norm_first else x
+
+    def add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Float[Tensor, "B T D"]:
+        x = x + self.dropout(y)
+        return x if self.norm_first else norm(x)
+
+    def feed(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        norm = self.feed_forward_norm
+        if self.feed_forward is None or norm is None:
+            return x
+        return self.add(x, self.feed_forward(self.before(x, norm)), norm)
+
+
+class Block(ResidualPaths):
     def __init__(
         self,
         dim: int,
@@ -44,8 +66,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask = OPEN) -> Float[Tensor, "B T D"]:
-        mixed = self.mixer(self.mixer_norm(x) if self.norm_first else x, mask=mask)
-        return self.after_mixer(x, mixed)
+        return self.after_mixer(x, self.mixer(self.before(x, self.mixer_norm), mask=mask))
 
     def extend(
         self,
@@ -64,13 +85,6 @@ class Block(nn.Module):
             mixed, state = self.mixer.extend(x, state, valid=valid, donate=donate)
         return self.after_mixer(x, mixed), state
 
-    def after_mixer(self, x: Tensor, mixed: Tensor) -> Tensor:
+    def after_mixer(self, x: Tensor, mixed: Tensor) -> Float[Tensor, "B T D"]:
         """The rest of the block: x is what came in, `mixed` what the mixer made of it."""
-        x = x + self.dropout(mixed)
-        if not self.norm_first:
-            x = self.mixer_norm(x)
-        if self.feed_forward is None or self.feed_forward_norm is None:
-            return x
-        if self.norm_first:
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        return self.feed(self.add(x, mixed, self.mixer_norm))

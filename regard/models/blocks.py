@@ -5,10 +5,10 @@
 Reversible blocks give their two streams side by side (width 2 D), as in the official code of the Reformer, or as a mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
@@ -37,19 +37,21 @@ class Blocks(nn.ModuleList):
         return x
 
     def stream(
-        self,
-        x: Float[Tensor, "B N D"],
-        state: tuple[Any, ...],
-        *,
-        valid: Bool[Tensor, "B N"] | None,
-        donate: bool,
+        self, x: Float[Tensor, "B N D"], state: tuple[Any, ...], **options: Any
     ) -> tuple[Float[Tensor, "B N D"], tuple[Any, ...]]:
         """The next N tokens, and the states of the mixers after them."""
-        after = []
-        for block, before in zip(self, state, strict=True):
-            x, block_state = cast(Block, block).extend(x, before, valid=valid, donate=donate)
-            after.append(block_state)
-        return x, tuple(after)
+        return streamed(self, x, state, **options)
+
+
+def streamed(
+    blocks: Iterable[nn.Module], x: Any, state: tuple[Any, ...], **options: Any
+) -> tuple[Any, tuple[Any, ...]]:
+    """What the last block makes of x, and the states after it; `valid` and `donate` go to every mixer."""
+    after = []
+    for block, before in zip(blocks, state, strict=True):
+        x, block_state = cast(Any, block).extend(x, before, **options)
+        after.append(block_state)
+    return x, tuple(after)
 
 
 class Mixing(nn.Module):
@@ -63,9 +65,9 @@ class Mixing(nn.Module):
         return self.dropout(self.mixer(self.norm(x), mask=mask))
 
     def extend(
-        self, x: Float[Tensor, "B N D"], state: Any, *, valid: Tensor | None, donate: bool
+        self, x: Float[Tensor, "B N D"], state: Any, **options: Any
     ) -> tuple[Float[Tensor, "B N D"], Any]:
-        mixed, state = self.mixer.extend_normed(x, self.norm, state, valid=valid, donate=donate)
+        mixed, state = self.mixer.extend_normed(x, self.norm, state, **options)
         return self.dropout(mixed), state
 
 
@@ -81,67 +83,41 @@ class ReversibleBlocks(ReversibleSequence):
         return [cast(Mixing, cast(ReversibleBlock, block).f).mixer for block in self.blocks]
 
     def stream(
-        self,
-        x: Float[Tensor, "B N D"],
-        state: tuple[Any, ...],
-        *,
-        valid: Bool[Tensor, "B N"] | None,
-        donate: bool,
+        self, x: Float[Tensor, "B N D"], state: tuple[Any, ...], **options: Any
     ) -> tuple[Float[Tensor, "B N width"], tuple[Any, ...]]:
         """The next N tokens, and the states of the mixers after them."""
-        y_1 = y_2 = x
-        after = []
-        for module, before in zip(self.blocks, state, strict=True):
-            block = cast(ReversibleBlock, module)
-            mixed, block_state = cast(Mixing, block.f).extend(
-                y_2, before, valid=valid, donate=donate
-            )
-            y_1 = y_1 + mixed
-            y_2 = y_2 + block.g(y_1)
-            after.append(block_state)
-        return self.merged(y_1, y_2), tuple(after)
+        streams, after = streamed(self.blocks, (x, x), state, **options)
+        return self.merged(*streams), after
 
 
-def make_blocks(
-    config: StackConfig, *, causal: bool, max_len: int | None = None
-) -> Blocks | ReversibleBlocks:
-    """max_len: what the mixers are built for, the configuration's by default.
-
-    Raises UnsupportedError, with its reason, if a mixer cannot serve; OptionError, UnknownNameError for its options.
-    """
+def make_blocks(config: StackConfig, *, causal: bool) -> Blocks | ReversibleBlocks:
+    """Raises UnsupportedError, with its reason, if a mixer cannot serve; OptionError, UnknownNameError for its options."""
     mixers = []
-    facts: dict[str, Any] = {
-        "dim": config.dim,
-        "num_heads": config.num_heads,
-        "max_len": max_len or config.max_len,
-    }
     for layer in config.layers:
         options = options_with_position(config, layer.mixer, layer.options)
-        first = build(layer.mixer, **facts, **options)
+        first = build(layer.mixer, **config.facts, **options)
         first.require("causal" if causal else "bidirectional")
         if config.has_globals:
             first.require("global_tokens")
-        more = (build(layer.mixer, **facts, **options) for _ in range(layers_per_block(first) - 1))
+        more = (
+            build(layer.mixer, **config.facts, **options)
+            for _ in range(layers_per_block(first) - 1)
+        )
         mixers += [first, *more]
     if config.residual == "plain":
-        blocks = [_block(config, mixer) for mixer in mixers]
+        blocks = [
+            Block(
+                config.dim,
+                mixer,
+                None if mixer.capabilities.includes_ffn else feed_forward(config),
+                **config.norms,
+            )
+            for mixer in mixers
+        ]
         return Blocks(blocks, width=config.dim, checkpoint=config.checkpoint)
-    return ReversibleBlocks(
-        [_reversible(config, mixer) for mixer in mixers],
-        dim=config.dim,
-        concat=config.residual == "reversible",
-    )
-
-
-def _block(config: StackConfig, mixer: Mixer) -> Block:
-    return Block(
-        config.dim,
-        mixer,
-        None if mixer.capabilities.includes_ffn else feed_forward(config),
-        norm=config.norm,
-        norm_first=config.norm_first,
-        dropout=config.dropout,
-    )
+    concat = config.residual == "reversible"
+    pairs = [_reversible(config, mixer) for mixer in mixers]
+    return ReversibleBlocks(pairs, dim=config.dim, concat=concat)
 
 
 def _reversible(config: StackConfig, mixer: Mixer) -> ReversibleBlock:
@@ -176,17 +152,11 @@ def options_with_position(
             f"{cls.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
             f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS.values() if p.kind == 'absolute')}."
         )
-    if "position" in options:
+    if given := sorted({"position", "position_options"} & options.keys()):
         raise OptionError(
-            "mixer_options must not hold position: the config's own position is given to the mixer"
+            f"mixer_options must not hold {' and '.join(given)}: the config's own position is given to the mixer"
         )
     options["position"] = config.position
     if config.position_options:
-        if "position_options" not in option_names(cls):
-            raise OptionError(f"{cls.name} takes no options of its {config.position} positions")
-        if "position_options" in options:
-            raise OptionError(
-                "mixer_options must not hold position_options: the config's own are given to the mixer"
-            )
         options["position_options"] = config.position_options
     return options

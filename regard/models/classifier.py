@@ -4,12 +4,13 @@ The maximum of each channel over time (Kim 2014, arXiv 1408.5882) keeps one tell
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.core.request import clear
 from regard.models.config import UNSAID, Model, StackConfig
 from regard.models.encoder import Encoder
 
@@ -20,7 +21,7 @@ Summary = Literal["mean", "max"]
 class ClassifierConfig(StackConfig):
     """summary: what the head reads, the mean over valid tokens or the maximum of each channel."""
 
-    name: ClassVar[str] = "classifier"
+    name = "classifier"
     kinds = ("classify",)
     num_classes: int
     summary: Summary = field(default="mean", metadata=UNSAID)
@@ -35,8 +36,7 @@ class Classifier(Model):
     name = "classifier"
 
     def __init__(self, config: ClassifierConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = Encoder(config)
         self.head = nn.Linear(self.encoder.width, config.num_classes)
 
@@ -51,17 +51,15 @@ def mean(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[
     """Over the valid tokens; zero where there are none."""
     if valid is None:
         return x.mean(1)
-    return torch.where(valid[..., None], x, x.new_zeros(())).sum(1) / valid.sum(
-        1, keepdim=True
-    ).clamp(min=1)
+    return clear(x, valid).sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
 
 
 def maximum(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B D"]:
     """Over the valid tokens; zero where there are none."""
     if valid is None:
         return x.amax(1)
-    largest = torch.where(valid[..., None], x, x.new_full((), -torch.inf)).amax(1)
-    return torch.where(valid.any(1, keepdim=True), largest, x.new_zeros(()))
+    largest = torch.where(valid[..., None], x, -torch.inf).amax(1)
+    return torch.where(valid.any(1, keepdim=True), largest, 0.0)
 
 
 SUMMARIES = {"mean": mean, "max": maximum}

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
 from regard.core.options import CheckedOptions, Count, Depth, Rate
-from regard.core.shapes import check_mapping
+from regard.core.request import first_parameter
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.nn.fields import Field, check_fields
+from regard.nn.fields import Field, check_batch, check_fields
 from regard.positions import POSITIONS
 
 
@@ -51,6 +51,12 @@ class ModelConfig(metaclass=CheckedOptions):
 
 class Model(nn.Module, metaclass=CheckedOptions):
     """Base of every model: it takes its own kind of configuration, and is refused where it would not fit in memory."""
+
+    config: Any
+
+    def __init__(self, config: Any):
+        super().__init__()
+        self.config = config
 
 
 Residual = Literal["plain", "reversible", "reversible_mean"]
@@ -126,6 +132,16 @@ class StackConfig(ModelConfig):
     residual: Residual = field(default="plain", metadata=UNSAID)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What the stack offers to mixers and positions."""
+        return {"dim": self.dim, "num_heads": self.num_heads, "max_len": self.max_len}
+
+    @property
+    def norms(self) -> dict[str, Any]:
+        """What every block is told of its residual paths."""
+        return {"norm": self.norm, "norm_first": self.norm_first, "dropout": self.dropout}
+
+    @property
     def has_globals(self) -> bool:
         return bool(self.global_tokens or self.global_every or self.global_ids)
 
@@ -187,10 +203,10 @@ class StackConfig(ModelConfig):
             )
 
 
-def check_mixer(name: str, mixer: str | type[Mixer], options: object) -> None:
+def check_mixer(name: str, mixer: str | type[Mixer], options: Mapping[str, Any]) -> None:
     """`name` is the field's, and `<name>_options` that of its options. Raises OptionError, UnknownNameError."""
     resolve(mixer)
-    for fact in check_mapping(f"{name}_options", options).keys() & {"dim", "num_heads", "max_len"}:
+    for fact in options.keys() & {"dim", "num_heads", "max_len"}:
         raise OptionError(
             f"{name}_options must not hold {fact}: the config's own {fact} is given to every mixer"
         )
@@ -217,10 +233,20 @@ class FieldsConfig(ModelConfig):
             check_fields(self.fields)
 
 
-def require_fields(who: str, fields: tuple[Field, ...]) -> None:
-    """Raise OptionError unless there are fields: called before a model is built."""
-    if not fields:
-        raise OptionError(
-            f"{who}: fields are not known. Pass those of a schema, or train it on a table: "
-            "its schema has them."
-        )
+class FieldsModel(Model):
+    """Base of models of a table's fields. Raises OptionError where the configuration has none."""
+
+    config: FieldsConfig
+
+    def __init__(self, config: FieldsConfig):
+        if not config.fields:
+            raise OptionError(
+                f"{config.name}: fields are not known. Pass those of a schema, or train it on a table: "
+                "its schema has them."
+            )
+        super().__init__(config)
+
+    def check(self, batch: object) -> None:
+        """Raises ShapeError for a batch that is not of these fields."""
+        config = self.config
+        check_batch(config.name, config.fields, batch, first_parameter(self))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.core.errors import OptionError
 from regard.core.mask import Mask
+from regard.core.options import Share, check_option
 
 IGNORED = -100
 
@@ -35,8 +36,7 @@ def corrupt(
     Tokens that are not valid or are among `never` (separators, say) are neither chosen nor changed.
     Raises OptionError for a rate outside 0 to 1, or a mask_token outside the vocabulary.
     """
-    if not isinstance(rate, int | float) or not 0 <= rate <= 1:
-        raise OptionError(f"rate ({rate!r}) must be at least 0 and at most 1")
+    check_option("corrupt", "rate", rate, Share)
     if not 0 <= mask_token < vocab_size:
         raise OptionError(
             f"mask_token ({mask_token}) must be a token id below vocab_size ({vocab_size})"

@@ -11,7 +11,6 @@ paper, and no half of them is kept back. Missing fields are zero. Cost: L M D, a
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -19,40 +18,38 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.core.options import Depth
-from regard.core.request import first_parameter
-from regard.models.config import FieldsConfig, Model, require_fields
+from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dnn import DNN
-from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
+from regard.nn.fields import FieldBatch, FieldEmbedding
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossNetworkConfig(FieldsConfig):
     """dim of embeddings; hidden_dims of the network beside (DCN), none for the cross network alone."""
 
-    name: ClassVar[str] = "cross_network"
+    name = "cross_network"
     dim: int = 16
     num_layers: Depth = 3
     hidden_dims: tuple[int, ...] = ()
 
     def build(self) -> "CrossNetwork":
-        require_fields(self.name, self.fields)
         return CrossNetwork(self)
 
 
-class CrossNetwork(Model):
+class CrossNetwork(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "cross_network"
+    config: CrossNetworkConfig
 
     def __init__(self, config: CrossNetworkConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.dim)
         width = len(config.fields) * config.dim
         self.weights = nn.Parameter(torch.empty(config.num_layers, width))
         self.biases = nn.Parameter(torch.empty(config.num_layers, width))
         self.reset_parameters()
-        self.deep = DNN(width, config.hidden_dims, activation=_relu) if config.hidden_dims else None
+        self.deep = DNN(width, config.hidden_dims) if config.hidden_dims else None
         self.head = nn.Linear(width + (self.deep.out_dim if self.deep else 0), config.num_tasks)
 
     def reset_parameters(self) -> None:
@@ -60,7 +57,7 @@ class CrossNetwork(Model):
         nn.init.zeros_(self.biases)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         first = x = self.embedding(batch)[0].flatten(1)
         for w, b in zip(self.weights, self.biases, strict=True):
             x = first * (x @ w)[:, None] + b + x
@@ -75,7 +72,7 @@ class CompressedInteractionConfig(FieldsConfig):
         maps: feature maps of each layer
     """
 
-    name: ClassVar[str] = "compressed_interaction"
+    name = "compressed_interaction"
     dim: int = 16
     maps: tuple[int, ...] = (32, 32)
     hidden_dims: tuple[int, ...] = ()
@@ -86,18 +83,17 @@ class CompressedInteractionConfig(FieldsConfig):
             raise OptionError("maps must hold the number of feature maps of at least one layer")
 
     def build(self) -> "CompressedInteraction":
-        require_fields(self.name, self.fields)
         return CompressedInteraction(self)
 
 
-class CompressedInteraction(Model):
+class CompressedInteraction(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "compressed_interaction"
+    config: CompressedInteractionConfig
 
     def __init__(self, config: CompressedInteractionConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         M, K = len(config.fields), config.num_tasks
         self.linear = FieldEmbedding(config.fields, K)
         self.embedding = FieldEmbedding(config.fields, config.dim)
@@ -108,7 +104,7 @@ class CompressedInteraction(Model):
         self.head = nn.Linear(sum(config.maps), K)
         self.deep = self.deep_head = None
         if config.hidden_dims:
-            self.deep = DNN(M * config.dim, config.hidden_dims, activation=_relu)
+            self.deep = DNN(M * config.dim, config.hidden_dims)
             self.deep_head = nn.Linear(self.deep.out_dim, K)
 
     def reset_parameters(self) -> None:
@@ -116,7 +112,7 @@ class CompressedInteraction(Model):
             nn.init.normal_(weight, std=(weight.shape[1] * weight.shape[2]) ** -0.5)
 
     def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         first = x = self.embedding(batch)[0]
         sums = []
         for weight in self.weights:
@@ -126,7 +122,3 @@ class CompressedInteraction(Model):
         if self.deep is None or self.deep_head is None:
             return logits
         return logits + self.deep_head(self.deep(first.flatten(1)))
-
-
-def _relu(width: int) -> nn.Module:
-    return nn.ReLU()

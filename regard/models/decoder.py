@@ -15,15 +15,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, ShapeError
+from regard.core import Mask, Mixer, OptionError
 from regard.core.options import Depth
 from regard.core.request import compaction, permute
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance
 from regard.functional.rows import recomputed
 from regard.mixers.build import build
-from regard.models.blocks import feed_forward, options_with_position
+from regard.models.block import ResidualPaths
+from regard.models.blocks import feed_forward, options_with_position, streamed
 from regard.models.config import StackConfig, check_mixer
-from regard.models.tokens import counts_tokens
+from regard.models.tokens import check_state
 from regard.nn import NORMS
 
 
@@ -64,7 +66,7 @@ class State(Streamed):
     length: Int[Tensor, "B"]
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(ResidualPaths):
     def __init__(
         self,
         dim: int,
@@ -96,41 +98,20 @@ class DecoderBlock(nn.Module):
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"], *, mask: Mask, seen: Mask
     ) -> Float[Tensor, "B T D"]:
         """`mask` is that of the tokens, `seen` that of the context."""
-        x = self._add(
-            x, self.self_mixer(self._before(x, self.self_norm), mask=mask), self.self_norm
-        )
-        mixed = self.cross_mixer(self._before(x, self.cross_norm), context=context, mask=seen)
-        return self._feed(self._add(x, mixed, self.cross_norm))
+        mixed = self.self_mixer(self.before(x, self.self_norm), mask=mask)
+        x = self.add(x, mixed, self.self_norm)
+        mixed = self.cross_mixer(self.before(x, self.cross_norm), context=context, mask=seen)
+        return self.feed(self.add(x, mixed, self.cross_norm))
 
     def extend(
-        self,
-        x: Float[Tensor, "B N D"],
-        state: tuple[Any, Any],
-        *,
-        valid: Bool[Tensor, "B N"] | None,
-        donate: bool,
+        self, x: Float[Tensor, "B N D"], state: tuple[Any, Any], **options: Any
     ) -> tuple[Float[Tensor, "B N D"], tuple[Any, Any]]:
-        """The next N tokens, and the states of both mixers after them."""
+        """The next N tokens, and the states of both mixers after them; `valid` and `donate` go to both."""
         own, cross = state
-        mixed, own = self.self_mixer.extend(
-            self._before(x, self.self_norm), own, valid=valid, donate=donate
-        )
-        x = self._add(x, mixed, self.self_norm)
-        mixed, cross = self.cross_mixer.extend(
-            self._before(x, self.cross_norm), cross, valid=valid, donate=donate
-        )
-        return self._feed(self._add(x, mixed, self.cross_norm)), (own, cross)
-
-    def _before(self, x: Tensor, norm: nn.Module) -> Tensor:
-        return norm(x) if self.norm_first else x
-
-    def _add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
-        x = x + self.dropout(y)
-        return x if self.norm_first else norm(x)
-
-    def _feed(self, x: Tensor) -> Tensor:
-        norm = self.feed_forward_norm
-        return self._add(x, self.feed_forward(self._before(x, norm)), norm)
+        mixed, own = self.self_mixer.extend(self.before(x, self.self_norm), own, **options)
+        x = self.add(x, mixed, self.self_norm)
+        mixed, cross = self.cross_mixer.extend(self.before(x, self.cross_norm), cross, **options)
+        return self.feed(self.add(x, mixed, self.cross_norm)), (own, cross)
 
 
 class Decoder(nn.Module):
@@ -138,21 +119,14 @@ class Decoder(nn.Module):
 
     def __init__(self, config: EncoderDecoderConfig):
         super().__init__()
-        facts: dict[str, Any] = {
-            "dim": config.dim,
-            "num_heads": config.num_heads,
-            "max_len": config.max_len,
-        }
         options = options_with_position(config, config.decoder_mixer, config.decoder_mixer_options)
         self.blocks = nn.ModuleList(
             DecoderBlock(
                 config.dim,
-                build(config.decoder_mixer, **facts, **options),
-                build(config.cross_mixer, **facts, **config.cross_mixer_options),
+                build(config.decoder_mixer, **config.facts, **options),
+                build(config.cross_mixer, **config.facts, **config.cross_mixer_options),
                 feed_forward(config),
-                norm=config.norm,
-                norm_first=config.norm_first,
-                dropout=config.dropout,
+                **config.norms,
             )
             for _ in range(config.decoder_layers or config.num_layers)
         )
@@ -178,10 +152,8 @@ class Decoder(nn.Module):
         order = None if valid is None else compaction(valid)
         if order is not None:  # a cross mixer counts its queries from the first column
             x, valid = permute(x, order.source), order.valid
-        masks: dict[str, Any] = {
-            "mask": Mask(causal=True, valid=valid),
-            "seen": Mask(valid=context_valid),
-        }
+        masks: dict[str, Any] = {"mask": Mask(causal=True, valid=valid)}
+        masks["seen"] = Mask(valid=context_valid)
         for block in self.blocks:
             x = recomputed(block, x, context, when=self.checkpoint, random=True, **masks)
         x = self.norm(x)
@@ -217,20 +189,6 @@ class Decoder(nn.Module):
 
         Raises ShapeError for a state that is not of this model and batch.
         """
-        if (
-            not isinstance(state, State)
-            or not isinstance(state.blocks, tuple)
-            or len(state.blocks) != len(self.blocks)
-            or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in state.blocks)
-            or not counts_tokens(state.length, x)
-        ):
-            raise ShapeError(
-                f"decoder: state must come from initial_state with a context of batch {x.shape[0]}, or from extend, "
-                "of this model"
-            )
-        after = []
-        for block, before in zip(self.blocks, state.blocks, strict=True):
-            x, block_state = cast(DecoderBlock, block).extend(x, before, valid=valid, donate=donate)
-            after.append(block_state)
-        added = x.shape[1] if valid is None else valid.sum(1)
-        return self.norm(x), State(tuple(after), state.length + added)
+        check_state("decoder", state, State, len(self.blocks), x)
+        x, after = streamed(self.blocks, x, state.blocks, valid=valid, donate=donate)
+        return self.norm(x), State(after, advance(state.length, valid, x.shape[1]))

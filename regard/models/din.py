@@ -14,16 +14,16 @@ mini-batch-aware L2 is a term of the loss: loss + lambda * model.batch_l2(batch,
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.request import first_parameter
+from regard.core.errors import shown
 from regard.mixers import build
-from regard.models.config import FieldsConfig, Model, require_fields
+from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import (
@@ -32,7 +32,6 @@ from regard.nn.fields import (
     FieldBatch,
     FieldEmbedding,
     Sequence,
-    check_batch,
     vocabularies,
 )
 from regard.pools import Pool, build_pool, resolve_pool
@@ -49,7 +48,7 @@ class DINConfig(FieldsConfig):
         activation: activation of the network's hidden layers
     """
 
-    name: ClassVar[str] = "din"
+    name = "din"
     history: tuple[str, ...]
     dim: int = 16
     pool: str | type[Pool] = "target_query"
@@ -78,18 +77,17 @@ class DINConfig(FieldsConfig):
         return tuple(known[name] for name in self.history)  # type: ignore[misc]
 
     def build(self) -> "DIN":
-        require_fields(self.name, self.fields)
         return DIN(self)
 
 
-class DIN(Model):
+class DIN(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "din"
+    config: DINConfig
 
     def __init__(self, config: DINConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.dim)
         width = config.dim * len(config.history)
         self.pool = _pool(config, width)
@@ -115,30 +113,25 @@ class DIN(Model):
     ) -> Float[Tensor, ""]:
         """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2.
 
-        Raises OptionError, ShapeError where the counts are not those of the schema.
+        Raises ShapeError where the counts are not those of the schema.
         """
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
-        if not isinstance(counts, Mapping):
-            raise OptionError(
-                f"din: counts must be those of a schema by vocabulary, got {type(counts).__name__}"
-            )
+        self.check(batch)
         for name, size in vocabularies(self.config.fields).items():
-            found = counts.get(name)
+            found = counts.get(name) if isinstance(counts, Mapping) else None
             if not isinstance(found, Tensor) or found.shape != (size,):
-                got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-                raise ShapeError(f"din: counts of {name!r} must be a tensor [{size}], got {got}")
+                raise ShapeError(
+                    f"din: counts of {name!r} must be a tensor [{size}], got {shown(found)}"
+                )
         return self.embedding.batch_l2(batch, counts)
 
     def _interest(
         self, batch: FieldBatch
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Bool[Tensor, "B S"]]:
-        check_batch(self.name, self.config.fields, batch, first_parameter(self))
+        self.check(batch)
         sequences = self.config.sequences
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}
         if len(set(lengths.values())) > 1:
             raise ShapeError(f"din: histories must be aligned, their lengths are {lengths}")
-        if not next(iter(lengths.values())):
-            raise ShapeError("din: histories must have room for at least one behaviour")
         look_up = self.embedding.look_up
         history = torch.cat([look_up(s.of.name, batch[s.name]) for s in sequences], -1)
         candidate = torch.cat([look_up(s.of.name, batch[s.of.name]) for s in sequences], -1)

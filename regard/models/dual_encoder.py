@@ -7,14 +7,12 @@ The paper takes the output at a learned first token in the place of e. Cost: the
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.core.shapes import check_positive
 from regard.models.classifier import SUMMARIES, Summary
 from regard.models.config import UNSAID, Model, StackConfig
 from regard.models.encoder import Encoder
@@ -28,7 +26,7 @@ class DualEncoderConfig(StackConfig):
         mlp_dim: channels of the comparing network's first layer; None: four times dim
     """
 
-    name: ClassVar[str] = "dual_encoder"
+    name = "dual_encoder"
     kinds = ("match",)
     num_classes: int = 2
     mlp_dim: int | None = None
@@ -36,10 +34,8 @@ class DualEncoderConfig(StackConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.mlp_dim is not None:
-            check_positive(mlp_dim=self.mlp_dim)
-            if self.mlp_dim < 2:
-                raise OptionError("mlp_dim (1) must be at least 2: the second layer has half of it")
+        if self.mlp_dim == 1:
+            raise OptionError("mlp_dim (1) must be at least 2: the second layer has half of it")
 
     def build(self) -> "DualEncoder":
         return DualEncoder(self)
@@ -51,8 +47,7 @@ class DualEncoder(Model):
     name = "dual_encoder"
 
     def __init__(self, config: DualEncoderConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = Encoder(config)
         width = config.mlp_dim or 4 * config.dim
         self.head = nn.Sequential(
@@ -72,13 +67,10 @@ class DualEncoder(Model):
         second_valid: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B num_classes"]:
         """Logits [B num_classes] of pairs of texts. Raises ShapeError where the batches differ."""
-        self.encoder.check_tokens(first, first_valid)
-        self.encoder.check_tokens(second, second_valid)
-        if first.shape[0] != second.shape[0]:
-            raise ShapeError(
-                f"dual_encoder: first has batch {first.shape[0]}, second {second.shape[0]}"
-            )
-        return self.compare(self.encode(first, first_valid), self.encode(second, second_valid))
+        e1, e2 = self.encode(first, first_valid), self.encode(second, second_valid)
+        if len(e1) != len(e2):
+            raise ShapeError(f"dual_encoder: first has batch {len(e1)}, second {len(e2)}")
+        return self.compare(e1, e2)
 
     def encode(
         self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None = None

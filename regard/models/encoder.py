@@ -1,18 +1,21 @@
 """Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.core.request import clear
 from regard.core.shapes import check_batch_size
 from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
-from regard.models.tokens import check_tokens, counts_tokens, longest, places
+from regard.models.tokens import check_length, check_state, check_tokens, longest, places
 from regard.nn import NORMS
 from regard.nn.starts import NormalRows, normal_rows
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
@@ -45,8 +48,8 @@ class Embedding(nn.Module):
         if valid is None:
             return self._placed(self.scale * self.table(tokens), position)
         x = self.scale * self.table(tokens.masked_fill(~valid, 0))
-        cleared = _cleared(x, valid)  # before the norm, whose gradient would carry what it holds
-        return _cleared(self._placed(cleared, position), valid)
+        cleared = clear(x, valid)  # before the norm, whose gradient would carry what it holds
+        return clear(self._placed(cleared, position), valid)
 
     def _placed(
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
@@ -69,11 +72,10 @@ class Encoder(nn.Module):
                 "causal stack, whose streams have none"
             )
         position = added_position(config)
-        self.causal, self.vocab_size = causal, config.vocab_size
-        self.max_len = min(config.max_len, position.max_len or config.max_len)
+        self.causal = causal
         self.embedding = Embedding(config, position, config.vocab_size)
         self.blocks = make_blocks(config, causal=causal)
-        self.global_at, self.width = config.global_at, self.blocks.width
+        self.config, self.width = config, self.blocks.width
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
 
     @property
@@ -81,34 +83,25 @@ class Encoder(nn.Module):
         return self.blocks.mixers
 
     @property
-    def limited(self) -> bool:
-        """True if `max_len` bounds the length: by the positions, or by a mixer."""
-        return self.embedding.position.max_len is not None or not all(
-            m.capabilities.any_length for m in self.mixers
-        )
+    def max_len(self) -> int | None:
+        return bound(self.config, self.embedding.position, self.mixers)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T width"]:
         """Raises ShapeError for token ids or lengths that do not fit."""
         self.check_tokens(tokens, valid)
-        if self.limited and tokens.shape[1] > self.max_len:
-            raise ShapeError(
-                f"{self.who}: length ({tokens.shape[1]}) exceeds max_len ({self.max_len})"
-            )
+        check_length(self.who, "length", tokens.shape[1], self.max_len)
         place = places(tokens, valid)
         x = self.embedding(tokens, place, valid)
-        mask = Mask(causal=self.causal, valid=valid, global_tokens=self.global_at(place, tokens))
+        mask = Mask(
+            causal=self.causal, valid=valid, global_tokens=self.config.global_at(place, tokens)
+        )
         return self.norm(self.blocks(x, mask=mask))
 
     def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:
-        check_tokens(
-            self.who,
-            tokens,
-            valid,
-            vocab_size=self.vocab_size,
-            device=self.embedding.table.weight.device,
-        )
+        device = self.embedding.table.weight.device
+        check_tokens(self.who, tokens, valid, self.config.vocab_size, device)
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional model."""
@@ -118,10 +111,8 @@ class Encoder(nn.Module):
             )
         check_batch_size(batch_size)
         blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
-        return State(
-            blocks,
-            torch.zeros(batch_size, dtype=torch.long, device=self.embedding.table.weight.device),
-        )
+        device = self.embedding.table.weight.device
+        return State(blocks, torch.zeros(batch_size, dtype=torch.long, device=device))
 
     def extend(
         self,
@@ -136,38 +127,25 @@ class Encoder(nn.Module):
         Raises ShapeError for a state that is not of this model and batch, or beyond max_len.
         """
         self.check_tokens(tokens, valid)
-        if (
-            not isinstance(state, State)
-            or not isinstance(state.blocks, tuple)
-            or len(state.blocks) != len(self.mixers)
-            or not counts_tokens(state.length, tokens)
-        ):
-            raise ShapeError(
-                f"{self.who}: state must come from initial_state({tokens.shape[0]}) or extend of this model"
-            )
-        length = state.length + (tokens.shape[1] if valid is None else valid.sum(1))
-        if self.limited and (most := longest(length)) > self.max_len:
-            raise ShapeError(
-                f"{self.who}: state length + new tokens ({most}) exceeds max_len ({self.max_len})"
-            )
+        check_state(self.who, state, State, len(self.mixers), tokens)
+        length = advance(state.length, valid, tokens.shape[1])
+        if (most := self.max_len) is not None:
+            check_length(self.who, "state length + new tokens", longest(length), most)
         x = self.embedding(tokens, state.length[:, None] + places(tokens, valid), valid)
         x, blocks = self.blocks.stream(x, state.blocks, valid=valid, donate=donate)
         return self.norm(x), State(blocks, length)
 
 
-def added_position(config: StackConfig, *, max_len: int | None = None) -> AbsolutePosition:
-    """The positions that are added to the embeddings; none where the mixers take them instead.
-
-    max_len: what they are made for, the configuration's by default.
-    """
+def added_position(config: StackConfig) -> AbsolutePosition:
+    """The positions that are added to the embeddings; none where the mixers take them instead."""
     cls = POSITIONS[config.position]
     if cls.kind != "absolute":
         return NoPosition()
-    facts = {"dim": config.dim, "max_len": max_len or config.max_len, "num_heads": config.num_heads}
-    made = make(cls, facts, config.position_options)
-    assert isinstance(made, AbsolutePosition)
-    return made
+    return cast(AbsolutePosition, make(cls, config.facts, config.position_options))
 
 
-def _cleared(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-    return torch.where(valid[..., None], x, x.new_zeros(()))
+def bound(config: StackConfig, position: AbsolutePosition, mixers: Iterable[Mixer]) -> int | None:
+    """The greatest length; None where neither the positions nor a mixer bounds it."""
+    if position.max_len is None and all(mixer.capabilities.any_length for mixer in mixers):
+        return None
+    return min(config.max_len, position.max_len or config.max_len)

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,8 +22,8 @@ from torch.utils import _pytree as pytree
 
 from regard.core import OptionError, ShapeError
 from regard.core.memory import free_bytes, require_memory
-from regard.core.options import WIDEST, shown
-from regard.core.shapes import check_positive, is_number
+from regard.core.options import WIDEST, CheckedOptions, Range, check_option
+from regard.core.shapes import check_positive
 from regard.core.states import Streamed, stamped
 from regard.models.config import Model
 from regard.models.tokens import longest
@@ -36,32 +36,22 @@ PER_TOKEN = 512
 """Bytes of a tensor of one new token, beside its numbers."""
 
 
+Temperature = Annotated[float, Range(0, WIDEST, "0 (greedy) or a positive number")]
+Nucleus = Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)]
+Penalty = Annotated[float, Range(-10, 10, "a number from -10 to 10; 0 turns it off")]
+
+
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(metaclass=CheckedOptions):
     """How the next token is drawn: the most likely one at temperature 0, else from softmax(logits / temperature).
 
     top_k and top_p restrict the draw, as in `restrict`. Raises OptionError for values that cannot be used.
     """
 
-    temperature: float = 0.0
+    temperature: Temperature = 0.0
     top_k: int | None = None
-    top_p: float | None = None
+    top_p: Nucleus | None = None
     generator: torch.Generator | None = None
-
-    def __post_init__(self):
-        t, k, p = self.temperature, self.top_k, self.top_p
-        if not (is_number(t) and 0 <= t <= WIDEST):
-            raise OptionError(f"temperature ({t!r}) must be 0 (greedy) or a positive number")
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-            raise OptionError(f"top_k ({k!r}) must be a positive integer, or None for all tokens")
-        if p is not None and not (is_number(p) and 0 < p <= 1):
-            raise OptionError(
-                f"top_p ({p!r}) must be above 0 and at most 1, or None for all tokens"
-            )
-        if not isinstance(self.generator, torch.Generator | None):
-            raise OptionError(
-                f"generator ({self.generator!r}) must be a torch.Generator, or None for the global one"
-            )
 
     def __call__(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:
         if self.temperature == 0:
@@ -128,6 +118,7 @@ class Continuation:
         """The best continuations of each row."""
         B, V = self.logits.shape
         self._require_room(beams)
+        eos = -1 if self.eos is None else self.eos
         rows = torch.arange(B, device=self.logits.device)[:, None]
         state = reorder(self.state, rows.expand(B, beams).flatten())
         logits = self.logits.repeat_interleave(beams, dim=0)
@@ -142,12 +133,11 @@ class Continuation:
             best, index = totals.flatten(1).topk(min(2 * beams, beams * V))
             parent, new = index // V, index % V
             candidates = torch.cat([tokens[rows, parent], new[..., None]], dim=2)
-            ends = torch.zeros_like(new, dtype=torch.bool) if self.eos is None else new == self.eos
-            closes = torch.ones_like(ends) if last else ends
+            ends = new == eos
             open_row = hypotheses.scores.isinf().any(1, keepdim=True)
             scores = best / ((5 + n) / 6) ** length_penalty
-            scores = scores.masked_fill(~(closes & open_row), -math.inf)[:, :beams]
-            hypotheses = _best(hypotheses, Beams(candidates[:, :beams], scores), self.eos)
+            scores = scores.masked_fill(~((ends | last) & open_row), -math.inf)[:, :beams]
+            hypotheses = _best(hypotheses, Beams(candidates[:, :beams], scores), eos)
             if last or bool(hypotheses.scores.isfinite().all()):
                 break
             sums, kept = best.masked_fill(ends, -math.inf).topk(beams)
@@ -158,23 +148,16 @@ class Continuation:
 
     def _require_room(self, beams: int) -> None:
         """Raise OptionError if so many states, twice while rows are picked, and their logits do not fit in memory."""
-        held = [leaf for leaf in pytree.tree_leaves(self.state) if isinstance(leaf, Tensor)]
-        numbers = 2 * sum(z.numel() * z.element_size() for z in held)
-        each = numbers + 4 * self.logits.numel() * self.logits.element_size()
-        tokens = 16 * self.logits.shape[0] * self.max_new_tokens
-        fit = (free_bytes(self.logits.device) or 0) // max(1, each + tokens)
-        require_memory(
-            "beam_search",
-            f"{beams} beams",
-            beams * (each + tokens),
-            self.logits.device,
-            f"At most {fit} would fit.",
-        )
+        logits = self.logits
+        each = 2 * held(self.state) + 4 * logits.nbytes + 16 * len(logits) * self.max_new_tokens
+        fit = (free_bytes(logits.device) or 0) // max(1, each)
+        said = f"At most {fit} would fit."
+        require_memory("beam_search", f"{beams} beams", beams * each, logits.device, said)
 
 
-def _best(old: Beams, new: Beams, eos: int | None) -> Beams:
+def _best(old: Beams, new: Beams, eos: int) -> Beams:
     """The best of both, as many as there are beams; the old ones, a token shorter, are filled with eos."""
-    filler = new.tokens.new_full((*old.tokens.shape[:2], 1), 0 if eos is None else eos)
+    filler = new.tokens.new_full((*old.tokens.shape[:2], 1), max(eos, 0))
     tokens = torch.cat([torch.cat([old.tokens, filler], dim=2), new.tokens], dim=1)
     scores, index = torch.cat([old.scores, new.scores], dim=1).topk(old.scores.shape[1])
     return Beams(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[2])), scores)
@@ -197,57 +180,55 @@ def _is_stamped(part: object) -> bool:
 
 
 class GenerativeModel(Model):
-    """A model that continues its prompts. A subclass writes `read_prompt`."""
+    """A model that continues what it has read, and whose states hold what is needed for that."""
 
     @abstractmethod
-    def read_prompt(
+    def _extend(
+        self, tokens: Int[Tensor, "B N"], state: Any, valid: Tensor | None, donate: bool
+    ) -> tuple[Float[Tensor, "B N D"], Any]:
+        """Hidden tokens, and the state after them."""
+
+    @abstractmethod
+    def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
+        """Of the tokens after these."""
+
+    def extend(
+        self,
+        tokens: Int[Tensor, "B N"],
+        state: Any,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N vocab"], Any]:
+        """Logits after each of the next N tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments."""
+        hidden, state = self._extend(tokens, state, valid, donate)
+        return self._logits(hidden), state
+
+    def _begin(
         self,
         tokens: Int[Tensor, "B T"],
         valid: Bool[Tensor, "B T"] | None,
         max_new_tokens: int,
         eos: int | None,
+        *,
+        who: str,
+        vocab_size: int,
+        max_len: int | None,
+        initial_state: Callable[[int], Any],
     ) -> Continuation:
-        """Checks the request, and reads the prompts."""
+        """Reads prompts that have been checked. initial_state: makes a state with room for so many tokens."""
+        check_eos(eos, vocab_size)
+        check_room(who, tokens, valid, max_new_tokens, max_len, initial_state)
+        room = tokens.shape[1] + max_new_tokens - 1
+        state = initial_state(room if max_len is None else min(room, max_len))
+        hidden, state = self._extend(tokens, state, valid, donate=True)
+        logits = self._logits(last_valid(hidden, valid))
 
-    @torch.no_grad()
-    def generate(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        max_new_tokens: int,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        generator: torch.Generator | None = None,
-        eos: int | None = None,
-    ) -> Int[Tensor, "B N"]:
-        """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
+        def step(new: Int[Tensor, "b 1"], state: Any) -> tuple[Tensor, Any]:
+            hidden, state = self._extend(new, state, None, donate=True)
+            return self._logits(hidden[:, 0]), state
 
-        Prompts of different lengths are padded on any side and marked by `valid`: each row gets what it would get
-        alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves every module's mode as it was.
-        Raises UnsupportedError if a mixer does not stream, ShapeError if the result would exceed max_len.
-        """
-        sampling = Sampling(temperature, top_k, top_p, generator)
-        with evaluating(self):
-            return self.read_prompt(tokens, valid, max_new_tokens, eos).sampled(sampling)
-
-    @torch.no_grad()
-    def beam_search(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        max_new_tokens: int,
-        beams: int = 4,
-        length_penalty: float = 0.6,
-        eos: int | None = None,
-    ) -> Beams:
-        """The most likely continuations of each prompt; see the top of this file for the search and its score."""
-        check_beams(beams, length_penalty)
-        with evaluating(self):
-            prompt = self.read_prompt(tokens, valid, max_new_tokens, eos)
-            return prompt.searched(beams, length_penalty)
+        return Continuation(step, logits, state, max_new_tokens, eos)
 
 
 @contextmanager
@@ -273,41 +254,30 @@ def last_valid(
 
 
 def check_beams(beams: int, length_penalty: float) -> None:
-    check_positive(beams=beams)
-    if not (is_number(length_penalty) and abs(length_penalty) <= 10):
-        raise OptionError(
-            f"length_penalty ({shown(length_penalty)}) must be a number from -10 to 10; 0 turns it off"
-        )
+    check_option("beam_search", "beams", beams, int)
+    check_option("beam_search", "length_penalty", length_penalty, Penalty)
 
 
-def growth(made: Callable[[int], Any]) -> int:
-    """Bytes that a state grows by for each token, of `made(room)`: a new one with room for so many."""
-    few, more = (
-        sum(z.numel() * z.element_size() for z in pytree.tree_leaves(made(n))) for n in (64, 128)
-    )
-    return -(-(more - few) // 64)
+def held(state: Any) -> int:
+    """Bytes of a state."""
+    return sum(z.nbytes for z in pytree.tree_leaves(state) if isinstance(z, Tensor))
 
 
-def check_prompt(
+def check_eos(eos: int | None, vocab_size: int) -> None:
+    if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):
+        raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
+
+
+def check_room(
     who: str,
     tokens: Int[Tensor, "B T"],
     valid: Bool[Tensor, "B T"] | None,
-    *,
     max_new_tokens: int,
     max_len: int | None,
-    eos: int | None,
-    vocab_size: int,
-    state: Callable[[int], Any] | None = None,
+    initial_state: Callable[[int], Any],
 ) -> None:
-    """Every row has a token, and room for the new ones; `max_len` is None where nothing bounds the length.
-
-    state: makes a new state with room for so many tokens, where states grow with the length.
-    """
+    """Every row has a token, and room for the new ones; `max_len` is None where nothing bounds the length."""
     check_positive(max_new_tokens=max_new_tokens)
-    if eos is not None and not (
-        isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos < vocab_size
-    ):
-        raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
     most = tokens.shape[1]
     if valid is not None:
         counts = valid.sum(1)
@@ -320,13 +290,8 @@ def check_prompt(
             f"exceed max_len ({max_len})"
         )
     if max_new_tokens > LONG:
-        device, rows = tokens.device, tokens.shape[0]
-        each = PER_TOKEN + 16 * rows + (0 if state is None else growth(state))
-        fit = (free_bytes(device) or 0) // each - most
-        require_memory(
-            who,
-            f"max_new_tokens ({max_new_tokens})",
-            each * (most + max_new_tokens),
-            device,
-            f"At most {max(fit, 0)} would fit.",
-        )
+        growth = -(-(held(initial_state(128)) - held(initial_state(64))) // 64)
+        each, device = PER_TOKEN + 16 * tokens.shape[0] + growth, tokens.device
+        fit = max((free_bytes(device) or 0) // each - most, 0)
+        what, said = f"max_new_tokens ({max_new_tokens})", f"At most {fit} would fit."
+        require_memory(who, what, each * (most + max_new_tokens), device, said)

@@ -12,7 +12,7 @@ backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one af
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import Mask, OptionError, ShapeError
-from regard.core.options import shown
 from regard.core.request import compaction, one_row, permute
-from regard.core.shapes import check_divisible, check_mapping, is_dense
+from regard.core.shapes import check_divisible
 from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.config import UNSAID, Model, ModelConfig, check_mixer
+from regard.models.tokens import check_tokens
 from regard.nn import FEED_FORWARDS
 from regard.pools import Pool, build_pool
 from regard.positions import Sinusoidal
@@ -46,7 +46,7 @@ class HANConfig(ModelConfig):
         flat: True: a document is read as one sentence
     """
 
-    name: ClassVar[str] = "han"
+    name = "han"
     kinds = ("documents",)
     vocab_size: int
     num_classes: int
@@ -64,12 +64,11 @@ class HANConfig(ModelConfig):
     flat: bool = field(default=False, metadata=UNSAID)
 
     def __post_init__(self):
-        check_mapping("pool_options", self.pool_options)
         _pool(self)
         for name in ("word_encoder", "sentence_encoder"):
             encoder, options = getattr(self, name), getattr(self, f"{name}_options")
             if encoder in PLAIN:
-                if check_mapping(f"{name}_options", options):
+                if options:
                     raise OptionError(f"{name}_options must be empty: {encoder!r} has none")
             else:
                 check_mixer(name, encoder, options)
@@ -103,7 +102,7 @@ def pad_documents(
             raise ShapeError(
                 f"pad_documents: {_DOCUMENTS}, and one sentence is {found.dtype} {list(found.shape)}"
             )
-    S = max([1, *(len(document) for document in ids)])
+    S = max([1, *map(len, ids)])
     T = max([1, *(len(sentence) for document in ids for sentence in document)])
     tokens = torch.zeros(len(ids), S, T, dtype=torch.long)
     valid = torch.zeros(len(ids), S, T, dtype=torch.bool)
@@ -124,8 +123,7 @@ class HAN(Model):
     name = "han"
 
     def __init__(self, config: HANConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         width = 2 * config.hidden_dim
         self.embedding = nn.Embedding(config.vocab_size, config.dim)
         self.words = _encoder(config, config.word_encoder, config.word_encoder_options, config.dim)
@@ -153,7 +151,8 @@ class HAN(Model):
         return self._read(tokens, valid, weights=True)
 
     def _read(self, tokens: Tensor, valid: Tensor | None, *, weights: bool) -> Reading:
-        self._check(tokens, valid)
+        weight = self.embedding.weight
+        check_tokens(self.name, tokens, valid, len(weight), weight.device, axes=("S", "T"))
         if valid is None:
             valid = torch.ones_like(tokens, dtype=torch.bool)
         B, S, T = tokens.shape
@@ -168,40 +167,6 @@ class HAN(Model):
         )
         return Reading(self.head(pooled), words, sentences)
 
-    def _check(self, tokens: object, valid: Tensor | None) -> None:
-        if (
-            not isinstance(tokens, Tensor)
-            or not is_dense(tokens)
-            or tokens.dim() != 3
-            or 0 in tokens.shape[1:]
-        ):
-            raise ShapeError(
-                f"han: tokens must be a tensor of ids [B, S >= 1, T >= 1], got {shown(tokens)}. pad_documents(...)?"
-            )
-        weight = self.embedding.weight
-        if tokens.device != weight.device:
-            raise ShapeError(f"han: tokens are on {tokens.device}, the model on {weight.device}.")
-        if tokens.dtype not in (torch.int64, torch.int32):
-            raise ShapeError(f"han: tokens must be int64 or int32 ids, got {tokens.dtype}")
-        if valid is not None and (
-            not isinstance(valid, Tensor)
-            or not is_dense(valid)
-            or valid.device != tokens.device
-            or valid.dtype != torch.bool
-            or valid.shape != tokens.shape
-        ):
-            raise ShapeError(
-                f"han: valid must be boolean {list(tokens.shape)}, where the tokens are, got {shown(valid)}"
-            )
-        if torch.compiler.is_compiling() or tokens.device.type != "cpu":
-            return
-        ids = tokens if valid is None else tokens[valid]
-        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
-            raise ShapeError(
-                f"han: token ids {int(ids.min())} to {int(ids.max())} do not lie in the vocabulary "
-                f"(vocab_size {self.config.vocab_size})"
-            )
-
 
 def _level(
     encoder: nn.Module,
@@ -212,8 +177,7 @@ def _level(
 ) -> tuple[Float[Tensor, "N F"], Float[Tensor, "N T"]]:
     """Summary and weights of each sequence; zeros in the place of weights that are not asked for."""
     order = compaction(valid)
-    x = torch.where(order.valid[..., None], permute(x, order.source), x.new_zeros(()))
-    h = encoder(x, order.valid)
+    h = encoder(order.of(x), order.valid)
     found = pool.weights(h, valid=order.valid)[:, 0] if weights else h.new_zeros(valid.shape)
     return pool(h, valid=order.valid)[:, 0], permute(found, order.target)
 
@@ -230,8 +194,17 @@ def _pool(config: HANConfig) -> Pool:
     return pool
 
 
-class Convolution(nn.Module):
-    """x [N T D], valid tokens first -> [N T F]: relu of a convolution over WIDTH tokens, zero where a token is not valid."""
+class SetEncoder(nn.Module):
+    """x [N T D], valid tokens first -> [N T F], whatever where a token is not valid."""
+
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
+        raise NotImplementedError
+
+
+class Convolution(SetEncoder):
+    """relu of a convolution over WIDTH tokens."""
 
     WIDTH = 5
 
@@ -239,46 +212,40 @@ class Convolution(nn.Module):
         super().__init__()
         self.convolution = nn.Conv1d(dim, width, self.WIDTH, padding="same")
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
-        h = self.convolution(x.mT).mT.relu()
-        return torch.where(valid[..., None], h, h.new_zeros(()))
+    def forward(self, x, valid):
+        return self.convolution(x.mT).mT.relu()
 
 
-class EachAlone(nn.Module):
-    """x [N T D] -> [N T F]: a linear layer."""
+class EachAlone(SetEncoder):
+    """A linear layer of each token alone."""
 
     def __init__(self, dim: int, width: int):
         super().__init__()
         self.into = nn.Linear(dim, width)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         return self.into(x)
 
 
-class BiGRU(nn.Module):
-    """x [N T D], valid tokens first -> [N T 2F]; zero where a token is not valid."""
+class BiGRU(SetEncoder):
+    """A GRU in both directions, half of F each."""
 
-    def __init__(self, dim: int, hidden_dim: int):
+    def __init__(self, dim: int, width: int):
         super().__init__()
-        self.gru = nn.GRU(dim, hidden_dim, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(dim, width // 2, batch_first=True, bidirectional=True)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         if len(x) == 0:
             return self(one_row(x), one_row(valid))[:0]
-        lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero, and cleared
+        lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        h, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=x.shape[1])
-        return torch.where(valid[..., None], h, h.new_zeros(()))
+        return pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=x.shape[1])[
+            0
+        ]
 
 
-class Mixed(nn.Module):
-    """x [N T D], valid tokens first -> [N T F], by a linear layer, positions and a block of a mixer."""
+class Mixed(SetEncoder):
+    """A linear layer, positions and a block of a mixer."""
 
     def __init__(self, config: HANConfig, mixer: str, options: Mapping[str, Any], dim: int):
         super().__init__()
@@ -293,16 +260,13 @@ class Mixed(nn.Module):
         ffn = None if made.capabilities.includes_ffn else FEED_FORWARDS["gelu"](width)
         self.block = Block(width, made, ffn)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         place = torch.arange(x.shape[1], device=x.device)[None]
-        h = self.block(self.position(self.into(x), place), mask=Mask(valid=valid))
-        return torch.where(valid[..., None], h, h.new_zeros(()))
+        return self.block(self.position(self.into(x), place), mask=Mask(valid=valid))
 
 
 PLAIN: Mapping[str, Callable[[int, int], nn.Module]] = {
-    "gru": lambda dim, width: BiGRU(dim, width // 2),
+    "gru": BiGRU,
     "convolution": Convolution,
     "none": EachAlone,
 }

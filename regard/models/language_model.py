@@ -3,11 +3,10 @@
 The two streams of a reversible stack, side by side, are twice as wide as the embedding and get a matrix of their own.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -15,14 +14,21 @@ from torch import Tensor, nn
 from regard.core import Mixer, UnsupportedError
 from regard.models.config import StackConfig
 from regard.models.encoder import Encoder, State
-from regard.models.generation import Continuation, GenerativeModel, check_prompt, last_valid
+from regard.models.generation import (
+    Beams,
+    Continuation,
+    GenerativeModel,
+    Sampling,
+    check_beams,
+    evaluating,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig(StackConfig):
     """A stack of causal blocks that predicts the next token; fields as in StackConfig."""
 
-    name: ClassVar[str] = "language_model"
+    name = "language_model"
     kinds = ("language_model",)
 
     def build(self) -> "LanguageModel":
@@ -38,8 +44,7 @@ class LanguageModel(GenerativeModel):
     name = "language_model"
 
     def __init__(self, config: LanguageModelConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = Encoder(config, causal=True)
         wider = self.encoder.width != config.dim
         self.own_logits = nn.Linear(self.encoder.width, config.vocab_size) if wider else None
@@ -49,53 +54,77 @@ class LanguageModel(GenerativeModel):
     ) -> Float[Tensor, "B T vocab"]:
         return self._logits(self.encoder(tokens, valid=valid))
 
-    def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
-        if self.own_logits is not None:
-            return self.own_logits(hidden)
-        return F.linear(hidden, self.encoder.embedding.table.weight)
-
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room for so many."""
         return self.encoder.initial_state(batch_size, max_len=max_len)
 
-    def extend(
-        self,
-        tokens: Int[Tensor, "B N"],
-        state: State,
-        *,
-        valid: Bool[Tensor, "B N"] | None = None,
-        donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        """Logits after each of the next N tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments."""
-        hidden, state = self.encoder.extend(tokens, state, valid=valid, donate=donate)
-        return self._logits(hidden), state
+    def _extend(self, tokens, state, valid, donate):
+        return self.encoder.extend(tokens, state, valid=valid, donate=donate)
 
-    def read_prompt(self, tokens, valid, max_new_tokens, eos):
-        encoder, config = self.encoder, self.config
+    def _logits(self, hidden):
+        if self.own_logits is not None:
+            return self.own_logits(hidden)
+        return F.linear(hidden, self.encoder.embedding.table.weight)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        generator: torch.Generator | None = None,
+        eos: int | None = None,
+    ) -> Int[Tensor, "B N"]:
+        """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
+
+        Prompts of different lengths are padded on any side and marked by `valid`: each row gets what it would get
+        alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves every module's mode as it was.
+        Raises UnsupportedError if a mixer does not stream, ShapeError if the result would exceed max_len.
+        """
+        sampling = Sampling(temperature, top_k, top_p, generator)
+        with evaluating(self):
+            return self._read(tokens, valid, max_new_tokens, eos).sampled(sampling)
+
+    @torch.no_grad()
+    def beam_search(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        max_new_tokens: int,
+        beams: int = 4,
+        length_penalty: float = 0.6,
+        eos: int | None = None,
+    ) -> Beams:
+        """The most likely continuations of each prompt; see `regard.models.generation`."""
+        check_beams(beams, length_penalty)
+        with evaluating(self):
+            prompt = self._read(tokens, valid, max_new_tokens, eos)
+            return prompt.searched(beams, length_penalty)
+
+    def _read(
+        self, tokens: Tensor, valid: Tensor | None, max_new_tokens: int, eos: int | None
+    ) -> Continuation:
+        encoder = self.encoder
         encoder.check_tokens(tokens, valid)
-        check_streams_exactly(encoder.mixers)
-        max_len = encoder.max_len if encoder.limited else None
-        check_prompt(
-            encoder.who,
+        self._check_streaming()
+        return self._begin(
             tokens,
             valid,
-            max_new_tokens=max_new_tokens,
-            max_len=max_len,
-            eos=eos,
-            vocab_size=config.vocab_size,
-            state=None
-            if max_len
-            else lambda room: self.initial_state(tokens.shape[0], max_len=room),
+            max_new_tokens,
+            eos,
+            who=encoder.who,
+            vocab_size=self.config.vocab_size,
+            max_len=encoder.max_len,
+            initial_state=lambda room: self.initial_state(len(tokens), max_len=room),
         )
-        room = min(tokens.shape[1] + max_new_tokens - 1, max_len or math.inf)
-        state = self.initial_state(tokens.shape[0], max_len=int(room))
-        hidden, state = encoder.extend(tokens, state, valid=valid, donate=True)
-        logits = self._logits(last_valid(hidden, valid))
-        return Continuation(self._step, logits, state, max_new_tokens, eos)
 
-    def _step(self, new: Int[Tensor, "b 1"], state: State) -> tuple[Tensor, State]:
-        hidden, state = self.encoder.extend(new, state, donate=True)
-        return self._logits(hidden[:, 0]), state
+    def _check_streaming(self) -> None:
+        check_streams_exactly(self.encoder.mixers)
 
 
 def check_streams_exactly(mixers: Iterable[Mixer]) -> None:

@@ -7,7 +7,6 @@ positions and order of norms are the stack's. Cost: the stack's, and T D V for t
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ from regard.nn import NORMS
 class MaskedLanguageModelConfig(StackConfig):
     """A stack of bidirectional blocks that predicts masked tokens; fields as in StackConfig."""
 
-    name: ClassVar[str] = "masked_language_model"
+    name = "masked_language_model"
     kinds = ("masked_language_model",)
 
     def build(self) -> "MaskedLanguageModel":
@@ -36,8 +35,7 @@ class MaskedLanguageModel(Model):
     name = "masked_language_model"
 
     def __init__(self, config: MaskedLanguageModelConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = Encoder(config)
         self.transform = nn.Linear(self.encoder.width, config.dim)
         self.norm = NORMS[config.norm](config.dim)

@@ -14,13 +14,14 @@ saturate; they are not rescaled to sum to 1. Cost: n experts, K n d for the gate
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
+from regard.core.errors import shown
 from regard.core.options import Rate
 from regard.core.request import check_place, first_parameter
 from regard.models.config import Model, ModelConfig
@@ -51,7 +52,7 @@ class MMoEConfig(ModelConfig):
         gate_dropout: share of the gates' weights that is set to zero in training
     """
 
-    name: ClassVar[str] = "mmoe"
+    name = "mmoe"
     kinds = ("table", "vectors")
     num_tasks: int = 1
     input_dim: int | None = None
@@ -94,8 +95,7 @@ class MMoE(Model):
     name = "mmoe"
 
     def __init__(self, config: MMoEConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = None
         width = config.input_dim
         if config.fields:
@@ -140,8 +140,7 @@ class MMoE(Model):
     def _inputs(self, x: Tensor | FieldBatch) -> Float[Tensor, "B d"]:
         if self.embedding is None:
             if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[1] != self.width:
-                got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-                raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {got}")
+                raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {shown(x)}")
             check_place(self.name, "x", x, self.experts.biases[0])
             return x
         check_batch(self.name, self.config.fields, x, first_parameter(self))

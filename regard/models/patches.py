@@ -11,7 +11,7 @@ the stem's, 9 C C' for each pixel of its maps.
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -41,7 +41,7 @@ class PatchClassifierConfig(StackConfig):
         stem: channels and stride, in pixels, of each convolution before the patches
     """
 
-    name: ClassVar[str] = "patch_classifier"
+    name = "patch_classifier"
     kinds = ("classify",)
     image_size: tuple[int, int]
     patch_size: int
@@ -61,17 +61,14 @@ class PatchClassifierConfig(StackConfig):
             )
         if self.vocab_size == 1:
             raise OptionError("vocab_size (1) must be at least 2: a pixel has two levels or more")
-        self._check_stem()
-        if self.global_ids:
-            raise OptionError("global_ids must be (): a patch is no token, and has no id")
-        object.__setattr__(self, "max_len", self.channels * height * width)
-        super().__post_init__()
-
-    def _check_stem(self) -> None:
         if self.patch_size % self.stem_stride:
             raise OptionError(
                 f"patch_size ({self.patch_size}) must be a multiple of the product of the stem's strides ({self.stem_stride})"
             )
+        if self.global_ids:
+            raise OptionError("global_ids must be (): a patch is no token, and has no id")
+        object.__setattr__(self, "max_len", self.channels * height * width)
+        super().__post_init__()
 
     @property
     def stem_stride(self) -> int:
@@ -80,6 +77,10 @@ class PatchClassifierConfig(StackConfig):
     @property
     def num_patches(self) -> int:
         return self.max_len // (self.channels * self.patch_size**2)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return super().facts | {"max_len": self.num_patches}
 
     def build(self) -> "PatchClassifier":
         return PatchClassifier(self)
@@ -94,18 +95,17 @@ class PatchClassifier(Model):
     name = "patch_classifier"
 
     def __init__(self, config: PatchClassifierConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.who = f"patch_classifier({config.mixer_name})"
         self.stem, channels = stem(config)
         self.side = config.patch_size // config.stem_stride
         self.project = nn.Linear(channels * self.side**2, config.dim)
-        self.position = added_position(config, max_len=config.num_patches)
+        self.position = added_position(config)
         self.embedding_norm = (
             NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
         )
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = make_blocks(config, causal=False, max_len=config.num_patches)
+        self.blocks = make_blocks(config, causal=False)
         width = self.blocks.width
         self.norm = NORMS[config.norm](width) if config.norm_first else nn.Identity()
         self.head = nn.Linear(width, config.num_classes)
@@ -123,7 +123,7 @@ class PatchClassifier(Model):
                 f"{self.who} does not support valid: its images are all of one size, so no pixel is padding"
             )
         levels = self.config.vocab_size
-        check_tokens(self.who, tokens, None, vocab_size=levels, device=self.project.weight.device)
+        check_tokens(self.who, tokens, None, levels, self.project.weight.device)
         if tokens.shape[1] != self.config.max_len:
             raise ShapeError(
                 f"{self.who}: {tokens.shape[1]} pixels, and an image has {self.config.max_len}: "

@@ -1,7 +1,7 @@
 """Models of equal size: the feed-forward width that gives a configuration as many parameters as another."""
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -60,13 +60,8 @@ def with_hidden_dim(config: Config, hidden_dim: int) -> Config:
 
 def _widened(config: StackConfig, layer: Layer, hidden_dim: int) -> Layer | None:
     """None where the mixer does not include its feed-forward layer."""
-    facts: dict[str, Any] = {
-        "dim": config.dim,
-        "num_heads": config.num_heads,
-        "max_len": config.max_len,
-    }
     with torch.device("meta"):
-        mixer = build(layer.mixer, **facts, **layer.options)
+        mixer = build(layer.mixer, **config.facts, **layer.options)
     if not mixer.capabilities.includes_ffn:
         return None
     if "hidden_dim" not in option_names(resolve(layer.mixer)):

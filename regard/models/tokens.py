@@ -1,62 +1,95 @@
-"""Checks of token ids, and positions of tokens among the valid ones."""
+"""Checks of token ids, states and lengths, and positions of tokens among the valid ones."""
+
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.core import Mask, ShapeError
-from regard.core.shapes import is_dense, layout
+from regard.core import ShapeError, Streamed
+from regard.core.errors import shown
+from regard.core.shapes import is_dense
+from regard.functional.cache import readable
+
+IDS = (torch.int64, torch.int32)
 
 
 def check_tokens(
     who: str,
     tokens: object,
-    valid: Bool[Tensor, "B T"] | None,
-    *,
+    valid: Bool[Tensor, "B *axes"] | None,
     vocab_size: int,
     device: torch.device,
+    axes: Sequence[str] = ("T",),
 ) -> None:
     """Integer ids [B, T >= 1] within the vocabulary; values are read where that costs no synchronisation."""
-    if not isinstance(tokens, Tensor) or not is_dense(tokens):
-        got = layout(tokens) if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise ShapeError(f"{who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
-    if tokens.dim() != 2 or tokens.shape[1] < 1:
-        got = str(list(tokens.shape))
-        raise ShapeError(f"{who}: tokens must be a tensor of ids [B, T >= 1], got {got}")
-    if tokens.dtype not in (torch.int64, torch.int32):
+    if (
+        not isinstance(tokens, Tensor)
+        or not is_dense(tokens)
+        or tokens.dim() != 1 + len(axes)
+        or 0 in tokens.shape[1:]
+    ):
+        wanted = ", ".join(("B", *(f"{axis} >= 1" for axis in axes)))
+        raise ShapeError(f"{who}: tokens must be a tensor of ids [{wanted}], got {shown(tokens)}")
+    if tokens.dtype not in IDS:
         raise ShapeError(f"{who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
     if valid is not None:
-        B, T = tokens.shape
-        Mask(valid=valid).check(who, B, T, T, device=tokens.device)
-    if torch.compiler.is_compiling():
-        return
-    if tokens.device != device:
+        check_like(who, "valid", valid, tokens, (torch.bool,), "boolean")
+    if not torch.compiler.is_compiling() and tokens.device != device:
         raise ShapeError(
             f"{who}: tokens are on {tokens.device}, the model on {device}. Move one of them."
         )
-    if device.type != "cpu":
+    if not readable(tokens):
         return
     ids = tokens if valid is None else tokens[valid]
-    if not ids.numel():
-        return
-    low, high = int(ids.min()), int(ids.max())
+    low, high = (int(ids.min()), int(ids.max())) if ids.numel() else (0, 0)
     if low < 0 or high >= vocab_size:
+        wrong = low if low < 0 else high
         raise ShapeError(
-            f"{who}: token id {low if low < 0 else high} is outside the vocabulary "
-            f"(vocab_size {vocab_size})"
+            f"{who}: token id {wrong} is outside the vocabulary (vocab_size {vocab_size})"
         )
+
+
+def check_like(
+    who: str, name: str, x: object, tokens: Tensor, dtypes: Sequence[torch.dtype], words: str
+) -> None:
+    """x must be of the shape of the tokens, where they are, and of one of these types."""
+    if (
+        not isinstance(x, Tensor)
+        or not is_dense(x)
+        or x.device != tokens.device
+        or x.shape != tokens.shape
+        or x.dtype not in dtypes
+    ):
+        raise ShapeError(
+            f"{who}: {name} must be {words} {list(tokens.shape)}, where the tokens are, got {shown(x)}"
+        )
+
+
+def check_state(who: str, state: object, kind: type[Streamed], depth: int, tokens: Tensor) -> None:
+    """The state must be of this kind, for the rows of these tokens; its first field holds a part for each layer."""
+    parts = getattr(state, kind.__match_args__[0], None)
+    length = getattr(state, "length", None)
+    if (
+        not isinstance(state, kind)
+        or not isinstance(parts, tuple)
+        or len(parts) != depth
+        or not isinstance(length, Tensor)
+        or length.shape != tokens.shape[:1]
+    ):
+        raise ShapeError(
+            f"{who}: state must come from initial_state or extend of this model, for a batch of {len(tokens)}"
+        )
+
+
+def check_length(who: str, what: str, length: int, most: int | None) -> None:
+    if most is not None and length > most:
+        raise ShapeError(f"{who}: {what} ({length}) exceeds max_len ({most})")
 
 
 def longest(lengths: Int[Tensor, "B"]) -> int:
     """The greatest length of a row; 0 in an empty batch."""
     return int(lengths.max()) if len(lengths) else 0
-
-
-def counts_tokens(length: object, tokens: Tensor) -> bool:
-    """True if `length` can be a state's: an integer for each row of the tokens, where they are."""
-    if not isinstance(length, Tensor) or not is_dense(length) or length.dtype != torch.int64:
-        return False
-    return length.shape == tokens.shape[:1] and length.device == tokens.device
 
 
 def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:

@@ -8,9 +8,8 @@ labels shifted right by one, a beginning-of-sequence token first. Cost: the mixe
 The presets are the paper's sizes: post-norm, biases in the feed-forward layers alone.
 """
 
-import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,21 +19,20 @@ from torch import Tensor
 from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.core.request import compaction, permute
+from regard.functional.cache import advance
 from regard.mixers.build import resolve
-from regard.models.config import Model
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
-from regard.models.encoder import Embedding, Encoder, added_position
+from regard.models.encoder import Embedding, Encoder, added_position, bound
 from regard.models.generation import (
     Beams,
     Continuation,
+    GenerativeModel,
     Sampling,
     check_beams,
-    check_prompt,
     evaluating,
-    last_valid,
 )
 from regard.models.language_model import check_streams_exactly
-from regard.models.tokens import check_tokens, longest, places
+from regard.models.tokens import check_length, check_state, check_tokens, longest, places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +43,7 @@ class TransformerConfig(EncoderDecoderConfig):
         target_vocab_size: different target tokens; None: one vocabulary for both
     """
 
-    name: ClassVar[str] = "transformer"
+    name = "transformer"
     kinds = ("translate",)
     target_vocab_size: int | None = None
 
@@ -53,7 +51,7 @@ class TransformerConfig(EncoderDecoderConfig):
         return Transformer(self)
 
 
-class Transformer(Model):
+class Transformer(GenerativeModel):
     """model(source [B S], target [B T], valid=[B S] | None, target_valid=[B T] | None) -> logits [B T vocab].
 
     Raises UnsupportedError, with the mixer's reason, if a mixer cannot serve in its place.
@@ -62,8 +60,7 @@ class Transformer(Model):
     name = "transformer"
 
     def __init__(self, config: TransformerConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.who = (
             f"transformer({resolve(config.decoder_mixer).name}, {resolve(config.cross_mixer).name})"
         )
@@ -82,11 +79,8 @@ class Transformer(Model):
     @property
     def max_target_len(self) -> int | None:
         """None where neither the positions nor a mixer of the decoder bound it."""
-        bound = self.target_embedding.position.max_len
         mixers = (*self.decoder.self_mixers, *self.decoder.cross_mixers)
-        if bound is None and all(mixer.capabilities.any_length for mixer in mixers):
-            return None
-        return min(self.config.max_len, bound or self.config.max_len)
+        return bound(self.config, self.target_embedding.position, mixers)
 
     def forward(
         self,
@@ -98,13 +92,13 @@ class Transformer(Model):
     ) -> Float[Tensor, "B T vocab"]:
         """Raises ShapeError for token ids or lengths that do not fit."""
         self.encoder.check_tokens(source, valid)
-        self._check_target(target, target_valid, source.shape[0])
-        self._check_length(target.shape[1])
+        self._check_target(target, target_valid, source)
+        check_length(self.who, "target length", target.shape[1], self.max_target_len)
         memory = self.encoder(source, valid=valid)
         x = self.target_embedding(target, places(target, target_valid), target_valid)
         return self._logits(self.decoder(x, memory, valid=target_valid, context_valid=valid))
 
-    def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
+    def _logits(self, hidden):
         return F.linear(hidden, self.target_embedding.table.weight)
 
     def cross_attention(
@@ -123,22 +117,17 @@ class Transformer(Model):
         mixers = self.decoder.cross_mixers
         for mixer in mixers:
             mixer.require("attention_map")
-        calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-        hooks = [
-            mixer.register_forward_pre_hook(
-                lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
-            )
-            for mixer in mixers
-        ]
+        maps: list[Tensor] = []
+
+        def record(mixer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            maps.append(mixer.attention_map(*args, **kwargs))
+
+        hooks = [mixer.register_forward_pre_hook(record, with_kwargs=True) for mixer in mixers]
         try:
             self(source, target, valid=valid, target_valid=target_valid)
         finally:
             for hook in hooks:
                 hook.remove()
-        maps = [
-            mixer.attention_map(*args, **kwargs)
-            for mixer, (args, kwargs) in zip(mixers, calls, strict=True)
-        ]
         if target_valid is None:
             return maps
         order = compaction(target_valid).target  # the decoder has moved valid tokens to the front
@@ -156,33 +145,12 @@ class Transformer(Model):
         memory = self.encoder(source, valid=valid)
         return self.decoder.initial_state(memory, context_valid=valid, max_len=max_len)
 
-    def extend(
-        self,
-        target: Int[Tensor, "B N"],
-        state: State,
-        *,
-        valid: Bool[Tensor, "B N"] | None = None,
-        donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        """Logits after each of the next N target tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments."""
-        hidden, state = self._extend(target, state, valid, donate)
-        return self._logits(hidden), state
-
-    def _extend(
-        self, target: Tensor, state: State, valid: Tensor | None, donate: bool
-    ) -> tuple[Tensor, State]:
-        if (
-            not isinstance(state, State)
-            or not isinstance(state.length, Tensor)
-            or not state.length.dim()
-        ):
-            raise ShapeError(
-                f"{self.who}: state must come from initial_state or extend, got {type(state).__name__}"
-            )
-        self._check_target(target, valid, state.length.shape[0])
-        if self.max_target_len is not None:
-            added = target.shape[1] if valid is None else valid.sum(1)
-            self._check_length(longest(state.length + added))
+    def _extend(self, target, state, valid, donate):
+        self._check_target(target, valid)
+        check_state(self.who, state, State, len(self.decoder.blocks), target)
+        if (most := self.max_target_len) is not None:
+            length = longest(advance(state.length, valid, target.shape[1]))
+            check_length(self.who, "target length", length, most)
         position = state.length[:, None] + places(target, valid)
         x = self.target_embedding(target, position, valid)
         return self.decoder.extend(x, state, valid=valid, donate=donate)
@@ -242,99 +210,63 @@ class Transformer(Model):
         eos: int | None,
     ) -> Continuation:
         self.encoder.check_tokens(source, valid)
+        size = self.target_embedding.table.num_embeddings
         if isinstance(start, int):
             if start_valid is not None:
                 raise OptionError(
                     f"{self.who}: start_valid belongs to starts [B T], and start is one id"
                 )
-            size = self.target_embedding.table.num_embeddings
             if not 0 <= start < size:
                 raise ShapeError(
                     f"{self.who}: start {shown(start)} is outside the vocabulary (vocab_size {size})"
                 )
             start = torch.full_like(source[:, :1], start)
-        self._check_target(start, start_valid, source.shape[0])
+        self._check_target(start, start_valid, source)
         check_streams_exactly((*self.decoder.self_mixers, *self.decoder.cross_mixers))
-        check_prompt(
-            self.who,
+        return self._begin(
             start,
             start_valid,
-            max_new_tokens=max_new_tokens,
+            max_new_tokens,
+            eos,
+            who=self.who,
+            vocab_size=size,
             max_len=self.max_target_len,
-            eos=eos,
-            vocab_size=self.target_embedding.table.num_embeddings,
-            state=None
-            if self.max_target_len
-            else lambda n: self.initial_state(source, valid=valid, max_len=n),
+            initial_state=lambda room: self.initial_state(source, valid=valid, max_len=room),
         )
-        room = min(start.shape[1] + max_new_tokens - 1, self.max_target_len or math.inf)
-        state = self.initial_state(source, valid=valid, max_len=int(room))
-        hidden, state = self._extend(start, state, start_valid, donate=True)
-        logits = self._logits(last_valid(hidden, start_valid))
-        return Continuation(self._step, logits, state, max_new_tokens, eos)
 
-    def _step(self, new: Int[Tensor, "b 1"], state: State) -> tuple[Tensor, State]:
-        hidden, state = self._extend(new, state, None, donate=True)
-        return self._logits(hidden[:, 0]), state
-
-    # ------------------------------------------------------------------ the checks
-
-    def _check_target(self, target: Any, valid: Tensor | None, batch_size: int) -> None:
-        table = self.target_embedding.table
-        check_tokens(
-            f"{self.who}: target",
-            target,
-            valid,
-            vocab_size=table.num_embeddings,
-            device=table.weight.device,
-        )
-        if target.shape[0] != batch_size:
+    def _check_target(
+        self, target: Any, valid: Tensor | None, source: Tensor | None = None
+    ) -> None:
+        weight = self.target_embedding.table.weight
+        check_tokens(f"{self.who}: target", target, valid, len(weight), weight.device)
+        if source is not None and len(target) != len(source):
             raise ShapeError(
-                f"{self.who}: target has batch {target.shape[0]}, the source {batch_size}"
-            )
-
-    def _check_length(self, length: int) -> None:
-        if self.max_target_len is not None and length > self.max_target_len:
-            raise ShapeError(
-                f"{self.who}: target length ({length}) exceeds max_len ({self.max_target_len})"
+                f"{self.who}: target has batch {len(target)}, the source {len(source)}"
             )
 
 
 def transformer_base(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:
     """The paper's base: 65 million parameters with its 37,000 shared byte pairs (63 here: it does not say how it counts)."""
-    return _published(vocab_size, max_len, dim=512, num_heads=8, dropout=0.1)
-
-
-def transformer_big(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:
-    """The paper's big: 213 million parameters with its 37,000 shared byte pairs (214 here)."""
-    return _published(vocab_size, max_len, dim=1024, num_heads=16, dropout=0.3)
-
-
-def _published(
-    vocab_size: int, max_len: int, *, dim: int, num_heads: int, dropout: float
-) -> TransformerConfig:
     return TransformerConfig(
         vocab_size=vocab_size,
-        dim=dim,
-        num_heads=num_heads,
+        dim=512,
+        num_heads=8,
         num_layers=6,
         max_len=max_len,
         feed_forward="relu",
         feed_forward_bias=True,
         norm_first=False,
-        dropout=dropout,
+        dropout=0.1,
     )
+
+
+def transformer_big(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:
+    """The paper's big: 213 million parameters with its 37,000 shared byte pairs (214 here)."""
+    base = transformer_base(vocab_size, max_len=max_len)
+    return replace(base, dim=1024, num_heads=16, dropout=0.3)
 
 
 def transformer_small(vocab_size: int, *, max_len: int = 256) -> TransformerConfig:
     """For small machines: pre-norm, which trains without a warm-up."""
-    return TransformerConfig(
-        vocab_size=vocab_size,
-        dim=128,
-        num_heads=4,
-        num_layers=2,
-        max_len=max_len,
-        feed_forward="relu",
-        feed_forward_bias=True,
-        dropout=0.1,
-    )
+    base = transformer_base(vocab_size, max_len=max_len)
+    return replace(base, dim=128, num_heads=4, num_layers=2, norm_first=True)

@@ -13,31 +13,22 @@ Cost of a segment of L tokens: L (L + mem_len) D for each layer. Unlike the pape
 sinusoids nor before the softmax, plain instead of adaptive softmax, initial weights as in the library's other stacks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import ShapeError
 from regard.core.options import Depth, Rate
 from regard.core.request import compaction, permute
-from regard.core.shapes import is_dense
 from regard.functional.rows import recomputed
-from regard.mixers.transformer_xl import State as Memory, TransformerXL as Recurrence
+from regard.mixers.transformer_xl import TransformerXL as Recurrence
 from regard.models.config import ModelConfig
-from regard.models.encoder import Encoder, State
-from regard.models.generation import (
-    Continuation,
-    GenerativeModel,
-    check_prompt,
-    evaluating,
-    last_valid,
-)
-from regard.models.language_model import LanguageModelConfig
+from regard.models.generation import evaluating
+from regard.models.language_model import LanguageModel, LanguageModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +46,7 @@ class TransformerXLConfig(ModelConfig):
         untie: True: each layer has biases u and v of its own
     """
 
-    name: ClassVar[str] = "transformer_xl"
+    name = "transformer_xl"
     kinds = ("language_model",)
 
     vocab_size: int
@@ -103,18 +94,18 @@ class TransformerXLConfig(ModelConfig):
         return TransformerXL(self)
 
 
-class TransformerXL(GenerativeModel):
+class TransformerXL(LanguageModel):
     """model(tokens [B T], valid=[B T] | None) -> logits [B T vocab_size] of the next token, from an empty memory.
 
     Segments are cut among the valid tokens of each row, so that padding of any amount and side changes nothing.
     """
 
     name = "transformer_xl"
+    config: TransformerXLConfig
 
     def __init__(self, config: TransformerXLConfig):
-        super().__init__()
+        super().__init__(config.stack)
         self.config = config
-        self.encoder = Encoder(config.stack, causal=True)
         self._tie()
 
     def _tie(self) -> None:
@@ -132,36 +123,32 @@ class TransformerXL(GenerativeModel):
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T vocab"]:
         self.encoder.check_tokens(tokens, valid)
-        return self.extend(tokens, self.initial_state(tokens.shape[0]), valid=valid)[0]
+        return self.extend(tokens, self.initial_state(len(tokens)), valid=valid)[0]
 
-    def initial_state(self, batch_size: int) -> State:
-        """Empty memories. Setting a row's `length` to 0 in every block empties that row's again."""
-        return self.encoder.initial_state(batch_size)
-
-    def extend(
-        self,
-        tokens: Int[Tensor, "B N"],
-        state: State,
-        *,
-        valid: Bool[Tensor, "B N"] | None = None,
-    ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        """Logits after each of the next N tokens, read in segments of segment_len, and the memories after them."""
-        self._check_memories(state)
-        hidden, state = self._read(tokens, state, valid)
-        return self._logits(hidden), state
-
-    def _check_memories(self, state: State) -> None:
-        wanted = (self.config.mem_len, self.config.dim)
-        if not (isinstance(state, State) and isinstance(state.blocks, tuple)) or not all(
-            isinstance(block, Memory)
-            and isinstance(block.memory, Tensor)
-            and is_dense(block.memory)
-            and block.memory.shape[1:] == wanted
-            for block in state.blocks
-        ):
-            raise ShapeError(
-                f"{self.encoder.who}: state must come from initial_state or extend of this model"
+    def _extend(self, tokens, state, valid, donate):
+        """Read in segments of segment_len, with mem_len tokens of memory."""
+        self.encoder.check_tokens(tokens, valid)
+        order = None if valid is None else compaction(valid)
+        if order is not None:
+            tokens, valid = permute(tokens, order.source), order.valid
+        parts, size = [], self.config.segment_len
+        for start in range(0, tokens.shape[1], size):
+            columns = slice(start, start + size)
+            hidden, state = recomputed(
+                self.encoder.extend,
+                tokens[:, columns],
+                state,
+                when=self.config.checkpoint,
+                random=True,
+                valid=None if valid is None else valid[:, columns],
+                donate=donate,
             )
+            parts.append(hidden)
+        whole = torch.cat(parts, dim=1)
+        return whole if order is None else permute(whole, order.target), state
+
+    def _check_streaming(self) -> None:
+        """Its segments are its own choice."""
 
     def with_memory(
         self,
@@ -198,72 +185,17 @@ class TransformerXL(GenerativeModel):
             tokens = tokens.masked_fill(~valid, 0)
         following = torch.cat([tokens[:, 1:], tokens.new_zeros(tokens.shape[0], 1)], dim=1)
         dtype = torch.promote_types(self.encoder.embedding.table.weight.dtype, torch.float32)
-        found, start = [torch.zeros_like(tokens[:, :1], dtype=dtype)], 0
+        found = [torch.zeros_like(tokens[:, :1], dtype=dtype)]
         with evaluating(self):
-            for hidden, _ in self._segments(tokens, self.initial_state(tokens.shape[0]), valid):
-                stop = start + hidden.shape[1]
-                surprise = F.cross_entropy(
-                    self._logits(hidden).to(dtype).transpose(1, 2),
-                    following[:, start:stop].long(),
-                    reduction="none",
-                )
-                found.append(-surprise)
-                start = stop
+            hidden, _ = self._extend(tokens, self.initial_state(len(tokens)), valid, donate=True)
+            size = self.config.segment_len
+            for part, labels in zip(hidden.split(size, 1), following.split(size, 1), strict=True):
+                logits = self._logits(part).to(dtype).transpose(1, 2)
+                found.append(-F.cross_entropy(logits, labels.long(), reduction="none"))
         whole = torch.cat(found, dim=1)[:, :-1]
         if order is None:
             return whole
         return permute(torch.where(order.valid, whole, 0.0), order.target)
-
-    def read_prompt(self, tokens, valid, max_new_tokens, eos):
-        """The prompt is read in segments, what follows token by token, each with mem_len tokens of memory."""
-        self.encoder.check_tokens(tokens, valid)
-        check_prompt(
-            self.encoder.who,
-            tokens,
-            valid,
-            max_new_tokens=max_new_tokens,
-            max_len=None,
-            eos=eos,
-            vocab_size=self.config.vocab_size,
-        )
-        hidden, state = self._read(tokens, self.initial_state(tokens.shape[0]), valid)
-        logits = self._logits(last_valid(hidden, valid))
-        return Continuation(self._step, logits, state, max_new_tokens, eos)
-
-    def _step(self, new: Int[Tensor, "b 1"], state: State) -> tuple[Tensor, State]:
-        hidden, state = self.encoder.extend(new, state)
-        return self._logits(hidden[:, 0]), state
-
-    def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
-        return F.linear(hidden, self.encoder.embedding.table.weight)
-
-    def _read(
-        self, tokens: Tensor, state: State, valid: Tensor | None
-    ) -> tuple[Float[Tensor, "B N D"], State]:
-        self.encoder.check_tokens(tokens, valid)
-        order = None if valid is None else compaction(valid)
-        if order is not None:
-            tokens, valid = permute(tokens, order.source), order.valid
-        parts = []
-        for hidden, after in self._segments(tokens, state, valid):
-            parts.append(hidden)
-            state = after
-        whole = torch.cat(parts, dim=1)
-        return whole if order is None else permute(whole, order.target), state
-
-    def _segments(
-        self, tokens: Tensor, state: State, valid: Tensor | None
-    ) -> Iterator[tuple[Tensor, State]]:
-        """Rows are compact: what is valid comes first."""
-        for start in range(0, tokens.shape[1], self.config.segment_len):
-            columns = slice(start, start + self.config.segment_len)
-            given = (tokens[:, columns], state)
-            mask = None if valid is None else valid[:, columns]
-            again = self.config.checkpoint
-            hidden, state = recomputed(
-                self.encoder.extend, *given, when=again, random=True, valid=mask
-            )
-            yield hidden, state
 
 
 def transformer_xl_wikitext_base(vocab_size: int = 267_735) -> TransformerXLConfig:

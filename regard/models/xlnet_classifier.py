@@ -9,7 +9,6 @@ any tokens. `load_trunk` takes a trained XLNet's. Cost: one stream.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,7 +19,8 @@ from regard.core.request import compaction, permute
 from regard.models.config import Model
 from regard.models.generation import last_valid
 from regard.models.tokens import check_tokens
-from regard.models.xlnet import CONTEXT, FactorizationOrder, Trunk, TrunkConfig, XLNet
+from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig
+from regard.models.xlnet import Trunk, XLNet
 
 Text = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 
@@ -31,7 +31,7 @@ _MAY_DIFFER = {"dropout", "attention_dropout", "checkpoint", "clamp_len"}
 class XLNetClassifierConfig(TrunkConfig):
     """XLNet's content stream and one of num_classes classes for each text."""
 
-    name: ClassVar[str] = "xlnet_classifier"
+    name = "xlnet_classifier"
     kinds = ("classify",)
 
     num_classes: int
@@ -44,7 +44,7 @@ class XLNetClassifierConfig(TrunkConfig):
 class XLNetMatcherConfig(XLNetClassifierConfig):
     """The same for a pair of texts, which are two segments of one row."""
 
-    name: ClassVar[str] = "xlnet_matcher"
+    name = "xlnet_matcher"
     kinds = ("match",)
 
     def build(self) -> "XLNetMatcher":  # type: ignore[override]
@@ -55,8 +55,7 @@ class SequenceClassifier(Model):
     """Texts -> logits, from the last layer's h of the CLS that closes them."""
 
     def __init__(self, config: XLNetClassifierConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.trunk = Trunk(config)
         self.special = nn.Parameter(torch.empty(2, config.dim))  # SEP, CLS
         self.reset_parameters()
@@ -84,28 +83,20 @@ class SequenceClassifier(Model):
     def summarise(self, texts: Sequence[Text]) -> Float[Tensor, "B num_classes"]:
         who = self.config.name
         for tokens, valid in texts:
-            check_tokens(
-                who,
-                tokens,
-                valid,
-                vocab_size=self.config.vocab_size,
-                device=self.special.device,
-            )
+            check_tokens(who, tokens, valid, self.config.vocab_size, self.special.device)
         B = len(texts[0][0])
         separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
+        one = torch.ones(B, 1, dtype=torch.bool, device=closing.device)
         columns, here, numbers = [], [], []
         for number, (tokens, valid) in enumerate(texts):
             if len(tokens) != B:
                 raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")
-            present = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
             columns += [self.trunk.embed(tokens, valid), separator]
-            here += [present, present.new_ones(B, 1)]
-            numbers.append(torch.full((B, tokens.shape[1] + 1), number, device=tokens.device))
-        columns.append(closing)
-        here.append(here[-1])
-        numbers.append(torch.full_like(numbers[0][:, :1], 2))
-        source, _, valid = compaction(torch.cat(here, dim=1))
-        h, segments = (permute(torch.cat(x, dim=1), source) for x in (columns, numbers))
+            here += [one.expand_as(tokens) if valid is None else valid, one]
+            numbers += [number] * (tokens.shape[1] + 1)
+        source, _, valid = compaction(torch.cat([*here, one], dim=1))
+        h = permute(torch.cat([*columns, closing], dim=1), source)
+        segments = source.new_tensor([*numbers, 2])[source]
         ranks = FactorizationOrder(torch.full_like(segments, CONTEXT), valid, segments)
         h, _, _ = self.trunk(h, None, ranks, self.trunk.empty(B, 0))
         return self.head(self.dropout(self.dense(last_valid(h, valid)).tanh()))
@@ -115,9 +106,6 @@ class XLNetClassifier(SequenceClassifier):
     """model(tokens [B T], valid=[B T] | None) -> logits [B num_classes]; padding changes nothing."""
 
     name = "xlnet_classifier"
-
-    def __init__(self, config: XLNetClassifierConfig):
-        super().__init__(config)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None

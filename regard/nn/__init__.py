@@ -5,7 +5,6 @@ from regard.nn.coord_conv import CoordConv2d
 from regard.nn.disagreement import disagreement
 from regard.nn.feed_forward import FEED_FORWARDS, Chunked, FeedForward
 from regard.nn.heads import Heads
-from regard.nn.label_smoothing import smoothed_cross_entropy
 from regard.nn.length_projection import LengthProjection
 from regard.nn.multihead_attention import MultiheadAttention
 from regard.nn.norm import NORMS, LayerNorm, RMSNorm, ScaleNorm
@@ -30,5 +29,4 @@ __all__ = [
     "after_step",
     "call_after_step",
     "disagreement",
-    "smoothed_cross_entropy",
 ]

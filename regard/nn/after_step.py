@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from regard.core import Mixer, OptionError
+from regard.core.errors import shown
 from regard.nn.centroids import Centroids
 
 
@@ -30,7 +31,13 @@ def after_step(model: nn.Module, group: "dist.ProcessGroup | None" = None) -> No
     are; and for a group that this process is not part of.
     """
     counted = [module for module in model.modules() if isinstance(module, Centroids)]
-    group = _group(model, bool(counted)) if group is None else _checked(group)
+    if group is None:
+        group = _group(model, bool(counted))
+    elif not isinstance(group, dist.ProcessGroup):
+        raise OptionError(
+            "after_step: group must be a torch.distributed.ProcessGroup that this process is part of, got "
+            f"{shown(group)}"
+        )
     if group is not None:
         for centroids in counted:
             centroids.add_up(group)
@@ -52,10 +59,10 @@ def call_after_step(
         inner = inner.optimizer
     if not isinstance(inner, torch.optim.Optimizer):
         raise OptionError(
-            f"call_after_step: optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}"
+            f"call_after_step: optimizer must be a torch.optim.Optimizer, got {shown(optimizer)}"
         )
     if not isinstance(model, nn.Module):
-        raise OptionError(f"call_after_step: model must be a module, got {type(model).__name__}")
+        raise OptionError(f"call_after_step: model must be a module, got {shown(model)}")
     return inner.register_step_post_hook(lambda *_: after_step(model, group))
 
 
@@ -72,13 +79,4 @@ def _group(model: nn.Module, counted: bool) -> "dist.ProcessGroup | None":
         f"after_step cannot tell which of {dist.get_world_size()} processes hold different data, whose counts centroids add "
         "up. Pass group=, the processes over which the data are split: torch.distributed.group.WORLD if all of them do, or "
         "this process's of torch.distributed.new_subgroups(group_size=1) if each holds all the data."
-    )
-
-
-def _checked(group: Any) -> "dist.ProcessGroup":
-    if isinstance(group, dist.ProcessGroup):
-        return group
-    raise OptionError(
-        "after_step: group must be a torch.distributed.ProcessGroup that this process is part of, got "
-        f"{type(group).__name__}"
     )

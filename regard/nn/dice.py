@@ -10,9 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core.shapes import check_positive
-
-EPS = 1e-8
+EPS, MOMENTUM = 1e-8, 0.1
 
 
 class Dice(nn.Module):
@@ -21,10 +19,8 @@ class Dice(nn.Module):
     mean: Tensor
     variance: Tensor
 
-    def __init__(self, dim: int, *, momentum: float = 0.1):
-        check_positive(dim=dim)
+    def __init__(self, dim: int):
         super().__init__()
-        self.momentum = momentum
         self.alpha = nn.Parameter(torch.empty(dim))
         self.register_buffer("mean", torch.empty(dim))
         self.register_buffer("variance", torch.empty(dim))
@@ -47,13 +43,13 @@ class Dice(nn.Module):
         exists = rows.new_ones(len(rows), 1)
         if valid is not None:
             exists = valid.reshape(-1, 1).to(s.dtype)
-            rows = torch.where(exists > 0, rows, rows.new_zeros(()))
+            rows = torch.where(exists > 0, rows, 0.0)
         count = exists.sum()
         mean = rows.sum(0) / count.clamp(min=1)
         variance = (exists * (rows - mean).square()).sum(0) / count.clamp(min=1)
         if not _computed_again():
             with torch.no_grad():
-                step = self.momentum * (count > 0).to(self.mean.dtype)
+                step = MOMENTUM * (count > 0).to(self.mean.dtype)
                 unbiased = variance * count / (count - 1).clamp(min=1)
                 self.mean.lerp_(mean.to(self.mean.dtype), step)
                 self.variance.lerp_(unbiased.to(self.variance.dtype), step)

@@ -13,18 +13,17 @@ Pairs with i = j count, as in the paper: subspace and output lie in [-1, 0]. Sig
 sums over heads, |sum_i v_i|^2, at the cost of H numbers for each one of the input and not H^2.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import Observation, OptionError, ShapeError, UnsupportedError
+from regard.core import Observation, ShapeError, UnsupportedError
+from regard.core.options import check_option
 from regard.functional.rows import unit_norm
 
 Kind = Literal["subspace", "position", "output"]
-Cosine = Literal["token", "matrix"]
-Reduction = Literal["mean", "sum"]
 
 _FIELDS = {"subspace": "v", "position": "weights", "output": "heads"}
 
@@ -34,19 +33,15 @@ def disagreement(
     kind: Kind = "output",
     *,
     valid: Bool[Tensor, "B N"] | None = None,
-    cosine: Cosine = "token",
-    reduction: Reduction = "mean",
 ) -> Float[Tensor, ""]:
     """How little the heads agree, <= 0; differentiable through `mixer.observe`, whose weights are those before dropout.
 
-    valid: tokens that count; of the keys for "subspace", of the queries otherwise (the same in self-mixing).
-    cosine: of each token, then averaged (no effect of length), or of the whole matrix of a head ("matrix").
-    reduction: mean over all valid tokens, or sum over the tokens of each example ("sum", the paper's scale of
-    "position"), averaged over examples that have any. With cosine="matrix" there are no tokens to sum over: the mean over examples.
+    valid: tokens that count; of the keys for "subspace", of the queries otherwise (the same in self-mixing). Cosines are
+    of each token, and the mean is over all valid tokens, so that the length has no effect.
 
     Raises UnsupportedError if the mixer has no such heads, ShapeError and OptionError for what does not fit.
     """
-    _check(kind, cosine, reduction)
+    check_option("disagreement", "kind", kind, Kind)
     heads = getattr(observation, _FIELDS[kind])
     if heads is None:
         raise UnsupportedError(
@@ -58,25 +53,6 @@ def disagreement(
         raise ShapeError(
             f"disagreement: valid must have shape [{B}, {N}], got {list(exists.shape)}"
         )
-    heads = torch.where(exists[:, None, :, None], heads, heads.new_zeros(()))
-    if cosine == "matrix":
-        unit, counted = unit_norm(heads.flatten(2)), exists.any(1).sum()
-    else:
-        unit = heads.abs() if kind == "position" else unit_norm(heads)
-        counted = exists.sum() if reduction == "mean" else exists.any(1).sum()
-    return -unit.sum(1).square().sum() / (H**2 * counted.clamp_min(1))
-
-
-def _check(kind: Kind, cosine: Cosine, reduction: Reduction) -> None:
-    for name, value, known in (
-        ("kind", kind, get_args(Kind)),
-        ("cosine", cosine, get_args(Cosine)),
-        ("reduction", reduction, get_args(Reduction)),
-    ):
-        if value not in known:
-            raise OptionError(f"disagreement: {name} must be one of {known}, got {value!r}")
-    if cosine == "matrix" and (kind == "position" or reduction == "sum"):
-        raise OptionError(
-            "disagreement: cosine='matrix' is for kind='subspace' or 'output' with reduction='mean', "
-            f"got kind={kind!r}, reduction={reduction!r}"
-        )
+    heads = torch.where(exists[:, None, :, None], heads, 0.0)
+    total = (heads.abs() if kind == "position" else unit_norm(heads)).sum(1).square().sum()
+    return -total / (H**2 * exists.sum().clamp_min(1))

@@ -9,19 +9,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.shapes import check_positive
 from regard.nn.starts import glorot_matrices
 
 
+def relu(width: int) -> nn.Module:
+    return nn.ReLU()
+
+
 class DNN(nn.Module):
-    """Linear layers, each with an activation after it. activation: makes the one that follows a layer of this width, `Dice` or `lambda width: nn.ReLU()`."""
+    """Linear layers, each with an activation after it. activation: makes the one that follows a layer of this width, `Dice` say."""
 
     def __init__(
-        self, dim: int, hidden_dims: tuple[int, ...], *, activation: Callable[[int], nn.Module]
+        self,
+        dim: int,
+        hidden_dims: tuple[int, ...],
+        *,
+        activation: Callable[[int], nn.Module] = relu,
     ):
-        check_positive(
-            dim=dim, **{f"hidden_dims[{i}]": width for i, width in enumerate(hidden_dims)}
-        )
         super().__init__()
         self.layers = nn.Sequential()
         for width in hidden_dims:
@@ -37,11 +41,9 @@ class Experts(nn.Module):
     """Ma et al. 2018 (KDD); every layer ends in a ReLU, weights start with Glorot for each expert."""
 
     def __init__(self, dim: int, num_experts: int, hidden_dims: tuple[int, ...]):
-        check_positive(dim=dim, num_experts=num_experts)
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for width in hidden_dims:
-            check_positive(hidden_dim=width)
             self.weights.append(torch.empty(num_experts, dim, width))
             self.biases.append(torch.empty(num_experts, width))
             dim = width

@@ -94,18 +94,15 @@ class Chunked(nn.Module):
     """`layer` applied to `chunk_size` tokens at a time, since tokens are independent (Kitaev et al. 2020, arXiv 2001.04451).
 
     The same function for any chunk; the widest activations held at once are those of `chunk_size` tokens and not of T.
-    In training that needs `recompute`, as autograd would store every chunk: each is computed again for its backward.
+    In training each chunk is computed again for its backward, as autograd would store every one.
     With dropout the masks are drawn chunk by chunk.
     """
 
-    def __init__(self, layer: nn.Module, chunk_size: int, *, recompute: bool = True):
+    def __init__(self, layer: nn.Module, chunk_size: int):
         super().__init__()
         check_positive(chunk_size=chunk_size)
-        self.layer, self.chunk_size, self.recompute = layer, chunk_size, recompute
+        self.layer, self.chunk_size = layer, chunk_size
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T E"]:
-        parts = [
-            recomputed(self.layer, part, when=self.recompute, random=True)
-            for part in x.split(self.chunk_size, dim=1)
-        ]
-        return torch.cat(parts, dim=1)
+        parts = x.split(self.chunk_size, dim=1)
+        return torch.cat([recomputed(self.layer, part, random=True) for part in parts], dim=1)

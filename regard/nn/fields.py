@@ -13,8 +13,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError
-from regard.core.shapes import check_positive, is_dense
+from regard.core.errors import OptionError, ShapeError, shown
+from regard.core.options import CheckedOptions
+from regard.core.request import clear
+from regard.core.shapes import is_dense
+from regard.functional.cache import readable
 from regard.nn.starts import NormalRows, normal_rows
 
 MISSING, UNKNOWN, FIRST_KNOWN = 0, 1, 2
@@ -23,36 +26,33 @@ FieldBatch = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Named(metaclass=CheckedOptions):
+    """Base of the kinds of fields."""
+
+    name: str
+
+    def __post_init__(self):
+        if not self.name or "." in self.name:
+            raise OptionError(f"a field's name must be a string without dots, got {self.name!r}")
+
+
+@dataclass(frozen=True)
+class Categorical(Named):
     """One of `size` ids, missing and unknown included."""
 
-    name: str
     size: int
 
-    def __post_init__(self):
-        _check_name(self.name)
-        check_positive(size=self.size)
+
+@dataclass(frozen=True)
+class Numeric(Named):
+    """A number."""
 
 
 @dataclass(frozen=True)
-class Numeric:
-    name: str
-
-    def __post_init__(self):
-        _check_name(self.name)
-
-
-@dataclass(frozen=True)
-class Sequence:
+class Sequence(Named):
     """Any number of values `of` a Categorical, with which it shares its embeddings: a history of items, some genres."""
 
-    name: str
     of: Categorical
-
-    def __post_init__(self):
-        _check_name(self.name)
-        if not isinstance(self.of, Categorical):
-            raise OptionError(f"field {self.name!r}: of must be a Categorical, got {self.of!r}")
 
 
 Field = Categorical | Numeric | Sequence
@@ -62,8 +62,8 @@ def vocabularies(fields: tuple[Field, ...]) -> dict[str, int]:
     """Name -> size of every vocabulary of the fields, each once."""
     sizes: dict[str, int] = {}
     for field in fields:
-        kind = field.of if isinstance(field, Sequence) else field
-        if isinstance(kind, Categorical):
+        if not isinstance(field, Numeric):
+            kind = vocabulary(field)
             if sizes.setdefault(kind.name, kind.size) != kind.size:
                 raise OptionError(
                     f"fields of {kind.name!r} have {sizes[kind.name]} and {kind.size} values: they share one vocabulary"
@@ -71,15 +71,12 @@ def vocabularies(fields: tuple[Field, ...]) -> dict[str, int]:
     return sizes
 
 
-def check_fields(fields: object) -> None:
-    """At least one field, each with a name of its own."""
-    if not isinstance(fields, tuple) or not fields:
-        raise OptionError(f"fields must be a tuple of at least one field, got {fields!r}")
-    for field in fields:
-        if not isinstance(field, Field):
-            raise OptionError(
-                f"fields must be Categorical, Numeric or Sequence, got {type(field).__name__}"
-            )
+def vocabulary(field: Categorical | Sequence) -> Categorical:
+    return field.of if isinstance(field, Sequence) else field
+
+
+def check_fields(fields: tuple[Field, ...]) -> None:
+    """Each has a name of its own."""
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -93,46 +90,36 @@ def check_batch(
     """Every field is there, with one batch size; values are read where that costs no synchronisation."""
     if not isinstance(batch, Mapping):
         raise ShapeError(
-            f"{who}: batch must be a dict of tensors by field name, got {type(batch).__name__}"
+            f"{who}: batch must be a dict of tensors by field name, got {shown(batch)}"
         )
     size = None
     for field in fields:
         x = batch.get(field.name)
-        if not isinstance(x, Tensor) or not is_dense(x):
-            raise ShapeError(f"{who}: the batch has no dense tensor for field {field.name!r}")
+        several, number = isinstance(field, Sequence), isinstance(field, Numeric)
+        if (
+            not isinstance(x, Tensor)
+            or not is_dense(x)
+            or x.dim() != 1 + several
+            or not (x.is_floating_point() if number else x.dtype in (torch.int64, torch.int32))
+        ):
+            kind = "floating point numbers" if number else "int64 or int32 ids"
+            raise ShapeError(
+                f"{who}: {field.name} must be {kind} {'[B, T]' if several else '[B]'}, got {shown(x)}"
+            )
         if weight is not None and x.device != weight.device:
             raise ShapeError(
                 f"{who}: {field.name} is on {x.device}, the model on {weight.device}. Move one of them."
             )
-        shape = "[B, T]" if isinstance(field, Sequence) else "[B]"
-        if x.dim() != (2 if isinstance(field, Sequence) else 1):
-            raise ShapeError(f"{who}: {field.name} must have shape {shape}, got {list(x.shape)}")
         size = len(x) if size is None else size
         if len(x) != size:
             raise ShapeError(f"{who}: {field.name} has batch {len(x)}, others have {size}")
-        if isinstance(field, Numeric):
-            if not x.is_floating_point():
-                raise ShapeError(f"{who}: {field.name} must be floating point, got {x.dtype}")
-        elif x.dtype not in (torch.int64, torch.int32):
-            raise ShapeError(f"{who}: {field.name} must be int64 or int32 ids, got {x.dtype}")
-        else:
-            _check_ids(who, field, x)
-
-
-def _check_ids(who: str, field: Categorical | Sequence, ids: Tensor) -> None:
-    if torch.compiler.is_compiling() or ids.device.type != "cpu" or not ids.numel():
-        return
-    size = field.of.size if isinstance(field, Sequence) else field.size
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= size:
-        raise ShapeError(
-            f"{who}: {field.name} holds id {low if low < 0 else high}, outside its {size} values"
-        )
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name or "." in name:
-        raise OptionError(f"a field's name must be a string without dots, got {name!r}")
+        if not isinstance(field, Numeric) and readable(x) and x.numel():
+            low, high, known = int(x.min()), int(x.max()), vocabulary(field).size
+            if low < 0 or high >= known:
+                wrong = low if low < 0 else high
+                raise ShapeError(
+                    f"{who}: {field.name} holds id {wrong}, outside its {known} values"
+                )
 
 
 class FieldEmbedding(nn.Module):
@@ -144,16 +131,14 @@ class FieldEmbedding(nn.Module):
     """
 
     def __init__(self, fields: tuple[Field, ...], dim: int, *, std: float = 0.01):
-        check_positive(dim=dim)
         super().__init__()
         self.fields, self.dim = fields, dim
-        self.tables = nn.ModuleDict(
-            {f"of_{name}": NormalRows(size, dim) for name, size in vocabularies(fields).items()}
-        )
+        sizes = vocabularies(fields)
+        self.tables = nn.ModuleDict({f"of_{name}": NormalRows(sizes[name], dim) for name in sizes})
         numeric = [field.name for field in fields if isinstance(field, Numeric)]
         self.vectors = nn.ParameterDict({f"of_{name}": torch.empty(dim) for name in numeric})
         self.std = std
-        normal_rows(*(self.table(name) for name in vocabularies(fields)), std=std)
+        normal_rows(*(self.table(name) for name in sizes), std=std)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -166,13 +151,12 @@ class FieldEmbedding(nn.Module):
         )
         return torch.stack(rows, 1), torch.stack(present, 1)
 
-    def table(self, vocabulary: str) -> nn.Embedding:
-        return cast(nn.Embedding, self.tables[f"of_{vocabulary}"])
+    def table(self, name: str) -> nn.Embedding:
+        return cast(nn.Embedding, self.tables[f"of_{name}"])
 
-    def look_up(self, vocabulary: str, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b D"]:
+    def look_up(self, name: str, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b D"]:
         """Rows of a vocabulary's table; zero where the id is that of a missing value."""
-        rows = self.table(vocabulary)(ids)
-        return torch.where((ids != MISSING)[..., None], rows, rows.new_zeros(()))
+        return clear(self.table(name)(ids), ids != MISSING)
 
     def batch_l2(
         self, batch: FieldBatch, counts: Mapping[str, Int[Tensor, "V"]]
@@ -183,15 +167,16 @@ class FieldEmbedding(nn.Module):
         gradient is lambda E[j] / n_j for each id that occurs, however often, and zero for the others.
         """
         total = next(self.parameters()).new_zeros(())
-        for vocabulary in vocabularies(self.fields):
-            weight = self.table(vocabulary).weight
-            occurs = torch.zeros(len(weight), dtype=torch.bool, device=weight.device)
-            for field in self.fields:
-                if not isinstance(field, Numeric) and _vocabulary(field) == vocabulary:
-                    occurs = occurs.index_fill(0, batch[field.name].flatten(), True)
-            occurs[MISSING] = False
-            ids = occurs.nonzero()[:, 0]
-            n = counts[vocabulary].to(weight.device)[ids].clamp(min=1)
+        for name in vocabularies(self.fields):
+            weight = self.table(name).weight
+            here = [
+                batch[field.name].flatten()
+                for field in self.fields
+                if not isinstance(field, Numeric) and vocabulary(field).name == name
+            ]
+            ids = torch.cat(here).unique()
+            ids = ids[ids != MISSING]
+            n = counts[name].to(weight.device)[ids].clamp(min=1)
             total = total + (weight[ids].square().sum(1) / n).sum() / 2
         return total
 
@@ -199,13 +184,9 @@ class FieldEmbedding(nn.Module):
         if isinstance(field, Numeric):
             vector = self.vectors[f"of_{field.name}"]
             present = ~x.isnan()
-            x = torch.where(present, x, x.new_zeros(())).to(vector.dtype)
+            x = torch.where(present, x, 0.0).to(vector.dtype)
             return x[:, None] * vector, present
-        rows, exists = self.look_up(_vocabulary(field), x), x != MISSING
+        rows, exists = self.look_up(vocabulary(field).name, x), x != MISSING
         if not isinstance(field, Sequence):
             return rows, exists
         return rows.sum(1) / exists.sum(1, keepdim=True).clamp(min=1), exists.any(1)
-
-
-def _vocabulary(field: Field) -> str:
-    return field.of.name if isinstance(field, Sequence) else field.name

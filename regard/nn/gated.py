@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core.errors import OptionError
-from regard.core.shapes import check_positive
 from regard.functional.positions.rotary import rotate
 from regard.nn.starts import Glorot, glorot
 
@@ -49,7 +48,6 @@ class GatedUnit(nn.Module):
         self, dim: int, hidden_dim: int, key_dim: int, views: int, *, std: float, bias: bool
     ):
         super().__init__()
-        check_positive(hidden_dim=hidden_dim, key_dim=key_dim)
         if key_dim % 2:
             raise OptionError(
                 f"key_dim ({key_dim}) must be even: rotary positions turn channels in pairs"
@@ -83,8 +81,6 @@ class RelativeBias(nn.Module):
 
     def __init__(self, form: RelativeForm, key_dim: int, reach: int | None):
         super().__init__()
-        if form not in ("rotary", "toeplitz", None):
-            raise OptionError(f"relative_bias must be 'rotary', 'toeplitz' or None, got {form!r}")
         self.form = form
         self.width = 2 * key_dim if form == "rotary" else key_dim
         if form == "rotary":
@@ -109,16 +105,15 @@ class RelativeBias(nn.Module):
 
         The first are of these sides, queries (0) times `scale`, or keys (1), and have further channels; others have none.
         """
-        more: list[Tensor] = []
+        n = len(sides)
         if self.form == "rotary":
-            learned = torch.stack([self.weight[side] for side in sides])[:, None].to(views.dtype)
+            learned = self.weight[list(sides)][:, None].to(views.dtype)
             views = torch.cat([learned.expand(len(views), -1, *views.shape[2:]), views], dim=1)
-        found = list(rotate(views, position).split(1, dim=1))
-        if self.form == "rotary":
-            more, found = found[: len(sides)], found[len(sides) :]
-        for n, side in enumerate(sides):
-            z = found[n] * scale if side == 0 else found[n]
-            found[n] = torch.cat([z, more[n]], dim=-1) if more else z
+        turned = list(rotate(views, position).split(1, dim=1))
+        found = turned[n:] if self.form == "rotary" else turned
+        for i, side in enumerate(sides):
+            z = found[i] * scale if side == 0 else found[i]
+            found[i] = torch.cat([z, turned[i]], dim=-1) if self.form == "rotary" else z
         return found
 
     def at(self, ahead: Int[Tensor, "*b"]) -> Float[Tensor, "*b"] | None:

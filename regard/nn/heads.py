@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, Observation
 from regard.core.errors import OptionError, ShapeError
-from regard.core.shapes import check_divisible, check_positive
+from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
 from regard.nn.starts import Glorot, glorot
 
@@ -49,7 +49,6 @@ class Heads(nn.Module):
     ):
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_positive(num_heads=num_heads, num_kv_heads=num_kv_heads)
         if head_dim is None and (key_dim is None or value_dim is None):
             check_divisible(dim=dim, num_heads=num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
@@ -76,10 +75,7 @@ class Heads(nn.Module):
         self, x: Float[Tensor, "B T D"], after: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "B H T K"]:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
-        z, K = self.query(x), self.key_dim
-        if z.shape[2] != self.num_heads * K:
-            self._check_part(z, self.num_heads, K)
-        z = z.unflatten(2, (-1, K)).transpose(1, 2)
+        z = self._split(self.query(x), self.num_heads, self.key_dim)
         return z if self.rotation is None else self._turned(z, after)
 
     def keys(
@@ -88,18 +84,12 @@ class Heads(nn.Module):
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return unit_norm(self.queries(x, after))
-        z, K = self.key(x), self.key_dim
-        if z.shape[2] != self.num_kv_heads * K:
-            self._check_part(z, self.num_kv_heads, K)
-        z = z.unflatten(2, (-1, K)).transpose(1, 2)
+        z = self._split(self.key(x), self.num_kv_heads, self.key_dim)
         z = z if self.rotation is None else self._turned(z, after)
         return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        z, V = self.value(x), self.value_dim
-        if z.shape[2] != self.num_kv_heads * V:
-            self._check_part(z, self.num_kv_heads, V)
-        z = z.unflatten(2, (-1, V)).transpose(1, 2)
+        z = self._split(self.value(x), self.num_kv_heads, self.value_dim)
         return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def split(
@@ -134,9 +124,12 @@ class Heads(nn.Module):
         place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
         return self.rotation.rotate(z, place if after is None else after[:, None] + place)
 
-    def _check_part(self, z: Float[Tensor, "B T D"], count: int, width: int) -> None:
-        if not self.alike or z.shape[2] % width or count % (z.shape[2] // width):
+    def _split(self, z: Float[Tensor, "B T D"], count: int, width: int) -> Tensor:
+        """[B H T width]; fewer than `count` heads where heads are alike and the projection is a part."""
+        D = z.shape[2]
+        if D != count * width and (not self.alike or D % width or count % (D // width)):
             _refuse(z, count, width)
+        return z.unflatten(2, (-1, width)).transpose(1, 2)
 
 
 class HeadsMixer(Mixer):
@@ -163,7 +156,6 @@ class Values(nn.Module):
 
     def __init__(self, dim: int, num_heads: int):
         super().__init__()
-        check_positive(num_heads=num_heads)
         check_divisible(dim=dim, num_heads=num_heads)
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.value = Glorot(dim, dim, bias=False)

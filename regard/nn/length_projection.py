@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.shapes import check_positive
+from regard.core.options import CheckedOptions
 
 
-class LengthProjection(nn.Module):
+class LengthProjection(nn.Module, metaclass=CheckedOptions):
     """E and F [H|1 M max_len] of Linformer (arXiv 2006.04768), M = num_slots; `tied`: F is E. U(-1/sqrt(max_len), 1/sqrt(max_len)).
 
     A shorter sequence uses the first columns. To share one matrix among layers, hand one object to all of them.
@@ -17,7 +17,6 @@ class LengthProjection(nn.Module):
 
     def __init__(self, max_len: int, num_slots: int, *, num_heads: int = 1, tied: bool = True):
         super().__init__()
-        check_positive(max_len=max_len, num_slots=num_slots, num_heads=num_heads)
         self.max_len, self.num_slots = max_len, num_slots
         self.key = nn.Parameter(torch.empty(num_heads, num_slots, max_len))
         self.value = None if tied else nn.Parameter(torch.empty(num_heads, num_slots, max_len))

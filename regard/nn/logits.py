@@ -14,7 +14,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core.mask import Mask
-from regard.core.shapes import check_positive
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthesizer import Logits, outer, product, same, table
 from regard.nn.heads import split_heads
@@ -24,15 +23,22 @@ from regard.nn.starts import Glorot, glorot, glorot_matrices
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
-class DenseLogits(nn.Module):
+class PositionLogits(nn.Module):
+    """Base of logits for keys at positions 0 .. S - 1, whatever they hold."""
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
+    ) -> Logits:
+        raise NotImplementedError
+
+
+class DenseLogits(PositionLogits):
     """B_i = W_2 relu(W_1 x_i + b_1) + b_2: one number for each of `max_len` positions; without `hidden`, W_2 x_i + b_2."""
 
     def __init__(
         self, dim: int, num_heads: int, max_len: int, *, hidden: int | None, share_w2: bool = False
     ):
         super().__init__()
-        if hidden is not None:
-            check_positive(head_hidden_dim=hidden)
         self.num_heads = num_heads
         self.hidden = None if hidden is None else Glorot(dim, num_heads * hidden)
         heads = 1 if share_w2 else num_heads
@@ -45,16 +51,14 @@ class DenseLogits(nn.Module):
         glorot_matrices(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Logits:
-        if self.hidden is None:
-            return Logits(product, (x[:, None],), (self.weight[None], self.bias[None]))
-        hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
+    def forward(self, x, position=None):
+        hidden = x[:, None]
+        if self.hidden is not None:
+            hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
         return Logits(product, (hidden,), (self.weight[None], self.bias[None]))
 
 
-class RandomLogits(nn.Module):
+class RandomLogits(PositionLogits):
     """B = R: the same for every example; fixed at its random start unless `trainable`."""
 
     def __init__(self, num_heads: int, max_len: int, *, trainable: bool = True):
@@ -69,18 +73,15 @@ class RandomLogits(nn.Module):
     def reset_parameters(self) -> None:
         glorot_matrices(self.table)
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Logits:
+    def forward(self, x, position=None):
         return Logits(table, (by_position(self.table, position),))
 
 
-class FactorizedRandomLogits(nn.Module):
+class FactorizedRandomLogits(PositionLogits):
     """B = R_1 R_2^T with `rank` columns in each factor."""
 
     def __init__(self, num_heads: int, max_len: int, *, rank: int):
         super().__init__()
-        check_positive(rank=rank)
         self.left = nn.Parameter(torch.empty(num_heads, max_len, rank))
         self.right = nn.Parameter(torch.empty(num_heads, max_len, rank))
         self.reset_parameters()
@@ -88,13 +89,11 @@ class FactorizedRandomLogits(nn.Module):
     def reset_parameters(self) -> None:
         glorot_matrices(self.left, self.right)
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Logits:
+    def forward(self, x, position=None):
         return Logits(product, (by_position(self.left, position),), (self.right[None],))
 
 
-class FactorizedDenseLogits(nn.Module):
+class FactorizedDenseLogits(PositionLogits):
     """B_ij = A_ip C_iq of two short vectors A_i (a entries), C_i (b entries) made by token i, a b >= max_len.
 
     tiling "outer": j = p b + q, so that every pair (p, q) occurs; "same": p = j mod a, q = j mod b, both tiled.
@@ -110,7 +109,6 @@ class FactorizedDenseLogits(nn.Module):
         tiling: str = "outer",
     ):
         super().__init__()
-        check_positive(head_hidden_dim=hidden)
         self.num_heads, self.factors, self.tiling = num_heads, factors, tiling
         self.hidden = Glorot(dim, num_heads * hidden)
         glorot(self.hidden)
@@ -122,15 +120,13 @@ class FactorizedDenseLogits(nn.Module):
         glorot_matrices(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Logits:
+    def forward(self, x, position=None):
         hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
-        both = hidden @ self.weight.transpose(-1, -2) + self.bias[:, None]
+        both = hidden @ self.weight.mT + self.bias[:, None]
         return Logits(outer if self.tiling == "outer" else same, both.split(self.factors, dim=-1))
 
 
-class FixedPatternLogits(nn.Module):
+class FixedPatternLogits(PositionLogits):
     """log(P + 2^-10) of fixed patterns that look back (arXiv 2002.10260): current, previous, left, one head after another."""
 
     def __init__(self, num_heads: int):
@@ -142,9 +138,7 @@ class FixedPatternLogits(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.constant_(self.floor, FLOOR)
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Logits:
+    def forward(self, x, position=None):
         if position is None:
             position = torch.arange(x.shape[1], device=x.device)[None]
         return Logits(self._logits, (position[:, None, :, None],))

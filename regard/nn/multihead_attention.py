@@ -66,7 +66,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         )
         self.mixer = given.to(device=device, dtype=dtype)
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
-        self.out_proj.__class__ = _OutProjection
+        self.out_proj = _OutProjection(mixer.dim, mixer.dim, bias=bias, device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
         """torch's start of the projections; `out_proj` and the mixer's parts have their own."""
@@ -96,7 +96,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             raise UnsupportedError(
                 "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"
             )
-        own = mixer.options.get("dropout") if isinstance(mixer, Mixer) else 0.0
+        own = mixer.options.get("dropout")
         if attention.dropout and own is None:
             raise UnsupportedError(
                 f"MultiheadAttention: {mixer.name} does not support dropout of weights ({attention.dropout}): set the "
@@ -156,9 +156,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             x = query.to_padded_tensor(0.0)
             length = torch.tensor([len(row) for row in query.unbind()], device=x.device)
             mask = self._nested_mask(key_padding_mask, attn_mask, is_causal, x, length)
-            y, weights = self._mix(x, x, x, one_axis=True, mask=mask, need_weights=need_weights)
-            if weights is not None and average_attn_weights:
-                weights = weights.mean(1)
+            y, weights = self._mix([x, x, x], True, mask, need_weights, average_attn_weights)
             rows = [row[:n] for row, n in zip(y, length, strict=True)]
             return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
         one_axis, batched = query is key, query.dim() == 3
@@ -169,34 +167,28 @@ class MultiheadAttention(nn.MultiheadAttention):
         elif not self.batch_first:
             tokens = [x.transpose(0, 1) for x in tokens]
         mask = self._mask(key_padding_mask, attn_mask, is_causal, tokens[0], tokens[1])
-        y, weights = self._mix(*tokens, one_axis=one_axis, mask=mask, need_weights=need_weights)
-        if weights is not None and average_attn_weights:
-            weights = weights.mean(1)
+        y, weights = self._mix(tokens, one_axis, mask, need_weights, average_attn_weights)
         if not batched:
             return y[0], None if weights is None else weights[0]
         return y if self.batch_first else y.transpose(0, 1), weights
 
     def _mix(
-        self, query, key, value, *, one_axis: bool, mask: Mask, need_weights: bool
+        self, tokens: list[Tensor], one_axis: bool, mask: Mask, need_weights: bool, average: bool
     ) -> tuple[Tensor, Tensor | None]:
         heads = self.mixer.heads
         assert isinstance(heads, GivenHeads)
-        q, k, v = self._projected(query, key, value)
+        weights: tuple[Tensor, ...] = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        if self.in_proj_weight is not None:
+            weights = self.in_proj_weight.chunk(3)
+        biases = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        q, k, v = map(F.linear, tokens, weights, biases)
         x = heads.pack(q, k, v) if one_axis else heads.pack(q)
         context = None if one_axis else heads.pack(None, k, v)
         y = self.out_proj(self.mixer(x, context=context, mask=mask))
         if not need_weights:
             return y, None
-        return y, self.mixer.attention_map(x, context=context, mask=mask)
-
-    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-        weights: tuple[Tensor, ...] = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        if self.in_proj_weight is not None:
-            weights = self.in_proj_weight.chunk(3)
-        biases = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        return [
-            F.linear(x, W, b) for x, W, b in zip((query, key, value), weights, biases, strict=True)
-        ]
+        found = self.mixer.attention_map(x, context=context, mask=mask)
+        return y, found.mean(1) if average else found
 
     def _nested_mask(
         self,

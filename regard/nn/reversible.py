@@ -8,17 +8,17 @@ more forward. Random numbers (dropout) and autocast are as they were. Not for la
 buffers (batch norm): it runs twice. Reconstruction loses digits with depth in 16 bits; keep the residual stream in 32.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import get_device_states, set_device_states
 
 from regard.core.errors import OptionError, UnsupportedError
-from regard.functional.rows import plain_alone
+from regard.functional.rows import autocast_dtype, plain_alone
 
 Merge = Literal["concat", "mean"]
 
@@ -33,6 +33,15 @@ class ReversibleBlock(nn.Module):
     def forward(self, x_1: Tensor, x_2: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         y_1 = x_1 + self.f(x_2, *args, **kwargs)
         return y_1, x_2 + self.g(y_1)
+
+    def extend(
+        self, x: tuple[Tensor, Tensor], state: Any, **options: Any
+    ) -> tuple[tuple[Tensor, Tensor], Any]:
+        """Both streams of the next tokens, and the state after them of f, which has an `extend` too."""
+        x_1, x_2 = x
+        mixed, state = cast(Any, self.f).extend(x_2, state, **options)
+        y_1 = x_1 + mixed
+        return (y_1, x_2 + self.g(y_1)), state
 
 
 class ReversibleSequence(nn.Module):
@@ -73,14 +82,13 @@ class _Reversible(torch.autograd.Function):
     def forward(ctx, x_1, x_2, blocks, args, kwargs, *parameters):
         ctx.blocks, ctx.args, ctx.kwargs = blocks, args, kwargs
         ctx.parameters = parameters
-        ctx.autocast = _Autocast.now(x_1.device.type)
+        ctx.autocast = autocast_dtype(x_1)
         ctx.random = []  # before f, and before g, of every block
         for block in blocks:
-            before_f = _Random.now(x_1)
+            before_f = _random(x_1)
             x_1 = x_1 + block.f(x_2, *args, **kwargs)
-            before_g = _Random.now(x_1)
+            ctx.random.append((before_f, _random(x_1)))
             x_2 = x_2 + block.g(x_1)
-            ctx.random.append((before_f, before_g))
         ctx.save_for_backward(x_1, x_2)
         return x_1, x_2
 
@@ -93,21 +101,18 @@ class _Reversible(torch.autograd.Function):
             )
         y_1, y_2 = ctx.saved_tensors
         gradients: dict[Tensor, Tensor] = {}
-        now = _Random.now(y_1)
+        now = _random(y_1)
         for block, (before_f, before_g) in zip(
             reversed(ctx.blocks), reversed(ctx.random), strict=True
         ):
-            out, d = ctx.autocast.run(before_g, block.g, block.g, y_1, d_2, gradients)
+            _restore(before_g, y_1)
+            out, d = _again(ctx.autocast, block.g, (), {}, y_1, d_2, gradients)
             y_2, d_1 = y_2 - out, d_1 + d
-            call = partial(_call, block.f, ctx.args, ctx.kwargs)
-            out, d = ctx.autocast.run(before_f, call, block.f, y_2, d_1, gradients)
+            _restore(before_f, y_1)
+            out, d = _again(ctx.autocast, block.f, ctx.args, ctx.kwargs, y_2, d_1, gradients)
             y_1, d_2 = y_1 - out, d_2 + d
-        now.restore()
+        _restore(now, y_1)
         return d_1, d_2, None, None, None, *(gradients.get(p) for p in ctx.parameters)
-
-
-def _call(f: nn.Module, args: tuple, kwargs: dict[str, Any], x: Tensor) -> Tensor:
-    return f(x, *args, **kwargs)
 
 
 def _check_arguments(args: tuple, kwargs: dict[str, Any]) -> None:
@@ -118,53 +123,35 @@ def _check_arguments(args: tuple, kwargs: dict[str, Any]) -> None:
         )
 
 
-class _Autocast(NamedTuple):
-    device: str
-    enabled: bool
-    dtype: torch.dtype | None
-
-    @classmethod
-    def now(cls, device: str) -> "_Autocast":
-        if not torch.amp.is_autocast_available(device):
-            return cls(device, False, None)
-        return cls(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-
-    def run(
-        self,
-        random: "_Random",
-        call: Callable[[Tensor], Tensor],
-        module: nn.Module,
-        x: Tensor,
-        d: Tensor,
-        gradients: dict[Tensor, Tensor],
-    ) -> tuple[Tensor, Tensor]:
-        """call(x) as it was computed before, and the gradient of x; those of the module's parameters join `gradients`."""
-        random.restore()
-        parameters = [p for p in module.parameters() if p.requires_grad]
-        x = x.detach().requires_grad_()
-        with torch.enable_grad(), torch.autocast(self.device, self.dtype, enabled=self.enabled):
-            y = call(x)
-        found = torch.autograd.grad(y, (x, *parameters), d.to(y.dtype), allow_unused=True)
-        for parameter, new in zip(parameters, found[1:], strict=True):
-            if new is not None:
-                old = gradients.get(parameter)
-                gradients[parameter] = new if old is None else old + new
-        return y.detach(), torch.zeros_like(x) if found[0] is None else found[0]
+def _again(
+    autocast: torch.dtype | None,
+    f: nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    x: Tensor,
+    d: Tensor,
+    gradients: dict[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """f(x, ..) as it was computed before, and the gradient of x; those of f's parameters join `gradients`."""
+    parameters = [p for p in f.parameters() if p.requires_grad]
+    x = x.detach().requires_grad_()
+    kind = x.device.type
+    with torch.enable_grad(), torch.autocast(kind, autocast, enabled=autocast is not None):
+        y = f(x, *args, **kwargs)
+    dx, *found = torch.autograd.grad(y, (x, *parameters), d.to(y.dtype), allow_unused=True)
+    for parameter, new in zip(parameters, found, strict=True):
+        if new is not None:
+            old = gradients.get(parameter)
+            gradients[parameter] = new if old is None else old + new
+    return y.detach(), torch.zeros_like(x) if dx is None else dx
 
 
-class _Random(NamedTuple):
-    """States of torch's own generators."""
+def _random(x: Tensor) -> tuple[Tensor, Any]:
+    """States of torch's own generators, of the CPU and of x's device."""
+    return torch.get_rng_state(), get_device_states(x)
 
-    cpu: Tensor
-    cuda: Tensor | None
-    device: torch.device
 
-    @classmethod
-    def now(cls, x: Tensor) -> "_Random":
-        cuda = torch.cuda.get_rng_state(x.device) if x.is_cuda else None
-        return cls(torch.get_rng_state(), cuda, x.device)
-
-    def restore(self) -> None:
-        torch.set_rng_state(self.cpu)
-        if self.cuda is not None:
-            torch.cuda.set_rng_state(self.cuda, self.device)
+def _restore(state: tuple[Tensor, Any], x: Tensor) -> None:
+    cpu, (devices, states) = state
+    torch.set_rng_state(cpu)
+    set_device_states(devices, states, device_type=x.device.type)

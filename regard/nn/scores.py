@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Catalog, OptionError, ShapeError
+from regard.core.errors import shown
 from regard.core.options import Above0, CheckedOptions
 from regard.core.request import check_place, first_parameter
 from regard.core.shapes import is_dense
@@ -54,25 +55,17 @@ class Score(nn.Module, metaclass=CheckedOptions):
         self._check(q, k)
         return self.pairs(self.queries(q), self.keys(k))
 
-    def _check(self, q: object, k: object) -> None:
+    def _check(self, q: Tensor, k: Tensor) -> None:
         weight = first_parameter(self)
-        for name, x, width in (("q", q, self.dim), ("k", k, self.key_dim)):
-            if not isinstance(x, Tensor) or not is_dense(x) or not x.is_floating_point():
+        for name, x, axis, width in (("q", q, "T", self.dim), ("k", k, "S", self.key_dim)):
+            dense = isinstance(x, Tensor) and is_dense(x) and x.is_floating_point()
+            if not dense or x.dim() < 2 + len(self.heads) or x.shape[-1] != width:
+                want = ", ".join(map(str, ("..", *self.heads, axis, width)))
                 raise ShapeError(
-                    f"{self.name}: {name} must be a dense floating tensor [.., {width}]"
+                    f"{self.name}: {name} must be a dense floating tensor [{want}], got {shown(x)}"
                 )
-            if x.dim() < 2 + len(self.heads) or x.shape[-1] != width:
-                want = ", ".join(map(str, ("..", *self.heads, (name == "q" and "T") or "S", width)))
-                raise ShapeError(
-                    f"{self.name}: {name} must have shape [{want}], got {list(x.shape)}"
-                )
-            check_place(self.name, name, x, q if weight is None and name == "k" else weight)  # type: ignore[arg-type]
-        assert isinstance(q, Tensor) and isinstance(k, Tensor)
-        shared = q.shape[:-2] == k.shape[:-2] and (*q.shape[:-2],)[-1:] in (
-            (),
-            self.heads or (*q.shape[:-2],)[-1:],
-        )
-        if not shared:
+            check_place(self.name, name, x, q if weight is None else weight)
+        if q.shape[:-2] != k.shape[:-2] or (self.heads and q.shape[-3:-2] != self.heads):
             raise ShapeError(
                 f"{self.name}: q {list(q.shape)} and k {list(k.shape)} must have the same axes before tokens and width"
             )
@@ -123,7 +116,7 @@ class General(Score):
 
     def __init__(self, dim: int, *, num_heads: int | None = None, key_dim: int | None = None):
         super().__init__(dim, num_heads=num_heads)
-        self.key_dim = dim if key_dim is None else key_dim
+        self.key_dim = key_dim or dim
         self.weight = self._empty(dim, self.key_dim)
         self.reset_parameters()
 
@@ -158,13 +151,11 @@ class Additive(Score):
         bias: bool = True,
     ):
         super().__init__(dim, num_heads=num_heads)
-        hidden_dim = dim if hidden_dim is None else hidden_dim
-        self.width = hidden_dim
-        self.query = self._empty(hidden_dim, dim)
-        self.key_dim = dim if key_dim is None else key_dim
-        self.key = self._empty(hidden_dim, self.key_dim)
-        self.v = self._empty(hidden_dim)
-        self.bias = self._empty(hidden_dim) if bias else None
+        self.width, self.key_dim = hidden_dim or dim, key_dim or dim
+        self.query = self._empty(self.width, dim)
+        self.key = self._empty(self.width, self.key_dim)
+        self.v = self._empty(self.width)
+        self.bias = self._empty(self.width) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -174,11 +165,11 @@ class Additive(Score):
             nn.init.zeros_(self.bias)
 
     def queries(self, q):
-        projected = q @ self.query.transpose(-1, -2)
+        projected = q @ self.query.mT
         return projected if self.bias is None else projected + self.bias[..., None, :]
 
     def keys(self, k, position=None):
-        return k @ self.key.transpose(-1, -2)
+        return k @ self.key.mT
 
     def pairs(self, q, k):
         return additive_score(q, k, self.v)
@@ -283,10 +274,8 @@ class ActivationUnit(Score):
             self.weights.append(self._empty(out, width))
             self.biases.append(self._empty(out))
             width = out
-        self.slopes = nn.ParameterList()
-        if activation == "prelu":
-            self.slopes.extend(self._empty(out) for out in hidden_dims)
-        dices = hidden_dims if activation == "dice" else ()
+        slopes, dices = (hidden_dims if activation == kind else () for kind in ("prelu", "dice"))
+        self.slopes = nn.ParameterList(self._empty(out) for out in slopes)
         self.dices = nn.ModuleList(Dice(out) for out in dices)
         self.reset_parameters()
 
@@ -308,7 +297,7 @@ class ActivationUnit(Score):
         hidden = torch.einsum("...tfk,...sk->...tsf", of_key, k) + of_query.unsqueeze(-2)
         hidden = self._activate(0, hidden, allowed)
         for i in range(1, len(self.weights)):
-            hidden = hidden @ self.weights[i].transpose(-1, -2).unsqueeze(-3)
+            hidden = hidden @ self.weights[i].mT.unsqueeze(-3)
             hidden = hidden + self.biases[i][..., None, None, :]
             if i + 1 < len(self.weights):
                 hidden = self._activate(i, hidden, allowed)
@@ -316,31 +305,27 @@ class ActivationUnit(Score):
 
     def _first_layer(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """A [.. T F K] and b [.. T F], with which the first layer of the pair (q, k) is A k + b."""
-        K, weight, q_ = self.dim, self.weights[0], q.unsqueeze(-2)
+        K, weight = self.dim, self.weights[0]
         if self.interaction == "din_code":
             of_query, of_key, difference, product = weight.split(K, dim=-1)
             of_query, of_key = of_query + difference, of_key - difference
-            interact = product.unsqueeze(-3) * q_
-        elif self.interaction == "none":
-            of_key, of_query = weight.split(K, dim=-1)
-            interact = of_key.new_zeros(())
         else:
             of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], dim=-1)
-            if self.interaction == "elementwise":
-                interact = product.unsqueeze(-3) * q_
-            else:
-                interact = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)
+        of_pair: Tensor | float = 0.0
+        if self.interaction == "outer":
+            of_pair = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)
+        elif self.interaction != "none":
+            of_pair = product.unsqueeze(-3) * q.unsqueeze(-2)
         bias = self.biases[0].unsqueeze(-2)
-        return of_key.unsqueeze(-3) + interact, q @ of_query.transpose(-1, -2) + bias
+        return of_key.unsqueeze(-3) + of_pair, q @ of_query.mT + bias
 
     def _activate(self, layer: int, hidden: Tensor, allowed: Tensor | None) -> Tensor:
         if self.activation == "sigmoid":
             return hidden.sigmoid()
         if self.activation == "prelu":
             return torch.where(hidden > 0, hidden, self.slopes[layer][..., None, None, :] * hidden)
-        return self.dices[layer](
-            hidden, None if allowed is None else allowed.expand(hidden.shape[:-1])
-        )
+        allowed = None if allowed is None else allowed.expand(hidden.shape[:-1])
+        return self.dices[layer](hidden, allowed)
 
 
 SCORES: Catalog[type[Score]] = Catalog(
@@ -361,9 +346,6 @@ def build_score(
     Raises UnknownNameError (score or option) and OptionError (a missing max_len, a value that cannot be used).
     """
     cls = SCORES[score] if isinstance(score, str) else score
-    options = dict(options or {})
-    if "max_len" in inspect.signature(cls).parameters:
-        if max_len is None:
-            raise OptionError(f"score {score!r} needs max_len: pass max_len=")
-        options.setdefault("max_len", max_len)
-    return cls(dim, num_heads=num_heads, **options)
+    takes = max_len is not None and "max_len" in inspect.signature(cls).parameters
+    facts = {"max_len": max_len} if takes else {}
+    return cls(dim, num_heads=num_heads, **facts | dict(options or {}))

@@ -31,4 +31,4 @@ class Max(Pool):
 
 
 def _present(x, valid):
-    return x if valid is None else torch.where(valid[..., None], x, x.new_full((), -torch.inf))
+    return x if valid is None else torch.where(valid[..., None], x, -torch.inf)

@@ -1,7 +1,5 @@
 """The mean of a set: what the base models take where attention weighs. Cost: S D."""
 
-import torch
-
 from regard.core.pool import Pool
 
 
@@ -18,4 +16,4 @@ class Mean(Pool):
         Q = 1 if query is None else query.shape[1]
         exists = x.new_ones(x.shape[:2]) if valid is None else valid.to(x.dtype)
         weights = exists / exists.sum(1, keepdim=True).clamp(min=1)
-        return torch.where(exists > 0, weights, weights.new_zeros(()))[:, None].expand(-1, Q, -1)
+        return weights[:, None].expand(-1, Q, -1)

@@ -11,6 +11,7 @@ from regard.core.errors import ShapeError
 from regard.core.options import shown
 from regard.core.request import check_tokens
 from regard.core.shapes import is_dense
+from regard.functional.cache import readable
 from regard.functional.positions.rotary import Pairing, sinusoid
 from regard.positions.base import Position
 
@@ -30,13 +31,8 @@ class AbsolutePosition(Position):
         """Raises ShapeError for what does not fit, and beyond `max_len` (read off the values where that costs no device synchronisation)."""
         self._check(x, position)
         if self.max_len is not None:
-            last = x.shape[1] - 1
-            if (
-                not torch.compiler.is_compiling()
-                and position.device.type == "cpu"
-                and position.numel()
-            ):
-                last = int(position.max())
+            known = readable(position) and position.numel()
+            last = int(position.max()) if known else x.shape[1] - 1
             if last >= self.max_len:
                 raise ShapeError(
                     f"{self.name} positions: length ({last + 1}) exceeds max_len ({self.max_len})"
@@ -67,9 +63,7 @@ class NoPosition(AbsolutePosition):
 
     name = "none"
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
-    ) -> Float[Tensor, "B T D"]:
+    def forward(self, x, position):
         return x
 
 

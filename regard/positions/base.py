@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from regard.core import OptionError, UnknownNameError
 from regard.core.options import CheckedOptions
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
@@ -30,19 +29,6 @@ def make(cls: type[Position], facts: Mapping[str, Any], options: Mapping[str, An
 
     Raises UnknownNameError for an option that the kind lacks, OptionError where one is missing.
     """
-    known = inspect.signature(cls.__init__).parameters.keys() - {"self", "args", "kwargs"}
-    for name in options:
-        if name not in known:
-            raise UnknownNameError(f"option of {cls.name} positions", name, known)
-    given = {
-        name: fact for name, fact in facts.items() if name in known and fact is not None
-    } | dict(options)
-    parameters = inspect.signature(cls).parameters
-    missing = [
-        k for k in known if k not in given and parameters[k].default is inspect.Parameter.empty
-    ]
-    if missing:
-        raise OptionError(
-            f"{cls.name} positions need {' and '.join(sorted(missing))}: pass them as position_options"
-        )
-    return cls(**given)
+    known = inspect.signature(cls).parameters
+    taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
+    return cls(**{**taken, **options})

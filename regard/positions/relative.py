@@ -8,6 +8,8 @@ Positions count valid tokens from 0 and go on where a streaming state stopped. W
 finite and means nothing: masks come after.
 """
 
+from abc import abstractmethod
+
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
@@ -46,27 +48,36 @@ class Rotary(Position):
         return rotate(x, position, self.base, self.pairing)
 
 
-class Alibi(Position):
-    """-slope_h |i - j| (Press et al. 2021, arXiv 2108.12409); no parameters, any length."""
+class BiasPosition(Position):
+    """Base of the kinds that add a bias to the scores."""
 
-    name = "alibi"
     kind = "bias"
 
-    def __init__(self, *, num_heads: int):
-        super().__init__()
-        alibi_slopes(num_heads)
-        self.num_heads = num_heads
-
+    @abstractmethod
     def bias(
         self,
         query_position: Int[Tensor, "b T"],
         key_position: Int[Tensor, "b S"],
         dtype: torch.dtype = torch.float32,
     ) -> Float[Tensor, "b H T S"]:
+        """Of these pairs."""
+
+
+class Alibi(BiasPosition):
+    """-slope_h |i - j| (Press et al. 2021, arXiv 2108.12409); no parameters, any length."""
+
+    name = "alibi"
+
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        alibi_slopes(num_heads)
+        self.num_heads = num_heads
+
+    def bias(self, query_position, key_position, dtype=torch.float32):
         return alibi_bias(_distance(query_position, key_position), self.num_heads, dtype)
 
 
-class T5(Position):
+class T5(BiasPosition):
     """One learned number for each head and bucket of distances (Raffel et al. 2019, arXiv 1910.10683); any length.
 
     Started at zero, where it changes nothing. T5 adds it to unscaled scores, and shares one table between layers:
@@ -79,7 +90,6 @@ class T5(Position):
     """
 
     name = "t5"
-    kind = "bias"
 
     def __init__(
         self,
@@ -91,23 +101,15 @@ class T5(Position):
     ):
         super().__init__()
         t5_borders(num_buckets, max_distance, bidirectional)
-        self.num_buckets, self.max_distance, self.bidirectional = (
-            num_buckets,
-            max_distance,
-            bidirectional,
-        )
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.bidirectional = bidirectional
         self.table = nn.Parameter(torch.empty(num_buckets, num_heads))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.zeros_(self.table)
 
-    def bias(
-        self,
-        query_position: Int[Tensor, "b T"],
-        key_position: Int[Tensor, "b S"],
-        dtype: torch.dtype = torch.float32,
-    ) -> Float[Tensor, "b H T S"]:
+    def bias(self, query_position, key_position, dtype=torch.float32):
         bucket = t5_bucket(
             _distance(query_position, key_position),
             num_buckets=self.num_buckets,

@@ -7,12 +7,10 @@ import torch
 
 import regard
 from regard.models import (
-    AutoIntConfig,
     ClassifierConfig,
     CrossNetworkConfig,
     DINConfig,
     LanguageModelConfig,
-    TransformerConfig,
     TransformerXLConfig,
 )
 from regard.nn import FEED_FORWARDS, MultiheadAttention
@@ -27,7 +25,7 @@ from regard.testing.resetting import require_reset
 from tests.laws.test_pools_and_scores import POOL_CASES, D, Q, S
 from tests.models.small import STACK
 from tests.models.table import FIELDS
-from tests.models.test_empty_batch import OTHERS, PAIRS, READERS, SIZES, TABLES, call
+from tests.models.test_every_model import CASES, SIZES, given
 from tests.positions.test_absolute import made
 
 X = torch.randn(2, S, D, generator=torch.Generator().manual_seed(0))
@@ -105,27 +103,23 @@ def test_torchs_layer(name, options):
     require_reset(lambda: MultiheadAttention(mixer(), **options), mixed)
 
 
-HISTORY = {"fields": FIELDS, "history": ("history", "shops")}
-MODELS = {name: make for name, make in {**READERS, **PAIRS, **TABLES, **OTHERS}.items()} | {
-    "classifier": ClassifierConfig(num_classes=5, **STACK).build,  # those of `small` have a seed
-    "language_model": LanguageModelConfig(**STACK).build,
-    "transformer": TransformerConfig(**STACK).build,
-    "classifier-axial": ClassifierConfig(num_classes=5, position="axial", norm="rms", **STACK).build,
-    "classifier-external": ClassifierConfig(num_classes=5, mixer="global", **STACK).build,
-    "language_model-t5": LanguageModelConfig(position="learned", norm="scale", embedding_norm=True, **STACK).build,
-    "language_model-reversible": LanguageModelConfig(residual="reversible", mixer="routing", **STACK).build,
-    "language_model-chunked": LanguageModelConfig(feed_forward_chunk=3, mixer="performer", **STACK).build,
-    "transformer_xl-untie": TransformerXLConfig(**SIZES, mem_len=3, untie=True).build,
-    "autoint-official": AutoIntConfig(fields=FIELDS, dim=4, official=True, hidden_dims=(16,)).build,
-    "cross_network-deep": CrossNetworkConfig(fields=FIELDS, hidden_dims=(16, 16)).build,
-    "din-dice": DINConfig(**HISTORY, dim=16, activation="dice").build,
-    "din-prelu": DINConfig(**HISTORY, dim=16, activation="prelu").build,
+LAYERED = {"num_classes": 5, **STACK}
+MODELS = CASES | {
+    "classifier-axial": ClassifierConfig(position="axial", norm="rms", **LAYERED),
+    "classifier-external": ClassifierConfig(mixer="global", **LAYERED),
+    "language_model-t5": LanguageModelConfig(position="learned", norm="scale", embedding_norm=True, **STACK),
+    "language_model-reversible": LanguageModelConfig(residual="reversible", mixer="routing", **STACK),
+    "language_model-chunked": LanguageModelConfig(feed_forward_chunk=3, mixer="performer", **STACK),
+    "transformer_xl-untie": TransformerXLConfig(**SIZES, mem_len=3, untie=True),
+    "cross_network-deep": CrossNetworkConfig(fields=FIELDS, hidden_dims=(16, 16)),
+    "din-dice": DINConfig(fields=FIELDS, history=("history", "shops"), activation="dice"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name):
-    require_reset(MODELS[name], lambda model: call(name.split("-")[0], model, 4))
+    args, options = given(name.split("-")[0])
+    require_reset(lambda: MODELS[name].build().double(), lambda model: [model(*args, **options)])
 
 
 def test_what_is_tied_stays_tied():

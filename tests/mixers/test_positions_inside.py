@@ -111,7 +111,7 @@ def test_what_cannot_be_is_refused():
     facts = {"dim": 24, "num_heads": 3}
     with pytest.raises(regard.UnknownNameError, match="Did you mean 'rotary'"):
         regard.build("softmax", **facts, position="rotray")
-    with pytest.raises(regard.UnknownNameError, match="option of t5 positions 'buckets'"):
+    with pytest.raises(regard.UnknownNameError, match="option of t5 'buckets'"):
         regard.build("softmax", **facts, position="t5", position_options={"buckets": 3})
     with pytest.raises(regard.UnsupportedError, match="local does not support alibi positions"):
         regard.build("local", **facts, position="alibi")

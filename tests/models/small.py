@@ -42,6 +42,18 @@ def ragged(T: int = 7) -> Tensor:
     return valid
 
 
+def targets(T: int = 6) -> Tensor:
+    return torch.randint(0, VOCAB, (3, T), generator=torch.Generator().manual_seed(5))
+
+
+def ragged_targets() -> Tensor:
+    valid = torch.ones(3, 6, dtype=torch.bool)
+    valid[0, :3] = False
+    valid[1, -1:] = False
+    valid[2, 4] = False
+    return valid
+
+
 def transformer(**options: Any) -> Transformer:
     torch.manual_seed(0)
     return Transformer(TransformerConfig(**{**STACK, **options})).double().eval()

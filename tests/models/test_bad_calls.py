@@ -78,7 +78,7 @@ def test_what_a_classifier_is_given_is_checked():
 
 @pytest.mark.parametrize("make", [lm, xl])
 def test_a_generator_is_a_generator(make):
-    with pytest.raises(OptionError, match=r"generator .* must be a torch\.Generator"):
+    with pytest.raises(OptionError, match=r"generator .* must be a Generator or None"):
         make().generate(TOKENS, max_new_tokens=1, temperature=1.0, generator="x")
 
 
@@ -126,5 +126,5 @@ def test_counts_are_those_of_every_vocabulary():
     for wrong in ({}, short, counts | {"items": [1, 2]}):
         with pytest.raises(ShapeError, match=r"din: counts of 'items' must be a tensor \[9\]"):
             model.batch_l2(BATCH, wrong)
-    with pytest.raises(OptionError, match=r"din: counts must be those of a schema .* got NoneType"):
+    with pytest.raises(ShapeError, match="got None"):
         model.batch_l2(BATCH, None)

@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from regard.core import Mask, UnsupportedError
-from tests.models.small import VOCAB, prompts, ragged, transformer
-from tests.models.test_transformer import ragged_targets, targets
+from tests.models.small import VOCAB, prompts, ragged, ragged_targets, targets, transformer
 
 
 def by_hand(model, source, target, valid):

@@ -3,7 +3,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.func import functional_call, grad
 
@@ -11,11 +10,8 @@ import regard
 from regard import Capabilities, Mixer, No
 from regard.mixers.linear import Linear
 from regard.models import (
-    MODELS,
     Block,
-    Classifier,
     ClassifierConfig,
-    LanguageModel,
     LanguageModelConfig,
     count_parameters,
     layers_per_block,
@@ -71,26 +67,6 @@ class Segments(Gated):
     capabilities = replace(Gated.capabilities, streaming="segment")
 
 
-def test_catalogue():
-    assert regard.MODELS is MODELS and {"classifier", "language_model"} <= set(MODELS.names())
-    assert MODELS["classifier"] is Classifier and MODELS["language_model"] is LanguageModel
-
-
-@pytest.mark.parametrize("mixer", ["softmax", "linear"])
-@pytest.mark.parametrize("position", ["sinusoidal", "learned", "axial"])
-@pytest.mark.parametrize("summary", ["mean", "max"])
-def test_padding_changes_no_class(mixer, position, summary):
-    model = classifier(mixer=mixer, position=position, summary=summary)
-    text, valid = prompts(), ragged()
-    padded = model(text.masked_fill(~valid, -1), valid=valid)
-    for row in range(3):
-        alone = model(text[row : row + 1, valid[row]])
-        torch.testing.assert_close(padded[row : row + 1], alone, rtol=0, atol=1e-10)
-    wider = torch.cat([text, text.new_full((3, 5), VOCAB - 1)], 1)
-    more = model(wider, valid=torch.cat([valid, valid.new_zeros(3, 5)], 1))
-    torch.testing.assert_close(more, padded, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("embedding_norm", [False, True])
 def test_poisoned_padding_embedding_reaches_nothing(embedding_norm):
     model = classifier(embedding_norm=embedding_norm)
@@ -134,64 +110,6 @@ def test_language_model_is_causal_and_tied(mixer):
     torch.testing.assert_close(model(text)[:, :4], model(changed)[:, :4], rtol=0, atol=1e-12)
     assert (model(text)[:, 4:] - model(changed)[:, 4:]).abs().min(dim=-1).values.max() > 0
     assert sum(p.shape == (VOCAB, 24) for p in model.parameters()) == 1
-
-
-def test_block_is_torchs_encoder_layer():
-    for norm_first in (True, False):
-        theirs = nn.TransformerEncoderLayer(
-            24,
-            3,
-            40,
-            dropout=0.0,
-            activation="gelu",
-            norm_first=norm_first,
-            batch_first=True,
-            dtype=torch.float64,
-        )
-        mixer = regard.build("softmax", dim=24, num_heads=3, bias=True)
-        ours = Block(
-            24, mixer, FEED_FORWARDS["gelu"](24, 40, bias=True), norm_first=norm_first
-        ).double()
-        weight, bias = (
-            theirs.self_attn.in_proj_weight.chunk(3),
-            theirs.self_attn.in_proj_bias.chunk(3),
-        )
-        nn.init.normal_(theirs.self_attn.in_proj_bias)
-        with torch.no_grad():
-            for i, linear in enumerate((mixer.heads.query, mixer.heads.key, mixer.heads.value)):
-                linear.weight.copy_(weight[i])
-                linear.bias.copy_(bias[i])
-        mixer.heads.out.load_state_dict(theirs.self_attn.out_proj.state_dict())
-        ours.mixer_norm.load_state_dict(theirs.norm1.state_dict())
-        ours.feed_forward_norm.load_state_dict(theirs.norm2.state_dict())
-        ours.feed_forward.value.load_state_dict(theirs.linear1.state_dict())
-        ours.feed_forward.out.load_state_dict(theirs.linear2.state_dict())
-        x = torch.randn(2, 7, 24, dtype=torch.float64)
-        torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("make", [language_model, classifier])
-def test_saved_and_loaded_is_the_same(make, tmp_path):
-    model = make(position="learned", feed_forward="swiglu", norm="scale")
-    save_file(model.state_dict(), tmp_path / "model.safetensors")
-    other = model.config.build().double().eval()
-    assert not torch.equal(other(prompts()), model(prompts()))
-    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    assert torch.equal(other(prompts()), model(prompts()))
-
-
-@pytest.mark.parametrize(
-    "make, mixer, valid",
-    [
-        (language_model, "softmax", None),
-        (language_model, "linear", ragged()),
-        (classifier, "softmax", ragged()),
-    ],
-)
-def test_compiles_whole(make, mixer, valid):
-    model = make(mixer=mixer, num_layers=1)
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(prompts(), valid=valid), model(prompts(), valid=valid))
 
 
 @pytest.mark.parametrize(
@@ -289,9 +207,9 @@ def test_bad_tokens_are_named():
     text = prompts()
     for tokens, said in [
         (text.float(), "int64 or int32 ids, got torch.float32"),
-        (text[0], r"\[B, T >= 1\], got \[7\]"),
-        (text[:, :0], r"got \[3, 0\]"),
-        ([1, 2], "got list"),
+        (text[0], r"\[B, T >= 1\], got a tensor \[7\]"),
+        (text[:, :0], r"got a tensor \[3, 0\]"),
+        ([1, 2], r"got \[1, 2\]"),
         (text + VOCAB, "outside the vocabulary"),
         (text - VOCAB, "token id -"),
         (text.to("meta"), "tokens are on meta, the model on cpu"),

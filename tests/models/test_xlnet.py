@@ -5,14 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 import regard
-from regard import Mask
-from regard.models import MODELS
-from regard.models.xlnet import XLNet, XLNetConfig, xlnet_base, xlnet_large, xlnet_small
+from regard.models.xlnet import XLNet, XLNetConfig, xlnet_base, xlnet_large
 from regard.models.xlnet_classifier import (
     XLNetClassifier,
     XLNetClassifierConfig,
@@ -141,36 +137,6 @@ def test_no_token_is_seen_by_what_comes_before_it_or_by_its_own_question(context
         assert torch.equal(felt, sees)
 
 
-def test_in_the_order_of_the_text_it_is_a_left_to_right_model():
-    model, tokens = make(), draw(2, 9)
-    h, g = model.trunk.table(tokens), model.query.expand(2, 9, -1)
-    strictly = Mask(pairwise=torch.ones(9, 9, dtype=torch.bool).tril(-1)[None, None])
-    for layer in model.trunk.layers:
-        g = layer._after(g, layer.mixer(g, context=h, mask=strictly))
-        h = layer._after(h, layer.mixer(h, mask=Mask(causal=True)))
-    wanted = g @ model.trunk.table.weight.T + model.bias
-    found = model(tokens, order=torch.arange(9).expand(2, 9))
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-11)
-
-
-def test_content_is_a_causal_model_of_the_tokens_put_in_order_at_their_own_places():
-    model, tokens, order = make(), draw(2, 9), orders(2, 9)
-    place = order.argsort(1)  # of the tokens in their order
-    future = torch.ones(9, 9, dtype=torch.bool).triu(1)
-    h = model.trunk.table(tokens.gather(1, place))
-    for layer in model.trunk.layers:
-        mixer = layer.mixer
-        q, k, v = mixer.heads.split(h)
-        scores = mixer.position.scores(q, k, place, place) / 6**0.5
-        weights = scores.masked_fill(future, -torch.inf).softmax(-1)
-        h = layer._after(h, mixer.heads.merge(weights @ v))
-    contents = []
-    model.trunk.layers[-1].register_forward_hook(lambda _, __, out: contents.append(out[0]))
-    model(tokens, order=order)
-    content = contents[0].gather(1, place[..., None].expand(-1, -1, 12))
-    torch.testing.assert_close(content, h, rtol=0, atol=1e-11)
-
-
 @pytest.mark.parametrize("segment_len", [1, 4, 11])
 def test_parts_that_remember_all_are_one_order_part_after_part(segment_len):
     tokens, order = draw(2, 11), orders(2, 11)
@@ -191,26 +157,6 @@ def test_only_the_reused_tokens_are_remembered_and_they_saw_no_others():
     forgot = model.extend(tokens, replace(state, length=torch.tensor([0, 5])), order=order)[0]
     torch.testing.assert_close(forgot[0], fresh[0])
     assert (forgot[1] - fresh[1]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("options", [{}, {"segment_len": 2, "mem_len": 3}], ids=str)
-def test_padding_changes_nothing(options):
-    model, tokens, valid, order = make(**options), prompts(), ragged(), orders(3, 7, 0.3)
-    segments = draw(3, 7, below=2)
-    padded = model(
-        tokens.masked_fill(~valid, -1),
-        order=order.masked_fill(~valid, 0),
-        valid=valid,
-        segments=segments,
-    )
-    for row in range(3):
-        here = valid[row]
-        alone = model(
-            tokens[row : row + 1, here],
-            order=order[row : row + 1, here],
-            segments=segments[row : row + 1, here],
-        )
-        torch.testing.assert_close(padded[row, here], alone[0], rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("num_predict", [3, 9])
@@ -264,22 +210,13 @@ def test_fine_tuning_reads_one_stream_with_everything_seen():
     h = torch.cat([model.trunk.table(tokens), separator, closing], dim=1)
     segments = torch.tensor([0] * 8 + [2]).expand(3, 9)
     for layer in model.trunk.layers:
-        h = layer._after(h, layer.mixer.relate(h, segments, segments))
+        h = layer.after_mixer(h, layer.mixer.relate(h, segments, segments))
     wanted = model.head(model.dense(h[:, -1]).tanh())
     torch.testing.assert_close(model(tokens), wanted, rtol=0, atol=1e-11)
 
 
-def test_padding_changes_no_class():
-    first, second, valid = prompts(), draw(3, 5), ragged()
-    other = torch.arange(5) >= torch.tensor([[0], [3], [1]])
-    one, two = classifier(), matcher()
-    padded = one(first.masked_fill(~valid, -1), valid=valid)
-    matched = two(first.masked_fill(~valid, -1), second, first_valid=valid, second_valid=other)
-    for row in range(3):
-        a, b = first[row : row + 1, valid[row]], second[row : row + 1, other[row]]
-        torch.testing.assert_close(padded[row], one(a)[0], rtol=0, atol=1e-11)
-        torch.testing.assert_close(matched[row], two(a, b)[0], rtol=0, atol=1e-11)
-    nothing = one(first, valid=torch.zeros_like(valid))
+def test_no_text_at_all_has_finite_logits():
+    nothing = classifier()(prompts(), valid=torch.zeros_like(ragged()))
     torch.testing.assert_close(nothing[0], nothing[1])
     assert nothing.isfinite().all()
 
@@ -297,49 +234,6 @@ def test_a_trained_trunk_is_loaded():
         classifier(num_layers=3).load_trunk(model)
 
 
-def call(model, tokens=None):
-    tokens = prompts() if tokens is None else tokens
-    if isinstance(model, XLNet):
-        return model(tokens, order=orders(3, 7, 0.3))
-    return model(tokens, draw(3, 5)) if isinstance(model, XLNetMatcher) else model(tokens)
-
-
-@pytest.mark.parametrize("build", [make, classifier, matcher])
-def test_saved_and_loaded_is_the_same(build, tmp_path):
-    model = build()
-    save_file(model.state_dict(), tmp_path / "model.safetensors")
-    other = model.config.build().double().eval()
-    assert not torch.equal(call(other), call(model))
-    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    assert torch.equal(call(other), call(model))
-
-
-def test_compiles_whole():
-    model = make(num_layers=1, segment_len=4, mem_len=3, num_predict=4)
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    given = {"order": orders(3, 7, 0.3), "valid": ragged(), "segments": draw(3, 7, below=2)}
-    torch.testing.assert_close(compiled(prompts(), **given), model(prompts(), **given))
-    head = classifier(num_layers=1)
-    compiled = torch.compile(head, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(prompts(), valid=ragged()), head(prompts(), valid=ragged()))
-
-
-@pytest.mark.parametrize("way", ["option", "outside"])
-def test_recomputed_gradients_are_the_same(way):
-    grads = []
-    for again in (False, True):
-        model = make(dropout=0.3, attention_dropout=0.2).train()
-        model.trunk.checkpoint = again and way == "option"
-        torch.manual_seed(1)
-        if again and way == "outside":
-            logits = checkpoint(call, model, prompts(), use_reentrant=False)
-        else:
-            logits = call(model)
-        logits.square().mean().backward()
-        grads.append([p.grad for p in model.parameters() if p.grad is not None])
-    assert len(grads[0]) > 20 and all(map(torch.equal, *grads))
-
-
 @pytest.mark.parametrize(
     "preset, trunk",
     [(xlnet_base, 116_718_336), (xlnet_large, 360_268_800)],
@@ -351,30 +245,6 @@ def test_has_as_many_parameters_as_published(preset, trunk):
     assert sum(p.numel() for p in model.parameters()) == trunk + 32_000
 
 
-def test_are_in_the_catalogue():
-    assert MODELS["xlnet"] is XLNet and xlnet_small(50).build()(
-        prompts(), order=orders(3, 7)
-    ).shape == (3, 7, 50)
-    assert MODELS["xlnet_classifier"] is XLNetClassifier
-    assert MODELS["xlnet_matcher"] is XLNetMatcher
-
-
-@pytest.mark.parametrize(
-    "change, said",
-    [
-        ({"mem_len": -1}, r"mem_len \(-1\)"),
-        ({"segment_len": 0}, r"segment_len \(0\)"),
-        ({"clamp_len": 0}, r"clamp_len \(0\)"),
-        ({"dim": 13}, r"dim \(13\) must be divisible"),
-        ({"dropout": 1}, "dropout"),
-        ({"attention_dropout": -0.1}, "attention_dropout"),
-    ],
-)
-def test_bad_configurations_are_named(change, said):
-    with pytest.raises(regard.OptionError, match=said):
-        make(**change)
-
-
 def test_bad_requests_are_named():
     model, text = make(mem_len=3), prompts()
     order = orders(3, 7)
@@ -383,7 +253,7 @@ def test_bad_requests_are_named():
         (lambda: model(text, order=order[:, 1:]), r"order must be int64 or int32 \[3, 7\]"),
         (lambda: model(text, order=order.double()), r"got a tensor .* of torch\.float64"),
         (lambda: model(text, order=order, segments=order[:2]), "segments must be"),
-        (lambda: model.extend(text, model.initial_state(2), order=order), r"initial_state\(3\)"),
+        (lambda: model.extend(text, model.initial_state(2), order=order), "for a batch of 3"),
         (lambda: matcher()(text, text[:2]), "first has batch 3, second 2"),
         (lambda: classifier()(text - VOCAB), "token id -"),
     ]:
@@ -391,33 +261,3 @@ def test_bad_requests_are_named():
             asked()
     with pytest.raises(regard.OptionError, match="reuse_len"):
         model.extend(text, model.initial_state(3), order=order, reuse_len=0)
-
-
-def test_learns_to_predict_in_any_order_and_no_more_than_the_order_shows():
-    """Every token stands twice. What is asked after its twin is known exactly; what is asked before it is even chance."""
-    torch.manual_seed(0)
-    symbols, half = 8, 4
-    model = XLNetConfig(
-        vocab_size=symbols, dim=32, num_heads=4, hidden_dim=64, num_predict=half
-    ).build()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-
-    def step(rows: int) -> tuple[Tensor, Tensor, Tensor]:
-        text = torch.randint(0, symbols, (rows, half)).repeat(1, 2)
-        order = torch.rand(rows, 2 * half).argsort(1)
-        order = torch.where(order < half, -1, order)
-        twin = order.roll(half, dims=1)
-        return model(text, order=order), text.masked_fill(order < 0, -100), twin < order
-
-    for _ in range(150):
-        logits, labels, _ = step(32)
-        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    with torch.no_grad():
-        logits, labels, known = step(500)
-    asked = labels >= 0
-    right = logits.argmax(-1) == labels
-    assert right[asked & known].float().mean() > 0.97
-    assert (right[asked & ~known].float().mean() - 1 / symbols).abs() < 0.06

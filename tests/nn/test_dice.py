@@ -1,7 +1,6 @@
 """Dice is batch normalisation's gate, and PReLU at its limit."""
 
 import torch
-import torch.nn.functional as F
 
 from regard.nn.dice import Dice
 
@@ -22,13 +21,6 @@ def test_its_gate_is_batch_normalisation_without_affine_part():
         torch.testing.assert_close(found, p * S + (1 - p) * dice.alpha * S, rtol=0, atol=1e-12)
     torch.testing.assert_close(dice.mean, norm.running_mean)
     torch.testing.assert_close(dice.variance, norm.running_var)
-
-
-def test_without_mean_and_variance_it_is_prelu():
-    dice = make().eval()
-    dice.variance.zero_()
-    s = S.sign() * (S.abs() + 0.1)
-    torch.testing.assert_close(dice(s), F.prelu(s, dice.alpha), rtol=0, atol=1e-12)
 
 
 def test_statistics_are_over_valid_positions():

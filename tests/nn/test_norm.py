@@ -20,13 +20,6 @@ def test_scale_norm_of_zeros_is_zero_with_finite_gradient():
     assert torch.equal(y, torch.zeros(2, 4)) and x.grad.isfinite().all()
 
 
-def test_layer_norm_is_torchs():
-    x = torch.randn(2, 3, 8)
-    assert torch.equal(
-        NORMS["layer"](8)(x), torch.nn.functional.layer_norm(x, (8,), torch.ones(8), torch.zeros(8))
-    )
-
-
 def test_rms_norm_is_its_formula_with_a_gain_for_each_channel():
     norm = NORMS["rms"](6).double()
     norm.weight.data = torch.arange(1.0, 7.0, dtype=torch.float64)

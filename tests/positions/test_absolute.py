@@ -138,7 +138,7 @@ def test_coordinates_are_rows_then_columns_and_nothing_without_weights():
 
 
 def test_missing_or_wrong_option_is_named():
-    with pytest.raises(regard.OptionError, match="coordinates positions need grid"):
+    with pytest.raises(regard.OptionError, match="coordinates needs grid"):
         make(POSITIONS["coordinates"], FACTS, {})
     with pytest.raises(regard.UnknownNameError, match="Did you mean 'pairing'"):
         make(POSITIONS["sinusoidal"], FACTS, {"paring": "half"})

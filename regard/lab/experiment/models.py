@@ -24,7 +24,7 @@ from regard.models.blocks import Blocks, make_blocks
 from regard.models.config import StackConfig
 from regard.models.encoder import Embedding, added_position
 from regard.models.tokens import places
-from regard.models.xlnet import FactorizationOrder
+from regard.models.two_streams import FactorizationOrder
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, FieldEmbedding
 from regard.nn.starts import NormalRows, normal_rows

@@ -1,0 +1,130 @@
+"""XLNet's layer: two streams of hidden states with one set of weights, and the orders that say what each token sees.
+
+The equations are those of `regard.models.xlnet`.
+"""
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core import Mask
+from regard.core.options import Depth, Rate
+from regard.functional.relative import Segments, segment_bias
+from regard.functional.rows import masked_softmax
+from regard.mixers.transformer_xl import TransformerXL
+from regard.models.block import Block
+from regard.models.config import ModelConfig
+from regard.nn import FEED_FORWARDS
+
+CONTEXT = -1
+"""The rank of a token that all may see."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrunkConfig(ModelConfig, ABC):
+    """Fields shared by pre-training and fine-tuning. checkpoint: every layer is computed again for its backward.
+
+    Args:
+        clamp_len: tokens: larger distances count as this one; None: no limit
+    """
+
+    vocab_size: int
+    dim: int = 128
+    num_heads: int = 4
+    num_layers: Depth = 2
+    hidden_dim: int | None = None
+    clamp_len: int | None = None
+    feed_forward: str = "gelu"
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    checkpoint: bool = False
+
+
+class FactorizationOrder(NamedTuple):
+    """The rank of each token, which decides what it sees, and its segment; valid tokens come first in every row."""
+
+    order: Int[Tensor, "B T"]
+    valid: Bool[Tensor, "B T"]
+    segments: Int[Tensor, "B T"] | None
+
+    def masks(self, held: Bool[Tensor, "B M"], reuse: int) -> tuple[Mask, Mask]:
+        """The masks of the content and the query stream. The first `reuse` tokens see no later ones, which see them all."""
+        r, T = self.order, self.order.shape[1]
+        place = torch.arange(T, device=r.device)
+        later = place >= reuse
+        before = (r[:, None, :] < r[:, :, None].clamp(min=0)) & (later[:, None] | ~later)
+        before = (before | (later[:, None] & ~later)) & self.valid[:, None, :]
+        itself = (place[:, None] == place) & self.valid[:, None, :]
+        memory = held[:, None, :].expand(-1, T, -1)
+        content, query = (torch.cat([memory, sees], dim=2) for sees in (before | itself, before))
+        return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
+
+
+class TwoStreamLayer(Block):
+    mixer: TransformerXL
+
+    def __init__(self, config: TrunkConfig):
+        mixer = TransformerXL(
+            config.dim,
+            num_heads=config.num_heads,
+            clamp_len=config.clamp_len,
+            segments=True,
+            dropout=config.attention_dropout,
+        )
+        feed_forward = FEED_FORWARDS[config.feed_forward](
+            config.dim, config.hidden_dim, bias=True, dropout=config.dropout
+        )
+        super().__init__(config.dim, mixer, feed_forward, norm_first=False, dropout=config.dropout)
+
+    def forward(  # type: ignore[override]
+        self,
+        h: Float[Tensor, "B T D"],
+        g: Float[Tensor, "B _ D"] | None,
+        memory: Float[Tensor, "B M D"],
+        masks: tuple[Mask, Mask],
+        segments: Int[Tensor, "B T"] | None,
+        predicted: Int[Tensor, "B P"] | None = None,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B _ D"] | None]:
+        """Keys and values of both streams are those of h as it comes in; g has the places `predicted`, or all."""
+        seen = torch.cat([memory, h], dim=1)
+        content, query = masks
+        after = self.after_mixer(h, self._mix(h, seen, content, segments))
+        if g is None:
+            return after, None
+        if predicted is None:
+            return after, self.after_mixer(g, self._mix(g, seen, query, segments))
+        return after, self.after_mixer(g, self._mix_predicted(g, seen, query, segments, predicted))
+
+    def _mix(self, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None) -> Tensor:
+        if segments is None:
+            return self.mixer(x, context=seen, mask=mask)
+        return self.mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
+
+    def _mix_predicted(
+        self, g: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None, place: Tensor
+    ) -> Tensor:
+        """`_mix` for queries at these places: their P S pairs with keys are gathered one by one."""
+        mixer, S = self.mixer, seen.shape[1]
+        q, k, v = mixer.heads.split(g, seen)
+        assert mask.pairwise is not None
+        allowed = mask.pairwise.gather(2, place[:, None, :, None].expand(-1, -1, -1, S))
+        behind = place + (S - mask.pairwise.shape[2])  # the memory
+        scores = mixer.position.scores(q, k, behind, torch.arange(S, device=g.device)[None])
+        if segments is not None:
+            assert mixer.segment is not None
+            here, keys = segments.gather(1, place), _of_keys(segments, seen)
+            ids = Segments(here, keys, mixer.segment.s, mixer.segment.b)
+            scores = scores + segment_bias(q, ids, 1.0)(slice(0, g.shape[1]), slice(0, S))
+        weights = masked_softmax(q.shape[-1] ** -0.5 * scores, allowed)
+        weights = F.dropout(weights, mixer.dropout, self.training)
+        return mixer.heads.merge(weights @ v)
+
+
+def _of_keys(segments: Int[Tensor, "B T"], seen: Float[Tensor, "B S D"]) -> Int[Tensor, "B S"]:
+    """Segments of memory and tokens: a memory is segment 0."""
+    return F.pad(segments, (seen.shape[1] - segments.shape[1], 0))
