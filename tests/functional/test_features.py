@@ -12,7 +12,7 @@ from regard.functional import (
 )
 from regard.functional.features import (
     FEATURE_MAPS,
-    _projected,
+    projected,
     arc_cosine,
     fourier,
     gaussian_rows,
@@ -40,7 +40,7 @@ def projections(orthogonal, seed=0):
 def exponential(features):
     def phi(x, w):
         x = K**0.25 * x[None, None]  # whose inner products are divided by K^(1/2)
-        wx, half = _projected(x, w, features)
+        wx, half = projected(x, w, features)
         return (wx - half[..., None]).exp()[0] / wx.shape[-1] ** 0.5
 
     return phi

@@ -132,73 +132,81 @@ def in_pieces(
 ) -> Float[Tensor, "B H T V"]:
     """Some rows of the batch after the other, as many as the room allows."""
     tile, width = form.tile or TILE, kernel.queries(q[:1, :, :1], *weights).shape[-1]
-    piece = q.element_size() * q.shape[1] * width * tile
-    some = max(1, (form.room or ROOM) // piece)
-    valid = [None] * len(q) if mask.valid is None else mask.valid.split(some)
-    form_rows = partial(_causal if mask.causal else _unordered, kernel, width, tile)
-    made = []
-    for here, *row in zip(valid, q.split(some), k.split(some), v.split(some), strict=False):
-        times = [None] * k.shape[2] if here is None else here.split(tile, 1)
-        made.append(form_rows(form.chunk or CHUNK, times, *row, *weights))
-    return torch.cat(made)
+    some = max(1, (form.room or ROOM) // (q.element_size() * q.shape[1] * width * tile))
+    if some < len(q):
+        valid = [None] * len(q) if mask.valid is None else mask.valid.split(some)
+        return torch.cat(
+            [
+                in_pieces(kernel, Mask(causal=mask.causal, valid=here), form, *row, *weights)
+                for here, *row in zip(valid, *(z.split(some) for z in (q, k, v)), strict=False)
+            ]
+        )
+    S = v.new_zeros(*v.shape[:2], width, v.shape[3] + 1, dtype=wide_type(v))
+    times = [None] * k.shape[2] if mask.valid is None else mask.valid.split(tile, 1)
+    keys = list(zip(times, _cut(k, tile), _cut(v, tile), strict=False))
+    if mask.causal:
+        return _causal(kernel, form.chunk or CHUNK, S, _cut(q, tile), keys, weights)
+    return _unordered(kernel, S, _cut(q, tile), keys, weights)
 
 
-def _causal(kernel: Kernel, width, tile, chunk, times, q, k, v, *weights) -> Tensor:
+def _causal(kernel: Kernel, chunk: int, S: Tensor, queries, keys, weights) -> Tensor:
     def step(valid, q, k, v, S, c, *weights):
         keys, t = kernel.keys(k, valid, c, *weights), q.shape[2]
         if keys.rise is not None and t > 1 and bool((keys.rise > RANGE).any()):
             halves, made = [t - t // 2, t // 2], []
             valid = [None, None] if valid is None else valid.split(halves, 1)
             for now, *part in zip(valid, *(z.split(halves, 2) for z in (q, k, v)), strict=True):
-                y, S, c = step(now, *part, S, c, *weights)
-                made.append(y)
-            return torch.cat(made, 2), S, c
+                *sums, S, c = step(now, *part, S, c, *weights)
+                made.append(sums)
+            return *(torch.cat(z, 2) for z in zip(*made, strict=True)), S, c
         S = S if keys.decay is None else S * keys.decay
         sums, S = chunk_sums(kernel.queries(q, *weights), keys.phi, _with_ones(v), S, chunk)
-        sums = sums if keys.rise is None else sums * keys.rise.exp()[..., None].to(sums.dtype)
-        y, total = sums.split([v.shape[3], 1], -1)
-        return y / kernel.denominator(total), S, keys.c
+        return sums, keys.rise, S, keys.c
 
-    S, c, made = _nothing(v, width), None, []
-    for now, *part in zip(times, *(z.split(tile, 2) for z in (q, k, v)), strict=False):
-        y, S, c = recomputed(step, now, *part, S, c, *weights)
-        made.append(y)
-    return torch.cat(made, 2)
+    c, made = None, []
+    for q, (valid, k, v) in zip(queries, keys, strict=True):
+        sums, rise, S, c = recomputed(step, valid, q, k, v, S, c, *weights)
+        made.append(_means(kernel, sums if rise is None else sums * rise.exp()[..., None]))
+    return _joined(made).to(v.dtype)
 
 
-def _unordered(kernel: Kernel, width, tile, chunk, times, q, k, v, *weights) -> Tensor:
+def _unordered(kernel: Kernel, S: Tensor, queries, keys, weights) -> Tensor:
     def add(valid, k, v, S, c, *weights):
         keys = kernel.keys(k, valid, c, *weights)
         S = S if keys.decay is None else S * keys.decay
-        v = _with_ones(v)
-        S = S + keys.phi.mT @ v
-        if kernel.floor:
-            z = present(v, valid).sum(2, keepdim=True, dtype=S.dtype)
-            return S, z, keys.c
-        return S, None, keys.c
+        return S + keys.phi.mT @ _with_ones(v), keys.c
 
     def read(q, S, *weights):
-        return kernel.queries(q, *weights) @ S.to(q.dtype)
+        return kernel.queries(q, *weights) @ S
 
-    S, c, values = _nothing(v, width), None, []
-    for now, *part in zip(times, k.split(tile, 2), v.split(tile, 2), strict=False):
-        S, z, c = recomputed(add, now, *part, S, c, *weights)
-        values.append(z)
-    if kernel.floor:
-        S = S + kernel.floor * sum(values)
-    sums = torch.cat([recomputed(read, part, S, *weights) for part in q.split(tile, 2)], 2)
-    if kernel.floor:
-        sums = sums + (kernel.floor * S.sum(2, keepdim=True)).to(sums.dtype)
-    y, total = sums.split([v.shape[3], 1], -1)
+    c, z = None, torch.zeros_like(S[:, :, :1])
+    for valid, k, v in keys:
+        S, c = recomputed(add, valid, k, v, S, c, *weights)
+        if kernel.floor:
+            z = z + present(_with_ones(v), valid).sum(2, keepdim=True)
+    S = (S + kernel.floor * z).to(v.dtype)
+    least = kernel.floor * S.sum(2, keepdim=True)
+    return _joined([_means(kernel, recomputed(read, q, S, *weights) + least) for q in queries])
+
+
+def _means(kernel: Kernel, sums: Float[Tensor, "B H t V+1"]) -> Float[Tensor, "B H t V"]:
+    y, total = sums.split([sums.shape[3] - 1, 1], -1)
     return y / kernel.denominator(total)
+
+
+# Neighbours in memory are the heads of a token, as in the layers before and after: so nothing is copied between them.
+
+
+def _cut(z: Float[Tensor, "B H T K"], tile: int) -> list[Tensor]:
+    return [part.transpose(1, 2) for part in z.transpose(1, 2).split(tile, 1)]
+
+
+def _joined(parts: list[Tensor]) -> Float[Tensor, "B H T V"]:
+    return torch.cat([part.transpose(1, 2) for part in parts], 1).transpose(1, 2)
 
 
 def _with_ones(v: Float[Tensor, "B H t V"]) -> Float[Tensor, "B H t V+1"]:
     return F.pad(v, (0, 1), value=1.0)
-
-
-def _nothing(v: Tensor, width: int) -> Float[Tensor, "B H M V+1"]:
-    return v.new_zeros(*v.shape[:2], width, v.shape[3] + 1, dtype=wide_type(v))
 
 
 def chunk_sums(
