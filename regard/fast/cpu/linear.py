@@ -258,10 +258,11 @@ class _Exponential(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dphi):
         (phi,) = ctx.saved_tensors
-        dwx = dphi * phi
+        place = phi.argmax(-1, keepdim=True) if ctx.peak else None
+        dwx = phi.mul_(dphi)  # whoever read phi is done, and a second backward makes it again
         total = dwx.sum(-1, keepdim=True)
-        if ctx.peak:
-            dwx.scatter_add_(-1, phi.argmax(-1, keepdim=True), -total)
+        if place is not None:
+            dwx.scatter_add_(-1, place, -total)
         return dwx, -total[..., 0], None
 
 
