@@ -174,7 +174,7 @@ def _unordered(kernel: Kernel, S: Tensor, queries, keys, weights) -> Tensor:
     def add(valid, k, v, S, c, *weights):
         keys = kernel.keys(k, valid, c, *weights)
         S = S if keys.decay is None else S * keys.decay
-        return S + keys.phi.mT @ _with_ones(v), keys.c
+        return S + (_with_ones(v).mT @ keys.phi).mT, keys.c
 
     def read(q, S, *weights):
         return kernel.queries(q, *weights) @ S
@@ -219,9 +219,26 @@ def chunk_sums(
     """Sums of the values up to each query, and S after them, from that before."""
     t = a.shape[2]
     a, e, v = (in_chunks(z, fitted(chunk, t)) for z in (a, e, v))
-    before, S = _States.apply(S, e.mT @ v)
-    sums = (a @ e.mT).tril() @ v + a @ before
+    before, S = _States.apply(
+        S, (v.mT @ e).mT
+    )  # in this order gradients of features have rows of features
+    sums = _Pairs.apply(a, e) @ v + a @ before
     return sums.flatten(2, 3)[:, :, :t], S
+
+
+class _Pairs(torch.autograd.Function):
+    """The products of each query with the keys up to it."""
+
+    @staticmethod
+    def forward(ctx, a: Float[Tensor, "*b C M"], e: Float[Tensor, "*b C M"]):
+        ctx.save_for_backward(a, e)
+        return (a @ e.mT).tril_()
+
+    @staticmethod
+    def backward(ctx, pairs):
+        a, e = ctx.saved_tensors
+        pairs = pairs.tril()
+        return pairs @ e, pairs.mT @ a
 
 
 class _States(torch.autograd.Function):
@@ -258,11 +275,10 @@ class _Exponential(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dphi):
         (phi,) = ctx.saved_tensors
-        place = phi.argmax(-1, keepdim=True) if ctx.peak else None
-        dwx = phi.mul_(dphi)  # whoever read phi is done, and a second backward makes it again
+        dwx = dphi.mul_(phi)  # a product's gradient, which nobody else reads
         total = dwx.sum(-1, keepdim=True)
-        if place is not None:
-            dwx.scatter_add_(-1, place, -total)
+        if ctx.peak:
+            dwx.scatter_add_(-1, phi.argmax(-1, keepdim=True), -total)
         return dwx, -total[..., 0], None
 
 
