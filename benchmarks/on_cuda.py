@@ -37,6 +37,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
+from torch.utils._pytree import tree_map
 
 import regard
 from regard.lab.experiment.provenance import commit, source_sha256
@@ -279,7 +280,7 @@ def _kernel(plan: Plan, key: Key) -> dict[str, Any]:
         one.load_state_dict(mixer.state_dict())
         one = one.to(plan.device, getattr(torch, rounded)).to(dtype).eval()
         given = x.to(plan.device, getattr(torch, rounded)).to(dtype).requires_grad_()
-        with regard.functional.choice.recorded() as used:
+        with regard.functional.rows.recorded() as used:
             y = one(given, mask=mask)
         seen[impl] = ", ".join(sorted(used)) or "plain"
         (dx,) = torch.autograd.grad(y.float().pow(2).sum(), given)
@@ -380,12 +381,10 @@ def _graph(plan: Plan, key: Key) -> dict[str, Any]:
     x = torch.randn(1, room, mixer.dim).to(plan.device, getattr(torch, dtype))
     past, new = x[:, : int(length)], x[:, int(length) : int(length) + 1]
     _, state = mixer.extend(past, mixer.initial_state(1, max_len=room), donate=True)
-    marks = dict(vars(state.length))
 
     def again() -> Any:
-        """The same tensors each time, free to be donated once more."""
-        vars(state.length).update(marks)
-        return state
+        """The same tensors each time, in a state that may be donated once more."""
+        return tree_map(lambda z: z, state)
 
     calls: dict[str, Callable[[], Any]] = {
         "step": lambda: mixer.extend(new, again(), donate=True),

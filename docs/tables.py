@@ -103,7 +103,6 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "own files": (DOCS / "data.md", own_files),
     "claims": (DOCS / "findings" / "README.md", claims),
     "laws": (DOCS / "trust.md", trust.laws),
-    "mutants": (DOCS / "trust.md", trust.mutants),
     "faults": (DOCS / "trust.md", trust.faults),
 }
 """Name between the markers of a document -> the document, and what makes the text."""

@@ -2,7 +2,6 @@
 
 make test LAWS=docs/laws.json               every law on every mechanism
 make faults                                 kills, damaged files, several writers, full disks, bad calls: docs/faults.json
-python -m tests.mutants --out docs/mutants.json
 """
 
 import json
@@ -76,27 +75,6 @@ def faults() -> str:
         lines += [f"| most: {what} | {value:,.3g} |" for what, value in found["worst"].items()]
         lines.append("")
     return "\n".join(lines).strip()
-
-
-def mutants() -> str:
-    found = measured("mutants")
-    alive = [one["mutant"] for one in found["fates"] if one["killed_by"] is None]
-    lines = [
-        _origin(found),
-        f"Of {found['mutants']:,} mutants {found['run']} were drawn (seeds {found['seed']}) and run; {found['killed']} were "
-        f"killed: {found['killed'] / found['run']:.1%}. These survived:",
-        "",
-        "| place | code | mutant |",
-        "|---|---|---|",
-    ]
-    for one in sorted(alive, key=lambda one: (one["file"], one["line"])):
-        place = f"{one['file'].removeprefix('regard/functional/')}:{one['line']}"
-        code = (
-            f"`{one[text].partition(chr(10))[0].replace('|', chr(92) + '|')}`"
-            for text in ("before", "after")
-        )
-        lines.append(f"| {place} | {' | '.join(code)} |")
-    return "\n".join(lines)
 
 
 def _origin(found: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
-    from regard.functional.choice import Form
+    from regard.functional.rows import Form
     from regard.mixers import MIXERS
     from regard.mixers.build import build
 
@@ -50,7 +50,7 @@ _LATER = {
     "POSITIONS": "positions",
     "SCORES": "nn",
     "TASKS": "lab.tasks",
-    "Form": "functional.choice",
+    "Form": "functional.rows",
     "build": "mixers",
 }
 """Name -> the module of the package that has it, imported when the name is first used."""

@@ -11,9 +11,6 @@ def pytest_addoption(parser):
     parser.addoption(
         "--laws-to", type=Path, help="write what each law found in each mixer to this JSON file"
     )
-    parser.addoption(
-        "--whole", action="store_true", help="ask of every variant all that is asked of defaults"
-    )
 
 
 FILES = set()

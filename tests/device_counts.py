@@ -34,7 +34,7 @@ DEVICE, T, DIM = "counted", 40, 32
 LONG = (2048, 4096)
 GROWS = {
     name: "tiles of 256 queries, one after the other, so that no scores of all pairs are stored"
-    for name in ("fixed_patterns", "transformer_xl")
+    for name in ("fixed_patterns", "luong_local", "transformer_xl")
 }
 """Mechanisms that launch more kernels for longer sequences, and why."""
 aten = torch.ops.aten

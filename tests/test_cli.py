@@ -134,6 +134,7 @@ WRONG = {
     "train digits --model.mixer linaer": "unknown mixer 'linaer'. Did you mean 'linear'?",
     "train digits --model.mixer-options widow": "NAME=VALUE",
     "train digits --task.test-size 5": "test_size (5) must be at least 10",
+    "train digits --report-to wandbb": "Expected one of ('wandb', 'mlflow')",
     "train digits --train.lr -1": "lr must be a positive number",
     "train digits --model.max-len 63": "model.max_len (63) is below",
     "train digits --model.num-classes 11": "model.num_classes is 11",
@@ -173,6 +174,15 @@ def test_train_runs_a_task_with_changed_fields(capsys, tmp_path):
     assert result["steps"] == 2 and result["metric"] == "accuracy"
     assert 0 <= result["value"] <= 1
     assert list(tmp_path.glob("checkpoints/step-*"))
+
+
+def test_the_shell_completes_commands_and_options(capsys, tmp_path):
+    code, out, _ = ran(capsys, "--tyro-print-completion", "bash")
+    assert code == 0
+    asked = "COMP_WORDS=(regard arena --mix); COMP_CWORD=2; _tyro_regard; echo ${COMPREPLY[@]}"
+    (tmp_path / "completion").write_text(f"{out}\n{asked}\n")
+    found = subprocess.run(["bash", tmp_path / "completion"], capture_output=True, text=True)
+    assert found.stdout == "--mixers\n", found.stderr
 
 
 def test_train_without_a_name_says_how(capsys):

@@ -15,7 +15,7 @@ PARTS = 4
 RUN = """
 import sys
 import regard
-from regard.functional.choice import replacements
+from regard.functional.rows import replacements
 from regard.testing import check_mixer
 assert replacements() is None
 for name in sys.argv[2:]:

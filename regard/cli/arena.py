@@ -74,6 +74,7 @@ class Arena(metaclass=CheckedOptions):
         from regard.lab.experiment.ledger import Ledger
         from regard.lab.experiment.run import Outcome, ask
         from regard.lab.report import write_page
+        from regard.lab.train.ending import beside
 
         question = self._question()
         part = _PART in os.environ
@@ -116,6 +117,11 @@ class Arena(metaclass=CheckedOptions):
             f"{outcome.question}: {outcome.new} new results, {outcome.found} already there, "
             f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
         )
+        for column in (one for one in question.vary if hasattr(one, "task")):
+            if column.task.kind == "table":
+                others = beside(column.task, column.task.load())
+                told = ", ".join(f"{name} {value:.3f}" for name, value in others.items())
+                print(f"{column.name}: beside the entries, {column.task.metric} of {told}")
         if outcome.left:
             print(f"{outcome.left} not begun in time: the same command goes on.")
         return 0

@@ -13,7 +13,6 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from regard.cli.names import entry
 from regard.core import OptionError, UnknownNameError
-from regard.functional.choice import Form
 from regard.functional.patterns import (
     All,
     Block,
@@ -25,6 +24,7 @@ from regard.functional.patterns import (
     Union,
     Window,
 )
+from regard.functional.rows import Form
 
 VALUES: dict[str, Callable[..., Any]] = {
     cls.__name__: cls for cls in (All, Block, Form, First, Span, Strided, Summary, Union, Window)

@@ -87,7 +87,7 @@ class Bench(metaclass=CheckedOptions):
             {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
         ]
         if self.plot is not None and timed:
-            from regard.lab.report.picture import draw_timings
+            from regard.lab.report.pictures import draw_timings
 
             draw_timings(timed, self.plot)
         if self.json:

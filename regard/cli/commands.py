@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.extras import subcommand_cli_from_dict
 
 from regard.cli.arena import Arena
 from regard.cli.arguments import parse
@@ -222,6 +223,8 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(args: list[str]) -> int:
     name, *rest = args
+    if name == "--tyro-print-completion" and rest and rest[0] in ("bash", "zsh", "fish"):
+        subcommand_cli_from_dict(CLASSES, prog="regard", args=args)
     if name not in CLASSES:
         raise UnknownNameError("command", name, CLASSES)
     if name == "train" and rest and not rest[0].startswith("-"):
@@ -265,7 +268,8 @@ def _train(name: str, *args: str) -> int:
     from regard.cli.names import run as named
     from regard.lab.data.files import check_writable
     from regard.lab.train import Run, train
-    from regard.lab.train.ending import ending
+    from regard.lab.train.display import check_trackers
+    from regard.lab.train.ending import beside, ending
     from regard.lab.train.launched import is_main, said_once
 
     usual = named(name)
@@ -277,15 +281,23 @@ def _train(name: str, *args: str) -> int:
         wait: Annotated[
             FlagCreatePairsOff[bool], arg(help="wait for a process that trains in the folder")
         ] = False,
+        report_to: Annotated[
+            tuple[Literal["wandb", "mlflow"], ...], arg(help="also, beside TensorBoard's files")
+        ] = (),
         json: Json = False,
-    ) -> tuple[Run, Path, bool, bool]:
-        return run, folder, wait, json
+    ) -> tuple[Any, ...]:
+        return run, folder, wait, report_to, json
 
-    run, folder, wait, json = parse(given, f"regard train {name}", args)
+    run, folder, wait, report_to, json = parse(given, f"regard train {name}", args)
+    check_trackers(report_to)
     check_writable(folder, folder=True)
     splits = run.task.load()
+    if not json and is_main() and (columns := run.task.read_as(splits)):
+        print(f"Read as: {columns}.")
     try:
-        model, result = train(run, folder, splits=splits, wait=wait, progress=not json)
+        model, result = train(
+            run, folder, splits=splits, wait=wait, progress=not json, report_to=report_to
+        )
     except RegardError as error:
         said_once(error, _refused)
         return 2
@@ -293,11 +305,13 @@ def _train(name: str, *args: str) -> int:
         return 0
     series = {"curve": result.curve, "losses": result.losses}
     found = {field: value for field, value in asdict(result).items() if field not in series}
+    others = beside(run.task, splits)
     if json:
-        print_json(found | series | {"folder": str(folder)})
+        print_json(found | series | {"beside": others, "folder": str(folder)})
     else:
-        print_table(
-            {"what": key, "value": value} for key, value in (found | {"folder": folder}).items()
-        )
+        head = {name: found[name] for name in ("metric", "better", "value")}
+        head |= {f"value of {name}": value for name, value in others.items()}
+        rows = head | found | {"folder": folder}
+        print_table({"what": key, "value": value} for key, value in rows.items())
         print(*ending(run, folder, model, result, splits), sep="\n")
     return 0

@@ -93,7 +93,7 @@ def _implementations() -> list[dict[str, str]]:
     """What `impl="auto"` takes here in the place of plain forms, operation by operation."""
     import torch
 
-    from regard.functional.choice import replacements
+    from regard.functional.rows import replacements
 
     here, rows = "cuda" if torch.cuda.is_available() else "cpu", []
     for (operation, device), entries in getattr(replacements(), "FAST", {}).items():

@@ -25,8 +25,7 @@ from regard.core.shapes import check_positive
 from regard.explore.layers import Call, recorded
 from regard.explore.readout import kind_of
 from regard.nn.gated import GatedUnit
-from regard.nn.heads import Heads
-from regard.nn.values import Values
+from regard.nn.heads import Heads, Values
 
 Answer = Callable[[Tensor, Tensor | None], Tensor]
 REDUCE: dict[str, Callable[[Tensor], Tensor]] = {

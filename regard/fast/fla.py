@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.packages import lacking
-from regard.functional.choice import Form
+from regard.functional.rows import Form
 
 WIDTH = 16  # channels are filled up with zeros: the kernel refuses odd numbers, and whole rows are read faster
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.fast.ranges import ranges
-from regard.functional.choice import Form
 from regard.functional.patterns import Pattern, PerHead, Scattered, Union, Window
+from regard.functional.rows import Form
 
 BLOCK = 128
 MASKS = 64

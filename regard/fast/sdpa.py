@@ -6,9 +6,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Form
-from regard.functional.numerics import autocast_dtype
-from regard.functional.rows import TILE, attend as attend_rows, tiled
+from regard.functional.rows import TILE, Form, attend as attend_rows, autocast_dtype, tiled
 from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.core.states import longest
-from regard.functional.choice import plain_alone
+from regard.functional.rows import plain_alone
 
 
 class Columns(NamedTuple):

@@ -18,8 +18,15 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, append, is_ours, most_in, place, readable, same_in_all
-from regard.functional.choice import Impl, choose
-from regard.functional.rows import TILE, attend as attend_rows, masked_softmax, scores, tiled
+from regard.functional.rows import (
+    TILE,
+    Impl,
+    attend as attend_rows,
+    choose,
+    masked_softmax,
+    scores,
+    tiled,
+)
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.cache import is_ours
-from regard.functional.choice import Impl, choose
-from regard.functional.chunks import accumulated, fitted, in_chunks
-from regard.functional.numerics import exp, wide_type
+from regard.functional.linear import accumulated, fitted, in_chunks
+from regard.functional.rows import Impl, choose, exp, wide_type
 
 CHUNK = 16
 """Tokens of a chunk, C: pairs cost C K for each token, states K V / C."""
@@ -36,7 +35,7 @@ def efficient_attention(
     mask: Mask = OPEN,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
-    """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `functional.choice`."""
+    """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `functional.rows`."""
     return choose("efficient", attend, impl, chunk=CHUNK)(q, k, v, mask=mask)
 
 

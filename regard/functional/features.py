@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.catalog import Catalog
-from regard.functional.numerics import unit_norm, wide_type
+from regard.functional.rows import least, unit_norm, wide_type
 
 Favor = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 Stabiliser = Literal["strict", "published"]
@@ -79,6 +79,25 @@ def feature_map(choice: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], 
 def present(z: Float[Tensor, "B H S *M"], valid: Bool[Tensor, "B S"] | None) -> Tensor:
     """z, and zero where there is no token."""
     return z if valid is None else z * valid.view(valid.shape[0], 1, -1, *[1] * (z.dim() - 3))
+
+
+Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its values are divided by
+
+
+def positive(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """For features that are never negative: eps is added."""
+    return total + least(total, EPS)
+
+
+def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """Nothing is added; a denominator that has vanished gives zero."""
+    return total.clamp_min(torch.finfo(total.dtype).tiny ** 0.8)
+
+
+def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+    """For features of either sign: n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
+    eps = least(total, EPS)
+    return torch.where(total < 0, total.clamp(max=-eps), total.clamp(min=eps))
 
 
 # ------------------------------------------------------------------ random features of directions

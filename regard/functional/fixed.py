@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, tiled
+from regard.functional.rows import TILE, Impl, sizes_of, tiled
 
 
 def left(i: Tensor, j: Tensor, n: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose
+from regard.functional.rows import Impl, choose
 
 Norm = Literal["backward", "ortho"]
 

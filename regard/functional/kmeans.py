@@ -17,9 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose
-from regard.functional.rows import masked_softmax, scores, take_each
-from regard.functional.sorted import last_of_group, sorted_attention
+from regard.functional.rows import Impl, choose, masked_softmax, scores, take_each
+from regard.functional.sorted import GAP, Window, sorted_attention
 
 
 def standardised(z: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
@@ -93,7 +92,7 @@ def attend(
     if "query_clusters" in assigned:
         return _listed(q, k, v, _lists(assigned, window_size, mask), mask, scale)
     if "clusters" in assigned:
-        window = last_of_group(window_size, include_self=not exclude_self)
+        window = Window(1, GAP, int(exclude_self), window_size)  # the last of the cluster
         how: dict[str, Any] = {
             "group": assigned["clusters"][:, :, None],
             "window": window,

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl
-from regard.functional.sorted import Window, chunks, last_of_group, sorted_attention
+from regard.functional.rows import Impl
+from regard.functional.sorted import GAP, Window, chunks, sorted_attention
 
 
 def angular_hash(
@@ -49,7 +49,7 @@ def sort_plan(
         behind = buckets.amax(-1, keepdim=True) + 1
         buckets = torch.where(mask.valid[:, None, None], buckets, behind)
     if strict:
-        return buckets, last_of_group(chunk_size)
+        return buckets, Window(1, GAP, 1, chunk_size)  # the last of the bucket
     return buckets, chunks(
         chunk_size, before=chunks_before, after=chunks_after, same_group=same_bucket_only
     )

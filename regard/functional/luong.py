@@ -7,12 +7,8 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import masked_softmax, tiled
+from regard.functional.rows import TILE, Impl, masked_softmax, sizes_of, tiled
 from regard.functional.scored import Pairs, dot_product
-
-TILE = 128
-"""Queries whose windows are held at once."""
 
 
 class Windows(NamedTuple):

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from regard.core.errors import OptionError
 from regard.core.mask import Mask
-from regard.functional.choice import Impl, choose
-from regard.functional.rows import masked_softmax, scores
+from regard.functional.rows import Impl, choose, masked_softmax, scores
 
 Inside = Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor], Tensor]
 LinNorm = Literal["count", "chunk", "n"]

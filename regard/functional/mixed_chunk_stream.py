@@ -56,8 +56,8 @@ def extend(
         c, device=v.device
     )  # B c: from the start of the first chunk
     later = (place >= C)[:, None, None, :, None]  # in the second
-    closed = length // C - state.length // C
-    y = torch.zeros_like(v)
+    begun = state.length // C
+    closed, y = length // C - begun, None
 
     if sums.near is not None:
         q, k = in_chunks(sums.near[0], c), torch.cat([state.k, sums.near[1]], dim=2)
@@ -86,13 +86,15 @@ def extend(
         gains = F.pad(first, (0, 0, 0, 0, 0, 1)) + F.pad(then, (0, 0, 0, 0, 1, 0))
         gains = torch.cat([gains[:, :, :1] + state.P[:, :, None], gains[:, :, 1:]], dim=2)
         M = torch.cat([state.M[:, :, None], gains[:, :, :-1]], dim=2).cumsum(2)  # before each chunk
-        chunk = (state.length // C)[:, None] + torch.arange(M.shape[2], device=v.device)
+        chunk = begun[:, None] + torch.arange(M.shape[2], device=v.device)
         shared = M * sums.share(chunk * C, M.dtype)[:, None, :, None, None]
         far = torch.where(later, q @ shared[:, :, 1:], q @ shared[:, :, :-1])
-        y = y + far.flatten(2, 3)[:, :, :N]
+        far = far.flatten(2, 3)[:, :, :N]
+        y = far if y is None else y + far
         row = torch.arange(B, device=v.device)
         state = replace(state, M=M[row, :, closed], P=gains[row, :, closed])
 
+    assert y is not None
     return y, replace(state, length=length)
 
 

@@ -14,7 +14,7 @@ are those that every query sees: learned ones, and global tokens of the mask. Ro
 
 from dataclasses import replace
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,24 +23,21 @@ from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
-from regard.core.request import compaction
-from regard.functional.choice import Impl, choose, sizes_of
-from regard.functional.patterns import Pattern, PerHead, picture
-from regard.functional.rows import attend as attend_rows, masked_softmax, scores, take, tiled
+from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_keys, replace_rows
+from regard.functional.patterns import Global, Pattern, PerHead, picture
+from regard.functional.rows import (
+    Impl,
+    attend as attend_rows,
+    choose,
+    masked_softmax,
+    scores,
+    sizes_of,
+    take,
+    tiled,
+)
 
 TILE = 128
 """Queries of a block, or of a tile."""
-
-KeysAndValues = tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]]
-
-
-class Prefix(NamedTuple):
-    """Keys and values before those of the tokens. at: the global tokens that they are, -1 learned; present: those that exist."""
-
-    k: Float[Tensor, "B H E K"]
-    v: Float[Tensor, "B H E V"]
-    at: Int[Tensor, "B E"]
-    present: Bool[Tensor, "B E"]
 
 
 def pattern_attention(
@@ -62,7 +59,10 @@ def pattern_attention(
     as T^2, memory does not. So it does in a program that is exported for any length; there, memory too.
     Raises ShapeError where a pattern for each head meets another number of heads.
     """
-    _check(q, k, pattern)
+    if q.shape[2] != k.shape[2] or (
+        isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]
+    ):
+        _refuse(q, k, pattern)
     free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
     if free_length or (mask.global_tokens is not None and max_global is None):
         return _dense(q, k, v, prefix, pattern, mask, scale, impl)
@@ -89,8 +89,10 @@ def attend(
         how = {"scale": scale, "max_global": max_global, "tile": tile}
         return _by_head([q, k, v, first_k, first_v], pattern, mask, how)
 
-    prefix, rows = prefix_keys(k, v, learned, mask, max_global)
+    prefix, rows = None, list[tuple[Tensor, Tensor]]()
     groups = _groups(pattern)
+    if learned is not None or mask.global_tokens is not None:
+        prefix, rows = prefix_keys(k, v, learned, mask, max_global)
     earlier: list[Pattern] = []
     parts: list[Tensor] = []
     for terms in groups:
@@ -101,19 +103,20 @@ def attend(
     if len(groups) > 1:
         both = torch.stack(parts)
         y = (both[..., -1:].softmax(0) * both[..., :-1]).sum(0).to(v.dtype)
-    spans = [term.span for term in pattern.terms if term.span is not None]
+    spans = [term for term in earlier if isinstance(term, Global)]
     if mask.causal:  # the first tokens see each other alone
-        spans = [span for span in spans if span.start > 0]
-    for at, present in (*rows, *(_places(span, q) for span in spans)):
+        spans = [term for term in spans if term.start > 0]
+    for at, present in (*rows, *(_places(term.span, q) for term in spans)):
         y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=learned)
     return y
 
 
 def _groups(pattern: Pattern) -> list[list[Pattern]]:
     """The terms of the pattern; those that can share blocks together, those whose keys do not grow with T first."""
-    sized = [term.queries for term in pattern.terms if isinstance(term.queries, int)]
+    terms = pattern.terms
+    sized = [term.queries for term in terms if isinstance(term.queries, int)]
     groups: dict[tuple, list[Pattern]] = {}
-    for term in sorted(pattern.terms, key=lambda term: term.queries == "all"):
+    for term in sorted(terms, key=lambda term: term.queries == "all"):
         shared = sized and term.queries == "any" and term.lanes == 1
         groups.setdefault((term.lanes, sized[0] if shared else term.queries), []).append(term)
     return list(groups.values())
@@ -150,17 +153,17 @@ def _part(
     for marks in (mask.valid, others):
         there = there if marks is None else there & marks[:, at]
 
-    def allowed(i: Int[Tensor, "1 1 N d t 1"]) -> Bool[Tensor, "b h N d t s"]:
-        own, before = [], list(earlier)
-        for term, some in zip(terms, keys, strict=True):
-            twice = (one.contains(i, some) for one in before)
-            own.append(reduce(lambda pairs, again: pairs & ~again, twice, term.contains(i, some)))
-            before.append(term)
-        pairs = _masked(beside(*own) & there[..., None, :], mask, i, at[None, ..., None, :])
-        return pairs if prefix is None else beside(_seen(prefix, mask, i), pairs)
-
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H N d t V"]:
-        found, pairs = scores(q, k, scale), allowed(i[None, None, :, :, rows, None])
+        query, own, before = i[None, None, :, :, rows, None], [], list(earlier)
+        for term, of_term in zip(terms, keys, strict=True):
+            twice = (one.contains(query, of_term) for one in before)
+            own.append(
+                reduce(lambda pairs, again: pairs & ~again, twice, term.contains(query, of_term))
+            )
+            before.append(term)
+        pairs = _masked(beside(*own) & there[..., None, :], mask, query, at[None, ..., None, :])
+        pairs = pairs if prefix is None else beside(_seen(prefix, mask, query), pairs)
+        found = scores(q, k, scale)
         a = masked_softmax(found, pairs)
         y = a.to(v.dtype) @ v
         return torch.cat([y, _mass(found, pairs, a)], dim=-1) if merged else y
@@ -170,14 +173,18 @@ def _part(
         k, v = joined((prefix.k, prefix.v), (k, v))
         E = prefix.k.shape[2]
         column = beside(torch.arange(E, device=q.device), at + E)
-    y = tiled(some, tile, take(q, i), _take(k, column), _take(v, column))
+    k, v = (
+        take(z, column[0]) if column.shape[0] == 1 else _take_by_head(z, column) for z in (k, v)
+    )
+    q = take(q, i)
+    y = some(slice(0, c), q, k, v) if c <= tile else tiled(some, tile, q, k, v)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 
 
-def _take(z: Float[Tensor, "B H S K"], at: Int[Tensor, "#H N d s"]) -> Float[Tensor, "B H N d s K"]:
-    """z at positions that all heads share, or of each."""
-    if at.shape[0] == 1:
-        return take(z, at[0])
+def _take_by_head(
+    z: Float[Tensor, "B H S K"], at: Int[Tensor, "H N d s"]
+) -> Float[Tensor, "B H N d s K"]:
+    """z at positions of each head."""
     H, S = z.shape[1:3]
     head = S * torch.arange(H, device=z.device).view(-1, 1, 1, 1)
     return z.flatten(1, 2).index_select(1, (head + at).flatten()).unflatten(1, at.shape)
@@ -217,26 +224,6 @@ def _mass(
     none = most == 0
     peak = scores.masked_fill(~allowed, least).amax(-1, keepdim=True)
     return (peak - most.masked_fill(none, 1).log()).masked_fill(none, least)
-
-
-def prefix_keys(
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    learned: KeysAndValues | None,
-    mask: Mask,
-    max_global: int | None,
-) -> tuple[Prefix | None, list[tuple[Tensor, Tensor]]]:
-    """Keys before those of the tokens; positions of the global tokens among them, and which of these exist."""
-    E = 0 if learned is None else learned[0].shape[2]
-    if mask.global_tokens is None or max_global is None:
-        if learned is None:
-            return None, []
-        at = torch.full((1, E), -1, device=k.device)
-        return Prefix(*learned, at, at < 0), []
-    at, present = global_places(mask.global_tokens, max_global)
-    both = joined(learned, (pick(k, at), pick(v, at)))
-    padded = F.pad(at, (E, 0), value=-1), F.pad(present, (E, 0), value=True)
-    return Prefix(*both, *padded), [(at, present)]
 
 
 def _places(span: range, q: Tensor) -> tuple[Int[Tensor, "B M"], Bool[Tensor, "B M"]]:
@@ -300,66 +287,20 @@ def weights(
     prefix: Float[Tensor, "B H E K"] | None = None,
 ) -> Float[Tensor, "B H T S"]:
     """The weights that `pattern_attention` applies, prefix keys first; rows without a key are zero."""
-    _check(q, k, pattern)
+    if q.shape[2] != k.shape[2] or (
+        isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]
+    ):
+        _refuse(q, k, pattern)
     T, E = q.shape[2], 0 if prefix is None else prefix.shape[2]
     k = k if prefix is None else torch.cat([prefix, k], dim=2)
     pairs = _pairs(pattern, mask, T, E, slice(0, T), q.device)
     return masked_softmax(scores(q, k, scale), pairs).to(q.dtype)
 
 
-def global_places(
-    global_tokens: Bool[Tensor, "B T"], count: int
-) -> tuple[Int[Tensor, "B M"], Bool[Tensor, "B M"]]:
-    """Positions of the first `count` global tokens of every row, and which of them exist."""
-    order = compaction(global_tokens)
-    return order.source[:, :count], order.valid[:, :count]
-
-
-def pick(z: Shaped[Tensor, "B H T K"], at: Int[Tensor, "B M"]) -> Shaped[Tensor, "B H M K"]:
-    return z.gather(2, at[:, None, :, None].expand(-1, z.shape[1], -1, z.shape[3]))
-
-
-def replace_rows(
-    y: Float[Tensor, "B H T V"],
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    mask: Mask,
-    at: Int[Tensor, "B M"],
-    present: Bool[Tensor, "B M"],
-    *,
-    scale: float | None = None,
-    prefix: KeysAndValues | None = None,
-    impl: Impl = "plain",
-) -> Float[Tensor, "B H T V"]:
-    """y, with the rows of global tokens computed anew over all keys that the mask allows."""
-    T = q.shape[2]
-    allowed = present[:, None, :, None].expand(-1, 1, -1, T)
-    if mask.causal:
-        allowed = allowed & (torch.arange(T, device=q.device) <= at[:, None, :, None])
-    if mask.valid is not None:
-        allowed = allowed & mask.valid[:, None, None, :]
-    if mask.pairwise is not None:
-        allowed = allowed & pick(mask.pairwise.expand(q.shape[0], -1, -1, -1), at)
-    if prefix is not None:
-        k, v = joined(prefix, (k, v))
-        allowed = F.pad(allowed, (prefix[0].shape[2], 0), value=True)
-    rows = attend_rows(pick(q, at), k, v, allowed, scale=scale, impl=impl)
-    rows = torch.where(present[:, None, :, None], rows, pick(y, at))
-    return y.scatter(2, at[:, None, :, None].expand_as(rows), rows)
-
-
-def joined(first: KeysAndValues | None, second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Keys and values of the prefix, and these behind them."""
-    if first is None:
-        return second
-    return torch.cat([first[0], second[0]], dim=2), torch.cat([first[1], second[1]], dim=2)
-
-
-def _check(q: Tensor, k: Tensor, pattern: Pattern) -> None:
+def _refuse(q: Tensor, k: Tensor, pattern: Pattern) -> None:
     if q.shape[2] != k.shape[2]:
         raise ShapeError(
             f"a pattern needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
         )
-    if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
+    if isinstance(pattern, PerHead):
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
-from regard.functional.choice import Impl, choose
-from regard.functional.pattern import KeysAndValues, beside, joined, pick
+from regard.functional.global_rows import KeysAndValues, joined, pick
+from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
-from regard.functional.rows import TILE, masked_softmax, scores, take, tiled
+from regard.functional.rows import TILE, Impl, choose, masked_softmax, scores, take, tiled
 
 CHUNK = 64
 """New tokens that are compared with the same keys."""

@@ -26,14 +26,9 @@ from regard.core.shapes import check_positive
 class Pattern:
     """A set of (query, key) positions."""
 
-    @property
-    def lanes(self) -> int:
-        return 1
-
-    @property
-    def queries(self) -> int | Literal["any", "all"]:
-        """Queries of a block; "any" number, or "all" of a lane: their keys grow with T."""
-        return "all"
+    lanes: int = 1
+    queries: int | Literal["any", "all"] = "all"
+    """Queries of a block; "any" number, or "all" of a lane: their keys grow with T."""
 
     def contains(
         self, i: Int[Tensor, "b 1 *T 1"], j: Int[Tensor, "b h *S s"]
@@ -76,6 +71,8 @@ class Pattern:
 class Window(Pattern):
     """i - before <= j <= i + after, in steps of `dilation`: before + 1 + after keys, the query itself among them."""
 
+    queries = "any"
+
     before: int
     after: int
     dilation: int = 1
@@ -83,14 +80,7 @@ class Window(Pattern):
     def __post_init__(self):
         check_positive(dilation=self.dilation)
         _check_counts(before=self.before, after=self.after)
-
-    @property
-    def lanes(self) -> int:
-        return self.dilation
-
-    @property
-    def queries(self) -> Literal["any"]:
-        return "any"
+        object.__setattr__(self, "lanes", self.dilation)
 
     @property
     def reach(self) -> int:
@@ -117,10 +107,7 @@ class Block(Pattern):
     def __post_init__(self):
         check_positive(size=self.size)
         _check_counts(before=self.before, after=self.after)
-
-    @property
-    def queries(self) -> int:
-        return self.size
+        object.__setattr__(self, "queries", self.size)
 
     @property
     def reach(self) -> int:
@@ -143,10 +130,7 @@ class Strided(Pattern):
 
     def __post_init__(self):
         check_positive(stride=self.stride)
-
-    @property
-    def lanes(self) -> int:
-        return self.stride
+        object.__setattr__(self, "lanes", self.stride)
 
     def contains(self, i, j):
         return i % self.stride == j % self.stride
@@ -185,57 +169,47 @@ class Summary(Pattern):
         return (self.block * block + column).flatten()[None, None]
 
 
-class _Global(Pattern):
-    """Tokens of `span` see all and are seen by all; their own rows are computed apart."""
+class Global(Pattern):
+    """The tokens from `start` to before `stop` see all and are seen by all; their own rows are computed apart."""
 
-    @property
-    def queries(self) -> Literal["any"]:
-        return "any"
+    queries = "any"
+    start: int
+    stop: int
 
     @property
     def reach(self) -> int | None:
-        return 0 if self.bounds[0] == 0 else None
+        return 0 if self.start == 0 else None
 
     @property
     def sinks(self) -> int:
-        start, stop = self.bounds
-        return stop if start == 0 else 0
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        raise NotImplementedError
+        return self.stop if self.start == 0 else 0
 
     @property
     def span(self) -> range:
-        return range(*self.bounds)
+        return range(self.start, self.stop)
 
     def contains(self, i, j):
-        return self._holds(i) | self._holds(j)
+        of_i, of_j = ((place >= self.start) & (place < self.stop) for place in (i, j))
+        return of_i | of_j
 
     def keys(self, first, c, T, causal):
-        return torch.arange(*self.bounds, device=first.device)[None, None]
-
-    def _holds(self, place: Int[Tensor, "*n"]) -> Bool[Tensor, "*n"]:
-        start, stop = self.bounds
-        return (place >= start) & (place < stop)
+        return torch.arange(self.start, self.stop, device=first.device)[None, None]
 
 
 @dataclass(frozen=True)
-class First(_Global):
+class First(Global):
     """The first `count` tokens are global: they see all and are seen by all."""
 
     count: int
 
     def __post_init__(self):
         check_positive(count=self.count)
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        return 0, self.count
+        object.__setattr__(self, "start", 0)
+        object.__setattr__(self, "stop", self.count)
 
 
 @dataclass(frozen=True)
-class Span(_Global):
+class Span(Global):
     """The tokens from `start` to before `stop` are global: they see all and are seen by all."""
 
     start: int
@@ -245,10 +219,6 @@ class Span(_Global):
         if isinstance(self.stop, int):  # not the free length of an exported program
             _check_counts(start=self.start)
             check_positive(**{"stop - start": self.stop - self.start})
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        return self.start, self.stop
 
 
 @dataclass(frozen=True)
@@ -266,9 +236,8 @@ class Scattered(Pattern):
     size: int
     table: Int[Tensor, "H N r"]
 
-    @property
-    def queries(self) -> int:
-        return self.size
+    def __post_init__(self):
+        object.__setattr__(self, "queries", self.size)
 
     def contains(self, i, j):
         head = torch.arange(len(self.table), device=j.device).view(-1, *[1] * (i.dim() - 2))
@@ -349,40 +318,6 @@ def picture(
     pairs = pattern.contains(query[None, None], place[None, None, None, :])
     pairs = pairs.expand(1, -1, query.shape[0], T)
     return pairs & (place <= query) if causal else pairs
-
-
-def draw_blocks(
-    num_heads: int, num_blocks: int, count: int, *, seed: int, causal: bool, first_is_global: bool
-) -> Int[Tensor, "H N r"]:
-    """`count` different blocks for each head and block, from `seed`; -1 where there are not so many to choose from.
-
-    None of the block's own window (one block to each side), nor the first where it is global; only earlier ones when
-    `causal` (Zaheer et al. 2020, arXiv 2007.14062).
-    """
-    generator = torch.Generator().manual_seed(seed + causal)
-    own = torch.arange(num_blocks, device="cpu")
-    first = int(first_is_global)
-    near = (own - 1).clamp(min=first)  # where the window begins
-    width = (own + 2).clamp(max=num_blocks) - near
-    choice = (near if causal else num_blocks - width.clamp(min=0)) - first
-    if first_is_global:
-        choice = choice.masked_fill(own == 0, 0)
-    drawn = torch.full((num_heads, num_blocks, count), -1, device="cpu")
-    for n in range(count):  # Floyd's sampling without replacement
-        last = choice - count + n
-        lot = torch.rand(
-            num_heads, num_blocks, generator=generator, device="cpu", dtype=torch.float64
-        )
-        rank = (lot * (last + 1)).long()
-        taken = (drawn == rank[..., None]).any(-1)
-        drawn[:, :, n] = torch.where(last < 0, -1, torch.where(taken, last, rank))
-    block = drawn + first
-    block = (
-        block
-        if causal
-        else torch.where(block >= near[:, None], block + width[:, None].clamp(min=0), block)
-    )
-    return torch.where(drawn < 0, -1, block)
 
 
 def _check_counts(**counts: int) -> None:

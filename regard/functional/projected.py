@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.choice import Impl
-from regard.functional.rows import attend, masked_softmax
+from regard.functional.rows import Impl, attend, masked_softmax
 
 
 def projected_attention(

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl
+from regard.functional.rows import Impl
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
 
 
@@ -94,20 +94,21 @@ def relative_weights(
 
 
 def score_bias(
-    q: Float[Tensor, "B H T K"],
-    terms: Terms,
-    S: int,
-    causal: bool,
-    scale: float,
+    q: Float[Tensor, "B H T K"], terms: Terms, S: int, causal: bool, scale: float
 ) -> Bias:
     """All terms beside scale (q_i + u) . k_j."""
-    distance = distance_bias(q, terms, S, causal, scale)
-    if terms.segments is None:
-        return distance
-    segment = segment_bias(q, terms.segments, scale)
+    T, segments = q.shape[2], terms.segments
+    turned, r = scale * (q + terms.v_b[:, None]), terms.r.transpose(0, 1)
+    segment = None if segments is None else segment_bias(q, segments, scale)
 
     def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
-        return distance(rows, cols) + segment(rows, cols)
+        """scale (q_i + v_b) . r_(p_i - j) and of segments; finite and without meaning where causality hides the key."""
+        t, s = rows.stop - rows.start, cols.stop - cols.start
+        first = T - rows.stop + cols.start
+        count = s if causal and T <= S else t + s - 1
+        every = turned[:, :, rows] @ r[:, first : first + count].transpose(-1, -2)
+        distance = relative_shift(every, s)
+        return distance if segment is None else distance + segment(rows, cols)
 
     return bias
 
@@ -119,27 +120,6 @@ def segment_bias(q: Float[Tensor, "B H T K"], segments: Segments, scale: float) 
     def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
         one = segments.query[:, None, rows, None] == segments.key[:, None, None, cols]
         return torch.where(one, both[:, :, rows, :1], both[:, :, rows, 1:])
-
-    return bias
-
-
-def distance_bias(
-    q: Float[Tensor, "B H T K"],
-    terms: Terms,
-    S: int,
-    causal: bool,
-    scale: float,
-) -> Bias:
-    """scale (q_i + v_b) . r_(p_i - j) for any tile; finite and without meaning where causality hides the key."""
-    T = q.shape[2]
-    q, r = scale * (q + terms.v_b[:, None]), terms.r.transpose(0, 1)
-
-    def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
-        t, s = rows.stop - rows.start, cols.stop - cols.start
-        first = T - rows.stop + cols.start
-        count = s if causal and T <= S else t + s - 1
-        every = q[:, :, rows] @ r[:, first : first + count].transpose(-1, -2)
-        return relative_shift(every, s)
 
     return bias
 

@@ -1,20 +1,154 @@
-"""What plain forms share: softmax attention over given pairs, tiles that are computed again, and copies by position."""
+"""What plain forms share: the line that each begins with, softmax over given pairs, tiles that are computed again, copies by position, number types.
+
+`impl` says who computes:
+
+    "auto"      the first entry of `regard.fast` for this operation and device that serves the call; else the plain form
+    "plain"     plain PyTorch: every request, every device, derivatives of any order
+    "fused" ..  an entry of `regard.fast`, or an error that says why it cannot serve
+    Form(..)    one of these names, with the sizes in which work is cut
+
+The plain form also runs under `torch.func` and `torch.export`, and where a gradient is differentiated again. Without `regard.fast`
+it is all there is.
+
+`torch.exp` on a CPU takes 20 to 200 times as long for -inf, or where the result vanishes, as it takes for small
+numbers, and masked scores are full of both. `torch.exp2` does not: exp(x) = 2^(x log2 e), with |x| 2^-24 relative error.
+"""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
+from regard.core.errors import OptionError, UnknownNameError, UnsupportedError
 from regard.core.mask import Mask
-from regard.functional.choice import Impl, choose, plain_alone
 
 TILE = 256
 """Queries whose scores are held at once."""
+
+LOG2_E = math.log2(math.e)
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A name that `impl` takes, with sizes; None: the operation's own.
+
+    tile: queries whose scores are held at once. chunk: tokens of a chunk of time. room: bytes of temporaries that each thread holds at
+    once. Raises OptionError for a size that is not a positive integer.
+    """
+
+    name: str = "auto"
+    tile: int | None = None
+    chunk: int | None = None
+    room: int | None = None
+
+    def __post_init__(self):
+        for name, size in (("tile", self.tile), ("chunk", self.chunk), ("room", self.room)):
+            if size is not None and (type(size) is not int or size < 1):
+                raise OptionError(f"Form: {name} must be a positive integer, got {size!r}")
+
+
+Impl = str | Form
+
+
+def choose(
+    operation: str, plain: Callable[..., Made], impl: Impl = "auto", **sizes: int
+) -> Callable[..., Made]:
+    """`plain` in these sizes, or what replaces it; to be called with every tensor that may need a gradient by position, q first."""
+    own = partial(plain, **(sizes_of(impl, **sizes) if isinstance(impl, Form) else sizes))
+    if impl == "plain" or (isinstance(impl, Form) and impl.name == "plain") or plain_alone():
+        return own
+    fast, form = replacements(), impl if isinstance(impl, Form) else Form(impl)
+    return own if fast is None else partial(fast.run, operation, own, form)
+
+
+def sizes_of(impl: Impl, **sizes: int) -> dict[str, int]:
+    """The sizes that `impl` gives, and these where it gives none."""
+    if isinstance(impl, str):
+        return sizes
+    return {name: getattr(impl, name) or size for name, size in sizes.items()}
+
+
+def plain_alone() -> bool:
+    """True where the plain form alone is right: under torch.func's transforms, forward-mode AD, and while a program is exported."""
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return transformed or torch.compiler.is_exporting()
+
+
+def replacements() -> Any:
+    """`regard.fast`, or None where that folder was left out."""
+    if not _FAST:
+        return None
+    from regard import fast
+
+    return fast
+
+
+def names_of() -> tuple[str, ...]:
+    """Names of all replacements."""
+    fast = replacements()
+    return () if fast is None else fast.NAMES
+
+
+_FAST = find_spec("regard.fast") is not None
+
+
+def check_impl(who: str, impl: Impl, *operations: str) -> Impl:
+    """`impl`, if one of a mixer's operations has it.
+
+    Raises UnknownNameError, or UnsupportedError where none has, or where it needs a package that is not installed.
+    """
+    name = impl.name if isinstance(impl, Form) else impl
+    if name in ("auto", "plain"):
+        return impl
+    fast = replacements()
+    if name not in names_of():
+        raise UnknownNameError("impl", name, ["auto", "plain", *names_of()])
+    has = fast.names(operations)
+    if name not in has:
+        raise UnsupportedError(
+            f"{who} has no implementation {name!r}. It has {', '.join(('plain', *has))}"
+        )
+    if lacks := fast.lacks(operations, name):
+        raise UnsupportedError(f'{who}: impl={name!r} needs {lacks}, or use impl="plain"')
+    return impl
+
+
+@dataclass(frozen=True)
+class Record:
+    names: set[str]
+    plain_instead: bool
+
+
+record_of_this: ContextVar[Record | None] = ContextVar("record", default=None)
+
+
+@contextmanager
+def recorded(*, plain_instead: bool = False) -> Iterator[set[str]]:
+    """The names of the entries that compute while it is open.
+
+    plain_instead: the plain form computes whatever is chosen and recorded, for a count of operations that sees them all.
+    """
+    record = Record(set(), plain_instead)
+    token = record_of_this.set(record)
+    try:
+        yield record.names
+    finally:
+        record_of_this.reset(token)
+
+
+# ------------------------------------------------------------------ softmax, tiles, copies
 
 
 def attend(
@@ -37,12 +171,12 @@ def attend(
     if mask is not None and mask.dtype == torch.bool:
         some = mask.any(-1, keepdim=True)
         mask = mask | ~some
-    fused = choose("softmax", _attend, impl, tile=TILE)
+    fused = choose("softmax", softmax_rows, impl, tile=TILE)
     y = fused(q, k, v, mask, causal=causal, scale=scale, dropout=dropout)
     return y if some is None else torch.where(some, y, y.new_zeros(()))
 
 
-def _attend(
+def softmax_rows(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
@@ -53,7 +187,8 @@ def _attend(
     dropout: float = 0.0,
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
-    k, v = (grouped(z, q.shape[1]) for z in (k, v))
+    if k.shape[1] != q.shape[1]:
+        k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         found = scores(q, k, scale)
@@ -67,6 +202,8 @@ def _attend(
             found = found + here
         return F.dropout(found.softmax(-1).to(v.dtype), dropout) @ v
 
+    if (T := q.shape[2]) <= tile:
+        return some(slice(0, T), q, k, v)
     return tiled(some, tile, q, k, v, random=dropout > 0)
 
 
@@ -159,3 +296,53 @@ def mixed(w: Float[Tensor, "b *h T S"], v: Float[Tensor, "B *h S V"]) -> Float[T
 def grouped(z: Float[Tensor, "B G S K"], H: int) -> Float[Tensor, "B H S K"]:
     """Each of the G heads for H / G neighbours."""
     return z if z.shape[1] == H else z.repeat_interleave(H // z.shape[1], dim=1)
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def wide_type(z: Tensor) -> torch.dtype:
+    """The type in which sums are kept: float32 at least."""
+    return torch.promote_types(z.dtype, torch.float32)
+
+
+def autocast_dtype(z: Tensor) -> torch.dtype | None:
+    """The dtype that autocast casts to on z's device; None if autocast is off there."""
+    kind = z.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return None
+
+
+def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b K"]:
+    """z / max(|z|, eps), in float32 at least; a row of zeros stays zero.
+
+    eps: see `least`.
+    """
+    wide = z.to(wide_type(z))
+    squares = wide.square().sum(-1, keepdim=True)  # far faster than a norm on a CPU
+    return (wide * squares.clamp(min=least(z, eps) ** 2).rsqrt()).to(z.dtype)
+
+
+def least(z: Tensor, eps: float) -> float:
+    """The least number to divide by in z's type: eps, or 0.008 in float16, where gradients are multiplied by 1 / eps."""
+    return max(eps, math.sqrt(torch.finfo(z.dtype).tiny))
+
+
+def add_product(
+    S: Float[Tensor, "b M V"], x: Float[Tensor, "b M t"], y: Float[Tensor, "b t V"]
+) -> None:
+    """S += x y in place; S may be of a wider type."""
+    if S.dtype == x.dtype:
+        S.baddbmm_(x, y)
+    else:
+        S += x @ y
+
+
+def exp(x: Tensor) -> Tensor:
+    return (x * LOG2_E).exp2_()
+
+
+def exp_(x: Tensor) -> Tensor:
+    """In place."""
+    return x.mul_(LOG2_E).exp2_()

@@ -8,8 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, masked_softmax, tiled, visible_keys
+from regard.functional.rows import TILE, Impl, masked_softmax, sizes_of, tiled, visible_keys
 
 Pairs = Callable[[Tensor, Tensor], Tensor]  # q [.. T A], k [.. S C] -> scores [.. T S]
 Normaliser = Literal["softmax", "sigmoid", "none"]

@@ -5,15 +5,25 @@ y_i = sum_j a_ij v_j,   a_i = softmax over the allowed j of  scale q_i . k_j + b
 
 import math
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, attend, grouped, masked_softmax, tiled, visible_keys
+from regard.functional.rows import (
+    TILE,
+    Impl,
+    attend,
+    choose,
+    grouped,
+    masked_softmax,
+    sizes_of,
+    softmax_rows,
+    tiled,
+    visible_keys,
+)
 
 Bias = Callable[[slice, slice], Tensor]
 """Queries, keys -> what is added to their scaled scores, [b H t s]; so that no [H T S] is stored."""
@@ -36,24 +46,25 @@ def softmax_attention(
 
     scale: 1 / sqrt(K) by default. window: under `mask.causal`, a query sees no more than the last `window` keys. exclude_self: a query may
     see itself only if it may see nothing else (shared-QK attention, arXiv 2001.04451); it needs T = S. dropout: probability, applied
-    as given. impl: see `functional.choice`.
+    as given. impl: see `functional.rows`.
     """
     T, S = q.shape[2], k.shape[2]
-    rows_of = partial(attend, scale=scale, dropout=dropout, impl=impl)
+    how: dict[str, Any] = {"scale": scale, "dropout": dropout}
+    attention = choose("softmax", softmax_rows, impl, tile=TILE)
     if bias is None and window is None and not exclude_self:
         if mask.only_causal and T == S:
-            return rows_of(q, k, v, causal=True)
+            return attention(q, k, v, None, causal=True, **how)
         if not mask.causal:
-            return rows_of(q, k, v, _given(mask))
+            return attend(q, k, v, _given(mask), impl=impl, **how)
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         cols = visible_keys(mask, T, S, rows, window)
         k, v = k[:, :, cols], v[:, :, cols]
         pairs = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
         if bias is None:
-            return rows_of(q, k, v, pairs)
+            return attend(q, k, v, pairs, impl=impl, **how)
         seen = pairs.any(-1, keepdim=True)
-        y = rows_of(q, k, v, bias(rows, cols).masked_fill(~(pairs | ~seen), -torch.inf))
+        y = attention(q, k, v, bias(rows, cols).masked_fill(~(pairs | ~seen), -torch.inf), **how)
         return torch.where(seen, y, y.new_zeros(()))
 
     tile = sizes_of(impl, tile=TILE)["tile"]

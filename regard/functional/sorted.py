@@ -19,8 +19,15 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose, plain_alone
-from regard.functional.rows import masked_softmax, scores, take_each, tiled
+from regard.functional.rows import (
+    Impl,
+    choose,
+    masked_softmax,
+    plain_alone,
+    scores,
+    take_each,
+    tiled,
+)
 
 TILE = 64
 """Queries of a block where no chunk says it."""
@@ -110,12 +117,14 @@ def attend(
     s = scores(take_each(q, i), take_each(k, j), scale)
     s = s.masked_fill(~allowed, torch.finfo(s.dtype).min)
     a = s.softmax(-1)
-    y = _each_of(a.to(v.dtype) @ take_each(v, j), rank)  # B H R T V
+    y = (a.to(v.dtype) @ take_each(v, j)).flatten(3, 4)
+    y = take_each(y.flatten(1, 2), rank.flatten(1, 2)).unflatten(1, y.shape[1:3])  # B H R T V
     if R > 1:
         lse = s.amax(-1) - a.amax(-1).log()
         y = y * lse.flatten(3).gather(3, rank).softmax(2).to(y.dtype)[..., None]
     seen = allowed.any(-1).flatten(3).gather(3, rank).any(2)[..., None]
-    return torch.where(seen, y.sum(2), _alone(v, mask, exclude_self))
+    alone = _alone(v, mask) if exclude_self else v.new_zeros(())
+    return torch.where(seen, y.sum(2), alone)
 
 
 def places(
@@ -163,11 +172,9 @@ def _allowed(
     return allowed
 
 
-def _alone(v: Float[Tensor, "B H T V"], mask: Mask, exclude_self: bool) -> Tensor:
+def _alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Float[Tensor, "B H T V"]:
     """What a token gets that sees no other: its own value, if it may see itself."""
     zero = v.new_zeros(())
-    if not exclude_self:
-        return zero
     if mask.pairwise is not None:
         v = torch.where(mask.pairwise.diagonal(dim1=2, dim2=3)[..., None], v, zero)
     return v if mask.valid is None else torch.where(mask.valid[:, None, :, None], v, zero)
@@ -175,14 +182,6 @@ def _alone(v: Float[Tensor, "B H T V"], mask: Mask, exclude_self: bool) -> Tenso
 
 def _at(z: Shaped[Tensor, "B H R T"], at: Int[Tensor, "B H R *n"]) -> Shaped[Tensor, "B H R *n"]:
     return z.gather(3, at.flatten(3)).unflatten(3, at.shape[3:])
-
-
-def _each_of(
-    y: Float[Tensor, "B H R N c V"], rank: Int[Tensor, "B H R T"]
-) -> Float[Tensor, "B H R T V"]:
-    """From sorted blocks back to the order of time."""
-    of_tokens = take_each(y.flatten(3, 4).flatten(1, 2), rank.flatten(1, 2))
-    return of_tokens.unflatten(1, rank.shape[1:3])
 
 
 def weights(

@@ -4,8 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose
-from regard.functional.rows import TILE, mixed, tiled, visible_keys
+from regard.functional.rows import TILE, Impl, choose, mixed, tiled, visible_keys
 
 
 def spatial_mixing(

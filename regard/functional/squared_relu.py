@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, sizes_of
-from regard.functional.rows import TILE, tiled, visible_keys
+from regard.functional.rows import TILE, Impl, sizes_of, tiled, visible_keys
 
 Bias = Callable[[slice], Tensor]
 """Queries -> what is added to their scores, [b h t S]; so that no [T S] is stored."""
@@ -30,7 +29,7 @@ def squared_relu_attention(
 ) -> Float[Tensor, "B H T V"]:
     """relu(q k^T + bias)^2 v over the allowed keys, divided by `divisor`, or by their number where it is None.
 
-    impl: see `functional.choice`.
+    impl: see `functional.rows`.
     """
     T, S = q.shape[2], k.shape[2]
 

@@ -23,9 +23,15 @@ from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Impl, choose
-from regard.functional.numerics import wide_type
-from regard.functional.rows import masked_softmax, mixed, tiled, visible_keys
+from regard.functional.rows import (
+    Impl,
+    choose,
+    masked_softmax,
+    mixed,
+    tiled,
+    visible_keys,
+    wide_type,
+)
 
 TILE = 256
 """Queries whose weights are held at once."""
@@ -39,7 +45,7 @@ class Logits:
     """
 
     make: Callable[..., Tensor]
-    of_queries: tuple[Float[Tensor, "#b #H T _"], ...] = ()
+    of_queries: tuple[Tensor, ...] = ()
     others: tuple[Tensor, ...] = ()
 
     def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
@@ -62,8 +68,8 @@ def product(
 
 
 def outer(
-    rows: slice, S: int, A: Float[Tensor, "#b #H t a"], C: Float[Tensor, "#b #H t b"]
-) -> Float[Tensor, "b H t S"]:
+    rows: slice, S: int, A: Float[Tensor, "#B #H t a"], C: Float[Tensor, "#B #H t c"]
+) -> Float[Tensor, "B H t S"]:
     # An exported program takes all of A: one entry alone would be a case of its own.
     A = A if torch.compiler.is_exporting() else A[..., : -(-S // C.shape[-1])]
     A, C = A.to(wide_type(A)), C.to(wide_type(C))
@@ -71,8 +77,8 @@ def outer(
 
 
 def same(
-    rows: slice, S: int, A: Float[Tensor, "#b #H t a"], C: Float[Tensor, "#b #H t b"]
-) -> Float[Tensor, "b H t S"]:
+    rows: slice, S: int, A: Float[Tensor, "#B #H t a"], C: Float[Tensor, "#B #H t c"]
+) -> Float[Tensor, "B H t S"]:
     A, C = (z.to(wide_type(z)).repeat(1, 1, 1, -(-S // z.shape[-1]))[..., :S] for z in (A, C))
     return A * C
 

@@ -19,9 +19,10 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, choose
 from regard.functional.rows import (
+    Impl,
     attend as attend_rows,
+    choose,
     grouped,
     masked_softmax,
     scores,
@@ -73,7 +74,10 @@ def attend(
     ahead = step - torch.arange(c, device=q.device)[:, None]  # c s: from each query to each key
     near = (ahead >= -w) & (ahead <= (0 if mask.causal else w))
 
-    first = d * c * torch.arange((T + d * c - 1) // (d * c), device=q.device)[:, None, None]
+    N = (T + d * c - 1) // (d * c)
+    if torch.compiler.is_exporting():
+        N += 1  # torch writes down that there is one block, or that there are more, and a program of any length has both
+    first = d * c * torch.arange(N, device=q.device)[:, None, None]
     first = first + torch.arange(d, device=q.device)[:, None]  # N d 1: each block's first query
     i, j = first + d * step[w : w + c], first + d * step + S - T  # N d c, N d s: positions
     allowed = near & ((j >= 0) & (j < S))[:, :, None]

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Count
-from regard.functional.choice import Impl, check_impl
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import Pattern
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.functional.rows import Impl, check_impl
+from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
 CAUSAL = Mask(causal=True)
@@ -40,6 +40,8 @@ class PatternMixer(HeadsMixer):
         state="W H K",
     )
     pattern: Pattern
+    max_global: int | None = None
+    """The most global tokens of a row, if that is known."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class PatternMixer(HeadsMixer):
 
     def _request(self, T: int, mask: Mask) -> tuple[Pattern, Mask, int | None]:
         """The pattern and the mask that serve a request, and the most global tokens of a row, if that is known."""
-        return self.pattern, mask, None
+        return self.pattern, mask, self.max_global
 
     def _prefix(self, B: int) -> tuple[Tensor, Tensor] | None:
         """Keys and values of the external tokens."""
@@ -92,15 +94,22 @@ class PatternMixer(HeadsMixer):
         return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
 
     def _mixed(self, x, context, mask):
-        pattern, mask, most = self._request(x.shape[1], mask)
-        return pattern_attention(
-            *self.heads.split(x),
-            pattern=pattern,
-            mask=mask,
-            prefix=self._prefix(x.shape[0]),
-            max_global=most,
-            impl=self.impl,
-        )
+        pattern, own, most = self._request(x.shape[1], mask)
+        prefix = None if self.external is None else self._prefix(x.shape[0])
+        how: dict[str, Any] = {
+            "pattern": pattern,
+            "mask": own,
+            "max_global": most,
+            "impl": self.impl,
+        }
+        y = pattern_attention(*self.heads.split(x), prefix=prefix, **how)
+        return y if mask.global_tokens is None else self._global_rows(y, x, mask)
+
+    def _global_rows(
+        self, y: Float[Tensor, "B H T V"], x: Float[Tensor, "B T D"], mask: Mask
+    ) -> Float[Tensor, "B H T V"]:
+        """y, with other rows of global tokens where these have projections of their own."""
+        return y
 
     def _initial_state(self, batch_size, max_len, context, valid):
         store, pattern = self.heads.zeros(batch_size, 0), self._request(0, CAUSAL)[0]

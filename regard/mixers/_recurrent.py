@@ -12,11 +12,10 @@ from regard.core import Capabilities, Mask, No, Observation
 from regard.core.mask import OPEN
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, check_impl
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed, weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.functional.rows import Impl, check_impl
+from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
 

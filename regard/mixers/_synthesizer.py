@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.synthesizer import synthesizer_attention, synthesizer_weights
-from regard.nn.values import Values
+from regard.nn.heads import Values
 
 
 @as_state

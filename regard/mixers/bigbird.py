@@ -19,13 +19,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.core import Mask, No
 from regard.core.options import Count, Seed
-from regard.functional.choice import Impl
-from regard.functional.patterns import Block, First, Scattered, Span, Union, draw_blocks
+from regard.functional.patterns import Block, First, Scattered, Span, Union
+from regard.functional.rows import Impl
 from regard.mixers._patterned import PatternMixer
 
 
@@ -79,6 +79,8 @@ class BigBird(PatternMixer):
             alike=False,
         )
         self.block_size, self.global_blocks = block_size, global_blocks
+        first = (First(block_size),) if global_blocks else ()
+        self.near = [(*first, Block(block_size, 1, 1)), (*first, Block(block_size, 1))]
         self._draw = partial(
             draw_blocks,
             num_heads,
@@ -97,11 +99,8 @@ class BigBird(PatternMixer):
 
     def _request(self, T, mask):
         b, table = self.block_size, self.past_blocks if mask.causal else self.random_blocks
-        pattern = Block(b, 1, 0 if mask.causal else 1) | Scattered(b, table)
-        if not self.global_blocks:
-            return pattern, mask, None
-        pattern = First(b) | pattern
-        if mask.causal:
+        pattern = Union((*self.near[mask.causal], Scattered(b, table)))
+        if mask.causal or not self.global_blocks:
             return pattern, mask, None
         if mask.valid is None and mask.global_tokens is None:
             return Union((Span((T - 1) // b * b, T), *pattern.terms)), mask, None
@@ -121,3 +120,37 @@ class BigBird(PatternMixer):
     def _plan(self, x, context, mask):
         table = self.past_blocks if mask.causal else self.random_blocks
         return {"random_blocks": table[:, : -(-x.shape[1] // self.block_size)]}
+
+
+def draw_blocks(
+    num_heads: int, num_blocks: int, count: int, *, seed: int, causal: bool, first_is_global: bool
+) -> Int[Tensor, "H N r"]:
+    """`count` different blocks for each head and block, from `seed`; -1 where there are not so many to choose from.
+
+    None of the block's own window (one block to each side), nor the first where it is global; only earlier ones when
+    `causal` (Zaheer et al. 2020, arXiv 2007.14062).
+    """
+    generator = torch.Generator().manual_seed(seed + causal)
+    own = torch.arange(num_blocks, device="cpu")
+    first = int(first_is_global)
+    near = (own - 1).clamp(min=first)  # where the window begins
+    width = (own + 2).clamp(max=num_blocks) - near
+    choice = (near if causal else num_blocks - width.clamp(min=0)) - first
+    if first_is_global:
+        choice = choice.masked_fill(own == 0, 0)
+    drawn = torch.full((num_heads, num_blocks, count), -1, device="cpu")
+    for n in range(count):  # Floyd's sampling without replacement
+        last = choice - count + n
+        lot = torch.rand(
+            num_heads, num_blocks, generator=generator, device="cpu", dtype=torch.float64
+        )
+        rank = (lot * (last + 1)).long()
+        taken = (drawn == rank[..., None]).any(-1)
+        drawn[:, :, n] = torch.where(last < 0, -1, torch.where(taken, last, rank))
+    block = drawn + first
+    block = (
+        block
+        if causal
+        else torch.where(block >= near[:, None], block + width[:, None].clamp(min=0), block)
+    )
+    return torch.where(drawn < 0, -1, block)

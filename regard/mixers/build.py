@@ -5,7 +5,7 @@ from typing import Any
 
 from regard.core import Mixer, OptionError
 from regard.core.errors import shown
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 
 
 def build(
@@ -20,7 +20,7 @@ def build(
     """A mixer of this name or class.
 
     `dim`, `num_heads`, `max_len` and `impl` are facts of the stack: offered to every mixer, and taken by those that
-    need them. `impl` says who computes ("auto", "plain", or an entry of `regard.fast`; see `regard.functional.choice`) and never changes
+    need them. `impl` says who computes ("auto", "plain", or an entry of `regard.fast`; see `regard.functional.rows`) and never changes
     the meaning. `options` are the mechanism's own; one that it does not have is an error that suggests the near name.
 
     >>> build("softmax", dim=512, num_heads=8, num_kv_heads=2)

@@ -26,16 +26,14 @@ from torch import Tensor, nn
 from regard.core import Capabilities, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, check_impl
 from regard.functional.compressed import (
     First,
     compressed_attention,
     extend,
     initial_state,
 )
-from regard.functional.rows import attend
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.functional.rows import Impl, attend, check_impl
+from regard.nn.heads import Heads, HeadsMixer
 
 FirstSlot = Literal["token0", "null", "none"]
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from regard.core import Mask, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, check_impl
 from regard.functional.efficient import (
     causal_means,
     efficient_attention,
@@ -28,9 +27,9 @@ from regard.functional.efficient import (
     weights,
 )
 from regard.functional.features import present
-from regard.mixers._heads import HeadsMixer
+from regard.functional.rows import Impl, check_impl
 from regard.mixers._recurrent import RecurrentMixer
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 
 
 @as_state

@@ -20,17 +20,16 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
-from regard.functional.choice import Impl, check_impl
 from regard.functional.fixed import (
     CAUSAL_PATTERNS,
     PATTERNS,
     fixed_attention,
     fixed_weights,
 )
+from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.nn.heads import split_heads
+from regard.nn.heads import Values, split_heads
 from regard.nn.starts import Glorot, glorot
-from regard.nn.values import Values
 
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from regard.core import Capabilities, Mixer, No, Observation
 from regard.functional.cache import place
-from regard.functional.choice import Impl, check_impl
 from regard.functional.mixed_chunk import (
     LinNorm,
     Sums,
@@ -31,6 +30,7 @@ from regard.functional.mixed_chunk import (
     shares,
 )
 from regard.functional.mixed_chunk_stream import extend, initial_state
+from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 

@@ -8,8 +8,8 @@ is transformed at its own length, by a chirp transform where rows of a batch dif
 """
 
 from regard.core import Capabilities, Mixer, No
-from regard.functional.choice import Impl, check_impl
 from regard.functional.fourier import Norm, fourier_mixing
+from regard.functional.rows import Impl, check_impl
 
 
 class FNet(Mixer):

@@ -25,7 +25,7 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, place, put
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 

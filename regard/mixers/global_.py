@@ -16,8 +16,8 @@ from typing import Any
 
 from regard.core import No
 from regard.core.options import Count
-from regard.functional.choice import Impl
 from regard.functional.patterns import First, Window
+from regard.functional.rows import Impl
 from regard.mixers._patterned import PatternMixer
 
 

@@ -18,7 +18,7 @@ from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible, check_positive
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
 

@@ -21,12 +21,11 @@ from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
-from regard.mixers._heads import HeadsMixer
 from regard.mixers.build import build, resolve
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.nn.given_heads import GivenHeads, with_given_heads
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.core import OptionError
-from regard.functional.choice import Impl
 from regard.functional.patterns import (
     All,
     Block,
@@ -26,6 +25,7 @@ from regard.functional.patterns import (
     Summary,
     Window,
 )
+from regard.functional.rows import Impl
 from regard.mixers._patterned import PatternMixer
 
 DEFAULT = (Window(64, 64), Window(64, 64, 8), Window(64, 64) | First(1))

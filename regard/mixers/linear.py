@@ -19,9 +19,9 @@ from torch import Tensor
 
 from regard.core import Mask, Observation
 from regard.functional.cache import advance
-from regard.functional.choice import Impl
 from regard.functional.features import Keys, feature_map as resolve, present
 from regard.functional.linear import linear_attention, positive, turned_sums, weights
+from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer, State
 from regard.positions.relative import Rotary
 

@@ -20,14 +20,13 @@ import torch
 from torch import Tensor
 
 from regard.core import Capabilities, Mask, No, Observation, OptionError
-from regard.functional.choice import Impl, check_impl
 from regard.functional.projected import (
     projected_attention,
     projected_weights,
     segment_means,
 )
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.functional.rows import Impl, check_impl
+from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.length_projection import LengthProjection
 
 Sharing = Literal["none", "headwise", "key_value", "layerwise"]

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from regard.core import Capabilities, No, Observation
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.window import State, extend, weights, window_attention
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
 

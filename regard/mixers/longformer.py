@@ -19,9 +19,9 @@ from torch import nn
 
 from regard.core import Mask, No, OptionError, ShapeError
 from regard.core.options import Count
-from regard.functional.choice import Impl, plain_alone
-from regard.functional.pattern import global_places, replace_rows
+from regard.functional.global_rows import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
+from regard.functional.rows import Impl, plain_alone
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.mixers._patterned import PatternMixer
 
@@ -79,14 +79,8 @@ class Longformer(PatternMixer):
         windows = tuple(Window(window_size, window_size, step) for step in steps)
         self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
-    def _request(self, T, mask):
-        return self.pattern, mask, self.max_global
-
-    def _mixed(self, x, context, mask):
+    def _global_rows(self, y, x, mask):
         self._check_global(mask)
-        y = super()._mixed(x, context, mask)
-        if mask.global_tokens is None:
-            return y
         q, k, v = self.global_heads.split(x)
         if self.max_global is None:
             rows = softmax_attention(q, k, v, mask=mask)

@@ -25,10 +25,9 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
-from regard.functional.choice import Impl, check_impl
 from regard.functional.luong import Windows, luong_attention, luong_weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.functional.rows import Impl, check_impl
+from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
 

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from regard.core import Capabilities, No, Observation, OptionError
 from regard.functional.cache import place
-from regard.functional.choice import Impl, check_impl
 from regard.functional.mixed_chunk import (
     LinNorm,
     Sums,
@@ -29,10 +28,9 @@ from regard.functional.mixed_chunk import (
 )
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.positions.rotary import rotate
-from regard.functional.rows import masked_softmax, scores
+from regard.functional.rows import Impl, check_impl, masked_softmax, scores
 from regard.functional.squared_relu import weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 
 
 class MixedChunk(HeadsMixer):

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.synthesizer import (
     Logits,
     blended,
     synthesizer_attention,
     synthesizer_weights,
 )
+from regard.nn.heads import Values
 from regard.nn.logits import (
     DenseLogits,
     FactorizedDenseLogits,
@@ -34,7 +35,6 @@ from regard.nn.logits import (
     near_square,
 )
 from regard.nn.scores import SCORES
-from regard.nn.values import Values
 
 
 @as_state

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from regard.core import No, OptionError
 from regard.core.states import Streamed, as_state
-from regard.functional.choice import Impl
 from regard.functional.features import (
     Favor,
     Stabiliser,
@@ -36,6 +35,7 @@ from regard.functional.features import (
     lowest,
 )
 from regard.functional.linear import favor_attention, floored
+from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
 

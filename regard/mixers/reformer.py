@@ -28,13 +28,11 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, check_impl
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
+from regard.functional.rows import Impl, check_impl
 from regard.functional.sorted import sorted_attention, weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.full_precision import in_full_precision
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer, in_full_precision
 from regard.nn.seeded import normal
 
 
@@ -93,6 +91,7 @@ class Reformer(HeadsMixer):
         self.chunks_before, self.chunks_after = chunks_before, chunks_after
         self.same_bucket_only, self.dedup = same_bucket_only, dedup
         self.published_causal, self.scale = published_causal, scale
+        self._rules: dict[str, Any] = {"scale": scale, "exclude_self": True, "count_once": dedup}
         self.heads = Heads(dim, num_heads, shared_qk=True)
         self.seed = seed
         for n, factor in enumerate(self.factors):
@@ -108,7 +107,7 @@ class Reformer(HeadsMixer):
             self.declare(causal=No(why), streaming=No(why))
 
     def reset_parameters(self) -> None:
-        for n, rotation in enumerate(self._rotations):
+        for n, rotation in enumerate(self.buffers(recurse=False)):
             seed = None if self.seed is None else self.seed + n
             rotation.copy_(normal(*rotation.shape, seed=seed))
 
@@ -126,11 +125,7 @@ class Reformer(HeadsMixer):
     def _hash(self, q: Tensor) -> Tensor:
         if self.factors == (1,):
             return q.new_zeros(*q.shape[:2], self.num_hashes, q.shape[2], dtype=torch.long)
-        return angular_hash(q, self._rotations)
-
-    @property
-    def _rules(self) -> dict[str, Any]:
-        return {"scale": self.scale, "exclude_self": True, "count_once": self.dedup}
+        return angular_hash(q, [*self.buffers(recurse=False)])
 
     def _sorted(self, buckets: Tensor, mask: Mask) -> dict[str, Any]:
         """The sort plan, and the mask of its pairs."""
@@ -145,10 +140,6 @@ class Reformer(HeadsMixer):
         )
         mask = replace(mask, causal=mask.causal or self.published_causal)
         return {"group": group, "window": window, "mask": mask}
-
-    @property
-    def _rotations(self) -> list[Tensor]:
-        return [self.get_buffer(f"rotations_{n}") for n in range(len(self.factors))]
 
     def _initial_state(self, batch_size, max_len, context, valid):
         sizes = batch_size, self.num_heads, self.heads.head_dim, self.num_hashes

@@ -22,9 +22,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No, OptionError
-from regard.functional.choice import Impl
 from regard.functional.features import RandomKernel, unit_features, unit_keys
 from regard.functional.linear import random_feature_attention, signed
+from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
 from regard.nn.starts import Glorot, glorot

@@ -34,14 +34,11 @@ from regard.core.options import Seed, Share
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, check_impl
 from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
-from regard.functional.numerics import unit_norm
 from regard.functional.rings import empty, extend
-from regard.mixers._heads import HeadsMixer
+from regard.functional.rows import Impl, check_impl, unit_norm
 from regard.nn.centroids import Centroids, Counts
-from regard.nn.full_precision import in_full_precision
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer, in_full_precision
 
 
 @as_state

@@ -23,11 +23,10 @@ from torch import Tensor
 from regard.core import Capabilities, Mask, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.scored import Normaliser, scored_attention, scored_weights
 from regard.functional.softmax import softmax_attention
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
 
 

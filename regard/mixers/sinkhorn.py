@@ -30,7 +30,7 @@ from regard.core import Capabilities, Mask, No, Observation, OptionError
 from regard.core.options import Above0
 from regard.core.shapes import check_positive
 from regard.functional.cache import place
-from regard.functional.choice import plain_alone
+from regard.functional.rows import plain_alone
 from regard.functional.sinkhorn import (
     Join,
     balance,
@@ -41,8 +41,7 @@ from regard.functional.sinkhorn import (
     weights,
 )
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 

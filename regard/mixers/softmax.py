@@ -22,10 +22,9 @@ from regard.core import OPEN, Capabilities, Mask, No, Observation
 from regard.core.options import Rate
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
-from regard.functional.choice import Impl, check_impl
+from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 from regard.positions.relative import T5, Alibi
 
@@ -110,7 +109,8 @@ class Softmax(HeadsMixer):
         q, k, v = self.heads.split(x, context)
         position = torch.arange(x.shape[1], device=x.device)[None]
         bias = self._bias(position, position, q.dtype)
-        return self._attend(q, k, v, mask, self.shared_qk, bias)
+        how: dict[str, Any] = {"mask": mask, "exclude_self": self.shared_qk, "bias": bias}
+        return softmax_attention(q, k, v, **how, **self._how)
 
     def _bias(
         self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], dtype: torch.dtype
@@ -121,18 +121,10 @@ class Softmax(HeadsMixer):
             return None
         return lambda rows, cols: of.bias(query[:, rows], key[:, cols], dtype)
 
-    def _attend(self, q, k, v, mask: Mask, exclude_self: bool, bias: Bias | None = None) -> Tensor:
-        return softmax_attention(
-            q,
-            k,
-            v,
-            mask=mask,
-            scale=self.scale,
-            bias=bias,
-            exclude_self=exclude_self,
-            dropout=self.dropout if self.training else 0.0,
-            impl=self.impl,
-        )
+    @property
+    def _how(self) -> dict[str, Any]:
+        dropout = self.dropout if self.training else 0.0
+        return {"scale": self.scale, "dropout": dropout, "impl": self.impl}
 
     def _initial_state(self, batch_size, max_len, context, valid):
         if context is not None:
@@ -146,9 +138,8 @@ class Softmax(HeadsMixer):
 
     def _extend(self, x, state, valid, donate):
         if isinstance(state, ContextState):
-            mixed = self._attend(
-                self.heads.queries(x), state.k, state.v, Mask(valid=state.valid), False
-            )
+            q, mask = self.heads.queries(x), Mask(valid=state.valid)
+            mixed = softmax_attention(q, state.k, state.v, mask=mask, **self._how)
             y = self.heads.merge(mixed) * state.valid.any(1)[:, None, None]
             return y, replace(state, length=advance(state.length, valid, x.shape[1]))
         q, new_k, new_v = self.heads.split(x, None, state.length)
@@ -164,7 +155,8 @@ class Softmax(HeadsMixer):
             first_or_other = (query == 0) | (key != query)
             mask, exclude_self = Mask(pairwise=mask.pairwise & first_or_other[:, None]), False
         bias = self._bias(at.query, at.key, q.dtype)
-        mixed = self._attend(q, k[:, :, :seen], v[:, :, :seen], mask, exclude_self, bias)
+        how: dict[str, Any] = {"mask": mask, "exclude_self": exclude_self, "bias": bias}
+        mixed = softmax_attention(q, k[:, :, :seen], v[:, :, :seen], **how, **self._how)
         return self.heads.merge(mixed), State(k, v, at.length)
 
     def _observe(self, x, context, mask):

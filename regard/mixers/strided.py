@@ -19,7 +19,6 @@ from math import isqrt
 from typing import Any, Literal
 
 from regard.core import OptionError
-from regard.functional.choice import Impl
 from regard.functional.patterns import (
     Block,
     Pattern,
@@ -29,6 +28,7 @@ from regard.functional.patterns import (
     Union,
     Window,
 )
+from regard.functional.rows import Impl
 from regard.mixers._patterned import PatternMixer
 
 Kind = Literal["strided", "fixed", "dilated"]

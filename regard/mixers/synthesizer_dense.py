@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from regard.core import No, OptionError
-from regard.functional.choice import Impl
+from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import DenseLogits
 

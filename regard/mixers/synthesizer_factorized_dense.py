@@ -14,7 +14,7 @@ from typing import Literal
 
 from regard.core import No
 from regard.core.shapes import check_positive
-from regard.functional.choice import Impl
+from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import FactorizedDenseLogits, near_square
 

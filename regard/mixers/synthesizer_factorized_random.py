@@ -9,7 +9,7 @@ code labels both factors with the key axis, so that all its rows are equal; here
 from dataclasses import replace
 
 from regard.core import No
-from regard.functional.choice import Impl
+from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import FactorizedRandomLogits
 

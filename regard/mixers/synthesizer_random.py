@@ -9,7 +9,7 @@ Cost: T^2 V per head, no queries, no keys; max_len^2 parameters per head. `train
 from dataclasses import replace
 
 from regard.core import No
-from regard.functional.choice import Impl
+from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import RandomLogits
 

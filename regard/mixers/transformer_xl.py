@@ -37,7 +37,6 @@ from regard.core.options import Rate
 from regard.core.request import check_request, compaction, permute
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
-from regard.functional.choice import Impl, check_impl
 from regard.functional.relative import (
     Segments,
     Terms,
@@ -45,8 +44,8 @@ from regard.functional.relative import (
     relative_attention,
     relative_weights,
 )
-from regard.mixers._heads import HeadsMixer
-from regard.nn.heads import Heads
+from regard.functional.rows import Impl, check_impl
+from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.relative import RelativePosition
 
 

@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core.errors import UnsupportedError
-from regard.functional.choice import plain_alone
 from regard.functional.kmeans import nearest, standardised
+from regard.functional.rows import plain_alone
 from regard.nn.seeded import normal
 
 EPS = 1e-5

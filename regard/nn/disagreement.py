@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core import Observation, OptionError, ShapeError, UnsupportedError
-from regard.functional.numerics import unit_norm
+from regard.functional.rows import unit_norm
 
 Kind = Literal["subspace", "position", "output"]
 Cosine = Literal["token", "matrix"]

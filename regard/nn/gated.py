@@ -111,7 +111,7 @@ class RelativeBias(nn.Module):
         """
         more: list[Tensor] = []
         if self.form == "rotary":
-            learned = self.weight[list(sides), None].to(views.dtype)
+            learned = torch.stack([self.weight[side] for side in sides])[:, None].to(views.dtype)
             views = torch.cat([learned.expand(len(views), -1, *views.shape[2:]), views], dim=1)
         found = list(rotate(views, position).split(1, dim=1))
         if self.form == "rotary":

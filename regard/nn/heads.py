@@ -1,15 +1,21 @@
-"""Heads: the projections around multi-head attention."""
+"""Heads and Values: the projections around multi-head attention, and the base class of mixers that have them."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core import Mask, Mixer, Observation
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible, check_positive
-from regard.functional.numerics import unit_norm
+from regard.functional.rows import autocast_dtype, unit_norm
 from regard.nn.starts import Glorot, glorot
+
+Projected = TypeVar("Projected")
+Decided = TypeVar("Decided")
 
 
 class Heads(nn.Module):
@@ -131,6 +137,60 @@ class Heads(nn.Module):
     def _check_part(self, z: Float[Tensor, "B T D"], count: int, width: int) -> None:
         if not self.alike or z.shape[2] % width or count % (z.shape[2] // width):
             _refuse(z, count, width)
+
+
+class HeadsMixer(Mixer):
+    """y = heads.merge(_mixed(x)). A mechanism sets `heads`, and writes `_mixed` in the place of `mix`."""
+
+    heads: Heads
+
+    def mix(self, x, context, mask):
+        return self.heads.merge(self._mixed(x, context, mask))
+
+    def _mixed(
+        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
+    ) -> Float[Tensor, "B H T V"]:
+        """Outputs of the heads."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither _mixed nor mix")
+
+    def _observe_heads(self, x, context, mask):
+        v = self.heads.values(x if context is None else context)
+        return Observation(v=v, heads=self._mixed(x, context, mask))
+
+
+class Values(nn.Module):
+    """v = values.split(x); y = values.merge(weights @ v). Glorot initialisation, as in `Heads`."""
+
+    def __init__(self, dim: int, num_heads: int):
+        super().__init__()
+        check_positive(num_heads=num_heads)
+        check_divisible(dim=dim, num_heads=num_heads)
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.value = Glorot(dim, dim, bias=False)
+        self.out = Glorot(dim, dim, bias=False)
+        glorot(self.value, self.out)
+
+    def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:
+        return split_heads(self.value(x), self.num_heads, self.head_dim)
+
+    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+        return self.out(rearrange(mixed, "b h t v -> b t (h v)"))
+
+
+def in_full_precision(
+    decide: Callable[[Projected], Decided],
+    projected: Projected,
+    *,
+    project: Callable[[Tensor], Projected],
+    x: Tensor,
+    dtype: torch.dtype,
+) -> Decided:
+    """decide(projected), without gradient: autocast must not move a token from one bucket or cluster to another; under autocast, decide(project(x)) computed in `dtype`."""
+    with torch.no_grad():
+        if autocast_dtype(x) is None:
+            return decide(projected)
+        with torch.autocast(x.device.type, enabled=False):
+            return decide(project(x.to(dtype)))
 
 
 def split_heads(

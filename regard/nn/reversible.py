@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from regard.core.errors import OptionError, UnsupportedError
-from regard.functional.choice import plain_alone
+from regard.functional.rows import plain_alone
 
 Merge = Literal["concat", "mean"]
 

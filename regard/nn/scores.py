@@ -19,8 +19,8 @@ from regard.core import Catalog, OptionError, ShapeError
 from regard.core.options import Above0, CheckedOptions
 from regard.core.request import check_place, first_parameter
 from regard.core.shapes import is_dense
-from regard.functional.numerics import unit_norm
-from regard.functional.scored import additive_score, dot_product
+from regard.functional.rows import unit_norm
+from regard.functional.scored import additive_score
 from regard.nn.dice import Dice
 from regard.nn.starts import glorot_matrices
 
@@ -85,7 +85,7 @@ class Score(nn.Module, metaclass=CheckedOptions):
     def pairs(
         self, q: Float[Tensor, "*b T A"], k: Float[Tensor, "*b S A"]
     ) -> Float[Tensor, "*b T S"]:
-        return dot_product(q, k)
+        return q @ k.mT
 
     def _empty(self, *shape: int) -> nn.Parameter:
         """[H, *shape]"""

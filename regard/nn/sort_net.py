@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.functional.choice import plain_alone
+from regard.functional.rows import plain_alone
 
 Kind = Literal["linear", "mlp", "attention"]
 

@@ -11,8 +11,7 @@ from regard.core.errors import ShapeError
 from regard.core.options import shown
 from regard.core.request import check_tokens
 from regard.core.shapes import is_dense
-from regard.functional.positions.rotary import Pairing
-from regard.functional.positions.sinusoid import sinusoid
+from regard.functional.positions.rotary import Pairing, sinusoid
 from regard.positions.base import Position
 
 _INTEGERS = (torch.int64, torch.int32)

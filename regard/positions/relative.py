@@ -21,8 +21,7 @@ from regard.functional.positions.distance import (
     t5_borders,
     t5_bucket,
 )
-from regard.functional.positions.rotary import Pairing, rotate
-from regard.functional.positions.sinusoid import sinusoid
+from regard.functional.positions.rotary import Pairing, rotate, sinusoid
 from regard.positions.base import Position
 
 

@@ -18,6 +18,7 @@ from regard.testing.laws import (
     derivative,
     empty,
     empty_batch,
+    exported,
     fast,
     isolation,
     lengths,
@@ -35,6 +36,7 @@ from regard.testing.laws import (
     sensitivity,
     streaming,
     threads,
+    training_memory,
     transfer,
     transforms,
     types,
@@ -71,7 +73,10 @@ LAWS: dict[str, Callable[[Subject], None]] = {
     "transfer": transfer.law,
     "autocast": autocast.law,
     "compiled": compiled.law,
+    "exported": exported.law,
+    "free_length": exported.free_length,
     "complexity": complexity.law,
+    "training_memory": training_memory.law,
     "long": long.law,
 }
 
@@ -82,21 +87,17 @@ def check_mixer(
     *,
     oracle: Callable[..., Any] | None = None,
     blocks: Blocks = "tiny",
-    variant: bool = False,
 ) -> Checked:
     """Run laws on the mixers that `factory()` makes; small sizes (dim 24, num_heads 3, max_len 64) are enough.
 
     laws: "all", or names of LAWS. oracle: a reference function with the signature of `regard.reference.<name>`; by
     default the library's own for its own mixers. blocks: where the class has the option `impl`, and it names no
     implementation but eager, laws are run with "tiny" blocks, and "long" with those of `impl`; "own": all with those.
-    variant: of a class whose defaults are checked whole: outputs are compared for every request, and what options hardly change is asked
-    once. Gradients of the plainest and the richest mask, one mask of `compiled` and no strict export, one draw of `sensitivity` where it is enough, one order of
-    `long` and `second_derivative`, NaN of the poisons, `complexity` in small blocks at an eighth of the lengths.
 
     Returns the names of the laws that were run, with their verdicts: `.of("cannot judge")` gives what could not be
     judged, and why. Raises LawError, whose text starts with the law's name.
     """
-    subject = Subject(factory, oracle or own_oracle(factory()), blocks, variant)
+    subject = Subject(factory, oracle or own_oracle(factory()), blocks)
     return require_kept(subject, judge(subject, {name: LAWS[name] for name in named(laws, LAWS)}))
 
 

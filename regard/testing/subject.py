@@ -67,10 +67,9 @@ class Subject(Judged):
         factory: Callable[[], Mixer],
         oracle: Callable[..., Any] | None = None,
         blocks: Blocks = "tiny",
-        variant: bool = False,
     ):
         super().__init__()
-        self.blocks, self.variant = blocks, variant
+        self.blocks = blocks
         self.factory = factory
         self.oracle = oracle
         first = factory()
@@ -230,6 +229,26 @@ def gradients(
     ]
 
 
+def require_results(
+    module: torch.nn.Module, mixer: Mixer, x: Tensor, mask: Mask, what: str
+) -> None:
+    """Output and gradients of x and the parameters are the mixer's; a module may have copies of those that it uses, and no others."""
+    kind = f"{what}{', causal' * mask.causal}{', padded' * (mask.valid is not None)}"
+    found, expected = (_results(m, mixer, x, mask) for m in (module, mixer))
+    for name, own in expected.items():
+        require_close(found[name], own, 1e-10, f"{kind}: {name}")
+
+
+def _results(module: torch.nn.Module, mixer: Mixer, x: Tensor, mask: Mask) -> dict[str, Tensor]:
+    x = x.clone().requires_grad_()
+    y = module(x, mask=mask)
+    leaves = {"x": x}
+    leaves |= {name.removeprefix("_orig_mod."): z for name, z in module.named_parameters()}
+    found = dict(zip(leaves, gradients(y, [*leaves.values()]), strict=True))
+    absent = {name: torch.zeros_like(z) for name, z in mixer.named_parameters()}
+    return {"output": y} | {f"gradient of {name}": z for name, z in (absent | found).items()}
+
+
 __all__ = [
     "TINY",
     "B",
@@ -245,5 +264,6 @@ __all__ = [
     "repeated",
     "require",
     "require_close",
+    "require_results",
     "tensors",
 ]

@@ -10,8 +10,7 @@ from torch.autograd.functional import jacobian
 import regard
 from regard import Mask
 from regard.explore import influence, kind_of, readout
-from regard.nn.heads import Heads
-from regard.nn.values import Values
+from regard.nn.heads import Heads, Values
 from regard.testing.subject import Request, Subject
 from tests.laws.catalogue import VARIANTS, factory
 

@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard.fast.cpu.blocks import core_cache, cut
-from regard.functional.choice import Form
+from regard.functional.rows import Form
 
 
 def test_a_callers_sizes_are_used_and_the_others_are_chosen():

@@ -5,7 +5,7 @@ import torch
 
 from regard.core import Mask
 from regard.fast.cpu.clusters import attend
-from regard.functional.choice import Form
+from regard.functional.rows import Form
 
 B, H, T, N, W = 2, 2, 40, 3, 9
 

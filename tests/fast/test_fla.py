@@ -15,8 +15,8 @@ import regard
 from regard import Mask, UnsupportedError, fast
 from regard.core.packages import lacking
 from regard.fast import fla
-from regard.functional.choice import Form, recorded
 from regard.functional.linear import chunked_sums
+from regard.functional.rows import Form, recorded
 from regard.testing import check_mixer
 from regard.testing.subject import require_close
 

@@ -8,8 +8,8 @@ from regard import Mask, UnknownNameError, UnsupportedError
 from regard.fast import flex
 from regard.fast.flex import mask_mod
 from regard.functional import pattern_attention
-from regard.functional.choice import recorded
 from regard.functional.patterns import First, PerHead, Strided, Window, picture
+from regard.functional.rows import recorded
 from regard.testing.counting import count
 from tests.functional.test_pattern import PATTERNS, B, H
 

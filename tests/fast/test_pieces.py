@@ -14,7 +14,7 @@ from regard.functional import (
     linear_attention,
     random_feature_attention,
 )
-from regard.functional.choice import Form, recorded
+from regard.functional.rows import Form, recorded
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {

@@ -4,7 +4,7 @@ import torch
 from regard.core import Mask
 from regard.fast.cpu.sorted import _sorted, attend
 from regard.functional import lsh_attention
-from regard.functional.choice import Form
+from regard.functional.rows import Form
 from regard.functional.sorted import chunks, last_of_group, weights
 from regard.testing.counting import count
 

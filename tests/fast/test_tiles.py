@@ -10,7 +10,6 @@ from regard.fast.cpu import tiles
 from regard.fast.cpu.plan import plan_tiles
 from regard.fast.ranges import disjoint, ranges
 from regard.functional import pattern_attention
-from regard.functional.choice import Form
 from regard.functional.pattern import weights
 from regard.functional.patterns import (
     All,
@@ -23,6 +22,7 @@ from regard.functional.patterns import (
     Window,
     picture,
 )
+from regard.functional.rows import Form
 from tests.functional.test_pattern import PATTERNS, TABLE, TINY, B, H, K
 
 

@@ -2,15 +2,12 @@
 
 import pytest
 import torch
-from torch.export import Dim
 
-import regard
 from regard import Mask
-from regard.functional import chunks, efficient, linear
-from regard.functional.chunks import accumulated
+from regard.functional import efficient, linear
 from regard.functional.efficient import causal_means, efficient_attention
 from regard.functional.features import Keys
-from regard.functional.linear import causal_sums
+from regard.functional.linear import accumulated, causal_sums
 
 
 def made(*shapes, seed=0, dtype=torch.float64):
@@ -92,7 +89,7 @@ def test_efficient_attention_is_exact_for_large_keys_in_float32(impl):
 @pytest.mark.parametrize("R", [1, 3], ids=["one decay", "a decay of each row"])
 def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
     """With a decay that forgets all before it, which must not blur the others."""
-    N = chunks.GROUP + 9
+    N = linear.GROUP + 9
     state, gain, log_decay = made((2, 3, 3, 2), (2, 3, N, 3, 2), (2, 3, N, R), seed=1)
     log_decay = -log_decay.abs()
     log_decay[:, :, [5, -4]] = -1e30
@@ -107,44 +104,3 @@ def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
     )
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(*gradients)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("linear", {}),
-        ("performer", {}),
-        ("rfa", {}),
-        ("rfa", {"features": "arc_cosine", "gate": True}),
-        ("efficient", {}),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(value),
-)
-def test_a_program_exported_at_one_length_serves_all(name, options, causal):
-    """Outputs and gradients; no number of chunks or groups is in the program."""
-    if options and not causal:
-        pytest.skip("a gate is causal")
-    mixer = regard.build(name, dim=24, num_heads=3, **options).double()
-
-    def given(T):
-        (x,) = made((2, T, 24), seed=T)
-        return x.requires_grad_(), Mask(
-            causal, valid=torch.arange(T) < torch.tensor([[T], [T - 4]])
-        )
-
-    (x, mask), free = given(64), {1: Dim.DYNAMIC}
-    shapes = {"x": free, "mask": [free, None, None, None]}
-    program = torch.export.export(
-        mixer,
-        (x.detach(),),
-        {"mask": mask},
-        dynamic_shapes=shapes,
-        prefer_deferred_runtime_asserts_over_guards=True,
-    ).module()
-    for T in (9, 200, 511):
-        x, mask = given(T)
-        y, expected = program(x, mask=mask), mixer(x, mask=mask)
-        torch.testing.assert_close(y, expected, rtol=1e-10, atol=1e-10)
-        found, wanted = (torch.autograd.grad(z.sin().sum(), x) for z in (y, expected))
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)

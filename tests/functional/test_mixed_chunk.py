@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from torch.export import Dim
 
 import regard
 from regard import Mask
-from regard.functional.choice import recorded
+from regard.functional.rows import recorded
 from regard.mixers import mixed_chunk
 
 GATED = {
@@ -41,55 +40,6 @@ def test_sums_between_chunks_are_not_rounded_to_bfloat16(causal):
         y, exact = mixer(x, mask=Mask(causal)), mixer.float()(x.float(), mask=Mask(causal))
     assert y.dtype == torch.bfloat16
     assert (y - exact).norm() < 0.01 * exact.norm()
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", GATED)
-def test_a_program_exported_at_one_length_serves_all(name, causal):
-    """Outputs and gradients; no number of chunks is in the program."""
-    name, options = GATED[name]
-    mixer = regard.build(name, dim=24, **options).double()
-
-    def given(T):
-        x = torch.randn(2, T, 24, dtype=torch.float64, requires_grad=True)
-        return x, Mask(causal, valid=torch.arange(T) < torch.tensor([[T], [T - 4]]))
-
-    (x, mask), free = given(64), {1: Dim.DYNAMIC}
-    program = torch.export.export(
-        mixer,
-        (x.detach(),),
-        {"mask": mask},
-        dynamic_shapes={"x": free, "mask": [free, None, None, None]},
-        prefer_deferred_runtime_asserts_over_guards=True,
-    ).module()
-    for T in (9, 200, 511):
-        x, mask = given(T)
-        y, expected = program(x, mask=mask), mixer(x, mask=mask)
-        torch.testing.assert_close(y, expected, rtol=1e-10, atol=1e-10)
-        found, wanted = (torch.autograd.grad(z.sin().sum(), x) for z in (y, expected))
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", GATED)
-def test_what_training_keeps_grows_as_the_tokens(name, causal):
-    """From 1,024 to 4,096 of them; all pairs would be sixteen times as many."""
-    name, options = GATED[name]
-    mixer = regard.build(name, dim=24, impl="plain", **options)
-
-    def kept(T):
-        storages = {}
-
-        def keep(z):
-            storages[z.untyped_storage().data_ptr()] = z.untyped_storage().nbytes()
-            return z
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda z: z):
-            y = mixer(torch.randn(1, T, 24), mask=Mask(causal))
-        assert y.requires_grad
-        return sum(storages.values())
-
-    assert kept(4096) < 4.2 * kept(1024)
 
 
 @pytest.mark.parametrize("causal", [False, True])

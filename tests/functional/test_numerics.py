@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from regard.functional.numerics import exp, exp_
+from regard.functional.rows import exp, exp_
 
 
 def test_equals_exp_and_is_exactly_zero_at_minus_infinity():

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard import Mask, OptionError, ShapeError, build
+from regard import Mask, OptionError, ShapeError
 from regard.functional import pattern_attention
-from regard.functional.choice import Form
 from regard.functional.pattern import weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import (
@@ -21,9 +20,10 @@ from regard.functional.patterns import (
     Strided,
     Summary,
     Window,
-    draw_blocks,
     picture,
 )
+from regard.functional.rows import Form
+from regard.mixers.bigbird import draw_blocks
 
 B, H, K = 2, 3, 4
 TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
@@ -188,21 +188,3 @@ def test_single_tokens_for_long(pattern, begin):
         alone = [z[row, :, valid[row]][None] for z in (q, k, v)]
         expected = pattern_attention(*alone, pattern=pattern, mask=Mask(causal=True))
         torch.testing.assert_close(streamed[row, :, valid[row]][None], expected)
-
-
-@pytest.mark.parametrize("name", ["strided", "global", "head_mix", "longformer", "bigbird"])
-def test_a_program_is_exported_for_any_length(name):
-    mixer = build(name, dim=24, num_heads=3, max_len=200).double().eval()
-    x = torch.randn(2, 64, 24, dtype=torch.float64)
-    length = {1: torch.export.Dim("length", min=2, max=200)}
-    mask = Mask(causal=name != "bigbird")
-    program = torch.export.export(
-        mixer,
-        (x,),
-        {"mask": mask},
-        dynamic_shapes={"x": length, "mask": [None] * 4},
-        prefer_deferred_runtime_asserts_over_guards=True,
-    ).module()
-    for T in (9, 200):
-        other = torch.randn(2, T, 24, dtype=torch.float64)
-        torch.testing.assert_close(program(other, mask=mask), mixer(other, mask=mask))

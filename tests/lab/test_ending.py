@@ -1,5 +1,6 @@
 """The end of `regard train`: a curve as a picture, samples, and lines that load the best weights."""
 
+import json
 import re
 
 import pytest
@@ -37,6 +38,30 @@ def test_a_language_model_goes_on_with_text(capsys, tmp_path):
     out = trained(capsys, f"train own_text --task.path {text} --folder {run} {TINY}")
     assert "The curve" in out and " -> " in (run / "samples.txt").read_text()
     assert load(run).config.vocab_size == BYTE_VOCABULARY
+
+
+def test_a_table_and_texts_say_how_they_were_read_and_what_needs_no_model(capsys, tmp_path):
+    table, texts = tmp_path / "table.csv", tmp_path / "texts.csv"
+    rows = [f"{age},{'NSEW'[age % 4]},{'yes' if age > 60 else 'no'}" for age in range(20, 100)]
+    table.write_text("\n".join(["age,city,bought", *rows]))
+    line = f"--task.path {table} --task.target bought --folder {tmp_path}/run --train.steps 2 --train.batch-size 8"
+    out = trained(capsys, f"train own_table {line}")
+    assert out.startswith("Read as: age numeric, city categorical (4), bought target.\n")
+    assert re.search(
+        r" value  +[\d.]+ *\n value of logistic regression  +1 *\n value of boosted trees  +1 *\n",
+        out,
+    )
+    told = json.loads(trained(capsys, f"train own_table {line} --json"))
+    assert told["beside"] == {"logistic regression": 1, "boosted trees": 1}
+    words = [
+        f"item {n} is {'good' if n % 3 else 'bad'},{'yes' if n % 3 else 'no'}" for n in range(60)
+    ]
+    texts.write_text("\n".join(["text,label", *words]))
+    out = trained(
+        capsys, f"train labelled_texts --task.path {texts} --folder {tmp_path}/texts {TINY}"
+    )
+    assert out.startswith("Read as: text as bytes, label target (2: no, yes).\n")
+    assert "value of most frequent class   0.6667" in out
 
 
 def test_what_cannot_be_loaded_is_refused(tmp_path):

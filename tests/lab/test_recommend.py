@@ -67,7 +67,7 @@ def trained(scores, metric="accuracy", better="higher", column="lookup", chance=
     ]  # fmt: skip
     facts = {"name": column, "kind": "trained", "metric": metric, "better": better, "causal": False}
     config = {
-        "entries": [{"label": entry.label} for entry in entries],
+        "entries": [{"label": entry.label, "source": entry.source} for entry in entries],
         "columns": [facts | {"later": False}],
         "lines": [line.label for line in LINES],
         "cells": [[e.label, column, f"{column}, {e.label}", False, None, None] for e in (*entries, *LINES)],

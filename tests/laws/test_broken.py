@@ -10,8 +10,9 @@ from torch.autograd.function import once_differentiable
 import regard
 from regard import Mixer, No, Observation
 from regard.core.request import Compaction, permute
-from regard.functional.choice import plain_alone
+from regard.functional.rows import masked_softmax, plain_alone, scores
 from regard.mixers.compressed import Compressed
+from regard.mixers.flash import Flash
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.mixers.softmax import Softmax
@@ -121,6 +122,22 @@ class ForgetsThePast(Softmax):
 class RemembersAnothersPast(TransformerXL):
     def _extend(self, x, state, valid, donate):
         return super()._extend(x, replace(state, memory=state.memory.roll(1, 0)), valid, donate)
+
+
+class DecaysAtAbsentTokens(Linear):
+    """In a stream; `forward` never has one between others."""
+
+    def _extend(self, x, state, valid, donate):
+        y, after = super()._extend(x, state, valid, donate)
+        absent = 0 if valid is None else (~valid).sum(1)[:, None, None, None]
+        return y, replace(after, S=after.S * 0.9**absent)
+
+
+class LeaksBehindItsFirstChunk(Flash):
+    def mix(self, x, context, mask):
+        y = super().mix(x, context, mask)
+        late = torch.arange(x.shape[1], device=x.device)[:, None] >= self.chunk_size
+        return y + 1e-3 * late.to(x) * x.mean(1, keepdim=True) if mask.causal else y
 
 
 class ChangesItsState(Linear):
@@ -360,6 +377,19 @@ class ClaimsASumWithoutItsFastestTerm(Linear):
     capabilities = replace(Linear.capabilities, time="T H M V + T^2 H K")
 
 
+class KeepsEveryTile(Softmax):
+    """A bare loop: every tile of the scores is small, and the backward needs them all."""
+
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        tiles, T = [], x.shape[1]
+        for n, part in enumerate(q.split(64, dim=2)):
+            rows = slice(64 * n, 64 * n + part.shape[2])
+            allowed = mask.dense(T, k.shape[2], rows=rows, device=x.device)
+            tiles.append(masked_softmax(scores(part, k), allowed) @ v)
+        return self.heads.merge(torch.cat(tiles, dim=2))
+
+
 class SilentAfter64(Softmax):
     def mix(self, x, context, mask):
         early = torch.arange(x.shape[1], device=x.device) < 64
@@ -475,6 +505,14 @@ class ExportsNoGradient(Softmax):
         return super().mix(x + _Constant.apply(x), context, mask)
 
 
+class LoopsOverTime(Outsider):
+    def mix(self, x, context, mask):
+        sums = list[torch.Tensor]()
+        for value in super().mix(x, context, mask).split(1, dim=1):
+            sums.append(value)
+        return torch.cat(sums, dim=1)
+
+
 class DetachesAFactor(Softmax):
     def mix(self, x, context, mask):
         return super().mix(x, context, mask) * (1 + 1e-6 * x.detach().amax())
@@ -505,6 +543,11 @@ BROKEN = [
     ("sensitivity", DoesNothing),
     ("sensitivity", DeafInOneDraw),
     ("isolation", IgnoresPairs),
+    ("streaming", DecaysAtAbsentTokens),
+    ("padding", DecaysAtAbsentTokens),
+    ("long", DecaysAtAbsentTokens),
+    ("causality", LeaksBehindItsFirstChunk),
+    ("long", LeaksBehindItsFirstChunk),
     ("streaming", ForgetsThePast),
     ("streaming", RemembersAnothersPast),
     ("streaming", ChangesItsState),
@@ -526,10 +569,12 @@ BROKEN = [
     ("transfer", KeepsWhatMemoryHeld),
     ("autocast", OneTypeOnly),
     ("compiled", LooksAtValues),
-    ("compiled", ExportsNoGradient),
+    ("exported", ExportsNoGradient),
+    ("free_length", LoopsOverTime),
     ("complexity", ClaimsLinear),
     ("complexity", ClaimsNoMemory),
     ("complexity", ClaimsASumWithoutItsFastestTerm),
+    ("training_memory", KeepsEveryTile),
     ("refusals", RefusesSilently),
     ("low_precision", RoundsToBfloat16),
     ("low_precision", RoundsGradientsToBfloat16),
@@ -568,6 +613,7 @@ WORDS = {
     DividesByANorm: "not finite in torch.float16",
     GatesBesideItsHeads: "`beside_heads`",
     KeepsWhatMemoryHeld: "does not restore gain, which keeps what memory held",
+    LoopsOverTime: "not exported for any length",
     SilentAfter64: "outputs of tokens 64 to 127 are zero",
     WrongSumAtABorder: "extend",
     WrongSumWithoutBlocks: "67 tokens",
@@ -578,7 +624,7 @@ WORDS = {
 
 
 def make(cls):
-    return cls(24) if issubclass(cls, Outsider) else cls(24, num_heads=3)
+    return cls(24) if issubclass(cls, Outsider | Flash) else cls(24, num_heads=3)
 
 
 @pytest.mark.parametrize(

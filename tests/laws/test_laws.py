@@ -13,9 +13,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "variant", "options", "law"), CASES)
-def test_law(name, variant, options, law, record_property, request):
-    whole = variant == "default" or request.config.getoption("--whole")
-    (verdict,) = check_mixer(factory(name, options), law, variant=not whole).verdicts
+def test_law(name, variant, options, law, record_property):
+    (verdict,) = check_mixer(factory(name, options), law).verdicts
     record_property(
         "law", [name, law, verdict.outcome, len(verdict.errors), max(verdict.errors, default=0.0)]
     )
@@ -24,16 +23,11 @@ def test_law(name, variant, options, law, record_property, request):
     assert "reset_parameters" not in verdict.sentence  # the library's own start as they were built
 
 
-def test_options_that_are_sizes_leave_the_graph_as_it_is():
-    left_out = {
-        (name, variant)
-        for name, variant, options in VARIANTS
-        if "compiled" not in laws_of(name, variant, options)
+def test_a_variant_is_asked_about_what_its_options_change():
+    asked = {
+        (name, variant): laws_of(name, variant, options) for name, variant, options in VARIANTS
     }
-    assert ("local", "narrow") in left_out and ("linformer", "narrow") not in left_out
-    assert not any(variant == "default" for _, variant in left_out)
-
-
-def test_the_shorter_form_takes_more_draws_where_one_is_not_enough():
-    """Routing's clusters of one draw leave out keys that meet in another, which the law asks for."""
-    assert check_mixer(factory("routing", {}), "sensitivity", variant=True) == ["sensitivity"]
+    assert asked["local", "narrow"] == ["reference", "streaming", "long"]
+    assert {"free_length", "low_precision"} <= {*asked["linear", "softplus"]}
+    assert {"refusals", "causality"} <= {*asked["performer", "published"]}
+    assert all(found == [*LAWS] for (_, variant), found in asked.items() if variant == "default")

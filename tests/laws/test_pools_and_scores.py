@@ -151,7 +151,7 @@ def test_a_broken_pool_is_caught(law, cls):
 
 
 def test_poison_is_caught_when_a_pool_clears_nothing(monkeypatch):
-    monkeypatch.setattr("regard.core.pool._clear", lambda x, valid: x)
+    monkeypatch.setattr("regard.core.pool.clear", lambda x, valid: x)
     with pytest.raises(LawError, match=r"^poison: sound"):
         check_pool(lambda: Sound(D), "poison")
 

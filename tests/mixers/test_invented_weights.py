@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard import Mask, OptionError, UnknownNameError, build
+from regard.core.states import tensors
 from regard.functional.fourier import fourier_mixing
 from regard.functional.synthesizer import Logits, outer, same
 
@@ -169,10 +170,10 @@ def test_constant_states_do_not_grow():
     for name in ("flash", "mixed_chunk"):
         mixer = make(name, chunk_size=4)
         state = mixer.initial_state(B)
-        sizes = [a.shape for a in state]
+        sizes = [a.shape for a in tensors(state).values()]
         for piece in tokens(B, T, D).split([1, 5, 7], dim=1):
             _, state = mixer.extend(piece, state)
-            assert [a.shape for a in state] == sizes
+            assert [a.shape for a in tensors(state).values()] == sizes
 
 
 def test_options_that_cannot_be_used():

@@ -13,5 +13,4 @@ def test_one_head_is_enough(variant):
     check_mixer(
         lambda: build("mixture", dim=8, num_heads=1, max_len=64, **VARIANTS[variant]),
         ["reference", "streaming", "map"],
-        variant=True,
     )

@@ -20,7 +20,6 @@ def test_positions_hold_with_other_options(position, options, law):
     check_mixer(
         lambda: regard.build("softmax", dim=24, num_heads=3, position=position, **options),
         law,
-        variant=True,
     )
 
 
@@ -34,9 +33,7 @@ def test_positions_hold_with_other_options(position, options, law):
 )
 def test_position_options_are_the_oracles_too(mixer, position, position_options):
     options = {"position": position, "position_options": position_options}
-    check_mixer(
-        lambda: regard.build(mixer, dim=24, num_heads=3, **options), "reference", variant=True
-    )
+    check_mixer(lambda: regard.build(mixer, dim=24, num_heads=3, **options), "reference")
 
 
 @pytest.mark.parametrize("position", KINDS)

@@ -15,8 +15,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from regard import MIXERS, Mask, OptionError, ShapeError, build
-from regard.nn.heads import Heads
-from regard.nn.values import Values
+from regard.nn.heads import Heads, Values
 
 REFUSED = r"Heads cannot make \d heads of 6 of a projection of width \d+: a process of tensor parallel .* width \d+"
 OPTIONS = {"longformer": {"window_size": 2, "max_global": 4}, "linformer": {"sharing": "headwise"}}

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.choice import Form
+from regard.functional.rows import Form
 
 ROOM = 1 << 20
 """Bytes for each thread, unless the core's cache is smaller."""

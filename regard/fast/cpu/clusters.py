@@ -14,9 +14,8 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.blocks import Cut, Workspace, cut, flat, heads_of, tiles
-from regard.functional.choice import Form
 from regard.functional.kmeans import allowed_members
-from regard.functional.numerics import LOG2_E, wide_type
+from regard.functional.rows import LOG2_E, Form, wide_type
 
 
 def attend(

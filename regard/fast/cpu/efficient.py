@@ -12,11 +12,9 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.linear import TILE, chunk_sums, unfit as unfit_scan
-from regard.functional.choice import Form
 from regard.functional.efficient import no_keys, present_keys
 from regard.functional.linear import CHUNK
-from regard.functional.numerics import exp, wide_type
-from regard.functional.rows import recomputed
+from regard.functional.rows import Form, exp, recomputed, wide_type
 
 RANGE = 40.0
 

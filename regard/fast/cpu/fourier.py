@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Form
 from regard.functional.fourier import Norm
+from regard.functional.rows import Form
 
 
 def transform(

@@ -18,8 +18,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.choice import Form
-from regard.functional.chunks import fitted, in_chunks
 from regard.functional.features import (
     EPS,
     FEATURE_MAPS,
@@ -34,9 +32,8 @@ from regard.functional.features import (
     projected,
     unit_features,
 )
-from regard.functional.linear import CHUNK, Denominator, floored, signed
-from regard.functional.numerics import wide_type
-from regard.functional.rows import recomputed
+from regard.functional.linear import CHUNK, Denominator, fitted, floored, in_chunks, signed
+from regard.functional.rows import Form, recomputed, wide_type
 
 TILE = 512
 """Tokens of a piece."""

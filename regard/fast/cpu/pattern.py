@@ -11,10 +11,9 @@ from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.blocks import cut
 from regard.fast.cpu.plan import plan_tiles
 from regard.fast.cpu.tiles import tile_attention
-from regard.functional.choice import Form
-from regard.functional.pattern import prefix_keys, replace_rows
+from regard.functional.global_rows import prefix_keys, replace_rows
 from regard.functional.patterns import Pattern, Window
-from regard.functional.rows import attend as attend_rows, take_each
+from regard.functional.rows import Form, attend as attend_rows, take_each
 
 
 def attend(

@@ -27,7 +27,7 @@ from regard.fast.cpu.tiles import (
     positions,
 )
 from regard.fast.ranges import disjoint, period, ranges, scattered
-from regard.functional.pattern import Prefix
+from regard.functional.global_rows import Prefix
 from regard.functional.patterns import All, Pattern, PerHead, Scattered, Union
 
 

@@ -19,8 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.blocks import Cut, Workspace, cut, tiles
-from regard.functional.choice import Form
-from regard.functional.numerics import LOG2_E, wide_type
+from regard.functional.rows import LOG2_E, Form, wide_type
 from regard.functional.sorted import Window
 
 EXACT = 1 << 22  # the last place up to which float32 tells halves apart

@@ -20,9 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.blocks import Cut, cut, hidden_pairs, tiles
-from regard.functional.choice import Form
-from regard.functional.numerics import add_product, autocast_dtype, wide_type
-from regard.functional.rows import visible_keys
+from regard.functional.rows import Form, add_product, autocast_dtype, visible_keys, wide_type
 from regard.functional.synthesizer import Logits, blend, outer, product, table
 
 Part = tuple[slice, ...]  # of a tensor, after its axes of examples and heads

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.fast.cpu.blocks import tiles
-from regard.functional.numerics import LOG2_E, exp_, wide_type
+from regard.functional.rows import LOG2_E, exp_, wide_type
 
 TileKeys = range | tuple[range, ...] | Int[Tensor, "H s"]
 

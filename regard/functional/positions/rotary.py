@@ -4,6 +4,12 @@
 
 so that rotate(q, p) . rotate(k, j) depends on p - j only. Two pairings are in use, which are one another's permutation
 of channels: "half" pairs (x_i, x_{i+K/2}), "adjacent" pairs (x_{2i}, x_{2i+1}).
+
+Sinusoids of a position or a distance (Vaswani et al. 2017, arXiv 1706.03762) have the same angles:
+
+    PE(p, 2i) = sin(p w_i),   PE(p, 2i+1) = cos(p w_i),   w_i = 10000^(-2i/D)
+
+"adjacent" is that order; "half" is [sin | cos], the same up to a permutation of channels (arXiv 1901.02860).
 """
 
 from typing import Literal
@@ -78,3 +84,24 @@ def turned(
     torch.mul(a, cos, out=left).addcmul_(b, sin, value=-1)
     torch.mul(b, cos, out=right).addcmul_(a, sin)
     return out
+
+
+def sinusoid(
+    position: Int[Tensor, "*b"],
+    dim: int,
+    *,
+    base: float = 10000.0,
+    pairing: Pairing = "adjacent",
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, "*b D"]:
+    """|PE(p)|^2 = D/2, and PE(p) . PE(p + k) depends on k alone; where D is odd the last column is dropped."""
+    if pairing not in ("half", "adjacent"):
+        raise OptionError(f"sinusoid: pairing must be 'half' or 'adjacent', got {pairing!r}")
+    turn = angles(
+        position, dim + dim % 2, base, torch.float64 if dtype == torch.float64 else torch.float32
+    )
+    if pairing == "half":
+        table = torch.cat([turn.sin(), turn.cos()], dim=-1)
+    else:
+        table = torch.stack([turn.sin(), turn.cos()], dim=-1).flatten(-2)
+    return table[..., :dim].to(dtype)

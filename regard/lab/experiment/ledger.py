@@ -31,7 +31,6 @@ _SCHEMA = f"""
     CREATE TABLE format (version INTEGER NOT NULL, rows INTEGER NOT NULL, chain TEXT NOT NULL);
     CREATE TABLE trials (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
                          result TEXT NOT NULL, sha256 TEXT NOT NULL);
-    CREATE INDEX cells ON trials (json_extract(result, '$.cell'));
     INSERT INTO format VALUES ({FORMAT}, 0, '');
 """
 
@@ -68,6 +67,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
+        self._last, self._cells = 0, dict[str, list[Row]]()
         with reported(self.path, "opened"):
             if not self.path.exists():
                 _create(self.path)
@@ -130,8 +130,14 @@ class Ledger:
 
     def of_cell(self, cell: str) -> list[Row]:
         """The results of one cell, oldest first."""
-        query = "SELECT number, key, kind, result, sha256 FROM trials WHERE json_extract(result, '$.cell') = ? ORDER BY number"
-        return [self._decode(self._intact(_StoredRow(*row))) for row in self._read(query, cell)]
+        query = (
+            "SELECT number, key, kind, result, sha256 FROM trials WHERE number > ? ORDER BY number"
+        )
+        for found in self._read(query, self._last):  # what is new since the last look
+            stored = self._intact(_StoredRow(*found))
+            row, self._last = self._decode(stored), stored.number
+            self._cells.setdefault(row.cell, []).append(row)
+        return list(self._cells.get(cell, ()))
 
     def asked(self, question: str) -> list[Row]:
         """A question's records, in the order in which it was asked."""
@@ -184,7 +190,7 @@ class Ledger:
     def __contains__(self, key: str) -> bool:
         return bool(self._read("SELECT 1 FROM trials WHERE key = ?", key))
 
-    def _read(self, query: str, *values: str) -> list[tuple]:
+    def _read(self, query: str, *values: str | int) -> list[tuple]:
         try:
             return self._connection.execute(query, values).fetchall()
         except UnicodeDecodeError as error:  # in SQLite's own complaint about an altered table

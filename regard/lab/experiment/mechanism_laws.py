@@ -10,6 +10,8 @@ from regard.mixers import MIXERS
 from regard.mixers.build import resolve
 from regard.testing import LawError, check_mixer
 
+OF_OURS = ("reference", "streaming", "long")
+
 
 def key(entry: Entry) -> str:
     """Of the verdict in the ledger: of this source, which an edit changes, under these versions."""
@@ -31,13 +33,14 @@ def verdict(entry: Entry, ledger: Ledger, command: str | None = None) -> Row:
 
 
 def judge(entry: Entry, question: str, command: str | None = None) -> Row:
-    """Its laws, now; those of the library's defaults in short, as its tests check them whole."""
+    """Its laws, now; of the library's own, which its tests hold against every law, those that are asked of any options."""
     origin = provenance(device="cpu", dtype="float64", command=command)
     began, message = time.perf_counter(), None
     heads = entry.num_heads
     ours = resolve(entry.mixer) in MIXERS.values()  # type: ignore[arg-type]
     try:
-        check_mixer(lambda: entry.build(dim=24, num_heads=heads, max_len=64), variant=ours)
+        laws = OF_OURS if ours else "all"
+        check_mixer(lambda: entry.build(dim=24, num_heads=heads, max_len=64), laws=laws)
     except LawError as error:
         inherited = resolve(entry.mixer).name  # type: ignore[arg-type]
         message = str(error).splitlines()[0].replace(f": {inherited}: ", f": {entry.name}: ", 1)

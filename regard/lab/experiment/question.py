@@ -156,14 +156,17 @@ def below(of: str, beside: str, *, by: float = 0.0, ratio: bool = False, **more:
 
 
 def near(of: str, beside: str, *, within: float, **more: Any) -> Expected:
+    """They differ by at most `within`, in the measure's unit, either way."""
     return Expected(of=of, beside=beside, least=-within, most=within, **more)
 
 
 def reaches(of: str, least: float, **more: Any) -> Expected:
+    """Its measure is at least `least`."""
     return Expected(of=of, least=least, **more)
 
 
 def stays_below(of: str, most: float, **more: Any) -> Expected:
+    """Its measure is at most `most`."""
     return Expected(of=of, most=most, **more)
 
 
@@ -190,7 +193,7 @@ class Claim:
 class Question:
     """Raises OptionError where two entries share a label or two columns a name, UnknownNameError where a claim names none.
 
-    rates: learning rates. In a screen each is tried and the best on validation kept; in a comparison the grid goes on in its own ratio
+    seeds: each entry is trained from each; two in a screen, eight in a comparison. rates: learning rates. In a screen each is tried and the best on validation kept; in a comparison the grid goes on in its own ratio
     until the best is inside, unless `widen` is False. shells: searched with the baseline alone, and the best is given to every
     entry; the columns' own by default. baseline: label of the entry beside which sizes are matched. factors: in what entries may differ
     besides the mechanism ("position"), each of its values crossed with the baseline. measures: more numbers, of the trained model.

@@ -158,6 +158,10 @@ class _Asking:
         own = [entry for entry in question.entries if entry.mixer is not None and ":" in entry.name]
         self._share([self._judging(entry) for entry in own])
         self.asked = self._ask(met, last=question.kind == "screen")
+        judged = [
+            entry for entry in question.entries if entry.mixer is not None and ":" not in entry.name
+        ] * bool(question.timed and question.trained)
+        self.display.plan(len(own) + len(judged) + self._planned(), self.end - time.monotonic())
         self._time(question.timed)
         if question.kind == "comparison":
             shelled = self._shelled()
@@ -172,11 +176,7 @@ class _Asking:
             more = range(seeds, seeds + MORE)
             self._seeds(wide, [max(question.seeds) + 1 + n - len(question.seeds) for n in more])
             seeds += MORE
-        library = [
-            entry for entry in question.entries if entry.mixer is not None and ":" not in entry.name
-        ]
-        if question.timed and question.trained:
-            self._share([self._judging(entry) for entry in library])
+        self._share([self._judging(entry) for entry in judged])
         self.outcome.seconds = time.perf_counter() - began
         self._draw(now=True)
         return self._rows()
@@ -298,6 +298,16 @@ class _Asking:
         return next(
             entry for entry in self.question.entries if entry.label == self.question.baseline
         )
+
+    def _planned(self) -> int:
+        """Timings and trials that are known from the start; wider rates, and seeds until all is told, come on top."""
+        question = self.question
+        rates, seeds = len(question.rates) or 1, len(question.seeds)
+        searched = 1 if question.kind == "screen" else min(SEARCHED, seeds)
+        shells = max(0, len(question.shells) - 1) * len(question.trained)
+        cells = len({cell.id for cell in self.cells.values() if cell.reason is None})
+        timed = sum(bool(self._able(setting)) for setting in question.timed)
+        return timed + (cells + shells) * rates * searched + cells * (seeds - searched)
 
     # ------------------------------------------------------------------ training
 
@@ -428,15 +438,17 @@ class _Asking:
 
     def _time(self, settings: Sequence[speed.Setting]) -> None:
         for setting in settings:
-            able = [
-                entry
-                for entry in self.question.entries
-                if entry.mixer is not None
-                and entry.label not in self.broken
-                and speed.obstacle(entry, setting) is None
-            ]
-            if able:
+            if able := self._able(setting):
                 self._share([self._timing(setting, able)])
+
+    def _able(self, setting: speed.Setting) -> list[Entry]:
+        return [
+            entry
+            for entry in self.question.entries
+            if entry.mixer is not None
+            and entry.label not in self.broken
+            and speed.obstacle(entry, setting) is None
+        ]
 
     def _timing(self, setting: speed.Setting, able: list[Entry]) -> Job:
         cells = {entry.label: self._timed_cell(entry, setting) for entry in able}
@@ -520,9 +532,11 @@ class _Asking:
         return time.monotonic() > self.end
 
     def _found(self, key: str) -> bool:
-        found = key in self.ledger
-        self.outcome.found += found
-        return found
+        row = self.ledger.get(key)
+        self.outcome.found += row is not None
+        if row is not None and self.display.begun and key not in self.display.moved:
+            self.display.say(told(row))  # another process has done it
+        return row is not None
 
     def _keep(self, key: str, row: Row) -> None:
         self.ledger.put(key, row)
@@ -584,16 +598,30 @@ def told(row: Row) -> str:
 
 @dataclass
 class _Display:
-    """A bar of the whole, with time spent and left and what came last."""
+    """A bar of the whole, with time spent and left; what came last is the line above it."""
 
     bars: Progress | None
     task: Any = None
-    total: int = field(default=0)
+    total: int = 0
+    moved: set[str] = field(default_factory=set)
+    begun: bool = False  # something is done here, not found
+
+    def plan(self, total: int, seconds: float = math.inf) -> None:
+        """seconds: after which nothing new is begun."""
+        if total > self.total and self.bars is not None:
+            self.total = total
+            self.bars.update(self.task, total=total)
+            if seconds < math.inf:
+                end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+                self.bars.update(self.task, end=f"nothing begins after {end}")
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
         if self.bars is not None:
+            if not self.begun:  # what was found says nothing of the time that is left
+                self.bars.reset(self.task, completed=len(self.moved))
             self.bars.update(self.task, description=visible(what))
+        self.begun = True
         yield
 
     def counted(self, jobs: Iterable[Job]) -> list[Job]:
@@ -602,21 +630,21 @@ class _Display:
         listed = [
             replace(
                 job,
-                found=partial(self._moved, job.found),
-                do=partial(self._moved, job.do),
-                keep=None if job.keep is None else partial(self._moved, job.keep),
+                found=partial(self._moved, job.key, job.found),
+                do=partial(self._moved, job.key, job.do),
+                keep=None if job.keep is None else partial(self._moved, job.key, job.keep),
             )
             for job in jobs
         ]
-        self.total += len(listed)
-        if self.bars is not None:
-            self.bars.update(self.task, total=self.total)
+        self.plan(len(self.moved | {job.key for job in listed}))
         return listed
 
-    def _moved(self, call: Callable[..., Any], *given: Any) -> Any:
+    def _moved(self, key: str, call: Callable[..., Any], *given: Any) -> Any:
         came = call(*given)
-        if came is not False and self.bars is not None:
-            self.bars.advance(self.task)
+        if came is not False and key not in self.moved:
+            self.moved.add(key)
+            if self.bars is not None:
+                self.bars.advance(self.task)
         return came
 
     def say(self, line: str) -> None:
@@ -636,6 +664,7 @@ def _display(progress: bool) -> Iterator[_Display]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[end]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        yield _Display(bars, bars.add_task("", total=None))
+    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=math.inf) as bars:
+        yield _Display(bars, bars.add_task("", total=None, end=""))

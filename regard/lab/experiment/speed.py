@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core import Mask, OptionError, UnsupportedError
 from regard.core.shapes import check_positive
-from regard.functional.choice import recorded
+from regard.functional.rows import recorded
 from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
@@ -45,7 +45,7 @@ class Setting:
 
     kind: Pass
     length: int
-    batch: int = 1
+    batch: int = 1  # sequences
     dim: int = 256
     num_heads: int = 4
     dtype: str = "float32"

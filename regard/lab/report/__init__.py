@@ -42,14 +42,14 @@ def picture(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
 
     Raises OptionError for another ending, and where there is nothing to draw.
     """
-    from regard.lab.report.picture import draw
+    from regard.lab.report.pictures import draw
 
     return draw(told(rows)["questions"], Path(path))
 
 
 def document(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
     """Write the newest question as Markdown, whole or not at all. Raises OptionError where nothing was asked."""
-    from regard.lab.report.document import markdown
+    from regard.lab.report.documents import markdown
 
     questions = told(rows)["questions"]
     if not questions:

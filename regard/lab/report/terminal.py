@@ -15,6 +15,7 @@ _STYLES = {"reached": "bold green", "in part": "", "not reached": "dim"}
 
 
 def terminal(rows: Iterable[Row]) -> RenderableType:
+    """Headline, grid, claims and what is missing of every question, the newest first."""
     parts: list[RenderableType] = []
     for question in told(rows)["questions"]:
         parts += [_text(f"{question['name']}: {question['headline']}", "bold"), Text("")]

@@ -33,6 +33,9 @@ from regard.lab.tasks.text_pairs import TextPairs
 NO_WORD = -1
 
 
+Place = Annotated[int, Range(-10_000, 10_000, "an integer")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class GreekEnglish(TextPairs):
     """The New Testament by verse: SBL's Greek, the Berean Standard Bible, alignments of Clear Bible. Split by chapter.
@@ -50,9 +53,7 @@ class GreekEnglish(TextPairs):
     metric: str = "alignment_error_rate"  # type: ignore[misc]
     source_len: int = 64
     target_len: int = 64
-    layer: Annotated[
-        int, Range(-10_000, 10_000, "an integer")
-    ] = -1  # of the decoder, whose weights are the alignment; negative: from the last
+    layer: Place = -1  # of the decoder, whose weights are the alignment; negative: from the last
     reads: Literal["predicted", "read"] = "read"
 
     def pairs(self) -> list[Pair]:

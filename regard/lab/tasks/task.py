@@ -119,7 +119,10 @@ class Task(metaclass=CheckedOptions):
         """
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        """A score of each item, whose mean is the metric: what an interval takes the spread of items from."""
+        """A score of each item, whose mean is the metric: what an interval takes the spread of items from.
+
+        Raises OptionError where the metric is no mean over items.
+        """
         raise OptionError(f"{self.name} gives no score of each item")
 
     @property
@@ -129,6 +132,10 @@ class Task(metaclass=CheckedOptions):
     @abstractmethod
     def trivial_baseline(self, splits: Splits | None = None) -> float:
         """The metric on the test split of what needs no model; `splits` saves loading them again."""
+
+    def read_as(self, splits: Splits) -> str:
+        """How the columns of a table, or of labelled texts, were read; empty for other data."""
+        return ""
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{tokens, valid, labels} from items {tokens, label}, padded on the right to the longest."""

@@ -273,6 +273,8 @@ class TextPairs(Task):
         """Bits for each byte of the given targets, whatever the vocabulary; the end of a target counts as a byte.
 
         No text is generated, so the score separates models long before any of them writes a correct sentence.
+
+        Raises OptionError where there is no batch.
         """
         nats, size = 0.0, 0
         with evaluation(model):

@@ -375,6 +375,11 @@ class LabelledTexts(ByteText):
         classes = dict(zip(map(str, range(len(whole.classes))), whole.classes, strict=True))
         return LabelledSplits(*map(self._part, kept), notes=classes)
 
+    def read_as(self, splits: Splits) -> str:
+        classes = list(splits.notes.values())
+        more = ", ..." * (len(classes) > 5)
+        return f"{self.text} as bytes, {self.label} target ({len(classes)}: {', '.join(classes[:5])}{more})"
+
     def _part(self, items: Sequence[tuple[bytes, int]]) -> Examples:
         labels = np.array([label for _, label in items], dtype=np.int64)
         return self.part([text for text, _ in items], labels, np.arange(len(items)))

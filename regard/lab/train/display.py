@@ -1,7 +1,8 @@
-"""Display of a run: a progress bar in the terminal, curves in TensorBoard."""
+"""Display of a run: a progress bar in the terminal, curves in TensorBoard and in trackers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from regard.core import OptionError
 from regard.lab.data.files import reported
 
 
@@ -52,10 +54,14 @@ def bar_of(progress: bool | Progress, name: str, steps: int, done: int) -> Itera
 
 
 class Log:
+    report: Callable[..., None] | None = None  # of trackers
+
     def __init__(self, writer: Any | None, folder: Path = Path()):
         self.writer, self.folder = writer, folder
 
     def add(self, step: int, values: dict[str, float]) -> None:
+        if self.report is not None:
+            self.report(values, step=step)
         if self.writer is not None:
             with reported(self.folder):
                 for name, value in values.items():
@@ -77,3 +83,12 @@ def log_to(folder: Path | None, done: int) -> Iterator[Log]:
     finally:
         with reported(folder):
             writer.close()
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raises OptionError for a tracker that is not known or not installed: Accelerate would leave it out silently."""
+    for name in names:
+        if name not in ("wandb", "mlflow") or find_spec(name) is None:
+            raise OptionError(
+                f"report_to cannot use {name}: it is not installed, or neither wandb nor mlflow. Install it with pip."
+            )

@@ -8,7 +8,8 @@ from torch import nn
 
 from regard.lab.data.files import whole
 from regard.lab.data.windows import BYTE_VOCABULARY, PAD, START
-from regard.lab.tasks import Splits
+from regard.lab.tasks import Splits, Task
+from regard.lab.tasks.table import TableSplits, TableTask
 from regard.lab.train.loop import FitResult
 from regard.lab.train.run import Run
 
@@ -33,6 +34,15 @@ def ending(
         "    from regard.lab.train import load",
         f"    model = load({str(run_dir)!r})",
     ]
+
+
+def beside(task: Task, splits: Splits) -> dict[str, float]:
+    """What needs no model of ours, on the same test split: name -> its metric."""
+    name = getattr(task, "baseline", "trivial baseline")
+    found = {name: float(task.trivial_baseline(splits))}
+    if isinstance(task, TableTask) and isinstance(splits, TableSplits):
+        found["boosted trees"] = task.boosted_trees(splits)
+    return found
 
 
 def draw(result: FitResult, path: Path) -> None:

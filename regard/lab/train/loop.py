@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -32,7 +32,7 @@ from regard.lab.tasks import Batch, Data, Splits, Task
 from regard.lab.train import checkpoint, randomness
 from regard.lab.train.batches import Batches, Shares, in_order, loaded, steps_for_tokens
 from regard.lab.train.config import TrainConfig
-from regard.lab.train.display import Bar, Log, bar_of, log_to
+from regard.lab.train.display import Bar, Log, bar_of, check_trackers, log_to
 from regard.lab.train.launched import by_main, processes
 from regard.lab.train.optimizer import make_optimizer, make_schedule
 from regard.lab.train.terms import Terms
@@ -101,6 +101,7 @@ def fit(
     wait: bool = False,
     progress: bool | Progress = True,
     origin: Mapping[str, Any] | None = None,
+    report_to: Sequence[str] = (),
 ) -> FitResult:
     """Trains `model` on the task's training split, keeps the weights with the best validation score, tests them.
 
@@ -109,6 +110,7 @@ def fit(
     Seeds the global generators of torch, numpy and Python. `splits` saves loading the task again; `progress` may be a
     running rich Progress to draw in. `origin` holds JSON values that describe how the model was made, such as its seed:
     a folder whose run had others is refused. Where another process trains in the folder, `wait` waits for it to end.
+    report_to: "wandb" or "mlflow", as they are set up on this machine; beside TensorBoard.
 
     Under a launcher (`torchrun`, `accelerate launch`; gloo on a CPU) each process trains on its share of every batch, and
     each evaluates everything; the first alone writes and prints. The loss that is kept is the one that is minimised: the
@@ -120,7 +122,11 @@ def fit(
     whose processes cannot reach each other), StoredDataError (a checkpoint is truncated or altered), PathError (the folder
     cannot be written, or the disk is full), DivergedError (a loss that is not finite). Committed checkpoints stay.
     """
-    with _accelerated(model, config.precision) as accelerator, _alone(run_dir, accelerator, wait):
+    check_trackers(report_to)
+    with (
+        _accelerated(model, config.precision, report_to) as accelerator,
+        _alone(run_dir, accelerator, wait),
+    ):
         log_dir = _inside(Path(run_dir), config.log_dir)
         loaded = splits or task.load()
         trainer = _Trainer(accelerator, model, task, loaded, config, Path(run_dir), origin or {})
@@ -130,8 +136,16 @@ def fit(
             bar_of(progress if main else False, task.name, trainer.steps, done) as bar,
             log_to(log_dir if main else None, done) as log,
         ):
+            told = dataclasses.asdict(config) | {
+                "task": task.name,
+                **(origin or {}).get("model", {}),
+            }
+            accelerator.init_trackers("regard", told)
+            log.report = accelerator.log
             trainer.run(bar, log)
-        return trainer.result()
+        result = trainer.result()
+        accelerator.log({f"test/{result.metric}": result.value}, step=result.steps)
+        return result
 
 
 class _Trainer:
@@ -475,14 +489,18 @@ def _alone(run_dir: str | Path, accelerator: Accelerator, wait: bool) -> Iterato
 
 
 @contextmanager
-def _accelerated(model: nn.Module, precision: str) -> Iterator[Accelerator]:
+def _accelerated(
+    model: nn.Module, precision: str, report_to: Sequence[str]
+) -> Iterator[Accelerator]:
     """Accelerate keeps one precision for the whole process, and wraps the model's forward: both are undone."""
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
         AcceleratorState._reset_state()
     count = processes()
     new = not PartialState._shared_state
     on_cpu = new and count > 1 and not torch.accelerator.is_available()
-    accelerator = Accelerator(mixed_precision=precision, cpu=on_cpu)
+    accelerator = Accelerator(
+        mixed_precision=precision, cpu=on_cpu, log_with=list(report_to) or None
+    )
     if accelerator.num_processes != count:
         raise OptionError(
             f"fit cannot train in {count} processes: Accelerate knows of {accelerator.num_processes}, and each process would "
@@ -491,5 +509,7 @@ def _accelerated(model: nn.Module, precision: str) -> Iterator[Accelerator]:
     try:
         yield accelerator
     finally:
+        for tracker in accelerator.trackers:
+            tracker.finish()
         accelerator.unwrap_model(model, keep_fp32_wrapper=False)
         accelerator.free_memory()

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ def train(
     splits: Splits | None = None,
     wait: bool = False,
     progress: bool = True,
+    report_to: Sequence[str] = (),
 ) -> tuple[nn.Module, FitResult]:
     """Build the model from the run's seed and train it; a run that was killed goes on from `run_dir`.
 
@@ -81,7 +82,7 @@ def train(
     A folder that holds a run of another model, seed or start is refused, and so is one that cannot be written, or in which
     another process trains; `wait` waits for that process.
 
-    `splits` saves loading the task's again.
+    `splits` saves loading the task's again. report_to: as in `fit`.
     """
     check_writable(Path(run_dir), folder=True)
     splits = splits or run.task.load()
@@ -104,6 +105,7 @@ def train(
         wait=wait,
         progress=progress,
         origin=origin,
+        report_to=report_to,
     )
     return built, result
 

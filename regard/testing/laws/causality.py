@@ -1,4 +1,7 @@
-"""With `causal`, outputs before t depend on nothing from t on: not under perturbation, not under truncation."""
+"""With `causal`, outputs before t depend on nothing from t on: not under perturbation, not under truncation.
+
+In tiny blocks at each mask, and behind the borders of the blocks and chunks that users get.
+"""
 
 from itertools import product
 
@@ -9,6 +12,7 @@ from regard.core import Mask
 from regard.testing.subject import B, Request, S, Subject, T, require_close
 
 PLACES, SCALES = (1, 4, 6, 9, T - 1), (1.0, 30.0)
+LENGTH, FAR = 1103, (300, 1102)  # past the first chunk, and the last token
 
 
 def law(subject: Subject) -> None:
@@ -33,9 +37,22 @@ def law(subject: Subject) -> None:
             require_close(
                 mixer(x[:, :t], mask=short), y[:, :t], 1e-9, f"{request.label}: truncated to {t}"
             )
+    _behind_borders(subject)
     _in_training(subject)
     if subject.can.cross:
         _cross(subject)
+
+
+@torch.no_grad()
+def _behind_borders(subject: Subject) -> None:
+    mixer = subject.make(blocks="own", max_len=LENGTH)
+    x = subject.tokens(1, LENGTH)
+    y = mixer(x, mask=Mask(causal=True))
+    for t in FAR:
+        z = x.clone()
+        z[:, t:] += 30 * subject.tokens(1, LENGTH - t, seed=t)
+        what = f"outputs before {t} of {LENGTH} tokens after a change from {t} on"
+        require_close(mixer(z, mask=Mask(causal=True))[:, :t], y[:, :t], 1e-11, what)
 
 
 def _in_training(subject: Subject) -> None:

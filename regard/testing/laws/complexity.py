@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 import torch
 from torch import nn
 
-from regard import Form
 from regard.core import Mask, Mixer, growth
 from regard.testing.counting import Counted, count
 from regard.testing.subject import LawError, Subject, require
@@ -21,8 +20,6 @@ RANGES = (
     (4096, 16384),
     (4096, 65536),
 )  # the second where a cost does not yet show its growth in the first
-OF_A_VARIANT = (512, 2048)  # in blocks as small, taken before these
-SMALL = Form("plain", tile=32, chunk=16, room=1 << 15)  # so that these lengths are many blocks too
 POSITIONS = 1024  # the fewest features of a layer that maps positions: it has max_len of them
 DEAR = 1.6  # growth of time from which values are not computed; the meta device is slow at many small steps
 MARGIN = 0.1  # of the log-log slope
@@ -31,7 +28,7 @@ PRESENT = 0.1  # the least share of the fastest term at the longest
 
 
 def law(subject: Subject) -> None:
-    for low, high in (OF_A_VARIANT, *RANGES) if subject.variant else RANGES:
+    for low, high in RANGES:
         try:
             return _grows_as_declared(subject, low, high)
         except LawError:
@@ -44,7 +41,7 @@ def _grows_as_declared(subject: Subject, low: int, high: int) -> None:
     if not subject.can.any_length:
         options["max_len"] = high
     if subject.takes_blocks:  # what is declared is the plain form's growth
-        options["impl"] = SMALL if subject.variant else "plain"
+        options["impl"] = "plain"
     device = "cpu" if growth(subject.can.time, low, high) < DEAR else "meta"
     with torch.device(device):
         mixer = subject.cls(**options).eval()

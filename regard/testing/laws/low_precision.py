@@ -18,7 +18,6 @@ from regard.core import Mixer
 from regard.testing.subject import B, LawError, Request, Subject, T, gradients
 
 LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
-OF_A_VARIANT = ("plain", "cross", "causal interior padding")
 DRAWS = 3  # of parameters and inputs
 MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) than float64 does
 STEPS = 2  # perturbations of each draw
@@ -35,8 +34,6 @@ def law(subject: Subject) -> None:
 def _in(dtype: torch.dtype, subject: Subject) -> None:
     eps = torch.finfo(dtype).eps
     requests = [r for r in subject.requests(dtype=dtype) if r.label in LABELS]
-    if subject.variant:
-        requests = [r for r in requests if r.label in OF_A_VARIANT] or requests
     for request in requests:
         drawn = (_errors(subject, request, dtype, seed) for seed in range(MOST_DRAWS))
         draws = list(islice((draw for draw in drawn if draw is not None), DRAWS))

@@ -1,4 +1,7 @@
-"""Padding is as if absent, whatever its content, amount and side; outputs at invalid positions are exactly zero."""
+"""Padding is as if absent, whatever its content, amount and side; outputs at invalid positions are exactly zero.
+
+In a stream too: tokens that were absent leave no trace in the state, and what comes after them is what it is without them.
+"""
 
 import torch
 from torch import Tensor
@@ -58,3 +61,25 @@ def law(subject: Subject) -> None:
                         z[:, columns] = context
                     for y in request.of_many(mixer, [x], padded):
                         require_close(y, with_context, bound, f"cross, {what}")
+    if subject.can.causal and subject.can.streaming:
+        _in_a_stream(subject)
+
+
+@torch.no_grad()
+def _in_a_stream(subject: Subject) -> None:
+    mixer = subject.make()
+    x, more = subject.tokens(B, T), subject.tokens(B, T, seed=1)[:, :4]
+    if T + 4 > subject.longest:
+        return
+    y, state = mixer.extend(x, mixer.initial_state(B))
+    after, _ = mixer.extend(more, state)
+    for layout in LAYOUTS:
+        columns = place(layout, 5)
+        valid = torch.zeros(B, T + 5, dtype=torch.bool)
+        valid[:, columns] = True
+        z = 3 * subject.tokens(B, T + 5, seed=5)
+        z[:, columns] = x
+        padded, state = mixer.extend(z, mixer.initial_state(B), valid=valid)
+        require_close(padded[:, columns], y, 1e-10, f"extend, {layout} padding")
+        later, _ = mixer.extend(more, state)
+        require_close(later, after, 1e-10, f"extend, after {layout} padding")

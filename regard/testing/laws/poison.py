@@ -16,7 +16,7 @@ def law(subject: Subject) -> None:
             continue
         clean = subject.tokens(B, T) if request.context is None else request.context
         results = []
-        for poison in POISONS[::2] if subject.variant else POISONS:
+        for poison in POISONS:
             tokens = torch.where(
                 valid[..., None], clean, torch.full_like(clean, poison)
             ).requires_grad_()

@@ -19,7 +19,7 @@ BOUND = 1e-3  # of the largest norm; maxima that stabilise exponents may take no
 
 
 def law(subject: Subject) -> None:
-    for causal in subject.causalities()[-1:] if subject.variant else subject.causalities():
+    for causal in subject.causalities():
         _of_mixer(subject.make(), subject.tokens(1, T), causal)
     mixer, x = subject.make(blocks="own", max_len=LENGTH), subject.tokens(1, LENGTH)
     _of_mixer(mixer, x, subject.causalities()[-1])

@@ -271,7 +271,6 @@ def forged(path, *texts):
     """A ledger of these rows, with every checksum in order."""
     Ledger(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP INDEX cells")
         chain = ""
         for number, text in enumerate(texts, start=1):
             key = f"{number:064x}"

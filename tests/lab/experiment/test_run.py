@@ -343,25 +343,29 @@ def test_workers_on_one_ledger_share_the_work_and_follow_the_dead(tmp_path):
         assert run(SHARED, ledger).new == 0 and ledger.rows() == before
 
 
-def test_the_bar_counts_what_is_found_and_done(ledger, monkeypatch):
-    seen = []
+def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):
+    monkeypatch.setattr(engine, "WIDEST", 0)
+    seen, totals = [], set()
 
     class Bars:
         console = type("Console", (), {"print": lambda *_, **__: None})()
 
         def update(self, task, **how):
-            seen.append(how.get("total"))
+            totals.add(how.get("total"))
+
+        def reset(self, task, completed):
+            assert completed == len(seen)
 
         def advance(self, task):
             seen.append("moved")
 
-    question = replace(QUICK, vary=(COLUMN,))
-    for _ in range(2):
-        seen.clear()
+    timed = replace(QUICK, vary=(*SPEED, COLUMN), rates=(1e-2, 1e-1))
+    for question, count in ((timed, 16), (timed, 16), (TINY, 44)):
+        seen.clear(), totals.clear()
         display = engine._Display(Bars())
         with clean():
             engine._Asking(question, ledger, ledger.path.parent, None, display, None, None, False).all(False, Outcome(question="screen"))  # fmt: skip
-        assert seen.count("moved") == display.total == 8
+        assert totals - {None} == {count} and seen.count("moved") == display.total == count
 
 
 def test_a_launchers_processes_are_refused(ledger, monkeypatch):

@@ -149,6 +149,26 @@ def test_the_score_is_the_mean_auc_and_figures_say_more():
         SHOP.score(model, batches[:1])
 
 
+def test_baselines_of_a_table_with_many_values_missing_ones_and_a_label_of_one_kind():
+    rng = np.random.default_rng(0)
+    item, age = rng.integers(0, 2000, 6000), rng.normal(size=6000)
+    item[:4000] %= 250  # frequent values decide; 1,700 rare ones say nothing
+    liked = np.where(rng.random(6000) < 0.5, age > 0, item % 2 == 0).astype(float)
+    age[::7] = np.nan
+    table = {
+        "item": item.astype(str).tolist(),
+        "age": age,
+        "seen": [["a"] * int(n % 3) for n in item],
+    }
+    order = rng.permutation(6000)
+    splits = table_splits(table, np.stack([liked, liked], 1), np.split(order, [4000, 5000]))
+    trees, linear = SHOP.boosted_trees(splits), SHOP.trivial_baseline(splits)
+    assert 0.7 < trees < 0.9 and 0.6 < linear < 0.9
+    splits.train.columns["label"][:, 1] = 1
+    assert SHOP.boosted_trees(splits) == pytest.approx((trees + 0.5) / 2)
+    assert SHOP.trivial_baseline(splits) == pytest.approx((linear + 0.5) / 2)
+
+
 def test_correlated_tasks():
     task = CorrelatedTasks(rho=0.3, dim=10, train_size=500, valid_size=50, test_size=200)
     splits = task.load()

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import tracking
 from torch import nn
 
 from regard.core import OptionError
 from regard.lab.data.owners import owned
-from regard.lab.train import DivergedError, TrainConfig, checkpoint, fit
+from regard.lab.train import DivergedError, TrainConfig, checkpoint, display, fit
 from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
 
@@ -264,6 +265,38 @@ def test_logs_and_bar(tmp_path, capsys):
     assert [e.step for e in events.Scalars("valid/accuracy")] == [10, 20, 30, 40]
     shown = capsys.readouterr().out
     assert re.search(r"majority +loss", shown) and re.search(r"[\d,]+ tokens/s", shown)
+
+
+def test_trackers_are_told_what_tensorboard_is(tmp_path, monkeypatch):
+    told, values, ends = {}, [], []
+
+    class Fake(tracking.GeneralTracker):
+        name, requires_logging_directory, tracker = "mlflow", False, None
+
+        def __init__(self, project):
+            assert project == "regard"
+
+        def store_init_configuration(self, config):
+            told.update(config)
+
+        def log(self, new, step=None):
+            values.extend((name, step) for name in new)
+
+        def finish(self):
+            ends.append(len(values))
+
+    monkeypatch.setattr(tracking, "_available_trackers", [tracking.LoggerType.MLFLOW])
+    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "mlflow", Fake)
+    monkeypatch.setattr(display, "find_spec", lambda name: name == "mlflow" or None)
+    _, result = train(tmp_path / "run", report_to=["mlflow"])
+    at = [step for name, step in values if name == "valid/accuracy"]
+    assert at == [step for step, _ in result.curve] and ("train/loss", 5) in values
+    assert values[-1] == ("test/accuracy", 40) and ends == [len(values)]
+    assert told["lr"] == CONFIG.lr and told["task"] == "majority"
+    for name, why in (("wandb", "not installed"), ("wandbb", "neither wandb nor mlflow")):
+        with pytest.raises(OptionError, match=f"report_to .*{why}"):
+            train(tmp_path / "refused", report_to=[name])
+    assert not (tmp_path / "refused").exists()
 
 
 @pytest.mark.parametrize(

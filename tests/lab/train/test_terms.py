@@ -129,6 +129,6 @@ def test_what_has_no_such_term_is_refused_before_training(tmp_path):
         )
     with pytest.raises(ValueError, match="called without gradients"):
         of_batch(classifier(residual="reversible_mean"), replace(CONFIG, disagreement="output"))
-    for fields in ({"disagreement": "heads"}, {"schedule": "linear"}, {"commitment": -1.0}):
+    for fields in ({"disagreement": "heads"}, {"schedule": "straight"}, {"commitment": -1.0}):
         with pytest.raises(OptionError, match=next(iter(fields))):
             replace(CONFIG, **fields)

@@ -1,0 +1,150 @@
+"""The way of one call: the functions of the package that a mechanism passes, as a profiler counts them, generators and lambdas aside.
+
+A second forward of 1,200 padded tokens, causal where the mechanism has it, at default options. The plain form is what runs without
+`regard.fast`. Numbers may only fall.
+"""
+
+import inspect
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import regard
+from regard.functional import rows
+
+T = 1200
+ROOT = Path(regard.__file__).parent
+
+
+class Way(NamedTuple):
+    functions: int
+    files: int
+    deep: int
+    calls: int
+
+
+LIMITS = Way(functions=40, files=8, deep=8, calls=100)
+MORE = 25, 3
+"""Functions and files that a replacement may add."""
+
+
+def passed(name: str, *, plain: bool, padded: bool) -> tuple[Counter, int]:
+    """(file, function) -> calls, and the deepest nesting."""
+    torch.manual_seed(0)
+    named = plain and "impl" in inspect.signature(regard.MIXERS[name]).parameters
+    options = {"impl": "plain"} if named else {}
+    mixer = regard.build(name, dim=32, num_heads=4, max_len=T, **options).eval()
+    valid = torch.arange(T) < torch.tensor([[T], [T - 100]])
+    causal = bool(mixer.capabilities.causal)
+    mask = regard.Mask(causal=causal, valid=valid if padded else None)
+    x, found, depth = torch.randn(2, T, 32), Counter(), [0, 0]
+
+    def count(frame, event, _):
+        code = frame.f_code
+        if not code.co_filename.startswith(str(ROOT)) or code.co_name.startswith("<"):
+            return
+        if event == "call":
+            found[code.co_filename, code.co_qualname] += 1
+            depth[0] += 1
+            depth[1] = max(depth)
+        elif event == "return":
+            depth[0] -= 1
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_FAST", rows._FAST and not plain)
+        mixer(x, mask=mask)
+        sys.setprofile(count)
+        try:
+            mixer(x, mask=mask)
+        finally:
+            sys.setprofile(None)
+    return found, depth[1]
+
+
+@cache
+def of_plain(name: str) -> tuple[Counter, int]:
+    return passed(name, plain=True, padded=True)
+
+
+def measured(name: str) -> Way:
+    found, deep = of_plain(name)
+    return Way(len(found), len({file for file, _ in found}), deep, found.total())
+
+
+LEAF = "a tile inside the operation calls what all plain forms share: scores, a softmax"
+PARTS = "terms of a pattern are parts, which are tiled, and ask each term which keys it has"
+TIME = "chunks of time and the states between them are functions of their own inside the sums"
+MEMBERS = "it is made of other mechanisms, whose ways are counted with its own"
+OVER: dict[str, tuple[str, dict[str, int]]] = {
+    **dict.fromkeys(("softmax", "gmlp"), (LEAF, {"deep": 9})),
+    **dict.fromkeys(("scored", "luong_local", "sinkhorn", "linformer"), (LEAF, {"deep": 10})),
+    **dict.fromkeys(("compressed", "fixed_patterns", "routing"), (LEAF, {"deep": 10})),
+    **{f"synthesizer_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},
+    **{f"synthesizer_factorized_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},
+    **dict.fromkeys(("strided", "global", "longformer"), (PARTS, {"deep": 9})),
+    "bigbird": ("its table of random blocks makes the pattern of a call", {"files": 9, "deep": 9}),
+    "efficient": (TIME, {"deep": 10}),
+    **dict.fromkeys(("linear", "rfa"), (TIME, {"deep": 11})),
+    "performer": (TIME, {"deep": 12}),
+    "transformer_xl": (
+        "its scores of distances come from the sinusoids of positions, a tile at a time",
+        {"functions": 42, "files": 10, "deep": 12},
+    ),
+    "head_mix": (MEMBERS, {"deep": 11}),
+    "mixture": (MEMBERS, {"files": 9, "deep": 9}),
+    "head_groups": (MEMBERS, {"functions": 52, "files": 12, "deep": 14}),
+}
+"""Name -> why it is over some limits, and what it passes there."""
+
+TILES = "tiles in cache have a plan, cuts and a backward by hand"
+OVER_MORE: dict[str, tuple[str, int, int]] = {
+    "local": (TILES, 76, 9),
+    "strided": (TILES, 71, 7),
+    "global": (TILES, 74, 7),
+    "head_mix": (TILES, 75, 7),
+    "longformer": (TILES, 70, 7),
+    "bigbird": (TILES, 78, 7),
+    "head_groups": (TILES, 74, 10),
+    "reformer": (TILES, 33, 3),
+    "routing": (TILES, 33, 3),
+    "synthesizer_random": (TILES, 27, 4),
+    "synthesizer_factorized_dense": (TILES, 27, 4),
+    "synthesizer_factorized_random": (TILES, 29, 4),
+    "mixture": (TILES, 38, 4),
+}
+"""Name -> why its replacement adds more than `MORE`, and how many functions and files."""
+
+
+@pytest.mark.parametrize("name", regard.MIXERS.names())
+def test_a_mechanism_passes_few_functions(name):
+    way = measured(name)
+    limits = LIMITS._replace(**OVER.get(name, ("", {}))[1])
+    assert all(n <= most for n, most in zip(way, limits, strict=True)), (way, limits)
+
+
+@pytest.mark.parametrize("name", regard.MIXERS.names())
+def test_padding_does_not_double_the_calls(name):
+    bare, _ = passed(name, plain=True, padded=False)
+    assert measured(name).calls < 2 * bare.total()
+
+
+@pytest.mark.parametrize("name", regard.MIXERS.names())
+def test_a_replacement_adds_few_functions(name):
+    plain, fast = of_plain(name)[0], passed(name, plain=False, padded=True)[0]
+    functions = len(fast.keys() - plain.keys())
+    files = len({file for file, _ in fast} - {file for file, _ in plain})
+    _, most, most_files = OVER_MORE.get(name, ("", *MORE))
+    assert functions <= most and files <= most_files, (functions, files)
+
+
+def test_exceptions_are_exceptions():
+    for name, (_, over) in OVER.items():
+        assert all(n > getattr(LIMITS, of) for of, n in over.items()), name
+        assert {of: getattr(measured(name), of) for of in over} == over, f"{name}: lower it"
+    for name, (_, functions, files) in OVER_MORE.items():
+        assert functions > MORE[0] or files > MORE[1], name
