@@ -12,10 +12,10 @@ from regard.functional import (
 )
 from regard.functional.features import (
     FEATURE_MAPS,
-    projected,
     arc_cosine,
     fourier,
     gaussian_rows,
+    projected,
 )
 
 K, M, DRAWS = 8, 8, 4000

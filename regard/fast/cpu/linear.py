@@ -1,7 +1,7 @@
-"""Kernel attention (see `functional.linear`) in pieces of time, whose features stay in cache and are computed again in the backward.
+"""Kernel attention (see `functional.linear`) in pieces of time, whose features stay in cache.
 
 The plain form holds features of all tokens several times over: past some 32 MB they are fresh pages at every call, which costs more than
-the sums. Here q, k, v, y and the sums between the pieces are kept, and nothing else. Exponentials and sums of chunks have derivatives by
+the sums. Here they are computed again in the backward: q, k, v, y and the sums between the pieces are kept, and nothing else. Exponentials and sums of chunks have derivatives by
 hand, since autograd takes several passes more over the features.
 
 FAVOR+: one c for each piece of keys, the largest so far, by which the sums before are divided again, so that pairs are one product. In causal order a
@@ -37,8 +37,8 @@ from regard.functional.rows import Form, recomputed, wide_type
 
 TILE = 512
 """Tokens of a piece."""
-LEAST, ROOM = 1 << 21, 1 << 22
-"""Bytes of the features of all keys from which pieces are faster, and those that the rows of a piece may have."""
+LEAST, ROOM, KEPT = 1 << 21, 1 << 22, 1 << 25
+"""Bytes of the features of all keys from which pieces are faster, those that the rows of a piece may have, and those that are kept for the backward."""
 RANGE = 40.0
 
 
@@ -129,24 +129,24 @@ def in_pieces(
 ) -> Float[Tensor, "B H T V"]:
     """Some rows of the batch after the other, as many as the room allows."""
     tile, width = form.tile or TILE, kernel.queries(q[:1, :, :1], *weights).shape[-1]
-    some = max(1, (form.room or ROOM) // (q.element_size() * q.shape[1] * width * tile))
-    if some < len(q):
-        valid = [None] * len(q) if mask.valid is None else mask.valid.split(some)
-        return torch.cat(
-            [
-                in_pieces(kernel, Mask(causal=mask.causal, valid=here), form, *row, *weights)
-                for here, *row in zip(valid, *(z.split(some) for z in (q, k, v)), strict=False)
-            ]
-        )
-    S = v.new_zeros(*v.shape[:2], width, v.shape[3] + 1, dtype=wide_type(v))
-    times = [None] * k.shape[2] if mask.valid is None else mask.valid.split(tile, 1)
-    keys = list(zip(times, _cut(k, tile), _cut(v, tile), strict=False))
-    if mask.causal:
-        return _causal(kernel, form.chunk or CHUNK, S, _cut(q, tile), keys, weights)
-    return _unordered(kernel, S, _cut(q, tile), keys, weights)
+    token = k.element_size() * k.shape[1] * width
+    again = partial(recomputed, when=token * k[:, 0, :, 0].numel() > (form.room or KEPT))
+    some = min(len(q), max(1, (form.room or ROOM) // (token * tile)))
+    valid, made = [None] * len(q) if mask.valid is None else mask.valid.split(some), []
+    rows = (z.split(some) if some < len(z) else [z] for z in (q, k, v))
+    for here, q, k, v in zip(valid, *rows, strict=False):
+        S = v.new_zeros(*v.shape[:2], width, v.shape[3] + 1, dtype=wide_type(v))
+        times = [None] * k.shape[2] if here is None else here.split(tile, 1)
+        keys = zip(times, _cut(k, tile), _cut(v, tile), strict=False)
+        if mask.causal:
+            y = _causal(kernel, again, form.chunk or CHUNK, S, _cut(q, tile), keys, weights)
+        else:
+            y = _unordered(kernel, again, S, _cut(q, tile), keys, weights)
+        made.append(y)
+    return made[0] if len(made) == 1 else torch.cat(made)
 
 
-def _causal(kernel: Kernel, chunk: int, S: Tensor, queries, keys, weights) -> Tensor:
+def _causal(kernel: Kernel, again, chunk: int, S: Tensor, queries, keys, weights) -> Tensor:
     def step(valid, q, k, v, S, c, *weights):
         keys, t = kernel.keys(k, valid, c, *weights), q.shape[2]
         if keys.rise is not None and t > 1 and bool((keys.rise > RANGE).any()):
@@ -161,13 +161,13 @@ def _causal(kernel: Kernel, chunk: int, S: Tensor, queries, keys, weights) -> Te
         return sums, keys.rise, S, keys.c
 
     c, made = None, []
-    for q, (valid, k, v) in zip(queries, keys, strict=True):
-        sums, rise, S, c = recomputed(step, valid, q, k, v, S, c, *weights)
+    for q, (valid, k, v) in zip(queries, keys, strict=False):
+        sums, rise, S, c = again(step, valid, q, k, v, S, c, *weights)
         made.append(_means(kernel, sums if rise is None else sums * rise.exp()[..., None]))
     return _joined(made).to(v.dtype)
 
 
-def _unordered(kernel: Kernel, S: Tensor, queries, keys, weights) -> Tensor:
+def _unordered(kernel: Kernel, again, S: Tensor, queries, keys, weights) -> Tensor:
     def add(valid, k, v, S, c, *weights):
         keys = kernel.keys(k, valid, c, *weights)
         S = S if keys.decay is None else S * keys.decay
@@ -178,12 +178,12 @@ def _unordered(kernel: Kernel, S: Tensor, queries, keys, weights) -> Tensor:
 
     c, z = None, torch.zeros_like(S[:, :, :1])
     for valid, k, v in keys:
-        S, c = recomputed(add, valid, k, v, S, c, *weights)
+        S, c = again(add, valid, k, v, S, c, *weights)
         if kernel.floor:
             z = z + present(_with_ones(v), valid).sum(2, keepdim=True)
     S = (S + kernel.floor * z).to(v.dtype)
     least = kernel.floor * S.sum(2, keepdim=True)
-    return _joined([_means(kernel, recomputed(read, q, S, *weights) + least) for q in queries])
+    return _joined([_means(kernel, again(read, q, S, *weights) + least) for q in queries])
 
 
 def _means(kernel: Kernel, sums: Float[Tensor, "B H t V+1"]) -> Float[Tensor, "B H t V"]:
