@@ -60,24 +60,13 @@ def test_a_piece_is_halved_down_to_a_token_where_keys_grow():
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("name", ["linear", "positive"])
+@pytest.mark.parametrize("name", ["linear", "efficient", "positive"])
 def test_two_losses_share_what_is_kept(name, causal):
     """A backward changes nothing that a second one reads."""
     q, k, v = (torch.randn(1, 2, 90, 8, dtype=torch.float64, requires_grad=True) for _ in "qkv")
     y = KERNELS[name](q, k, v, W, mask=Mask(causal=causal), impl=Form("pieces", tile=40))
     one = torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True)
     assert all(map(torch.equal, one, torch.autograd.grad(y.sum(), (q, k, v))))
-
-
-def test_keys_that_grow_do_not_leave_the_range_of_float32():
-    """Early queries under the c of a piece's last keys, e^1000 larger, would read nothing."""
-    k = torch.ones(1, 2, 600, 8) * torch.linspace(0, 60, 600)[:, None]
-    q, v = torch.randn(1, 2, 600, 8), torch.randn(1, 2, 600, 8)
-    y, expected = (
-        favor_attention(*(z.to(W) for z in (q, k, v)), W, mask=Mask(causal=True), impl="plain"),
-        favor_attention(q, k, v, W.float(), mask=Mask(causal=True), impl="pieces"),
-    )
-    torch.testing.assert_close(y.float(), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_small_features_and_gates_are_left_to_the_plain_form():
