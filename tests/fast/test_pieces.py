@@ -59,8 +59,7 @@ def test_a_piece_is_halved_down_to_a_token_where_keys_grow():
     assert piece_sizes(k[:, :, :137], k[:, :, 0], 128) == [128, 9]
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("name", ["linear", "efficient", "positive"])
+@pytest.mark.parametrize(("name", "causal"), CASES)
 def test_two_losses_share_what_is_kept(name, causal):
     """A backward changes nothing that a second one reads."""
     q, k, v = (torch.randn(1, 2, 90, 8, dtype=torch.float64, requires_grad=True) for _ in "qkv")
