@@ -22,6 +22,7 @@ from regard.fast.cpu import (
     linear,
     pattern,
     sorted as sorted_chunks,
+    step,
     synthesizer,
 )
 from regard.functional.rows import Form, plain_alone, record_of_this
@@ -122,7 +123,7 @@ FAST: dict[tuple[str, str], tuple[Entry, ...]] = {
     ("window", "cpu"): (Entry("tiles", pattern.window, "tiles in cache", unfit=pattern.unfit),),
     ("pattern", "cpu"): (Entry("tiles", pattern.attend, "tiles in cache"),),
     ("pattern step", "cpu"): (
-        Entry("tiles", pattern.step, "the keys that are seen", unfit=pattern.unfit_step),
+        Entry("tiles", step.attend, "the keys that are seen", unfit=step.unfit),
     ),
     ("pattern", "cuda"): (FLEX,),
     ("window", "cuda"): (replace(FLEX, function=flex.window, unfit=pattern.unfit),),

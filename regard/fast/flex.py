@@ -1,8 +1,7 @@
 """Patterns through torch's FlexAttention: block masks come from the pattern itself, never from a dense mask.
 
-For each block of queries the pattern names the keys that it may hold (see `fast.ranges`); only the blocks of these are
-evaluated, and marked as full where every pair is allowed. Block masks are kept for pattern, length and device, unless a pattern has a table, whose blocks are added in each call. On CUDA
-the function is compiled, for each pattern anew but for any length; elsewhere its slow form runs, forward only, so that
+A row of blocks at a time, the pattern says which have a pair, and in which every pair is allowed. Block masks are kept for pattern, length
+and device, unless a pattern has a table, whose blocks are added in each call. On CUDA the function is compiled, for each pattern anew but for any length; elsewhere its slow form runs, forward only, so that
 results can be compared anywhere.
 """
 
@@ -17,7 +16,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.ranges import ranges
 from regard.functional.patterns import Pattern, PerHead, Scattered, Union, Window
 from regard.functional.rows import Form
 
@@ -113,30 +111,13 @@ def _kinds_of(
     """The same [N N] of terms that have no table."""
     N = -(-T // size)
     kinds = torch.zeros(N, N, dtype=torch.int32, device=device)
-    for n in range(N if terms else 0):
-        rows = range(n * size, min((n + 1) * size, T))
-        named = sorted(block for block in _named(terms, rows, T, size) if not causal or block <= n)
-        i = torch.arange(rows.start, rows.stop, device=device)[:, None]
-        j = (torch.tensor(named, device=device)[:, None] * size).long()
-        j = (j + torch.arange(size, device=device)).flatten()
-        pairs = Union(terms).contains(i[None, None], j[None, None, None])[0, 0] & (j < T)
-        pairs = (pairs & (j <= i) if causal else pairs).expand(len(rows), -1)
-        pairs = pairs.unflatten(-1, (len(named), size))
-        kinds[n, named] = pairs.any(-1).any(0).int() + pairs.all(-1).all(0).int()
+    places = torch.arange(N * size, device=device)
+    for n, i in enumerate(places[:T, None].split(size) if terms else ()):
+        pairs = Union(terms).contains(i[None, None], places[None, None, None])[0, 0]
+        pairs = pairs & ((places <= i) if causal else (places < T))
+        pairs = pairs.expand(len(i), -1).unflatten(-1, (N, size))
+        kinds[n] = pairs.any(-1).any(0).int() + pairs.all(-1).all(0).int()
     return kinds
-
-
-def _named(terms: tuple[Pattern, ...], rows: range, T: int, size: int) -> set[int]:
-    """The blocks that may hold keys of these queries."""
-    found: set[int] = set()
-    for term in terms:
-        for residue in range(min(term.lanes, len(rows))):
-            for keys in ranges(term, rows[residue :: term.lanes], T):
-                if keys.step <= size and len(keys):
-                    found.update(range(keys[0] // size, keys[-1] // size + 1))
-                else:
-                    found.update(key // size for key in keys)
-    return found
 
 
 def mask_mod(

@@ -91,7 +91,7 @@ def attend(
 
     rows: list[tuple[Tensor, Tensor]] = []
     prefix = None
-    groups = _groups(pattern)
+    groups = sharing(pattern)
     if learned is not None or mask.global_tokens is not None:
         prefix, rows = prefix_keys(k, v, learned, mask, max_global)
     earlier: list[Pattern] = []
@@ -112,7 +112,7 @@ def attend(
     return y
 
 
-def _groups(pattern: Pattern) -> list[list[Pattern]]:
+def sharing(pattern: Pattern) -> list[list[Pattern]]:
     """The terms of the pattern; those that can share blocks together, those whose keys do not grow with T first."""
     terms = pattern.terms
     sized = [term.queries for term in terms if isinstance(term.queries, int)]

@@ -1,4 +1,4 @@
-"""Causal efficient attention (see `functional.efficient`) as kernel sums of pieces in cache, which are computed again in the backward.
+"""Causal efficient attention (see `functional.efficient`) as kernel sums of pieces in cache.
 
     y_i = sum_c (rho_ic / z_ic) sum_j e_jc v_j,   e = exp(k - R),   R_c the largest key up to the end of the piece
 
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.cpu.linear import TILE, chunk_sums, unfit as unfit_scan
+from regard.fast.cpu.linear import KEPT, TILE, chunk_sums, unfit as unfit_scan
 from regard.functional.efficient import no_keys, present_keys
 from regard.functional.linear import CHUNK
 from regard.functional.rows import Form, exp, recomputed, wide_type
@@ -38,10 +38,11 @@ def attend(
         y, S = chunk_sums(a, e, v, S * shrink[..., None], form.chunk or CHUNK)
         return y, S, z_i[:, :, -1], R
 
+    again = k.element_size() * k.numel() > (form.room or KEPT)
     state, y = no_keys(v[:, :, :0].to(wide), k.shape[-1]), []
     sizes = piece_sizes(k.detach(), state[2], form.tile or TILE)
     for part in zip(*(z.split(sizes, 2) for z in (q, k, v)), strict=True):
-        out, *state = recomputed(step, *part, *state)
+        out, *state = recomputed(step, *part, *state, when=again)
         y.append(out)
     return torch.cat(y, 2).to(v.dtype)
 

@@ -1,8 +1,8 @@
-"""Kernel attention (see `functional.linear`) in pieces of time, whose features stay in cache and are computed again in the backward.
+"""Kernel attention (see `functional.linear`) in pieces of time, whose features stay in cache.
 
 The plain form holds features of all tokens several times over: past some 32 MB they are fresh pages at every call, which costs more than
-the sums. Here q, k, v, y and the sums between the pieces are kept, and nothing else. Exponentials and sums of chunks have derivatives by
-hand, since autograd takes several passes more over the features.
+the sums. Here they are computed again in the backward where they are large: q, k, v, y and the sums between the pieces are kept, and nothing
+else. Exponentials and sums of chunks have derivatives by hand, since autograd takes several passes more over the features.
 
 FAVOR+: one c for each piece of keys, the largest so far, by which the sums before are divided again, so that pairs are one product. In causal order a
 piece is halved where c moves by more than RANGE within it: what an early query sees would leave the range of the numbers.
@@ -37,8 +37,8 @@ from regard.functional.rows import Form, recomputed, wide_type
 
 TILE = 512
 """Tokens of a piece."""
-LEAST, ROOM = 1 << 21, 1 << 22
-"""Bytes of the features of all keys from which pieces are faster, and those that the rows of a piece may have."""
+LEAST, ROOM, KEPT = 1 << 21, 1 << 22, 1 << 25
+"""Bytes of the features of all keys from which pieces are faster, those that the rows of a piece may have, and those that are kept for the backward."""
 RANGE = 40.0
 
 
@@ -129,73 +129,79 @@ def in_pieces(
 ) -> Float[Tensor, "B H T V"]:
     """Some rows of the batch after the other, as many as the room allows."""
     tile, width = form.tile or TILE, kernel.queries(q[:1, :, :1], *weights).shape[-1]
-    piece = q.element_size() * q.shape[1] * width * tile
-    some = max(1, (form.room or ROOM) // piece)
-    valid = [None] * len(q) if mask.valid is None else mask.valid.split(some)
-    form_rows = partial(_causal if mask.causal else _unordered, kernel, width, tile)
-    made = []
-    for here, *row in zip(valid, q.split(some), k.split(some), v.split(some), strict=False):
+    token = k.element_size() * k.shape[1] * width
+    again = partial(recomputed, when=token * k[:, 0, :, 0].numel() > (form.room or KEPT))
+    some = min(len(q), max(1, (form.room or ROOM) // (token * tile)))
+    valid, made = [None] * len(q) if mask.valid is None else mask.valid.split(some), []
+    rows = (z.split(some) if some < len(z) else [z] for z in (q, k, v))
+    for here, q, k, v in zip(valid, *rows, strict=False):
+        S = v.new_zeros(*v.shape[:2], width, v.shape[3] + 1, dtype=wide_type(v))
         times = [None] * k.shape[2] if here is None else here.split(tile, 1)
-        made.append(form_rows(form.chunk or CHUNK, times, *row, *weights))
-    return torch.cat(made)
+        keys = zip(times, _cut(k, tile), _cut(v, tile), strict=False)
+        if mask.causal:
+            y = _causal(kernel, again, form.chunk or CHUNK, S, _cut(q, tile), keys, weights)
+        else:
+            y = _unordered(kernel, again, S, _cut(q, tile), keys, weights)
+        made.append(y)
+    return made[0] if len(made) == 1 else torch.cat(made)
 
 
-def _causal(kernel: Kernel, width, tile, chunk, times, q, k, v, *weights) -> Tensor:
+def _causal(kernel: Kernel, again, chunk: int, S: Tensor, queries, keys, weights) -> Tensor:
     def step(valid, q, k, v, S, c, *weights):
         keys, t = kernel.keys(k, valid, c, *weights), q.shape[2]
         if keys.rise is not None and t > 1 and bool((keys.rise > RANGE).any()):
             halves, made = [t - t // 2, t // 2], []
             valid = [None, None] if valid is None else valid.split(halves, 1)
             for now, *part in zip(valid, *(z.split(halves, 2) for z in (q, k, v)), strict=True):
-                y, S, c = step(now, *part, S, c, *weights)
-                made.append(y)
-            return torch.cat(made, 2), S, c
+                *sums, S, c = step(now, *part, S, c, *weights)
+                made.append(sums)
+            return *(torch.cat(z, 2) for z in zip(*made, strict=True)), S, c
         S = S if keys.decay is None else S * keys.decay
-        sums, S = chunk_sums(kernel.queries(q, *weights), keys.phi, _with_ones(v), S, chunk)
-        sums = sums if keys.rise is None else sums * keys.rise.exp()[..., None].to(sums.dtype)
-        y, total = sums.split([v.shape[3], 1], -1)
-        return y / kernel.denominator(total), S, keys.c
+        sums, S = chunk_sums(
+            kernel.queries(q, *weights), keys.phi, F.pad(v, (0, 1), value=1.0), S, chunk
+        )
+        return sums, keys.rise, S, keys.c
 
-    S, c, made = _nothing(v, width), None, []
-    for now, *part in zip(times, *(z.split(tile, 2) for z in (q, k, v)), strict=False):
-        y, S, c = recomputed(step, now, *part, S, c, *weights)
-        made.append(y)
-    return torch.cat(made, 2)
+    c, made = None, []
+    for q, (valid, k, v) in zip(queries, keys, strict=False):
+        sums, rise, S, c = again(step, valid, q, k, v, S, c, *weights)
+        made.append(_means(kernel, sums if rise is None else sums * rise.exp()[..., None]))
+    return _joined(made).to(v.dtype)
 
 
-def _unordered(kernel: Kernel, width, tile, chunk, times, q, k, v, *weights) -> Tensor:
+def _unordered(kernel: Kernel, again, S: Tensor, queries, keys, weights) -> Tensor:
     def add(valid, k, v, S, c, *weights):
         keys = kernel.keys(k, valid, c, *weights)
         S = S if keys.decay is None else S * keys.decay
-        v = _with_ones(v)
-        S = S + keys.phi.mT @ v
-        if kernel.floor:
-            z = present(v, valid).sum(2, keepdim=True, dtype=S.dtype)
-            return S, z, keys.c
-        return S, None, keys.c
+        return S + (F.pad(v, (0, 1), value=1.0).mT @ keys.phi).mT, keys.c
 
     def read(q, S, *weights):
-        return kernel.queries(q, *weights) @ S.to(q.dtype)
+        return kernel.queries(q, *weights) @ S
 
-    S, c, values = _nothing(v, width), None, []
-    for now, *part in zip(times, k.split(tile, 2), v.split(tile, 2), strict=False):
-        S, z, c = recomputed(add, now, *part, S, c, *weights)
-        values.append(z)
-    if kernel.floor:
-        S = S + kernel.floor * sum(values)
-    sums = torch.cat([recomputed(read, part, S, *weights) for part in q.split(tile, 2)], 2)
-    if kernel.floor:
-        sums = sums + (kernel.floor * S.sum(2, keepdim=True)).to(sums.dtype)
-    y, total = sums.split([v.shape[3], 1], -1)
+    c, z = None, torch.zeros_like(S[:, :, :1])
+    for valid, k, v in keys:
+        S, c = again(add, valid, k, v, S, c, *weights)
+        if kernel.floor:
+            z = z + present(F.pad(v, (0, 1), value=1.0), valid).sum(2, keepdim=True)
+    S = (S + kernel.floor * z).to(v.dtype)
+    least = kernel.floor * S.sum(2, keepdim=True)
+    return _joined([_means(kernel, again(read, q, S, *weights) + least) for q in queries])
+
+
+def _means(kernel: Kernel, sums: Float[Tensor, "B H t V+1"]) -> Float[Tensor, "B H t V"]:
+    y, total = sums.split([sums.shape[3] - 1, 1], -1)
     return y / kernel.denominator(total)
 
 
-def _with_ones(v: Float[Tensor, "B H t V"]) -> Float[Tensor, "B H t V+1"]:
-    return F.pad(v, (0, 1), value=1.0)
+# Neighbours in memory are the heads of a token, as in the layers before and after: so nothing is copied between them.
 
 
-def _nothing(v: Tensor, width: int) -> Float[Tensor, "B H M V+1"]:
-    return v.new_zeros(*v.shape[:2], width, v.shape[3] + 1, dtype=wide_type(v))
+def _cut(z: Float[Tensor, "B H T K"], tile: int) -> list[Tensor]:
+    return [part.transpose(1, 2) for part in z.transpose(1, 2).split(tile, 1)]
+
+
+def _joined(parts: list[Tensor]) -> Float[Tensor, "B H T V"]:
+    return torch.cat([part.transpose(1, 2) for part in parts], 1).transpose(1, 2)
 
 
 def chunk_sums(
@@ -208,9 +214,25 @@ def chunk_sums(
     """Sums of the values up to each query, and S after them, from that before."""
     t = a.shape[2]
     a, e, v = (in_chunks(z, fitted(chunk, t)) for z in (a, e, v))
-    before, S = _States.apply(S, e.mT @ v)
-    sums = (a @ e.mT).tril() @ v + a @ before
+    # (v^T e)^T, not e^T v: so gradients of features have rows of features.
+    before, S = _States.apply(S, (v.mT @ e).mT)
+    sums = _Pairs.apply(a, e) @ v + a @ before
     return sums.flatten(2, 3)[:, :, :t], S
+
+
+class _Pairs(torch.autograd.Function):
+    """The products of each query with the keys up to it."""
+
+    @staticmethod
+    def forward(ctx, a: Float[Tensor, "*b C M"], e: Float[Tensor, "*b C M"]):
+        ctx.save_for_backward(a, e)
+        return (a @ e.mT).tril_()
+
+    @staticmethod
+    def backward(ctx, pairs):
+        a, e = ctx.saved_tensors
+        pairs = pairs.tril()
+        return pairs @ e, pairs.mT @ a
 
 
 class _States(torch.autograd.Function):
@@ -247,7 +269,7 @@ class _Exponential(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dphi):
         (phi,) = ctx.saved_tensors
-        dwx = dphi * phi
+        dwx = dphi.mul_(phi)  # a product's gradient, which nobody else reads
         total = dwx.sum(-1, keepdim=True)
         if ctx.peak:
             dwx.scatter_add_(-1, phi.argmax(-1, keepdim=True), -total)

@@ -1,19 +1,40 @@
-"""Patterns in tiles (see `fast.cpu.plan`), each through torch's fused kernel, with a backward by hand."""
+"""Patterns (see `functional.pattern`), one tile of queries after the other through torch's fused kernel, with a backward by hand.
 
-from functools import partial
+Terms that need other tiles are merged by the logarithm of each row's sum of exponentials. The backward computes each tile's weights again
+from the final sum: nothing of size [T S] is stored. Rows of global tokens are computed apart.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import reduce
+from itertools import pairwise
+from operator import and_
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.cpu.blocks import cut
-from regard.fast.cpu.plan import plan_tiles
-from regard.fast.cpu.tiles import tile_attention
-from regard.functional.global_rows import prefix_keys, replace_rows
-from regard.functional.patterns import Pattern, Window
-from regard.functional.rows import Form, attend as attend_rows, take_each
+from regard.fast.cpu.tiles import EVEN, Tile, tiles
+from regard.functional.global_rows import Prefix, prefix_keys, replace_rows
+from regard.functional.pattern import beside
+from regard.functional.patterns import Pattern, PerHead, Window
+from regard.functional.rows import LOG2_E, Form, attend as attend_rows, exp_, take_each, wide_type
+
+TILE = 64
+"""Queries of a tile."""
+
+
+class Call(NamedTuple):
+    heads: list[tuple[slice, Pattern]]
+    mask: Mask
+    marks: Bool[Tensor, "B T"] | None
+    prefix: Prefix | None
+    scale: float
+    tile: int
 
 
 def attend(
@@ -29,28 +50,178 @@ def attend(
     max_global: int | None = None,
     form: Form,
 ):
-    how, (H, T) = cut(form, tile=128), q.shape[1:3]
+    (H, T, K), V = q.shape[1:], v.shape[3]
     learned = None if first_k is None else (first_k, first_v)
-    prefix, rows = prefix_keys(k, v, learned, mask, max_global)
-    # The fused kernel of the forward is as fast with few rows, the products of the backward are not.
-    plan = partial(plan_tiles, pattern, mask, H, T, how.tile, prefix=prefix)
-    y = tile_attention(
-        q,
-        k,
-        v,
-        plan=plan(rows=max(1, how.tile // 4)),
-        back=partial(plan, rows=max(1, how.tile // 2)),
-        room=how.room,
-        prefix=None if prefix is None else (prefix.k, prefix.v),
-        scale=scale,
-    )
+    prefix, rows = None, list[tuple[Tensor, Tensor]]()
+    if learned is not None or mask.global_tokens is not None:
+        prefix, rows = prefix_keys(k, v, learned, mask, max_global)
+    scale = 1 / math.sqrt(K) if scale is None else scale
+    others = None if mask.global_tokens is None else ~mask.global_tokens
+    given = [z for z in (mask.valid, others) if z is not None]
+    marks = reduce(and_, given) if given else None
+    call = Call(_heads(pattern, H), mask, marks, prefix, scale, form.tile or TILE)
+    sides = [q, k, v, *((None, None) if prefix is None else (prefix.k, prefix.v))]
+    if K != V:  # the kernel has one width
+        sides = [z if z is None else F.pad(z, (0, max(K, V) - z.shape[3])) for z in sides]
+    y = _Tiles.apply(call, *sides)[..., :V]
+
+    spans = [(at, term.span) for at, one in call.heads for term in one.terms if term.span]
+    spans = [(at, span) for at, span in spans if not (mask.causal and span.start == 0)]
+    y = y.clone() if spans and y.requires_grad else y
+    for heads, span in spans:
+        some = slice(min(span.start, T), min(span.stop, T))
+        y[:, heads, some] = _rows(q, k, v, learned, mask, scale, heads, some)
     for at, present in rows:
         y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=learned, impl="auto")
     return y
 
 
+def _rows(q, k, v, learned, mask: Mask, scale: float, heads: slice, some: slice) -> Tensor:
+    """Outputs of these queries over all keys."""
+    T, q, k, v = q.shape[2], q[:, heads, some], k[:, heads], v[:, heads]
+    allowed = mask.dense(T, T, device=q.device, rows=some)
+    allowed = allowed[:, heads] if allowed.shape[1] > 1 else allowed
+    if learned is not None:
+        k, v = (torch.cat([z[:, heads], x], 2) for z, x in zip(learned, (k, v), strict=True))
+        allowed = F.pad(allowed, (learned[0].shape[2], 0), value=True)
+    return attend_rows(q, k, v, allowed, scale=scale)
+
+
 def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form):
     return attend(q, k, v, pattern=Window(window, window, dilation), mask=mask, form=form)
+
+
+def _heads(pattern: Pattern, H: int) -> list[tuple[slice, Pattern]]:
+    """Heads of one pattern together where they are evenly spaced."""
+    if not isinstance(pattern, PerHead):
+        return [(slice(0, H, 1), pattern)]
+    found: list[tuple[slice, Pattern]] = []
+    for one in dict.fromkeys(pattern.heads):
+        heads = [h for h, other in enumerate(pattern.heads) if other == one]
+        steps = {b - a for a, b in pairwise(heads)} or {1}
+        if len(steps) == 1:
+            found.append((slice(heads[0], heads[-1] + 1, steps.pop()), one))
+        else:
+            found += [(slice(h, h + 1, 1), one) for h in heads]
+    return found
+
+
+def _take(z: Float[Tensor, "B H S K"], heads: slice, tile: Tile, first: Tensor | None) -> Tensor:
+    """The tile's rows of z, those of `first` before them."""
+    parts = [] if first is None or not tile.first else [first[:, heads]]
+    for at in tile.keys:
+        if isinstance(at, slice):
+            parts.append(z[:, heads, at])
+        else:
+            parts.append(take_each(z[:, heads], at.clamp(min=0).expand(len(z), -1, -1)))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
+
+def _add(
+    dz: Float[Tensor, "B H S K"], heads: slice, tile: Tile, dfirst: Tensor | None, part: Tensor
+) -> None:
+    """`part` to the rows of dz, and of dfirst, that `_take` took."""
+    if dfirst is not None and tile.first:
+        dfirst[:, heads] += part[:, :, : dfirst.shape[2]]
+        part = part[:, :, dfirst.shape[2] :]
+    H, S = dz.shape[1:3]
+    for at, some in zip(tile.keys, part.split(tile.sizes, 2), strict=True):
+        if isinstance(at, slice):
+            dz[:, heads, at] += some
+        else:
+            index = (S * torch.arange(H)[heads, None] + at.clamp(min=0)).flatten()
+            for one, rows in zip(dz.flatten(1, 2), some.flatten(1, 2), strict=True):
+                one.index_add_(0, index, rows.to(dz.dtype))
+
+
+def _restricted(call: Call, heads: slice, tile: Tile, H: int, T: int) -> Tensor | None:
+    """The tile's bias under the tensors of the mask."""
+    mask, bias, there = call.mask, tile.bias, None
+    if call.marks is not None:
+        there = _take(call.marks[:, None, :, None].expand(-1, H, -1, -1), heads, tile, None).mT
+        there = None if there.all() else there
+    if mask.pairwise is not None:
+        pairs = mask.pairwise[:, :, tile.rows].mT.expand(-1, H, -1, -1)
+        pairs = _take(pairs, heads, tile, None).mT
+        there = pairs if there is None else there & pairs
+    if there is not None:
+        bias = (torch.zeros(()) if bias is None else bias).masked_fill(~there, -math.inf)
+    if call.prefix is None or not tile.first:
+        return bias
+    at, seen = (z[:, None, None] for z in (call.prefix.at, call.prefix.present))
+    if mask.causal:
+        seen = seen & (at <= torch.arange(T)[tile.rows, None])
+    if mask.pairwise is not None:
+        b = max(len(at), len(mask.pairwise))
+        pairs = mask.pairwise[:, :, tile.rows].expand(b, H, -1, -1)[:, heads]
+        seen = seen & pairs.gather(3, at.clamp(min=0).expand(b, *pairs.shape[1:3], -1))
+    own = torch.zeros(()).masked_fill(~(seen | (at < 0)), -math.inf)
+    return beside(own, torch.zeros(sum(tile.sizes)) if bias is None else bias)
+
+
+def _each(call: Call, q: Float[Tensor, "B H T K"]) -> Iterator[tuple[slice, Tile, Tensor | None]]:
+    H, T = q.shape[1:3]
+    for heads, one in call.heads:
+        for tile in tiles(one, call.mask.causal, len(range(H)[heads]), T, call.tile):
+            bias = _restricted(call, heads, tile, H, T)
+            yield heads, tile, None if bias is None else bias.to(q.dtype)
+
+
+class _Tiles(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, call: Call, q, k, v, first_k, first_v):
+        if not all(isinstance(term, EVEN) for _, one in call.heads for term in one.terms):
+            k, v = k.contiguous(), v.contiguous()  # rows are named by an index
+        merging = any(len(one.terms) > 1 for _, one in call.heads)
+        y = torch.empty_like(q, dtype=wide_type(q) if merging else q.dtype)
+        total = q.new_empty(q.shape[:3], dtype=wide_type(q))
+        for heads, tile, bias in _each(call, q):
+            at = (slice(None), heads, tile.rows)
+            keys, values = _take(k, heads, tile, first_k), _take(v, heads, tile, first_v)
+            part, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                q[at], keys, values, 0.0, False, attn_mask=bias, scale=call.scale
+            )
+            if bias is not None:
+                lse = lse.masked_fill(bias.amax(-1) == -math.inf, -math.inf)
+            if tile.first:
+                y[at], total[at] = part, lse
+                continue
+            both = torch.logaddexp(total[at], lse)
+            some = both.masked_fill(both == -math.inf, 0)
+            y[at] *= exp_(total[at] - some)[..., None]
+            y[at] += part.mul_(exp_(lse - some)[..., None])
+            total[at] = both
+        y = y.to(q.dtype)
+        ctx.save_for_backward(q, k, v, first_k, first_v, y, total)
+        ctx.call = call
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        """Five products in cache: the fused backward fills its results with zeros first, and takes a fifth more time."""
+        *sides, y, total = ctx.saved_tensors
+        q, k, v, first_k, first_v = sides
+        scale, wide = ctx.call.scale, total.dtype
+        total = LOG2_E * total.masked_fill(total == -math.inf, 0)
+        delta = (dy * y).sum(-1, dtype=wide)
+        dq, dk, dv = (torch.zeros_like(z, dtype=wide) for z in (q, k, v))
+        dfirst_k, dfirst_v = (
+            None if z is None else torch.zeros_like(z, dtype=wide) for z in (first_k, first_v)
+        )
+        for heads, tile, bias in _each(ctx.call, q):
+            at = (slice(None), heads, tile.rows)
+            keys, values = _take(k, heads, tile, first_k), _take(v, heads, tile, first_v)
+            w = (q[at].to(wide) @ keys.to(wide).mT).mul_(scale * LOG2_E)
+            w = w if bias is None else w.add_(bias)
+            w = w.sub_(total[at][..., None]).exp2_()
+            _add(dv, heads, tile, dfirst_v, w.to(dy.dtype).mT @ dy[at])
+            d = (dy[at] @ values.mT).to(wide).sub_(delta[at][..., None])
+            d = d.mul_(w).mul_(scale).to(q.dtype)
+            dq[at] += d @ keys
+            _add(dk, heads, tile, dfirst_k, d.mT @ q[at])
+        pairs = zip((dq, dk, dv, dfirst_k, dfirst_v), sides, strict=True)
+        return None, *(None if dz is None else dz.to(z.dtype) for dz, z in pairs)
 
 
 def unfit(q, k, v, *, mask: Mask = OPEN, form: Form, **options) -> str | None:
@@ -58,36 +229,3 @@ def unfit(q, k, v, *, mask: Mask = OPEN, form: Form, **options) -> str | None:
     if q.shape[1:3] != k.shape[1:3]:
         return "it is for as many keys as queries, on one axis"
     return None if mask.global_tokens is None else "any token may be global"
-
-
-def step(
-    q: Float[Tensor, "B H 1 K"],
-    k: Float[Tensor, "B H n K"],
-    v: Float[Tensor, "B H n V"],
-    *,
-    pattern: Pattern,
-    query: Int[Tensor, "B 1"],
-    key: Int[Tensor, "B S"],
-    store: tuple[int, int] | None = None,
-    form: Form,
-) -> Float[Tensor, "B H 1 V"]:
-    """One query over the keys that it sees, or over all if it sees most of them."""
-    i, j = query[:, None, :, None], key[:, None, None]
-    seen = (pattern.contains(i, j) & (j >= 0) & (j <= i))[:, :, 0]
-    seen = F.pad(seen, (k.shape[2] - key.shape[1], 0), value=True)
-    n, count = seen.shape[2], seen.cumsum(2)
-    most = int(count[..., -1].max())
-    if 2 * most > n:
-        return attend_rows(q, k, v, None if seen.all() else seen[:, :, None])
-    nth = torch.arange(1, most + 1).expand(*count.shape[:2], most).contiguous()
-    index = torch.searchsorted(count, nth)
-    there = (index < n)[:, :, None]  # not where a head sees fewer
-    index = index.clamp(max=n - 1).expand(*k.shape[:2], most)
-    k, v = take_each(k, index), take_each(v, index)
-    return attend_rows(q, k, v, None if there.all() else there)
-
-
-def unfit_step(q, k, v, *, store=None, form: Form, **options) -> str | None:
-    if store is not None:
-        return "the keys of a bounded reach are seen almost all"
-    return None if q.shape[2] == 1 else "it is for a single token"
