@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation
+from regard.core import Mask, No, Observation
 from regard.core.mask import OPEN
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed, weights
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
@@ -43,18 +44,12 @@ class RecurrentMixer(HeadsMixer):
     """
 
     family = "linear"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         time="T H M V",
-        memory="T D",
         state="H M V",
     )
     denominator: Denominator

@@ -1,14 +1,17 @@
 """Base class of the Synthesizers: values alone are mixed, by the softmax of logits that no key has a part in."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mixer, No, Observation
+from regard.core import Mixer, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
 from regard.functional.rows import Impl, check_impl
 from regard.functional.synthesizer import synthesizer_attention, synthesizer_weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values
 
 
@@ -32,17 +35,10 @@ class SynthesizerMixer(Mixer):
 
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("its weights are made for positions of one sequence"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         time="T^2 H V",
-        memory="T D",
-        state="T D",
     )
 
     def __init__(self, dim: int, *, num_heads: int, max_len: int, impl: Impl):

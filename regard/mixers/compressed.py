@@ -23,7 +23,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, No, Observation
+from regard.core import No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.compressed import (
@@ -33,6 +33,7 @@ from regard.functional.compressed import (
     initial_state,
 )
 from regard.functional.rows import Impl, attend, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 
 FirstSlot = Literal["token0", "null", "none"]
@@ -51,22 +52,15 @@ class Compressed(HeadsMixer):
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are compressed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
         attention_map=No(
             "a slot mixes the channels of its tokens, so no single weight belongs to a token"
         ),
-        positions=frozenset({"absolute"}),
         approximates="softmax",
-        time="T^2 H K",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "null": {"first_slot": "null", "factor": 4},

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.core import Mask, Mixer, No, Observation, OptionError, UnknownNameError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
 from regard.functional.fixed import (
@@ -28,6 +28,7 @@ from regard.functional.fixed import (
 )
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values, split_heads
 from regard.nn.starts import Glorot, glorot
 
@@ -46,17 +47,12 @@ class FixedPatterns(Mixer):
     name = "fixed_patterns"
     family = "score-free"
     paper = "Raganato et al. 2020, arXiv 2002.10260"
-    capabilities = Capabilities(
+    capabilities = replace(
+        ALL,
         causal=No("its patterns next, right, end, start and last look ahead"),
-        pairwise=True,
         global_tokens=No("its fixed heads weigh tokens by position alone"),
         cross=No("its patterns speak of positions in one sequence"),
         streaming=No("its patterns next, right, end, start and last look ahead"),
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T^2 H K",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "next": {"patterns": ("next",)},

@@ -13,13 +13,14 @@ ablation without the gate is `mixed_chunk`.
 """
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mixer, No, Observation
+from regard.core import Mixer, No, Observation
 from regard.functional.cache import place
 from regard.functional.mixed_chunk import (
     LinNorm,
@@ -32,6 +33,7 @@ from regard.functional.mixed_chunk import (
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights
+from regard.mixers._capabilities import ALL
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -41,17 +43,13 @@ class Flash(Mixer):
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"
     num_heads = 1
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
         cross=No("its chunks pair the tokens of one sequence"),
-        streaming="exact",
-        attention_map=True,
         includes_ffn=True,
-        positions=frozenset({"absolute"}),
         approximates="gau",
         time="T C K + T C F + T K F",
         memory="T F + C^2",

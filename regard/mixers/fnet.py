@@ -7,9 +7,12 @@ after it (`norm="ortho"` divides by sqrt(T D)). The paper lets padding take part
 is transformed at its own length, by a chirp transform where rows of a batch differ.
 """
 
-from regard.core import Capabilities, Mixer, No
+from dataclasses import replace
+
+from regard.core import Mixer, No
 from regard.functional.fourier import Norm, fourier_mixing
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 
 
 class FNet(Mixer):
@@ -17,18 +20,17 @@ class FNet(Mixer):
     name = "fnet"
     family = "fourier"
     paper = "Lee-Thorp et al. 2021, arXiv 2105.03824"
-    capabilities = Capabilities(
+    capabilities = replace(
+        ALL,
         causal=No("every output of a Fourier transform depends on every token"),
         pairwise=No(
             "its mixing weights are fixed by the length, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
         cross=No("a Fourier transform maps one sequence to itself"),
         streaming=No("a further token changes every earlier output"),
         attention_map=No("its mixing weights are complex and differ by channel"),
-        positions=frozenset({"absolute"}),
         time="T log T D + T D log D",
-        memory="T D",
+        state=None,
     )
     variants = {"ortho": {"norm": "ortho"}}
 

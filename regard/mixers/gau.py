@@ -22,11 +22,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import Mask, Mixer, No, Observation, OptionError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, place, put
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.mixers._capabilities import ALL
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -51,15 +52,9 @@ class GAU(Mixer):
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"
     num_heads = 1
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
+    capabilities = replace(
+        ALL,
         includes_ffn=True,
-        positions=frozenset({"absolute"}),
         time="T^2 K + T^2 F",
         memory="T F",
         state="T F + T K",

@@ -9,18 +9,21 @@ Cost: T^2 F / 2, F = `hidden_dim`; max_len^2 parameters. The state holds LN(z_2)
 beside b. Without attention the map shows W, as far as it is used; its entries have signs.
 """
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible, check_positive
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
+from regard.mixers._capabilities import ALL
 
 NEAR_ZERO = 1e-3
 
@@ -37,16 +40,11 @@ class GMLP(Mixer):
     family = "score-free"
     paper = "Liu et al. 2021, arXiv 2105.08050"
     num_heads = 1
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("its gate has one weight for each pair of positions of one sequence"),
-        streaming="exact",
-        attention_map=True,
         any_length=No("its gate has weights for max_len positions"),
         includes_ffn=True,
-        positions=frozenset({"absolute"}),
         time="T^2 F",
         memory="T F",
         state="T F",

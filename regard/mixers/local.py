@@ -11,13 +11,15 @@ keys by their position in the whole sequence; `position_options` are the kind's 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from regard.core import Capabilities, No, Observation
+from regard.core import No, Observation
 from regard.functional.rows import Impl, check_impl
 from regard.functional.window import State, extend, weights, window_attention
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
@@ -27,16 +29,11 @@ class Local(HeadsMixer):
     name = "local"
     family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("a pattern needs queries and keys on one axis"),
-        streaming="exact",
-        attention_map=True,
         positions=frozenset({"absolute", "rotary"}),
         time="T W H K",
-        memory="T D",
         state="W H K",
     )
     variants = {

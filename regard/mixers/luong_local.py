@@ -22,11 +22,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.luong import Windows, luong_attention, luong_weights
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
@@ -54,18 +55,12 @@ class LuongLocal(HeadsMixer):
     name = "luong_local"
     family = "banded"
     paper = "Luong et al. 2015, arXiv 1508.04025"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
+    capabilities = replace(
+        ALL,
         global_tokens=No(
             "its weights are defined inside one window for each query, which global tokens would leave"
         ),
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         time="T W H K",
-        memory="T D",
         state="W H K",
     )
     variants = {

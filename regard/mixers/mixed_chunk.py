@@ -9,13 +9,14 @@ chunks, as `flash` does. `parts`: "local" and "global" are the paper's ablations
 """
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, No, Observation, OptionError
+from regard.core import No, Observation, OptionError
 from regard.functional.cache import place
 from regard.functional.mixed_chunk import (
     LinNorm,
@@ -30,6 +31,7 @@ from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.positions.rotary import rotate
 from regard.functional.rows import Impl, check_impl, masked_softmax, scores
 from regard.functional.squared_relu import weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 
 
@@ -38,19 +40,14 @@ class MixedChunk(HeadsMixer):
     name = "mixed_chunk"
     family = "linear"
     paper = "Hua et al. 2022, arXiv 2202.10447"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
         cross=No("its chunks pair the tokens of one sequence"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="T C H K + T H K V",
-        memory="T D",
         state="H K V + C H K",
     )
     variants = {

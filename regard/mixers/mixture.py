@@ -9,12 +9,13 @@ depends on no input. By default R + V, the paper's best. Cost: the members' toge
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
+from regard.core import Mixer, No, Observation, OptionError, UnknownNameError
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
 from regard.functional.rows import Impl, check_impl
@@ -24,6 +25,7 @@ from regard.functional.synthesizer import (
     synthesizer_attention,
     synthesizer_weights,
 )
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values
 from regard.nn.logits import (
     DenseLogits,
@@ -49,18 +51,10 @@ class Mixture(Mixer):
     name = "mixture"
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("its synthetic members make weights for positions of one sequence"),
-        streaming="exact",
-        attention_map=True,
         any_length=No("its synthetic members have weights for max_len positions"),
-        positions=frozenset({"absolute"}),
-        time="T^2 H K",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "synthetic": {"members": ("synthesizer_dense", "synthesizer_random")},

@@ -25,13 +25,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.cache import advance
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl, check_impl
 from regard.functional.sorted import sorted_attention, weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer, in_full_precision
 from regard.nn.seeded import normal
 
@@ -41,17 +42,11 @@ class Reformer(HeadsMixer):
     name = "reformer"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("its keys are the queries of the same tokens"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="R T W H K",
-        memory="T D",
         state="R N W H K",
     )
     variants = {

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Capabilities, Mask, No, Observation
+from regard.core import OPEN, Mask, No, Observation
 from regard.core.errors import OptionError
 from regard.core.options import Seed, Share
 from regard.core.request import check_request
@@ -37,6 +37,7 @@ from regard.functional.cache import advance
 from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl, check_impl, unit_norm
+from regard.mixers._capabilities import ALL
 from regard.nn.centroids import Centroids, Counts
 from regard.nn.heads import Heads, HeadsMixer, in_full_precision
 
@@ -54,17 +55,11 @@ class Routing(HeadsMixer):
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
+    capabilities = replace(
+        ALL,
         global_tokens=No("an output is a mean over clusters, and a global token belongs to none"),
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="T N H K + N W^2 H K",
-        memory="T D",
         state="N W H K",
     )
     variants = {

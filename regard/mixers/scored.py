@@ -20,12 +20,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation
+from regard.core import Mask, No, Observation
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
 from regard.functional.rows import Impl, check_impl
 from regard.functional.scored import Normaliser, scored_attention, scored_weights
 from regard.functional.softmax import softmax_attention
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
 
@@ -50,16 +51,8 @@ class Scored(HeadsMixer):
     name = "scored"
     family = "softmax"
     paper = "Luong et al. 2015, arXiv 1508.04025"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T^2 H K",
-        memory="T D",
+    capabilities = replace(
+        ALL,
         state="T H K",
     )
     variants = {

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.core.options import Above0
 from regard.core.shapes import check_positive
 from regard.functional.cache import place
@@ -41,6 +41,7 @@ from regard.functional.sinkhorn import (
     weights,
 )
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
@@ -50,20 +51,16 @@ class Sinkhorn(HeadsMixer):
     name = "sinkhorn"
     family = "sorted"
     paper = "Tay et al. 2020, arXiv 2002.11296"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No("keys of several blocks are mixed before any query meets them"),
         global_tokens=No(
             "keys of several blocks are mixed, so that no single token can be shown to all"
         ),
         cross=No("a block of queries is joined with the keys of its own place"),
-        streaming="exact",
-        attention_map=True,
         any_length=No("the sorting network has one output for each block of max_len"),
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="T C H K",
-        memory="T D",
         state="T H K",
     )
     variants = {

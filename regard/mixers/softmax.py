@@ -18,12 +18,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Capabilities, Mask, No, Observation
+from regard.core import OPEN, Mask, No, Observation
 from regard.core.options import Rate
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 from regard.positions.relative import T5, Alibi
@@ -49,16 +50,9 @@ class Softmax(HeadsMixer):
     name = "softmax"
     family = "softmax"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
+    capabilities = replace(
+        ALL,
         positions=frozenset({"absolute", "rotary", "alibi", "t5"}),
-        time="T^2 H K",
-        memory="T D",
         state="T G K",
     )
     variants = {

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from regard.core import (
     OPEN,
-    Capabilities,
     Mask,
     No,
     Observation,
@@ -45,6 +44,7 @@ from regard.functional.relative import (
     relative_weights,
 )
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.relative import RelativePosition
 
@@ -60,16 +60,10 @@ class TransformerXL(HeadsMixer):
     name = "transformer_xl"
     family = "relative"
     paper = "Dai et al. 2019, arXiv 1901.02860"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
+    capabilities = replace(
+        ALL,
         streaming="segment",
-        attention_map=True,
         positions=frozenset({"transformer_xl"}),
-        time="T^2 H K",
-        memory="T D",
         state="M D",
     )
     variants = {
