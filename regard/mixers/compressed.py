@@ -20,11 +20,10 @@ from typing import Any, Literal
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No, Observation
-from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.compressed import (
     First,
@@ -33,18 +32,11 @@ from regard.functional.compressed import (
     initial_state,
 )
 from regard.functional.rows import Impl, attend, check_impl
+from regard.mixers._cached import ContextState
 from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 
 FirstSlot = Literal["token0", "null", "none"]
-
-
-@as_state
-class ContextState(Streamed):
-    k: Float[Tensor, "B H C K"]
-    v: Float[Tensor, "B H C V"]
-    valid: Bool[Tensor, "B C"]
-    length: Int[Tensor, "B"]
 
 
 class Compressed(HeadsMixer):
