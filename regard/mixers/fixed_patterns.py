@@ -12,6 +12,7 @@ and left look back, so causal and streaming need `patterns` from these.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -85,7 +86,8 @@ class FixedPatterns(CachedMixer):
 
     def mix(self, x, context, mask):
         at = torch.arange(x.shape[1], device=x.device)[None]
-        return self.values.merge(self._attend(*self._split(x, None, at), mask, at, at))
+        q, k, v = self._split(x, None, at)
+        return self.values.merge(self._attend(q, k, v, mask, at, at))
 
     def _split(self, x, context, at):
         v = self.values.split(x)
@@ -100,7 +102,7 @@ class FixedPatterns(CachedMixer):
         fixed_mask, learned_mask = _by_heads(mask, F)
         if F:
             place = query, key, _count(mask, key)
-            how = {"mask": fixed_mask, "impl": self.impl}
+            how: dict[str, Any] = {"mask": fixed_mask, "impl": self.impl}
             parts.append(fixed_attention(self.patterns, v[:, :F], *place, **how))
         if self.num_learned:
             parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))

@@ -25,10 +25,9 @@ from regard.functional.cache import place
 from regard.functional.mixed_chunk import (
     LinNorm,
     Sums,
-    between_weights,
     mixed_chunks,
-    same_chunk,
     shares,
+    units,
 )
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.rows import Impl, check_impl
@@ -128,15 +127,7 @@ class Flash(Mixer):
         return self.unit.merge(x, mixed), state
 
     def _observe(self, x, context, mask):
-        T, a = x.shape[1], []
-        position = torch.arange(T, device=x.device)
-        sums, v = self._parts(x, position[None], mask.causal)
-        if sums.near is not None:
-            chunk = mask.dense(T, T, device=x.device) & same_chunk(T, self.chunk_size, x.device)
-            bias = self.relative.at(position - position[:, None])
-            a.append(weights(*sums.near, chunk, bias=bias, divisor=self.divisor))
-        if sums.far is not None:
-            how = {"chunk_size": self.chunk_size, "mask": mask, "share": sums.share}
-            a.append(between_weights(*sums.far, **how))
-        total = sum(a[1:], a[0])
-        return Observation(v=v, weights=total, heads=total @ v)
+        position = torch.arange(x.shape[1], device=x.device)[None]
+        sums, v = self._parts(x, position, mask.causal)
+        a = mixed_chunks(sums, units(v), chunk_size=self.chunk_size, mask=mask)
+        return Observation(v=v, weights=a, heads=a @ v)

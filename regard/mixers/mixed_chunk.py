@@ -21,15 +21,14 @@ from regard.functional.cache import place
 from regard.functional.mixed_chunk import (
     LinNorm,
     Sums,
-    between_weights,
     mixed_chunks,
-    same_chunk,
     shares,
     softmax_inside,
+    units,
 )
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.positions.rotary import rotate
-from regard.functional.rows import Impl, check_impl, masked_softmax, scores
+from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights
 from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
@@ -119,17 +118,10 @@ class MixedChunk(HeadsMixer):
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):
-        T, a = x.shape[1], []
-        q, k, v = self._parts(x, torch.arange(T, device=x.device)[None])
-        if self.parts != "global":
-            chunk = mask.dense(T, T, device=x.device) & same_chunk(T, self.chunk_size, x.device)
-            softmax = self.local_fn == "softmax"
-            w = masked_softmax(scores(q, k, 1.0), chunk) if softmax else weights(q, k, chunk)
-            a.append(w.to(q.dtype))
-        if self.parts != "local":
-            how = {"chunk_size": self.chunk_size, "mask": mask, "share": self.shares[mask.causal]}
-            a.append(between_weights(q, k, **how))
-        return Observation(q, k, v, sum(a[1:], a[0]))
+        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
+        sums = self._sums(q, k, mask.causal)
+        a = mixed_chunks(sums, units(v), chunk_size=self.chunk_size, mask=mask)
+        return Observation(q, k, v, a)
 
 
 def _relu2(q, k, v, allowed, ahead) -> Tensor:

@@ -87,12 +87,20 @@ class Scored(CachedMixer, HeadsMixer):
     def _attend(self, q, k, v, mask, query=None, key=None):
         if self.score.product and self.normaliser == "softmax":
             return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=self.impl)
-        how = {"pairs": self.score.pairs, "normaliser": self.normaliser, "width": self.score.width}
+        how: dict[str, Any] = {
+            "pairs": self.score.pairs,
+            "normaliser": self.normaliser,
+            "width": self.score.width,
+        }
         return scored_attention(q, k, v, mask=mask, impl=self.impl, **how)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        how = {"pairs": self.score.pairs, "normaliser": self.normaliser, "mask": mask}
+        how: dict[str, Any] = {
+            "pairs": self.score.pairs,
+            "normaliser": self.normaliser,
+            "mask": mask,
+        }
         return Observation(
             q, k, v, scored_weights(self.score.queries(q), self.score.keys(k), **how)
         )
