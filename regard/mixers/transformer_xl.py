@@ -217,8 +217,7 @@ def _last(
     """The last M rows of memory and the first `count` rows of x; no gradient enters them."""
     M = memory.shape[1]
     row = count[:, None] + torch.arange(M, device=x.device)
-    kept = torch.cat([memory, x], dim=1).detach()
-    return kept.gather(1, row[..., None].expand(-1, -1, x.shape[2]))
+    return torch.cat([memory, x], dim=1).detach().take_along_dim(row[..., None], 1)
 
 
 def _last_aligned(
