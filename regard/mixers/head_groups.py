@@ -9,18 +9,19 @@ their own; positions are the groups' options.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnsupportedError
+from regard.core import Mask, Mixer, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
+from regard.mixers._capabilities import together
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
@@ -48,24 +49,6 @@ Given = tuple[Tensor, Tensor | None, Mask]
 class State(Streamed):
     parts: tuple[Any, ...]  # the state of each group
     length: Int[Tensor, "B"]
-
-
-def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
-    """Capabilities that all groups share; a No names the first group without it."""
-    joint: dict[str, Any] = {}
-    for name in (f.name for f in fields(Capabilities)):
-        answers = [(who, getattr(can, name)) for who, can in members]
-        refusal = next((one for one in answers if isinstance(one[1], No)), None)
-        if refusal is not None:
-            joint[name] = No(f"its {refusal[0]} heads: {refusal[1].reason}")
-        elif name in ("time", "memory", "state"):
-            joint[name] = " + ".join(dict.fromkeys(a for _, a in answers if a)) or None
-        elif name == "streaming":
-            joint[name] = "segment" if any(a == "segment" for _, a in answers) else "exact"
-        else:
-            joint[name] = answers[0][1]
-    joint["positions"], joint["approximates"] = frozenset({"absolute"}), None
-    return Capabilities(**joint)
 
 
 class HeadGroups(HeadsMixer):

@@ -166,10 +166,8 @@ def _factors(
                 "reformer needs num_buckets or max_len: buckets are a constant, never the current length's"
             )
         return (2 * -(-max_len // chunk_size),)
-    factors = (num_buckets,) if isinstance(num_buckets, int) else tuple(num_buckets)
-    if factors != (1,) and any(
-        isinstance(n, bool) or not isinstance(n, int) or n < 2 or n % 2 for n in factors
-    ):
+    factors = (num_buckets,) if isinstance(num_buckets, int) else num_buckets
+    if factors != (1,) and any(n % 2 for n in factors):
         raise OptionError(
             f"reformer: num_buckets ({num_buckets!r}) must be 1, even, or a tuple of even numbers: each rotation "
             "gives a bucket and its opposite"

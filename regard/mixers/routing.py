@@ -100,12 +100,15 @@ class Routing(HeadsMixer):
         self.impl = check_impl(self.name, impl, "sorted", "members")
         num_clusters, window_size = _sizes(num_clusters, window_size, max_len)
         self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
-        how: dict[str, Any] = {"num_kv_heads": num_kv_heads, "shared_qk": shared_qk, "repeat": True}
-        self.heads = Heads(dim, num_heads, **how)
-        sizes = num_heads, num_clusters, self.heads.head_dim
-        self.centroids = Centroids(*sizes, decay=decay, seed=seed)
+        self.heads = Heads(
+            dim, num_heads, num_kv_heads=num_kv_heads, shared_qk=shared_qk, repeat=True
+        )
+        self.centroids = Centroids(
+            num_heads, num_clusters, self.heads.head_dim, decay=decay, seed=seed
+        )
         self.shared_qk, self.allow_self, self.attend_raw = shared_qk, allow_self, attend_raw
         self.scale, self.published_causal = scale, published_causal
+        self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))
         if published_causal:
@@ -170,7 +173,7 @@ class Routing(HeadsMixer):
 
     def _how(self, mask: Mask) -> dict[str, Any]:
         mask = replace(mask, causal=mask.causal or self.published_causal)
-        return {"mask": mask, "scale": self.scale, "exclude_self": not self.allow_self}
+        return {"mask": mask, **self._rules}
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
@@ -183,16 +186,16 @@ class Routing(HeadsMixer):
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
-        how = self._how(OPEN)
         if isinstance(state, ContextState):
             q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
             assigned["key_members"] = state.members
-            y = attend(q, state.k, state.v, assigned, self.window_size, impl=self.impl, **how)
+            how = {"impl": self.impl, **self._how(OPEN)}
+            y = attend(q, state.k, state.v, assigned, self.window_size, **how)
             return self.heads.merge(y), replace(state, length=length)
         mask = Mask(causal=True, valid=valid, compact=True)
         q, k, v, assigned = self._assigned(x, None, mask)
-        how = {"scale": self.scale, "exclude_self": not self.allow_self, "donate": donate}
-        y, after = extend(q, k, v, assigned["clusters"][:, :, None], state, **how)
+        group = assigned["clusters"][:, :, None]
+        y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
         return self.heads.merge(y), replace(after, length=length)
 
     def _observe(self, x, context, mask):
