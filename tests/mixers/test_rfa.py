@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard import Mask, OptionError, build
+from regard import Mask, build
 
 CAUSAL = Mask(causal=True)
 
@@ -61,24 +61,3 @@ def test_outliers_stay_finite(options):
     y = mixer(x.requires_grad_(), mask=CAUSAL)
     y.sum().backward()
     assert torch.isfinite(y).all() and torch.isfinite(x.grad).all()
-
-
-def test_a_gate_that_remembers_everything_weighs_as_without_one_forgotten_tokens_least():
-    """The weight of a key falls with the product of the gates after it."""
-    mixer = make(gate=True, features="arc_cosine", num_features=512).double()
-    torch.nn.init.zeros_(mixer.gate.weight)
-    torch.nn.init.zeros_(mixer.gate.bias)
-    x = torch.randn(1, 1, 24, dtype=torch.float64).expand(1, 6, 24)
-    weights = mixer.attention_map(x, mask=CAUSAL)[0, 0, -1]
-    torch.testing.assert_close(weights[1:] / weights[:-1], torch.full((5,), 2.0).double())
-
-
-def test_options_that_do_not_fit_are_named():
-    with pytest.raises(OptionError, match="pool_size"):
-        make(pool_size=2)
-    with pytest.raises(OptionError, match="gate=True"):
-        make(gate_bias=1.0)
-    with pytest.raises(OptionError, match=r"features .* must be"):
-        make(features="sine")
-    with pytest.raises(ValueError, match="order of the tokens"):
-        make(gate=True)(torch.zeros(1, 4, 24))
