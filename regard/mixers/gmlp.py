@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, No, Observation
-from regard.core.shapes import check_divisible, check_positive
+from regard.core.shapes import check_divisible
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
@@ -74,7 +74,6 @@ class GMLP(CachedMixer):
         self.reset_parameters()
         self.qkv = self.tiny_out = None
         if attention_dim is not None:
-            check_positive(attention_dim=attention_dim)
             self.qkv = nn.Linear(dim, 3 * attention_dim, bias=False)
             self.tiny_out = nn.Linear(attention_dim, hidden_dim // 2, bias=False)
             self.declare(

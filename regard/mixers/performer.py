@@ -101,7 +101,7 @@ class Performer(RecurrentMixer):
             self.declare(causal=leak, streaming=leak)
         if kernel_of(features) is not None:
             self.declare(approximates=None)
-        self.features, self.stabiliser = features, stabiliser
+        self._how: dict[str, Any] = {"features": features, "stabiliser": stabiliser}
         self.redraw_every = redraw_every
         self.projection = RandomProjection(
             num_heads if per_head else 1, num_features, dim // num_heads, orthogonal=orthogonal
@@ -110,10 +110,6 @@ class Performer(RecurrentMixer):
     def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         return favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
-
-    @property
-    def _how(self) -> dict[str, Any]:
-        return {"features": self.features, "stabiliser": self.stabiliser}
 
     @property
     def changes_after_step(self) -> bool:
@@ -125,7 +121,7 @@ class Performer(RecurrentMixer):
 
     @property
     def num_channels(self):
-        return self.projection.w.shape[1] * (2 if self.features == "hyperbolic" else 1)
+        return self.projection.w.shape[1] * (2 if self._how["features"] == "hyperbolic" else 1)
 
     def _queries(self, q, mask):
         return favor_queries(q, self.projection.w, causal=mask.causal, **self._how)

@@ -83,9 +83,13 @@ class Reformer(HeadsMixer):
         self.impl = check_impl(self.name, impl, "sorted")
         self.num_heads, self.num_hashes, self.chunk_size = num_heads, num_hashes, chunk_size
         self.factors = _factors(num_buckets, max_len, chunk_size)
-        self.chunks_before, self.chunks_after = chunks_before, chunks_after
-        self.same_bucket_only, self.dedup = same_bucket_only, dedup
-        self.published_causal, self.scale = published_causal, scale
+        self.published_causal = published_causal
+        self._order: dict[str, Any] = {
+            "chunk_size": chunk_size,
+            "chunks_before": chunks_before,
+            "chunks_after": chunks_after,
+            "same_bucket_only": same_bucket_only,
+        }
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": True, "count_once": dedup}
         self.heads = Heads(dim, num_heads, shared_qk=True)
         self.seed = seed
@@ -124,15 +128,7 @@ class Reformer(HeadsMixer):
 
     def _sorted(self, buckets: Tensor, mask: Mask) -> dict[str, Any]:
         """The sort plan, and the mask of its pairs."""
-        group, window = sort_plan(
-            buckets,
-            chunk_size=self.chunk_size,
-            strict=mask.causal,
-            chunks_before=self.chunks_before,
-            chunks_after=self.chunks_after,
-            same_bucket_only=self.same_bucket_only,
-            mask=mask,
-        )
+        group, window = sort_plan(buckets, mask=mask, **self._order)
         mask = replace(mask, causal=mask.causal or self.published_causal)
         return {"group": group, "window": window, "mask": mask}
 
