@@ -25,12 +25,7 @@ from torch import Tensor, nn
 
 from regard.core import No, Observation
 from regard.functional.cache import advance
-from regard.functional.compressed import (
-    First,
-    compressed_attention,
-    extend,
-    initial_state,
-)
+from regard.functional.compressed import First, compressed_attention, extend, initial_state
 from regard.functional.rows import Impl, attend, check_impl
 from regard.mixers._cached import ContextState
 from regard.mixers._capabilities import ALL
@@ -101,7 +96,8 @@ class Compressed(HeadsMixer):
         if self.first_slot == "token0":
             first = First(k[:, :, :1], v[:, :, :1], late=True)
         elif self.null is not None:
-            first = First(*self.null[:, None].expand(-1, k.shape[0], -1, -1, -1), late=False)
+            null_k, null_v = self.null[:, None].expand(-1, k.shape[0], -1, -1, -1)
+            first = First(null_k, null_v, late=False)
         return {
             "factor": self.factor,
             "compress_k": partial(self._convolve, self.key_conv),

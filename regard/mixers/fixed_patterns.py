@@ -19,12 +19,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.core import Mask, No, Observation, OptionError, UnknownNameError
-from regard.functional.fixed import (
-    CAUSAL_PATTERNS,
-    PATTERNS,
-    fixed_attention,
-    fixed_weights,
-)
+from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention, fixed_weights
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.mixers._cached import CachedMixer

@@ -22,13 +22,7 @@ from torch import Tensor
 
 from regard.core import Mixer, No, Observation
 from regard.functional.cache import place
-from regard.functional.mixed_chunk import (
-    LinNorm,
-    Sums,
-    mixed_chunks,
-    shares,
-    units,
-)
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares, units
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights

@@ -101,12 +101,12 @@ class HeadGroups(HeadsMixer):
         self.capabilities = together([(m.name, m.capabilities) for m in self.groups])
         self.delay = max(member.delay for member in self.groups)
 
-    def _member(self, group: HeadGroup) -> Mixer:
+    def _member(self, group: HeadGroup) -> Any:
         for fact in dict(group.options).keys() & WHOLE:
             raise OptionError(f"head_groups: the options of {group.mixer} must not hold {fact}")
-        facts = {"num_heads": group.num_heads, "max_len": self.max_len}
+        facts: dict[str, Any] = {"num_heads": group.num_heads, "max_len": self.max_len}
         width = group.num_heads * self.heads.head_dim
-        made = with_given_heads(build(group.mixer, dim=width, **facts, **group.options))
+        made: Any = with_given_heads(build(group.mixer, dim=width, **facts, **group.options))
         if made.heads.num_kv_heads != group.num_heads:
             raise OptionError(
                 f"head_groups: {made.name} must have as many heads of keys as of queries"

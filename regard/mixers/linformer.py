@@ -21,11 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask, No, Observation, OptionError
-from regard.functional.projected import (
-    projected_attention,
-    projected_weights,
-    segment_means,
-)
+from regard.functional.projected import projected_attention, projected_weights, segment_means
 from regard.functional.rows import Impl, check_impl
 from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer

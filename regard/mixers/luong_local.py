@@ -92,12 +92,8 @@ class LuongLocal(HeadsMixer):
         if self.predictive:
             self.W_p = nn.Parameter(torch.empty(num_heads, K, K))
             self.v_p = nn.Parameter(torch.empty(num_heads, K))
-            self.declare(
-                causal=No("its window is placed by the number of all keys"),
-                streaming=No(
-                    "it has no causal form: its window is placed by the number of all keys"
-                ),
-            )
+            why = "its window is placed by the number of all keys"
+            self.declare(causal=No(why), streaming=No(f"it has no causal form: {why}"))
         if self.score.max_len is not None:
             self.max_len = self.score.max_len
             self.declare(

@@ -18,14 +18,7 @@ from torch import Tensor
 
 from regard.core import No, Observation, OptionError
 from regard.functional.cache import place
-from regard.functional.mixed_chunk import (
-    LinNorm,
-    Sums,
-    mixed_chunks,
-    shares,
-    softmax_inside,
-    units,
-)
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares, softmax_inside, units
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.positions.rotary import rotate
 from regard.functional.rows import Impl, check_impl

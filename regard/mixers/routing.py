@@ -98,14 +98,18 @@ class Routing(HeadsMixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl, "sorted", "members")
-        num_clusters, window_size = _sizes(num_clusters, window_size, max_len)
+        if num_clusters is None or window_size is None:  # sqrt(max_len) / 2, which cover max_len
+            if max_len is None:
+                raise OptionError(
+                    "routing needs max_len, or num_clusters and window_size: clusters are never the current length's"
+                )
+            num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
+            window_size = window_size or -(-max_len // num_clusters)
         self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
-        self.heads = Heads(
-            dim, num_heads, num_kv_heads=num_kv_heads, shared_qk=shared_qk, repeat=True
-        )
-        self.centroids = Centroids(
-            num_heads, num_clusters, self.heads.head_dim, decay=decay, seed=seed
-        )
+        given: dict[str, Any] = {"num_kv_heads": num_kv_heads, "shared_qk": shared_qk}
+        self.heads = Heads(dim, num_heads, repeat=True, **given)
+        sizes = num_heads, num_clusters, self.heads.head_dim
+        self.centroids = Centroids(*sizes, decay=decay, seed=seed)
         self.shared_qk, self.allow_self, self.attend_raw = shared_qk, allow_self, attend_raw
         self.scale, self.published_causal = scale, published_causal
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
@@ -205,17 +209,3 @@ class Routing(HeadsMixer):
 
     def _plan(self, x, context, mask):
         return self._assigned(x, context, mask)[3]
-
-
-def _sizes(
-    num_clusters: int | None, window_size: int | None, max_len: int | None
-) -> tuple[int, int]:
-    """Constants: sqrt(max_len) / 2 clusters, and windows that cover max_len tokens together."""
-    if num_clusters is None or window_size is None:
-        if max_len is None:
-            raise OptionError(
-                "routing needs max_len, or num_clusters and window_size: clusters are never the current length's"
-            )
-        num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
-        window_size = window_size or -(-max_len // num_clusters)
-    return num_clusters, window_size
