@@ -40,7 +40,7 @@ class RecurrentMixer(HeadsMixer):
     """y_i = phi(q_i) S_i / n(phi(q_i) z_i),   S_i = d_i S_(i-1) + phi(k_i) v_i^T,   z_i = d_i z_(i-1) + phi(k_i)
 
     `turned`: positions turn queries and keys before phi.
-    A mechanism sets the denominator n and writes `_mixed`, `num_channels`, `_queries` and `_keys`.
+    A mechanism sets the denominator n and writes `_mixed`, `_queries` and `_keys`.
     """
 
     family = "linear"
@@ -82,11 +82,6 @@ class RecurrentMixer(HeadsMixer):
             position=self.position if turned else None,
         )
 
-    @property
-    def num_channels(self) -> int:
-        """M, the width of phi."""
-        raise NotImplementedError
-
     def _queries(self, q: Float[Tensor, "B H T K"], mask: Mask) -> Float[Tensor, "B H T M"]:
         """phi(q), which may be another in causal order."""
         raise NotImplementedError
@@ -106,7 +101,8 @@ class RecurrentMixer(HeadsMixer):
 
     def _empty(self, length: Int[Tensor, "B"]) -> Any:
         """The state before the first token."""
-        S = self.heads.zeros(len(length), self.num_channels)
+        M = self._queries(self.heads.zeros(1, 1), OPEN).shape[3]
+        S = self.heads.zeros(len(length), M)
         return State(S, S[..., 0].clone(), length)
 
     def _extend(self, x, state, valid, donate):

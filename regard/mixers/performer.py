@@ -119,10 +119,6 @@ class Performer(RecurrentMixer):
         if self.redraw_every is not None and self.projection.tick() % self.redraw_every == 0:
             self.projection.redraw()
 
-    @property
-    def num_channels(self):
-        return self.projection.w.shape[1] * (2 if self._how["features"] == "hyperbolic" else 1)
-
     def _queries(self, q, mask):
         return favor_queries(q, self.projection.w, causal=mask.causal, **self._how)
 

@@ -110,8 +110,8 @@ class Routing(HeadsMixer):
         self.heads = Heads(dim, num_heads, repeat=True, **given)
         sizes = num_heads, num_clusters, self.heads.head_dim
         self.centroids = Centroids(*sizes, decay=decay, seed=seed)
-        self.shared_qk, self.allow_self, self.attend_raw = shared_qk, allow_self, attend_raw
-        self.scale, self.published_causal = scale, published_causal
+        self.shared_qk, self.attend_raw = shared_qk, attend_raw
+        self.published_causal = published_causal
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))

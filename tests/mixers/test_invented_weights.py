@@ -42,39 +42,6 @@ def test_same_tiling_reaches_the_least_common_multiple_of_pairs(a, b, distinct):
     assert len(some.unique()) == distinct
 
 
-def test_mixture_of_one_score_is_that_score():
-    mixture, softmax = make("mixture", members=("softmax",)), make("softmax")
-    own = mixture.state_dict()
-    names = {
-        "query": "members.softmax",
-        "key": "members.softmax",
-        "value": "values",
-        "out": "values",
-    }
-    softmax.load_state_dict(
-        {f"heads.{k}.weight": own[f"{where}.{k}.weight"] for k, where in names.items()}
-    )
-    x = tokens(B, T, D)
-    assert mixture.capabilities.any_length is True
-    torch.testing.assert_close(mixture(x), softmax(x), rtol=1e-10, atol=1e-10)
-
-
-def test_a_member_without_a_share_is_not_heard():
-    mixture = make("mixture", members=("synthesizer_dense", "synthesizer_random"))
-    dense = make("synthesizer_dense")
-    with torch.no_grad():
-        mixture.blend[1] = -1e4
-    own = mixture.state_dict()
-    where = {"synthesis.logits.": "members.synthesizer_dense.", "synthesis.": ""}
-    values = {}
-    for key in dense.state_dict():
-        prefix = next(p for p in where if key.startswith(p))
-        values[key] = own[where[prefix] + key.removeprefix(prefix)]
-    dense.load_state_dict(values)
-    x = tokens(B, T, D)
-    torch.testing.assert_close(mixture(x), dense(x), rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("valid", [None, torch.tensor([[True] * 11 + [False] * 2, [True] * T])])
 def test_fourier_mixing_is_linear_and_agrees_with_the_plain_transform(valid):
     x, z = tokens(B, T, D), tokens(B, T, D, seed=1)
@@ -107,19 +74,6 @@ def test_gmlp_starts_as_a_feed_forward_layer():
     moved_by = (mixer(changed) - mixer(x)).abs().amax((0, 2))
     others = torch.arange(T) != 5
     assert moved_by[others].max() < 1e-3 * moved_by[5]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_flash_in_one_chunk_without_sums_is_gau(causal):
-    flash, gau = make("flash", key_dim=8, chunk_size=T), make("gau", key_dim=8)
-    with torch.no_grad():
-        flash.unit.offset_scale.gamma[2:] = 0
-        flash.unit.offset_scale.beta[2:] = 0
-    own = flash.state_dict()
-    own |= {f"unit.offset_scale.{p}": own[f"unit.offset_scale.{p}"][:2] for p in ("gamma", "beta")}
-    gau.load_state_dict(own)
-    x, mask = tokens(B, T, D), Mask(causal=causal)
-    torch.testing.assert_close(flash(x, mask=mask), gau(x, mask=mask), rtol=0, atol=1e-10)
 
 
 def test_constant_states_do_not_grow():

@@ -54,13 +54,6 @@ def test_sorting_by_a_permutation_is_attention_to_two_blocks(join):
     torch.testing.assert_close(y, wanted)
 
 
-def test_sort_cut_of_all_blocks_sorted_by_a_permutation_is_full_attention():
-    q, k, v = parts()
-    S = torch.eye(4, dtype=torch.float64)[[2, 0, 3, 1]].expand(2, 3, 4, 4)
-    y = sinkhorn_attention(q, k, v, sorting=S, block_size=3, sort_cut=4)
-    torch.testing.assert_close(y, softmax_attention(q, k, v))
-
-
 def test_noise_belongs_to_training():
     mixer = build("sinkhorn", dim=24, num_heads=3, max_len=64, block_size=4)
     x = torch.randn(1, 16, 24)
