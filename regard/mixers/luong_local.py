@@ -26,7 +26,7 @@ from regard.core import Mask, No, Observation, OptionError
 from regard.functional.cache import advance, place
 from regard.functional.luong import Windows, luong_attention, luong_weights
 from regard.functional.rows import Impl, check_impl, wide_type
-from regard.mixers._cached import ContextState, State
+from regard.mixers._cached import CachedMixer, ContextState, State
 from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
@@ -35,7 +35,7 @@ from regard.nn.starts import glorot_matrices
 Alignment = Literal["monotonic", "predictive"]
 
 
-class LuongLocal(HeadsMixer):
+class LuongLocal(CachedMixer, HeadsMixer):
     __doc__ = __doc__
     name = "luong_local"
     family = "banded"
@@ -109,11 +109,11 @@ class LuongLocal(HeadsMixer):
 
     def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self._attend(q, self.score.keys(k), v, self._windows(q, k, mask), mask.pairwise)
+        return self._read(q, self.score.keys(k), v, self._windows(q, k, mask), mask.pairwise)
 
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None
-    ) -> Tensor:
+    def _read(
+        self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None
+    ) -> Float[Tensor, "B H T V"]:
         how: dict[str, Any] = {"pairs": self.score.pairs, "renormalise": self.renormalise}
         how |= {"windows": windows, "pairwise": pairwise, "impl": self.impl}
         return luong_attention(self.score.queries(q), k, v, **how)
@@ -145,33 +145,29 @@ class LuongLocal(HeadsMixer):
         q, k, _ = self.heads.split(x, context)
         return {"window": self._windows(q, k, mask).start + self.window_size}
 
+    def _split(self, x, context, at):
+        q, k, v = self.heads.split(x, context)
+        return q, self.score.keys(k, at if context is None else None), v
+
+    def _attend(self, q, k, v, mask, query, key):
+        return self._read(q, k, v, self._around(query.clamp_min(0)[:, None], mask.valid.sum(1)))
+
     def _initial_state(self, batch_size, max_len, context, valid):
-        v = self.heads.zeros(batch_size, self.window_size)
-        length = v.new_zeros(batch_size, dtype=torch.long)
-        if context is not None:
-            if valid is None:
-                valid = torch.ones(context.shape[:2], dtype=torch.bool, device=v.device)
-            k = self.score.keys(self.heads.keys(context))
-            return ContextState(k, self.heads.values(context), valid, length)
-        A = self.score.keys(v[:1, :, :1]).shape[3]
-        return State(v.new_zeros(*v.shape[:3], A), v, length)
+        return super()._initial_state(batch_size, self.window_size, context, valid)
 
     def _extend(self, x, state, valid, donate):
-        N, D_w = x.shape[1], self.window_size
-        length, t = advance(state.length, valid, N), place(state.length, valid, N)
-        q = self.heads.queries(x)
         if isinstance(state, ContextState):
-            windows = self._around(t.clamp_min(0)[:, None], state.valid.sum(1))
-            y = self._attend(q, state.k, state.v, windows, None)
-            return self.heads.merge(y), replace(state, length=length)
-        k = torch.cat([state.k, self.score.keys(self.heads.keys(x), t)], dim=2)
-        v = torch.cat([state.v, self.heads.values(x)], dim=2)
+            return super()._extend(x, state, valid, donate)
+        N, D_w = x.shape[1], self.window_size
+        q, *new = self._split(x, None, place(state.length, valid, N))
+        k, v = (torch.cat(z, dim=2) for z in zip((state.k, state.v), new, strict=True))
         start = torch.arange(N, device=x.device)[None]  # column c: the token at length - D_w + c
         windows = Windows(start[:, None], D_w + 1, start + D_w, low=D_w - state.length)
-        y = self._attend(q, k, v, windows, None)
+        y = self.heads.merge(self._read(q, k, v, windows))
+        length = advance(state.length, valid, N)
         last = (length - state.length)[:, None] + torch.arange(D_w, device=x.device)
         k, v = (z.take_along_dim(last[:, None, :, None], 2) for z in (k, v))
-        return self.heads.merge(y), State(k, v, length)
+        return y, State(k, v, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
