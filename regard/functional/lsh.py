@@ -38,7 +38,6 @@ def sort_plan(
     buckets: Int[Tensor, "B H R T"],
     *,
     chunk_size: int,
-    strict: bool,
     chunks_before: int = 1,
     chunks_after: int = 0,
     same_bucket_only: bool = True,
@@ -48,7 +47,7 @@ def sort_plan(
     if mask.valid is not None:
         behind = buckets.amax(-1, keepdim=True) + 1
         buckets = torch.where(mask.valid[:, None, None], buckets, behind)
-    if strict:
+    if mask.causal:
         return buckets, Window(1, GAP, 1, chunk_size)  # the last of the bucket
     return buckets, chunks(
         chunk_size, before=chunks_before, after=chunks_after, same_group=same_bucket_only
@@ -80,7 +79,6 @@ def lsh_attention(
     group, window = sort_plan(
         buckets,
         chunk_size=chunk_size,
-        strict=mask.causal,
         chunks_before=chunks_before,
         chunks_after=chunks_after,
         same_bucket_only=same_bucket_only,

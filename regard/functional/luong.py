@@ -12,15 +12,15 @@ from regard.functional.scored import Pairs, dot_product
 
 
 class Windows(NamedTuple):
-    """Query i sees the keys start_i .. start_i + width - 1, as far as low <= key <= high_i.
+    """Query i sees the keys start_i .. start_i + width - 1, as far as low <= key <= high_i, from 0 on where low is not given.
 
     With a centre, weights are multiplied by exp(-(j - centre)^2 / (2 sigma^2)).
     """
 
     start: Int[Tensor, "b h T"]
     width: int
-    low: Int[Tensor, "c"]
     high: Int[Tensor, "d T"]
+    low: Int[Tensor, "c"] | None = None
     centre: Float[Tensor, "B H T"] | None = None
     sigma: float = 1.0
 
@@ -79,8 +79,9 @@ def _weights(
 ) -> tuple[Float[Tensor, "B H T W"], Int[Tensor, "b h T W"]]:
     S = k.shape[2]
     j = windows.start[..., None] + torch.arange(windows.width, device=q.device)
-    low, high = windows.low[:, None, None, None], windows.high[:, None, :, None]
-    allowed = (j >= low) & (j <= high) & (j >= 0) & (j < S)
+    allowed = (j >= 0) & (j < S) & (j <= windows.high[:, None, :, None])
+    if windows.low is not None:
+        allowed = allowed & (j >= windows.low[:, None, None, None])
     index = j.clamp(0, S - 1)
     if pairwise is not None:
         shape = torch.broadcast_shapes(pairwise.shape[:3], index.shape[:3])

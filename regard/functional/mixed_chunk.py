@@ -144,29 +144,13 @@ def in_chunks(z: Shaped[Tensor, "B H T K"], C: int) -> Shaped[Tensor, "B H N C K
     return z.unflatten(2, (-1, C))
 
 
-def same_chunk(T: int, chunk_size: int, device: torch.device) -> Bool[Tensor, "1 1 T T"]:
-    chunk = torch.arange(T, device=device) // chunk_size
-    return (chunk[:, None] == chunk[None, :])[None, None]
-
-
 def token_count(mask: Mask, T: int, device: torch.device) -> Int[Tensor, "b 1"]:
     if mask.valid is None:
         return torch.full((1, 1), T, device=device)
     return mask.valid.sum(1, keepdim=True)
 
 
-def between_weights(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    *,
-    chunk_size: int,
-    mask: Mask,
-    share: Share,
-) -> Float[Tensor, "B H T T"]:
-    """The weights that `between` amounts to; they have signs."""
-    T, products = q.shape[2], q @ k.mT
-    if not mask.causal:
-        products = products if mask.valid is None else products * mask.valid[:, None, None]
-        return products * share(token_count(mask, T, q.device), q.dtype)[:, None, :, None]
-    chunk = torch.arange(T, device=q.device) // chunk_size
-    return products * (chunk < chunk[:, None]) * share(chunk * chunk_size, q.dtype)[:, None]
+def units(v: Float[Tensor, "B H T V"]) -> Float[Tensor, "B H T T"]:
+    """A value of its own for each token: mixed, they are the weights, which have signs between chunks."""
+    T = v.shape[2]
+    return torch.eye(T, dtype=v.dtype, device=v.device).expand(*v.shape[:2], T, T)

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.request import permute
 from regard.functional.rows import Impl
 from regard.functional.softmax import Bias, softmax_attention, softmax_weights
 
@@ -129,3 +130,27 @@ def relative_shift(every: Float[Tensor, "*b t n"], s: int) -> Float[Tensor, "*b 
     t, n = every.shape[-2:]
     flat = F.pad(every, (0, 1)).flatten(-2)
     return flat[..., t - 1 : t - 1 + t * n].unflatten(-1, (t, n))[..., :s]
+
+
+def last_rows(
+    memory: Float[Tensor, "B M D"], x: Float[Tensor, "B N D"], count: Int[Tensor, "B"]
+) -> Float[Tensor, "B M D"]:
+    """The last M rows of memory and the first `count` rows of x; no gradient enters them."""
+    M = memory.shape[1]
+    row = count[:, None] + torch.arange(M, device=x.device)
+    return torch.cat([memory, x], dim=1).detach().take_along_dim(row[..., None], 1)
+
+
+def last_aligned(
+    context: Float[Tensor, "B S D"], mask: Mask
+) -> tuple[Float[Tensor, "B S D"], Mask, Int[Tensor, "B S"] | None]:
+    """The tokens of each row at its end, where the last query stands; and where each column went."""
+    if mask.valid is None:
+        return context, mask, None
+    S = context.shape[1]
+    count = mask.valid.sum(1, keepdim=True)
+    column = torch.arange(S, device=context.device)
+    source, target = (column + count) % S, (column - count) % S
+    pairwise = None if mask.pairwise is None else permute(mask.pairwise, source, dim=3)
+    aligned = Mask(mask.causal, permute(mask.valid, source), pairwise)
+    return permute(context, source), aligned, target

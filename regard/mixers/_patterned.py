@@ -1,18 +1,20 @@
 """Base class of mixers over a pattern of positions: heads, prefix tokens, streaming and maps."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.core.options import Count
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import Pattern
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
@@ -27,16 +29,11 @@ class PatternMixer(HeadsMixer):
     """
 
     family = "banded"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("a pattern needs queries and keys on one axis"),
-        streaming="exact",
-        attention_map=True,
         positions=frozenset({"absolute", "rotary"}),
         time="T W H K",
-        memory="T D",
         state="W H K",
     )
     pattern: Pattern

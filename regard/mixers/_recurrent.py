@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation
+from regard.core import Mask, No, Observation
 from regard.core.mask import OPEN
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed, weights
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
@@ -39,22 +40,16 @@ class RecurrentMixer(HeadsMixer):
     """y_i = phi(q_i) S_i / n(phi(q_i) z_i),   S_i = d_i S_(i-1) + phi(k_i) v_i^T,   z_i = d_i z_(i-1) + phi(k_i)
 
     `turned`: positions turn queries and keys before phi.
-    A mechanism sets the denominator n and writes `_mixed`, `num_channels`, `_queries` and `_keys`.
+    A mechanism sets the denominator n and writes `_mixed`, `_queries` and `_keys`.
     """
 
     family = "linear"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         time="T H M V",
-        memory="T D",
         state="H M V",
     )
     denominator: Denominator
@@ -87,11 +82,6 @@ class RecurrentMixer(HeadsMixer):
             position=self.position if turned else None,
         )
 
-    @property
-    def num_channels(self) -> int:
-        """M, the width of phi."""
-        raise NotImplementedError
-
     def _queries(self, q: Float[Tensor, "B H T K"], mask: Mask) -> Float[Tensor, "B H T M"]:
         """phi(q), which may be another in causal order."""
         raise NotImplementedError
@@ -111,7 +101,8 @@ class RecurrentMixer(HeadsMixer):
 
     def _empty(self, length: Int[Tensor, "B"]) -> Any:
         """The state before the first token."""
-        S = self.heads.zeros(len(length), self.num_channels)
+        M = self._queries(self.heads.zeros(1, 1), OPEN).shape[3]
+        S = self.heads.zeros(len(length), M)
         return State(S, S[..., 0].clone(), length)
 
     def _extend(self, x, state, valid, donate):

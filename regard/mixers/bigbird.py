@@ -141,8 +141,8 @@ def draw_blocks(
     own = torch.arange(num_blocks, device="cpu")
     first = int(first_is_global)
     near = (own - 1).clamp(min=first)  # where the window begins
-    width = (own + 2).clamp(max=num_blocks) - near
-    choice = (near if causal else num_blocks - width.clamp(min=0)) - first
+    width = ((own + 2).clamp(max=num_blocks) - near).clamp(min=0)
+    choice = (near if causal else num_blocks - width) - first
     if first_is_global:
         choice = choice.masked_fill(own == 0, 0)
     drawn = torch.full((num_heads, num_blocks, count), -1, device="cpu")
@@ -155,9 +155,6 @@ def draw_blocks(
         taken = (drawn == rank[..., None]).any(-1)
         drawn[:, :, n] = torch.where(last < 0, -1, torch.where(taken, last, rank))
     block = drawn + first
-    block = (
-        block
-        if causal
-        else torch.where(block >= near[:, None], block + width[:, None].clamp(min=0), block)
-    )
+    if not causal:
+        block = torch.where(block >= near[:, None], block + width[:, None], block)
     return torch.where(drawn < 0, -1, block)

@@ -26,30 +26,18 @@ from typing import Any, Literal
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Capabilities, No, Observation
-from regard.core.states import Streamed, as_state
+from regard.core import No, Observation
 from regard.functional.cache import advance
-from regard.functional.compressed import (
-    First,
-    compressed_attention,
-    extend,
-    initial_state,
-)
+from regard.functional.compressed import First, compressed_attention, extend, initial_state
 from regard.functional.rows import Impl, attend, check_impl
+from regard.mixers._cached import ContextState
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 
 FirstSlot = Literal["token0", "null", "none"]
-
-
-@as_state
-class ContextState(Streamed):
-    k: Float[Tensor, "B H C K"]
-    v: Float[Tensor, "B H C V"]
-    valid: Bool[Tensor, "B C"]
-    length: Int[Tensor, "B"]
 
 
 class Compressed(HeadsMixer):
@@ -57,22 +45,15 @@ class Compressed(HeadsMixer):
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are compressed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
         attention_map=No(
             "a slot mixes the channels of its tokens, so no single weight belongs to a token"
         ),
-        positions=frozenset({"absolute"}),
         approximates="softmax",
-        time="T^2 H K",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "null": {"first_slot": "null", "factor": 4},
@@ -101,14 +82,11 @@ class Compressed(HeadsMixer):
         self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         groups = num_heads if grouped else 1
         self.key_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
-        self.value_conv = (
-            None if share_conv else nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
-        )
-        self.null = (
-            nn.Parameter(torch.empty(2, num_heads, 1, self.heads.head_dim))
-            if first_slot == "null"
-            else None
-        )
+        self.value_conv = self.null = None
+        if not share_conv:
+            self.value_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
+        if first_slot == "null":
+            self.null = nn.Parameter(torch.empty(2, num_heads, 1, self.heads.head_dim))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -124,51 +102,40 @@ class Compressed(HeadsMixer):
         if self.first_slot == "token0":
             first = First(k[:, :, :1], v[:, :, :1], late=True)
         elif self.null is not None:
-            null = self.null[:, None].expand(-1, k.shape[0], -1, -1, -1)
-            first = First(null[0], null[1], late=False)
-        of_keys = partial(self._convolve, self.key_conv)
-        of_values = partial(self._convolve, self.value_conv or self.key_conv)
+            null_k, null_v = self.null[:, None].expand(-1, k.shape[0], -1, -1, -1)
+            first = First(null_k, null_v, late=False)
         return {
             "factor": self.factor,
-            "compress_k": of_keys,
-            "compress_v": of_values,
+            "compress_k": partial(self._convolve, self.key_conv),
+            "compress_v": partial(self._convolve, self.value_conv or self.key_conv),
             "first": first,
             "impl": self.impl,
         }
 
     def _convolve(self, conv: nn.Conv1d, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
         """A product over the tokens of a slot and their channels: a convolution would need the channels first."""
-        s, H = self.factor, self.num_heads
+        G, H = conv.groups, self.num_heads
         assert conv.bias is not None
-        if conv.groups == 1:
-            tokens = z.transpose(1, 2).reshape(z.shape[0], -1, s * H * z.shape[3])
-            weight = rearrange(conv.weight, "o i s -> o (s i)")
-            slots = nn.functional.linear(tokens, weight, conv.bias)
-            return slots.unflatten(2, (H, -1)).transpose(1, 2).contiguous()
-        weight = rearrange(conv.weight, "(h o) i s -> h (s i) o", h=H)
-        slots = z.unflatten(2, (-1, s)).flatten(3) @ weight
-        return slots + conv.bias.unflatten(0, (H, 1, -1))
+        z = z if G == H else z.transpose(1, 2).flatten(2)[:, None]  # one head of all channels
+        weight = rearrange(conv.weight, "(g o) i s -> g (s i) o", g=G)
+        slots = z.unflatten(2, (-1, self.factor)).flatten(3) @ weight
+        slots = slots + conv.bias.unflatten(0, (G, 1, -1))
+        return slots if G == H else slots[:, 0].unflatten(2, (H, -1)).transpose(1, 2).contiguous()
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        if context is not None:
-            missing = (0, -context.shape[1] % self.factor)
-            valid = (
-                context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
-            )
-            valid = nn.functional.pad(valid, missing).unflatten(1, (-1, self.factor)).any(-1)
-            k, v = (
-                nn.functional.pad(z, (0, 0, *missing))
-                for z in (self.heads.keys(context), self.heads.values(context))
-            )
-            compress = self._options(k, v)
-            k, v = compress["compress_k"](k), compress["compress_v"](v)
-            return ContextState(k, v, valid, length)
-
-        like = weight.new_zeros(batch_size, self.num_heads, 0, self.heads.head_dim)
-        lead = int(self.first_slot != "none")
-        return initial_state(like, self.factor, lead + (max_len or 0) // self.factor)
+        like = self.heads.zeros(batch_size, 0)
+        if context is None:
+            lead = int(self.first_slot != "none")
+            return initial_state(like, self.factor, lead + (max_len or 0) // self.factor)
+        every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
+        missing = (0, -context.shape[1] % self.factor)
+        valid = nn.functional.pad(every if valid is None else valid, missing)
+        kept = self.heads.keys(context), self.heads.values(context)
+        k, v = (nn.functional.pad(z, (0, 0, *missing)) for z in kept)
+        how = self._options(k, v)
+        some = valid.unflatten(1, (-1, self.factor)).any(-1)
+        k, v = how["compress_k"](k), how["compress_v"](v)
+        return ContextState(k, v, some, like.new_zeros(batch_size, dtype=torch.long))
 
     def _extend(self, x, state, valid, donate):
         if isinstance(state, ContextState):

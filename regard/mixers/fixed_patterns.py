@@ -15,51 +15,35 @@ Args:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnknownNameError
-from regard.core.states import Streamed, as_state
-from regard.functional.cache import columns, put
-from regard.functional.fixed import (
-    CAUSAL_PATTERNS,
-    PATTERNS,
-    fixed_attention,
-    fixed_weights,
-)
+from regard.core import Mask, No, Observation, OptionError, UnknownNameError
+from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention, fixed_weights
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._cached import CachedMixer
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values, split_heads
 from regard.nn.starts import Glorot, glorot
 
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 
 
-@as_state
-class State(Streamed):
-    k: Float[Tensor, "B L _ K"]  # of the learned heads
-    v: Float[Tensor, "B H C V"]
-    length: Int[Tensor, "B"]
-
-
-class FixedPatterns(Mixer):
+class FixedPatterns(CachedMixer):
     __doc__ = __doc__
     name = "fixed_patterns"
     family = "score-free"
     paper = "Raganato et al. 2020, arXiv 2002.10260"
-    capabilities = Capabilities(
+    capabilities = replace(
+        ALL,
         causal=No("its patterns next, right, end, start and last look ahead"),
-        pairwise=True,
         global_tokens=No("its fixed heads weigh tokens by position alone"),
         cross=No("its patterns speak of positions in one sequence"),
         streaming=No("its patterns next, right, end, start and last look ahead"),
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T^2 H K",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "next": {"patterns": ("next",)},
@@ -99,63 +83,50 @@ class FixedPatterns(Mixer):
             self.declare(causal=True, streaming="exact")
 
     def mix(self, x, context, mask):
-        q, k, v, place = self._parts(x, mask)
-        return self.values.merge(self._mixed(q, k, v, mask, *place))
+        at = torch.arange(x.shape[1], device=x.device)[None]
+        q, k, v = self._split(x, None, at)
+        return self.values.merge(self._attend(q, k, v, mask, at, at))
 
-    def _parts(self, x: Tensor, mask: Mask) -> tuple[Tensor | None, Tensor | None, Tensor, tuple]:
-        T = x.shape[1]
-        position = torch.arange(T, device=x.device)[None]
-        n = torch.full((1,), T, device=x.device) if mask.valid is None else mask.valid.sum(1)
-        return *self._learned(x), self.values.split(x), (position, position, n)
-
-    def _learned(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def _split(self, x, context, at):
+        v = self.values.split(x)
         if self.query is None or self.key is None:
-            return None, None
+            return v[:, :0], v[:, :0], v
         sizes = self.num_learned, self.values.head_dim
         q, k = (split_heads(z, *sizes) for z in (self.query(x), self.key(x)))
-        return q, k
+        return q, k, v
 
-    def _mixed(self, q, k, v, mask: Mask, query: Tensor, key: Tensor, n: Tensor) -> Tensor:
-        F = len(self.patterns)
+    def _attend(self, q, k, v, mask, query, key):
+        F, parts = len(self.patterns), []
         fixed_mask, learned_mask = _by_heads(mask, F)
-        parts = []
         if F:
-            parts.append(
-                fixed_attention(
-                    self.patterns, v[:, :F], query, key, n, mask=fixed_mask, impl=self.impl
-                )
-            )
-        if q is not None:
+            place = query, key, _count(mask, key)
+            how: dict[str, Any] = {"mask": fixed_mask, "impl": self.impl}
+            parts.append(fixed_attention(self.patterns, v[:, :F], *place, **how))
+        if self.num_learned:
             parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))
         return torch.cat(parts, dim=1)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight, K = self.values.value.weight, self.values.head_dim
-        k = weight.new_zeros(batch_size, self.num_learned, max_len or 0, K)
-        v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, K)
-        return State(k, v, torch.zeros(batch_size, dtype=torch.long, device=weight.device))
-
-    def _extend(self, x, state, valid, donate):
-        at = columns(state, valid, x.shape[1], state.v, donate)
-        q, new_k = self._learned(x)
-        k = state.k if new_k is None else put(state.k, new_k, at, donate)
-        v = put(state.v, self.values.split(x), at, donate)
-        k_seen, v_seen = k[:, :, : at.seen], v[:, :, : at.seen]
-        mixed = self._mixed(q, k_seen, v_seen, at.mask, at.query, at.key, at.length)
-        return self.values.merge(mixed), State(k, v, at.length)
+    def _merge(self, x, mixed):
+        return self.values.merge(mixed)
 
     def _observe(self, x, context, mask):
-        q, k, v, place = self._parts(x, mask)
-        F = len(self.patterns)
+        at = torch.arange(x.shape[1], device=x.device)[None]
+        q, k, v = self._split(x, None, at)
+        F, parts = len(self.patterns), []
         fixed_mask, learned_mask = _by_heads(mask, F)
-        parts = []
         if F:
+            place = at, at, _count(mask, at)
             fixed = fixed_weights(self.patterns, *place, dtype=x.dtype, mask=fixed_mask)
             parts.append(fixed.to(x.dtype).expand(x.shape[0], -1, -1, -1))
-        if q is not None and k is not None:
+        if self.num_learned:
             parts.append(softmax_weights(q, k, mask=learned_mask))
         weights = torch.cat(parts, dim=1)
         return Observation(v=v, weights=weights, heads=weights @ v)
+
+
+def _count(mask: Mask, key: Int[Tensor, "#b S"]) -> Int[Tensor, "b"]:
+    """Tokens of each row."""
+    return key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
 
 
 def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:

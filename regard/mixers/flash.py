@@ -23,25 +23,20 @@ Args:
 """
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mixer, No, Observation
+from regard.core import Mixer, No, Observation
 from regard.functional.cache import place
-from regard.functional.mixed_chunk import (
-    LinNorm,
-    Sums,
-    between_weights,
-    mixed_chunks,
-    same_chunk,
-    shares,
-)
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares, units
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights
+from regard.mixers._capabilities import ALL
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -51,17 +46,13 @@ class Flash(Mixer):
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"
     num_heads = 1
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
         cross=No("its chunks pair the tokens of one sequence"),
-        streaming="exact",
-        attention_map=True,
         includes_ffn=True,
-        positions=frozenset({"absolute"}),
         approximates="gau",
         time="T C K + T C F + T K F",
         memory="T F + C^2",
@@ -140,15 +131,7 @@ class Flash(Mixer):
         return self.unit.merge(x, mixed), state
 
     def _observe(self, x, context, mask):
-        T, a = x.shape[1], []
-        position = torch.arange(T, device=x.device)
-        sums, v = self._parts(x, position[None], mask.causal)
-        if sums.near is not None:
-            chunk = mask.dense(T, T, device=x.device) & same_chunk(T, self.chunk_size, x.device)
-            bias = self.relative.at(position - position[:, None])
-            a.append(weights(*sums.near, chunk, bias=bias, divisor=self.divisor))
-        if sums.far is not None:
-            how = {"chunk_size": self.chunk_size, "mask": mask, "share": sums.share}
-            a.append(between_weights(*sums.far, **how))
-        total = sum(a[1:], a[0])
-        return Observation(v=v, weights=total, heads=total @ v)
+        position = torch.arange(x.shape[1], device=x.device)[None]
+        sums, v = self._parts(x, position, mask.causal)
+        a = mixed_chunks(sums, units(v), chunk_size=self.chunk_size, mask=mask)
+        return Observation(v=v, weights=a, heads=a @ v)

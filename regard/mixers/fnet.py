@@ -10,9 +10,12 @@ Args:
     norm: scale of the transform
 """
 
-from regard.core import Capabilities, Mixer, No
+from dataclasses import replace
+
+from regard.core import Mixer, No
 from regard.functional.fourier import Norm, fourier_mixing
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 
 
 class FNet(Mixer):
@@ -20,18 +23,17 @@ class FNet(Mixer):
     name = "fnet"
     family = "fourier"
     paper = "Lee-Thorp et al. 2021, arXiv 2105.03824"
-    capabilities = Capabilities(
+    capabilities = replace(
+        ALL,
         causal=No("every output of a Fourier transform depends on every token"),
         pairwise=No(
             "its mixing weights are fixed by the length, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
         cross=No("a Fourier transform maps one sequence to itself"),
         streaming=No("a further token changes every earlier output"),
         attention_map=No("its mixing weights are complex and differ by channel"),
-        positions=frozenset({"absolute"}),
         time="T log T D + T D log D",
-        memory="T D",
+        state=None,
     )
     variants = {"ortho": {"norm": "ortho"}}
 

@@ -26,47 +26,26 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
-from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance, columns, place, put
+from regard.core import Mask, No, Observation, OptionError
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.mixers._cached import CachedMixer
+from regard.mixers._capabilities import ALL
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
-@as_state
-class State(Streamed):
-    k: Float[Tensor, "B 1 C K"]  # with the features of the rotary bias
-    v: Float[Tensor, "B 1 C F"]
-    length: Int[Tensor, "B"]
-
-
-@as_state
-class ContextState(Streamed):
-    k: Float[Tensor, "B 1 S K"]
-    v: Float[Tensor, "B 1 S F"]
-    valid: Bool[Tensor, "B S"]
-    length: Int[Tensor, "B"]
-
-
-class GAU(Mixer):
+class GAU(CachedMixer):
     __doc__ = __doc__
     name = "gau"
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"
     num_heads = 1
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
+    capabilities = replace(
+        ALL,
         includes_ffn=True,
-        positions=frozenset({"absolute"}),
         time="T^2 K + T^2 F",
         memory="T F",
         state="T F + T K",
@@ -112,77 +91,51 @@ class GAU(Mixer):
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
     def mix(self, x, context, mask):
-        q, k, v, how = self._parts(x, context, mask)
-        mixed = squared_relu_attention(q, k, v, mask=mask, impl=self.impl, **how)
-        return self.unit.merge(x, mixed)
+        query = key = torch.arange(x.shape[1], device=x.device)[None]
+        if context is not None:
+            query, key = _places(query, context, mask)
+        q, k, v = self._split(x, context, query)
+        how = {"mask": mask, "impl": self.impl, **self._how(query, key)}
+        return self.unit.merge(x, squared_relu_attention(q, k, v, **how))
 
-    def _parts(
-        self, x: Tensor, context: Tensor | None, mask: Mask
-    ) -> tuple[Tensor, Tensor, Tensor, dict]:
-        T, device = x.shape[1], x.device
-        query = key = torch.arange(T, device=device)[None]
+    def _split(self, x, context, at):
+        views, turned, scale = self.unit.views(x), self.relative.turned, self.score_scale
         if context is None:
-            q, k = self.relative.turned(self.unit.views(x), query, self.score_scale)
-            return q, k, self.unit.values(x), self._how(query, key)
-        key = torch.arange(context.shape[1], device=device)[None]
-        query = mask.last_key(T, context.shape[1], device) if mask.causal else query
-        q, k = self._queries(x, query), self._keys(context, key)
-        return q, k, self.unit.values(context), self._how(query, key)
-
-    def _queries(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
-    ) -> Float[Tensor, "B 1 T K"]:
-        return self.relative.turned(self.unit.views(x)[:, :1], position, self.score_scale, (0,))[0]
-
-    def _keys(
-        self, x: Float[Tensor, "B S D"], position: Int[Tensor, "b S"]
-    ) -> Float[Tensor, "B 1 S K"]:
-        return self.relative.turned(self.unit.views(x)[:, 1:], position, 1.0, (1,))[0]
+            q, k = turned(views, at, scale)
+            return q, k, self.unit.values(x)
+        here = torch.arange(context.shape[1], device=x.device)[None]
+        (q,) = turned(views[:, :1], here[:, :0] if at is None else at, scale, (0,))
+        (k,) = turned(self.unit.views(context)[:, 1:], here, 1.0, (1,))
+        return q, k, self.unit.values(context)
 
     def _how(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]) -> dict:
         """The divisor, and the bias that is not in the channels."""
-        if self.relative.form != "toeplitz":
-            return {"divisor": self.divisor}
+        how: dict = {"divisor": self.divisor}
+        if self.relative.form == "toeplitz":
+            at = self.relative.at
+            how["bias"] = lambda rows: at(key[:, None, None] - query[:, None, rows, None])
+        return how
 
-        def bias(rows: slice) -> Tensor:
-            found = self.relative.at(key[:, None, None] - query[:, None, rows, None])
-            assert found is not None
-            return found
+    def _attend(self, q, k, v, mask, query, key):
+        how = {"mask": mask, "impl": self.impl, **self._how(query, key)}
+        return squared_relu_attention(q, k, v, **how)
 
-        return {"divisor": self.divisor, "bias": bias}
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.unit.out.weight
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        if context is not None:
-            valid = (
-                context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
-            )
-            position = torch.arange(context.shape[1], device=context.device)[None]
-            return ContextState(
-                self._keys(context, position), self.unit.values(context), valid, length
-            )
-        k = weight.new_zeros(batch_size, 1, max_len or 0, self.relative.width)
-        v = weight.new_zeros(batch_size, 1, max_len or 0, self.unit.hidden_dim)
-        return State(k, v, length)
-
-    def _extend(self, x, state, valid, donate):
-        if isinstance(state, ContextState):
-            new = place(state.length, valid, x.shape[1])
-            key = torch.arange(state.k.shape[2], device=x.device)[None]
-            how = {"mask": Mask(valid=state.valid), "impl": self.impl, **self._how(new, key)}
-            mixed = squared_relu_attention(self._queries(x, new), state.k, state.v, **how)
-            length = advance(state.length, valid, x.shape[1])
-            y = self.unit.merge(x, mixed) * state.valid.any(1)[:, None, None]
-            return y, replace(state, length=length)
-        at = columns(state, valid, x.shape[1], state.k, donate)
-        q, new_k = self.relative.turned(self.unit.views(x), at.query, self.score_scale)
-        k, v = put(state.k, new_k, at, donate), put(state.v, self.unit.values(x), at, donate)
-        how = {"mask": at.mask, "impl": self.impl, **self._how(at.query, at.key)}
-        mixed = squared_relu_attention(q, k[:, :, : at.seen], v[:, :, : at.seen], **how)
-        return self.unit.merge(x, mixed), State(k, v, at.length)
+    def _merge(self, x, mixed):
+        return self.unit.merge(x, mixed)
 
     def _observe(self, x, context, mask):
-        q, k, v, how = self._parts(x, context, mask)
-        a = squared_relu_weights(q, k, mask=mask, **how)
+        query = key = torch.arange(x.shape[1], device=x.device)[None]
+        if context is not None:
+            query, key = _places(query, context, mask)
+        q, k, v = self._split(x, context, query)
+        a = squared_relu_weights(q, k, mask=mask, **self._how(query, key))
         return Observation(q, k, v, a, a @ v)
+
+
+def _places(
+    query: Int[Tensor, "1 T"], context: Float[Tensor, "B S D"], mask: Mask
+) -> tuple[Int[Tensor, "b T"], Int[Tensor, "1 S"]]:
+    """Queries count from 0, or, where causal, the last one is aligned with the last key."""
+    T, S = query.shape[1], context.shape[1]
+    key = torch.arange(S, device=query.device)[None]
+    return mask.last_key(T, S, query.device) if mask.causal else query, key

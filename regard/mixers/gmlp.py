@@ -14,44 +14,35 @@ Args:
     toeplitz: True: one number for each distance in the place of a full matrix
 """
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
-from regard.core.shapes import check_divisible, check_positive
-from regard.core.states import Streamed, as_state
-from regard.functional.cache import columns, put
+from regard.core import Mask, No, Observation
+from regard.core.shapes import check_divisible
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
+from regard.mixers._cached import CachedMixer
+from regard.mixers._capabilities import ALL
 
 NEAR_ZERO = 1e-3
 
 
-@as_state
-class State(Streamed):
-    token: Float[Tensor, "B 1 C F"]  # LN(z_2), and key and value of the tiny attention
-    length: Int[Tensor, "B"]
-
-
-class GMLP(Mixer):
+class GMLP(CachedMixer):
     __doc__ = __doc__
     name = "gmlp"
     family = "score-free"
     paper = "Liu et al. 2021, arXiv 2105.08050"
     num_heads = 1
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("its gate has one weight for each pair of positions of one sequence"),
-        streaming="exact",
-        attention_map=True,
         any_length=No("its gate has weights for max_len positions"),
         includes_ffn=True,
-        positions=frozenset({"absolute"}),
         time="T^2 F",
         memory="T F",
         state="T F",
@@ -88,7 +79,6 @@ class GMLP(Mixer):
         self.reset_parameters()
         self.qkv = self.tiny_out = None
         if attention_dim is not None:
-            check_positive(attention_dim=attention_dim)
             self.qkv = nn.Linear(dim, 3 * attention_dim, bias=False)
             self.tiny_out = nn.Linear(attention_dim, hidden_dim // 2, bias=False)
             self.declare(
@@ -102,13 +92,11 @@ class GMLP(Mixer):
 
     def mix(self, x, context, mask):
         T = x.shape[1]
-        z1, z2 = self._halves(x)
-        gate = spatial_mixing(
-            self._first(T)[None], z2, bias=self.bias[None, :T], mask=mask, impl=self.impl
-        )
-        if self.qkv is not None:
-            q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
-            gate = gate + self._tiny(q, k, v, mask)
+        (z1, q), k, z2 = self._split(x, None, None)
+        how = {"bias": self.bias[None, :T], "mask": mask, "impl": self.impl}
+        gate = spatial_mixing(self._first(T)[None], z2[:, 0], **how)
+        if q is not None:
+            gate = gate + self._tiny(q, k, mask)
         return self.narrow(z1 * gate)
 
     def _first(self, T: int) -> Float[Tensor, "T T"]:
@@ -127,44 +115,34 @@ class GMLP(Mixer):
             return self.weight[key - query + self.weight.shape[0] // 2]
         return self.weight[query, key]
 
-    def _halves(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor]:
+    def _split(self, x, context, at):
+        """Of x U: z_1, beside the query of the tiny attention, its key and value side by side, and LN(z_2)."""
         h1, h2 = self.widen(x).chunk(2, dim=-1)
-        return F.gelu(h1), self.norm(F.gelu(h2))  # apart: no further tensor of [B T F]
+        z1, z2 = F.gelu(h1), self.norm(F.gelu(h2))[:, None]  # apart: no further tensor of [B T F]
+        if self.qkv is None:
+            return (z1, None), z2[..., :0], z2
+        qkv, A = self.qkv(x)[:, None], self.qkv.out_features // 3
+        return (z1, qkv[..., :A]), qkv[..., A:], z2
 
-    def _tiny(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    def _attend(self, q, k, v, mask, query, key):
+        (z1, q), query = q, query.clamp_min(0)
+        w = self._weights(query, key.clamp(max=len(self.bias) - 1))
+        gate = spatial_mixing(w, v[:, 0], bias=self.bias[query], mask=mask, impl=self.impl)
+        return z1 * (gate if q is None else gate + self._tiny(q, k, mask))
+
+    def _tiny(self, q: Tensor, kv: Tensor, mask: Mask) -> Float[Tensor, "B T F"]:
         assert self.tiny_out is not None
+        k, v = kv.chunk(2, dim=-1)
         return self.tiny_out(softmax_attention(q, k, v, mask=mask, impl=self.impl)[:, 0])
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        width = self.norm.normalized_shape[0]
-        if self.tiny_out is not None:
-            width += 2 * self.tiny_out.in_features
-        token = self.weight.new_zeros(batch_size, 1, max_len or 0, width)
-        return State(token, torch.zeros(batch_size, dtype=torch.long, device=token.device))
-
-    def _extend(self, x, state, valid, donate):
-        at = columns(state, valid, x.shape[1], state.token, donate)
-        z1, new_token = self._halves(x)
-        if self.qkv is not None:
-            q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
-            new_token = torch.cat([new_token, k[:, 0], v[:, 0]], dim=-1)
-        token = put(state.token, new_token[:, None], at, donate)
-        seen, mask, width = token[:, :, : at.seen], at.mask, z1.shape[-1]
-        query = at.query.clamp_min(0)
-        w = self._weights(query, at.key.clamp(max=len(self.bias) - 1))
-        gate = spatial_mixing(
-            w, seen[:, 0, :, :width], bias=self.bias[query], mask=mask, impl=self.impl
-        )
-        if self.qkv is not None:
-            k, v = seen[..., width:].chunk(2, dim=-1)
-            gate = gate + self._tiny(q, k, v, mask)
-        return self.narrow(z1 * gate), State(token, at.length)
+    def _merge(self, x, mixed):
+        return self.narrow(mixed)
 
     def _observe(self, x, context, mask):
         if self.qkv is not None:
             return Observation()
         T = x.shape[1]
-        v = self._halves(x)[1][:, None]
+        v = self._split(x, None, None)[2]
         weights = self._first(T) * mask.dense(T, T, device=x.device)
         weights = weights.expand(x.shape[0], 1, T, T)
         return Observation(v=v, weights=weights, heads=weights @ v)

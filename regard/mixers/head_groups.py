@@ -11,23 +11,24 @@ Args:
     groups: a HeadGroup for each run of heads; None: half local, half linear
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, UnsupportedError
+from regard.core import Mask, Mixer, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
-from regard.mixers.build import build, resolve
+from regard.mixers._capabilities import together
+from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
-from regard.nn.given_heads import GivenHeads, with_given_heads
+from regard.nn.given_heads import with_given_heads
 from regard.nn.heads import Heads, HeadsMixer
 
 
@@ -40,28 +41,17 @@ class HeadGroup:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+WHOLE = {"dim", "num_heads", "max_len"}
+"""Options that groups have from the whole."""
+
+Given = tuple[Tensor, Tensor | None, Mask]
+"""x, context and mask that a group is called with."""
+
+
 @as_state
 class State(Streamed):
     parts: tuple[Any, ...]  # the state of each group
     length: Int[Tensor, "B"]
-
-
-def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
-    """Capabilities that all groups share; a No names the first group without it."""
-    joint: dict[str, Any] = {}
-    for name in (f.name for f in fields(Capabilities)):
-        answers = [(who, getattr(can, name)) for who, can in members]
-        refusal = next((one for one in answers if isinstance(one[1], No)), None)
-        if refusal is not None:
-            joint[name] = No(f"its {refusal[0]} heads: {refusal[1].reason}")
-        elif name in ("time", "memory", "state"):
-            joint[name] = " + ".join(dict.fromkeys(a for _, a in answers if a)) or None
-        elif name == "streaming":
-            joint[name] = "segment" if any(a == "segment" for _, a in answers) else "exact"
-        else:
-            joint[name] = answers[0][1]
-    joint["positions"], joint["approximates"] = frozenset({"absolute"}), None
-    return Capabilities(**joint)
 
 
 class HeadGroups(HeadsMixer):
@@ -82,6 +72,7 @@ class HeadGroups(HeadsMixer):
             )
         },
     }
+    groups: Any  # ModuleList
     limits = {"softmax": ({"groups": (HeadGroup("softmax", 1), HeadGroup("softmax", 2))}, {})}
 
     def __init__(
@@ -103,39 +94,32 @@ class HeadGroups(HeadsMixer):
             )
         self.groups = nn.ModuleList(self._member(group) for group in groups)
         self.sizes = [group.num_heads for group in groups]
-        whole = tuple(
-            replace(group, options=_told(member))
-            for group, member in zip(groups, self._members, strict=True)
-        )
+        told = [  # all of a group's options, defaults included; what the whole has is left out
+            {name: value for name, value in member.options.items() if name not in WHOLE}
+            for member in self.groups
+        ]
+        given = zip(groups, told, strict=True)
+        whole = tuple(replace(group, options=options) for group, options in given)
         self.options = {**self.options, "groups": whole}
-        self.capabilities = together([(m.name, m.capabilities) for m in self._members])
-        self.delay = max(member.delay for member in self._members)
+        self.capabilities = together([(m.name, m.capabilities) for m in self.groups])
+        self.delay = max(member.delay for member in self.groups)
 
-    def _member(self, group: HeadGroup) -> Mixer:
-        for fact in dict(group.options).keys() & {"dim", "num_heads", "max_len"}:
+    def _member(self, group: HeadGroup) -> Any:
+        for fact in dict(group.options).keys() & WHOLE:
             raise OptionError(f"head_groups: the options of {group.mixer} must not hold {fact}")
-        cls = resolve(group.mixer)
+        facts: dict[str, Any] = {"num_heads": group.num_heads, "max_len": self.max_len}
         width = group.num_heads * self.heads.head_dim
-        made = build(
-            cls, dim=width, num_heads=group.num_heads, max_len=self.max_len, **group.options
-        )
-        member = with_given_heads(made)
-        heads = member.heads
-        assert isinstance(heads, GivenHeads)
-        if heads.num_kv_heads != group.num_heads:
+        made: Any = with_given_heads(build(group.mixer, dim=width, **facts, **group.options))
+        if made.heads.num_kv_heads != group.num_heads:
             raise OptionError(
-                f"head_groups: {member.name} must have as many heads of keys as of queries"
+                f"head_groups: {made.name} must have as many heads of keys as of queries"
             )
-        return member
-
-    @property
-    def _members(self) -> list[Any]:
-        return list(self.groups)
+        return made
 
     @property
     def routed(self) -> bool:
         """True if a group has centroids, and so a commitment loss."""
-        return any(hasattr(member, "commitment_loss") for member in self._members)
+        return any(hasattr(member, "commitment_loss") for member in self.groups)
 
     def commitment_loss(
         self,
@@ -150,98 +134,77 @@ class HeadGroups(HeadsMixer):
                 "head_groups does not support commitment_loss: none of its groups has centroids. Add one of routing."
             )
         check_request(self, x, context, mask)
-        total = x.new_zeros(())
-        for member, given in self._given(x, context, mask):
-            if hasattr(member, "commitment_loss"):
-                total = total + member.commitment_loss(
-                    given.x, context=given.context, mask=given.mask
-                )
-        return total
+        given = self._given(x, context, mask)
+        losses = [
+            member.commitment_loss(own_x, context=own_context, mask=own_mask)
+            for member, (own_x, own_context, own_mask) in given
+            if hasattr(member, "commitment_loss")
+        ]
+        return sum(losses[1:], losses[0])
 
-    def _given(self, x: Tensor, context: Tensor | None, mask: Mask):
+    def _given(self, x: Tensor, context: Tensor | None, mask: Mask) -> Iterator[tuple[Any, Given]]:
         """Each member with what it is called with: its heads of q, k and v side by side, and its heads of the mask."""
-        q, k, v = (
-            [_beside(part) for part in z.split(self.sizes, dim=1)]
-            for z in self.heads.split(x, context)
-        )
-        first = 0
-        for i, (member, size) in enumerate(zip(self._members, self.sizes, strict=True)):
+        parts = zip(*map(self._beside, self.heads.split(x, context)), strict=True)
+        masks = [mask] * len(self.sizes)
+        if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
+            own = mask.pairwise.split(self.sizes, dim=1)
+            masks = [replace(mask, pairwise=pairwise) for pairwise in own]
+        for member, (q, k, v), own in zip(self.groups, parts, masks, strict=True):
             pack = member.heads.pack
-            own, pairwise = mask, mask.pairwise
-            if pairwise is not None and pairwise.shape[1] > 1:
-                own = replace(mask, pairwise=pairwise[:, first : first + size])
             if context is None:
-                yield member, _Given(pack(q[i], k[i], v[i]), None, own)
+                yield member, (pack(q, k, v), None, own)
             else:
-                yield member, _Given(pack(q[i]), pack(None, k[i], v[i]), own)
-            first += size
+                yield member, (pack(q), pack(None, k, v), own)
+
+    def _beside(self, z: Float[Tensor, "B H T K"]) -> list[Float[Tensor, "B T hK"]]:
+        """The heads of each group, side by side."""
+        return [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, dim=1)]
 
     def _mixed(self, x, context, mask):
-        return self._heads(m.mix(*given) for m, given in self._given(x, context, mask))
+        return self._heads([m.mix(*given) for m, given in self._given(x, context, mask)])
 
-    def _heads(self, mixed: Iterable[Tensor]) -> Float[Tensor, "B H T V"]:
+    def _heads(self, mixed: list[Tensor]) -> Float[Tensor, "B H T V"]:
         """The outputs of all groups, each [B T h*V]."""
-        return torch.cat(list(mixed), dim=-1).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+        return torch.cat(mixed, dim=-1).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        given: list[Tensor | None] = [None] * len(self.sizes)
+        given: list[Any] = [None] * len(self.sizes)
         if context is not None:
-            k, v = (
-                [_beside(part) for part in z.split(self.sizes, dim=1)]
-                for z in (self.heads.keys(context), self.heads.values(context))
-            )
-            members = enumerate(self._members)
-            given = [member.heads.pack(None, k[i], v[i]) for i, member in members]
+            given = [own for _, (_, own, _) in self._given(context[:, :0], context, OPEN)]
         states = [
             member._initial_state(batch_size, max_len, own, valid)
-            for member, own in zip(self._members, given, strict=True)
+            for member, own in zip(self.groups, given, strict=True)
         ]
-        weight = self.heads.value.weight
-        return State(tuple(states), torch.zeros(batch_size, dtype=torch.long, device=weight.device))
+        length = torch.zeros(batch_size, dtype=torch.long, device=self.heads.value.weight.device)
+        return State(tuple(states), length)
 
     def _extend(self, x, state, valid, donate):
-        mixed, states = [], []
-        parts = zip(self._given(x, None, OPEN), state.parts, strict=True)
-        for (member, given), own in parts:
-            y, after = member._extend(given.x, bounded(own, state.most), valid, donate)
-            mixed.append(y)
-            states.append(after)
-        y = self.heads.merge(self._heads(mixed))
-        return y, State(tuple(states), advance(state.length, valid, x.shape[1]))
+        given = zip(self._given(x, None, OPEN), state.parts, strict=True)
+        done = [
+            member._extend(own_x, bounded(own, state.most), valid, donate)
+            for (member, (own_x, _, _)), own in given
+        ]
+        mixed, states = zip(*done, strict=True)
+        y = self.heads.merge(self._heads(list(mixed)))
+        return y, State(states, advance(state.length, valid, x.shape[1]))
 
     def _observe(self, x, context, mask):
         seen = [m._observe(*given) for m, given in self._given(x, context, mask)]
-        found: dict[str, Tensor | None] = {}
-        for name in Observation._fields:
-            parts = [getattr(one, name) for one in seen]
-            found[name] = None if any(p is None for p in parts) else torch.cat(parts, dim=1)
-        return Observation(**found)
+        found = [
+            None if any(part is None for part in parts) else torch.cat(parts, dim=1)
+            for parts in zip(*seen, strict=True)
+        ]
+        return Observation(*found)
 
     def _plan(self, x, context, mask):
         plans: dict[str, Tensor] = {}
         for i, (member, given) in enumerate(self._given(x, context, mask)):
-            own = member._plan(given.x, given.context, given.mask) or {}
+            own = member._plan(*given) or {}
             plans |= {f"{i}.{name}": value for name, value in own.items()}
         return plans or None
-
-
-def _told(member: Mixer) -> dict[str, Any]:
-    """All options of a group, defaults included; what the whole has is left out."""
-    whole = ("dim", "num_heads", "max_len")
-    return {name: value for name, value in member.options.items() if name not in whole}
-
-
-class _Given(NamedTuple):
-    x: Tensor
-    context: Tensor | None
-    mask: Mask
 
 
 def _default(num_heads: int) -> tuple[HeadGroup, ...]:
     near = -(-num_heads // 2)
     groups = (HeadGroup("local", near), HeadGroup("linear", num_heads - near))
     return groups if num_heads > 1 else groups[:1]
-
-
-def _beside(z: Float[Tensor, "B h T K"]) -> Float[Tensor, "B T h*K"]:
-    return z.transpose(1, 2).flatten(2)

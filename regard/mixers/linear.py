@@ -103,10 +103,6 @@ class Linear(RecurrentMixer):
             q, k, v, weights(self.phi(q), self._keys(k, x, mask, None), mask=mask, turn=turn)
         )
 
-    @property
-    def num_channels(self):
-        return self.phi(self.heads.value.weight.new_zeros(1, self.heads.head_dim)).shape[-1]
-
     def _queries(self, q, mask):
         return self.phi(q)
 

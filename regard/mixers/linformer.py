@@ -19,18 +19,16 @@ Args:
     projection: LengthProjection that layers share, or mean: means of segments; None: the mixer's own
 """
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
-from regard.functional.projected import (
-    projected_attention,
-    projected_weights,
-    segment_means,
-)
+from regard.core import Mask, No, Observation, OptionError
+from regard.functional.projected import projected_attention, projected_weights, segment_means
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.length_projection import LengthProjection
 
@@ -43,18 +41,15 @@ class Linformer(HeadsMixer):
     name = "linformer"
     family = "low-rank"
     paper = "Wang et al. 2020, arXiv 2006.04768"
-    capabilities = Capabilities(
+    capabilities = replace(
+        ALL,
         causal=No("every compressed key mixes all positions, later ones too"),
         pairwise=No("compressed keys mix all positions, so single pairs cannot be taken out"),
-        global_tokens=True,
-        cross=True,
         streaming=No("it has no causal form"),
-        attention_map=True,
         any_length=No("the length projection has one column for each of max_len positions"),
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="T M H K",
-        memory="T D",
+        state=None,
     )
     variants = {
         "narrow": {"num_slots": 5},

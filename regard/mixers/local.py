@@ -15,13 +15,15 @@ Args:
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from regard.core import Capabilities, No, Observation
+from regard.core import No, Observation
 from regard.functional.rows import Impl, check_impl
 from regard.functional.window import State, extend, weights, window_attention
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 
@@ -31,16 +33,11 @@ class Local(HeadsMixer):
     name = "local"
     family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("a pattern needs queries and keys on one axis"),
-        streaming="exact",
-        attention_map=True,
         positions=frozenset({"absolute", "rotary"}),
         time="T W H K",
-        memory="T D",
         state="W H K",
     )
     variants = {
@@ -65,22 +62,20 @@ class Local(HeadsMixer):
     ):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl, "window")
-        self.num_heads, self.window_size, self.dilation = num_heads, window_size, dilation
+        self.num_heads, self.window_size = num_heads, window_size
+        self.reach = window_size * dilation
+        self._how: dict[str, Any] = {"window": window_size, "dilation": dilation}
         self.position = inside(self, num_heads, position, position_options)
         self.heads = Heads(
             dim, num_heads, num_kv_heads=num_kv_heads, position=self.position, alike=True
         )
-
-    @property
-    def _how(self) -> dict[str, int]:
-        return {"window": self.window_size, "dilation": self.dilation}
 
     def _mixed(self, x, context, mask):
         how = {"mask": mask, "impl": self.impl, **self._how}
         return window_attention(*self.heads.split(x), **how)
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        store = self.heads.zeros(batch_size, self.window_size * self.dilation)
+        store = self.heads.zeros(batch_size, self.reach)
         return State(store, store.clone(), store.new_zeros(batch_size, dtype=torch.long))
 
     def _extend(self, x, state, valid, donate):

@@ -29,11 +29,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
-from regard.core.states import Streamed, as_state
+from regard.core import Mask, No, Observation, OptionError
 from regard.functional.cache import advance, place
 from regard.functional.luong import Windows, luong_attention, luong_weights
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl, check_impl, wide_type
+from regard.mixers._cached import CachedMixer, ContextState, State
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
@@ -41,38 +42,17 @@ from regard.nn.starts import glorot_matrices
 Alignment = Literal["monotonic", "predictive"]
 
 
-@as_state
-class State(Streamed):
-    k: Float[Tensor, "B H W A"]  # of the last window_size tokens, prepared by the score
-    v: Float[Tensor, "B H W V"]
-    length: Int[Tensor, "B"]
-
-
-@as_state
-class ContextState(Streamed):
-    k: Float[Tensor, "B H S A"]
-    v: Float[Tensor, "B H S V"]
-    total: Int[Tensor, "B"]  # valid tokens of the context
-    length: Int[Tensor, "B"]
-
-
-class LuongLocal(HeadsMixer):
+class LuongLocal(CachedMixer, HeadsMixer):
     __doc__ = __doc__
     name = "luong_local"
     family = "banded"
     paper = "Luong et al. 2015, arXiv 1508.04025"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
+    capabilities = replace(
+        ALL,
         global_tokens=No(
             "its weights are defined inside one window for each query, which global tokens would leave"
         ),
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         time="T W H K",
-        memory="T D",
         state="W H K",
     )
     variants = {
@@ -119,12 +99,8 @@ class LuongLocal(HeadsMixer):
         if self.predictive:
             self.W_p = nn.Parameter(torch.empty(num_heads, K, K))
             self.v_p = nn.Parameter(torch.empty(num_heads, K))
-            self.declare(
-                causal=No("its window is placed by the number of all keys"),
-                streaming=No(
-                    "it has no causal form: its window is placed by the number of all keys"
-                ),
-            )
+            why = "its window is placed by the number of all keys"
+            self.declare(causal=No(why), streaming=No(f"it has no causal form: {why}"))
         if self.score.max_len is not None:
             self.max_len = self.score.max_len
             self.declare(
@@ -140,60 +116,35 @@ class LuongLocal(HeadsMixer):
 
     def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return self._attend(q, self.score.keys(k), v, self._windows(q, k, mask), mask.pairwise)
+        return self._read(q, self.score.keys(k), v, self._windows(q, k, mask), mask.pairwise)
 
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None
-    ) -> Tensor:
-        return luong_attention(
-            self.score.queries(q),
-            k,
-            v,
-            windows=windows,
-            pairwise=pairwise,
-            pairs=self.score.pairs,
-            renormalise=self.renormalise,
-            impl=self.impl,
-        )
+    def _read(
+        self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None
+    ) -> Float[Tensor, "B H T V"]:
+        how: dict[str, Any] = {"pairs": self.score.pairs, "renormalise": self.renormalise}
+        how |= {"windows": windows, "pairwise": pairwise, "impl": self.impl}
+        return luong_attention(self.score.queries(q), k, v, **how)
 
     def _windows(
         self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], mask: Mask
     ) -> Windows:
         T, S, D_w = q.shape[2], k.shape[2], self.window_size
+        if mask.causal:
+            last = mask.last_key(T, S, q.device)
+            return Windows((last - D_w)[:, None], D_w + 1, last)
         count = torch.full((1,), S, device=q.device) if mask.valid is None else mask.valid.sum(1)
-        if self.predictive:
-            return self._predicted(q, count)
-        if not mask.causal:
-            return self._around(torch.arange(T, device=q.device)[None], count)
-        last = mask.last_key(T, S, q.device)
-        return Windows((last - D_w)[:, None], D_w + 1, torch.zeros_like(count), last)
-
-    def _around(self, t: Int[Tensor, "b T"], count: Int[Tensor, "c"]) -> Windows:
-        final = (count - 1)[:, None]
-        start = torch.minimum(t, final) - self.window_size
-        return Windows(
-            start[:, None],
-            2 * self.window_size + 1,
-            torch.zeros_like(count),
-            final.expand(-1, t.shape[1]),
-        )
-
-    def _predicted(self, q: Float[Tensor, "B H T K"], count: Int[Tensor, "b"]) -> Windows:
+        if not self.predictive:
+            return self._around(torch.arange(T, device=q.device)[None, None], count)
         share = (torch.tanh(q @ self.W_p.transpose(-1, -2)) @ self.v_p[..., None])[..., 0]
-        share = share.to(
-            torch.promote_types(q.dtype, torch.float32)
-        ).sigmoid()  # bfloat16 cannot count to 1000
+        share = share.to(wide_type(q)).sigmoid()  # bfloat16 cannot count to 1000
         p = count[:, None, None] * share
-        final = (count - 1)[:, None]
-        floor = torch.minimum(p.detach().floor().long(), final[:, None])
-        return Windows(
-            floor - self.window_size,
-            2 * self.window_size + 1,
-            torch.zeros_like(count),
-            final.expand(-1, q.shape[2]),
-            centre=p,
-            sigma=self.window_size / 2,
-        )
+        around = self._around(p.detach().floor().long(), count)
+        return around._replace(centre=p, sigma=D_w / 2)
+
+    def _around(self, middle: Int[Tensor, "b h T"], count: Int[Tensor, "c"]) -> Windows:
+        final, D_w = (count - 1)[:, None], self.window_size
+        start = torch.minimum(middle, final[:, None]) - D_w
+        return Windows(start, 2 * D_w + 1, final.expand(-1, middle.shape[2]))
 
     def _plan(self, x, context, mask):
         if not self.predictive:
@@ -201,50 +152,33 @@ class LuongLocal(HeadsMixer):
         q, k, _ = self.heads.split(x, context)
         return {"window": self._windows(q, k, mask).start + self.window_size}
 
+    def _split(self, x, context, at):
+        q, k, v = self.heads.split(x, context)
+        return q, self.score.keys(k, at if context is None else None), v
+
+    def _attend(self, q, k, v, mask, query, key):
+        return self._read(q, k, v, self._around(query.clamp_min(0)[:, None], mask.valid.sum(1)))
+
     def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        if context is not None:
-            count = torch.full_like(length, context.shape[1]) if valid is None else valid.sum(1)
-            k = self.score.keys(self.heads.keys(context))
-            return ContextState(k, self.heads.values(context), count, length)
-        v = weight.new_zeros(batch_size, self.num_heads, self.window_size, self.heads.head_dim)
-        A = self.score.keys(v[:1, :, :1]).shape[3]
-        return State(v.new_zeros(*v.shape[:3], A), v, length)
+        return super()._initial_state(batch_size, self.window_size, context, valid)
 
     def _extend(self, x, state, valid, donate):
-        N, D_w = x.shape[1], self.window_size
-        length = advance(state.length, valid, N)
-        q = self.heads.queries(x)
-        t = place(state.length, valid, N)
         if isinstance(state, ContextState):
-            y = self._attend(q, state.k, state.v, self._around(t.clamp_min(0), state.total), None)
-            return self.heads.merge(y), replace(state, length=length)
-        k = torch.cat([state.k, self.score.keys(self.heads.keys(x), t)], dim=2)
-        v = torch.cat([state.v, self.heads.values(x)], dim=2)
-        start = torch.arange(N, device=x.device)[
-            None
-        ]  # column c holds the token at length - D_w + c
-        windows = Windows(start[:, None], D_w + 1, D_w - state.length, start + D_w)
-        y = self._attend(q, k, v, windows, None)
-        k, v = (_from(z, length - state.length, D_w) for z in (k, v))
-        return self.heads.merge(y), State(k, v, length)
+            return super()._extend(x, state, valid, donate)
+        N, D_w = x.shape[1], self.window_size
+        q, *new = self._split(x, None, place(state.length, valid, N))
+        k, v = (torch.cat(z, dim=2) for z in zip((state.k, state.v), new, strict=True))
+        start = torch.arange(N, device=x.device)[None]  # column c: the token at length - D_w + c
+        windows = Windows(start[:, None], D_w + 1, start + D_w, low=D_w - state.length)
+        y = self.heads.merge(self._read(q, k, v, windows))
+        length = advance(state.length, valid, N)
+        last = (length - state.length)[:, None] + torch.arange(D_w, device=x.device)
+        k, v = (z.take_along_dim(last[:, None, :, None], 2) for z in (k, v))
+        return y, State(k, v, length)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        weights = luong_weights(
-            self.score.queries(q),
-            self.score.keys(k),
-            windows=self._windows(q, k, mask),
-            pairwise=mask.pairwise,
-            pairs=self.score.pairs,
-            renormalise=self.renormalise,
-        )
+        how: dict[str, Any] = {"pairs": self.score.pairs, "renormalise": self.renormalise}
+        how |= {"windows": self._windows(q, k, mask), "pairwise": mask.pairwise}
+        weights = luong_weights(self.score.queries(q), self.score.keys(k), **how)
         return Observation(q, k, v, weights)
-
-
-def _from(
-    z: Float[Tensor, "B H n K"], start: Int[Tensor, "B"], count: int
-) -> Float[Tensor, "B H c K"]:
-    index = (start[:, None] + torch.arange(count, device=z.device))[:, None, :, None]
-    return z.gather(2, index.expand(-1, z.shape[1], -1, z.shape[3]))

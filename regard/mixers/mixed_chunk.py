@@ -15,27 +15,21 @@ Args:
 """
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Capabilities, No, Observation, OptionError
+from regard.core import No, Observation, OptionError
 from regard.functional.cache import place
-from regard.functional.mixed_chunk import (
-    LinNorm,
-    Sums,
-    between_weights,
-    mixed_chunks,
-    same_chunk,
-    shares,
-    softmax_inside,
-)
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares, softmax_inside, units
 from regard.functional.mixed_chunk_stream import extend, initial_state
 from regard.functional.positions.rotary import rotate
-from regard.functional.rows import Impl, check_impl, masked_softmax, scores
+from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 
 
@@ -44,19 +38,14 @@ class MixedChunk(HeadsMixer):
     name = "mixed_chunk"
     family = "linear"
     paper = "Hua et al. 2022, arXiv 2202.10447"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),
-        global_tokens=True,
         cross=No("its chunks pair the tokens of one sequence"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="T C H K + T H K V",
-        memory="T D",
         state="H K V + C H K",
     )
     variants = {
@@ -128,17 +117,10 @@ class MixedChunk(HeadsMixer):
         return self.heads.merge(mixed), state
 
     def _observe(self, x, context, mask):
-        T, a = x.shape[1], []
-        q, k, v = self._parts(x, torch.arange(T, device=x.device)[None])
-        if self.parts != "global":
-            chunk = mask.dense(T, T, device=x.device) & same_chunk(T, self.chunk_size, x.device)
-            softmax = self.local_fn == "softmax"
-            w = masked_softmax(scores(q, k, 1.0), chunk) if softmax else weights(q, k, chunk)
-            a.append(w.to(q.dtype))
-        if self.parts != "local":
-            how = {"chunk_size": self.chunk_size, "mask": mask, "share": self.shares[mask.causal]}
-            a.append(between_weights(q, k, **how))
-        return Observation(q, k, v, sum(a[1:], a[0]))
+        q, k, v = self._parts(x, torch.arange(x.shape[1], device=x.device)[None])
+        sums = self._sums(q, k, mask.causal)
+        a = mixed_chunks(sums, units(v), chunk_size=self.chunk_size, mask=mask)
+        return Observation(q, k, v, a)
 
 
 def _relu2(q, k, v, allowed, ahead) -> Tensor:

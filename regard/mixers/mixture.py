@@ -12,14 +12,13 @@ Args:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mixer, No, Observation, OptionError, UnknownNameError
-from regard.core.states import Streamed, as_state
-from regard.functional.cache import columns, put
+from regard.core import No, Observation, OptionError, UnknownNameError
 from regard.functional.rows import Impl, check_impl
 from regard.functional.synthesizer import (
     Logits,
@@ -27,6 +26,8 @@ from regard.functional.synthesizer import (
     synthesizer_attention,
     synthesizer_weights,
 )
+from regard.mixers._cached import CachedMixer
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values
 from regard.nn.logits import (
     DenseLogits,
@@ -40,30 +41,15 @@ from regard.nn.logits import (
 from regard.nn.scores import SCORES
 
 
-@as_state
-class State(Streamed):
-    k: Float[Tensor, "B H _ A"]  # prepared keys of all scores, side by side; none without scores
-    v: Float[Tensor, "B H C V"]
-    length: Int[Tensor, "B"]
-
-
-class Mixture(Mixer):
+class Mixture(CachedMixer):
     __doc__ = __doc__
     name = "mixture"
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("its synthetic members make weights for positions of one sequence"),
-        streaming="exact",
-        attention_map=True,
         any_length=No("its synthetic members have weights for max_len positions"),
-        positions=frozenset({"absolute"}),
-        time="T^2 H K",
-        memory="T D",
-        state="T D",
     )
     variants = {
         "synthetic": {"members": ("synthesizer_dense", "synthesizer_random")},
@@ -122,38 +108,24 @@ class Mixture(Mixer):
         ]
         return blended(self.blend.softmax(0), parts)
 
-    def _scores(self) -> list[tuple[str, PairLogits]]:
-        return [
-            (name, member)
-            for name, member in self.members.items()
-            if isinstance(member, PairLogits)
+    def _split(self, x, context, at):
+        """k: the prepared keys of all scores, side by side."""
+        v = self.values.split(x)
+        keys = [m.keys(x, at) for m in self.members.values() if isinstance(m, PairLogits)]
+        return (x, [k.shape[3] for k in keys]), torch.cat([v[..., :0], *keys], dim=-1), v
+
+    def _attend(self, q, k, v, mask, query, key):
+        (x, widths), at = q, query.clamp_min(0)
+        keys = iter(k.split(widths, dim=-1) if widths else ())
+        parts = [
+            member(x, next(keys) if isinstance(member, PairLogits) else at)
+            for member in self.members.values()
         ]
+        logits = blended(self.blend.softmax(0), parts)
+        return synthesizer_attention(logits, v, T=x.shape[1], mask=mask, impl=self.impl)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight, K = self.values.value.weight, self.values.head_dim
-        v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, K)
-        one = weight.new_zeros(1, 1, self.dim)
-        A = sum(member.keys(one).shape[3] for _, member in self._scores())
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        return State(v.new_zeros(*v.shape[:3], A), v, length)
-
-    def _extend(self, x, state, valid, donate):
-        T, at = x.shape[1], columns(state, valid, x.shape[1], state.v, donate)
-        v = put(state.v, self.values.split(x), at, donate)
-        k, keys = state.k, {}
-        if self._scores():
-            new_k = {name: member.keys(x, at.query) for name, member in self._scores()}
-            k = put(state.k, torch.cat(list(new_k.values()), dim=-1), at, donate)
-            widths = [a.shape[3] for a in new_k.values()]
-            keys = dict(zip(new_k, k.split(widths, dim=-1), strict=True))
-
-        if self.max_len is not None:  # a store may have more columns
-            at = at._replace(seen=min(at.seen, self.max_len))
-        position = at.query.clamp_min(0)
-        parts = [member(x, keys.get(name, position)) for name, member in self.members.items()]
-        logits, seen = blended(self.blend.softmax(0), parts), v[:, :, : at.seen]
-        mixed = synthesizer_attention(logits, seen, T=T, mask=at.mask, impl=self.impl)
-        return self.values.merge(mixed), State(k, v, at.length)
+    def _merge(self, x, mixed):
+        return self.values.merge(mixed)
 
     def _observe(self, x, context, mask):
         T, v = x.shape[1], self.values.split(x)

@@ -10,11 +10,14 @@ Args:
     token_hidden_dim: channels of the hidden layer over positions; None: half of dim
 """
 
+from dataclasses import replace
+
 import torch.nn.functional as F
 from torch import nn
 
-from regard.core import Capabilities, Mixer, No
+from regard.core import Mixer, No
 from regard.functional.spatial import spatial_mixing
+from regard.mixers._capabilities import ALL
 
 
 class MLPMixer(Mixer):
@@ -22,17 +25,16 @@ class MLPMixer(Mixer):
     name = "mlp_mixer"
     family = "score-free"
     paper = "Tolstikhin et al. 2021, arXiv 2105.01601"
-    capabilities = Capabilities(
+    capabilities = replace(
+        ALL,
         causal=No("its hidden layer sums over all positions"),
         pairwise=No("positions meet in a hidden layer, so single pairs cannot be taken out"),
-        global_tokens=True,
         cross=No("its layers are made for the positions of one sequence"),
         streaming=No("its hidden layer sums over all positions"),
         attention_map=No("positions are mixed by a nonlinear layer, not by weights"),
         any_length=No("its weights have one column for each of max_len positions"),
-        positions=frozenset({"absolute"}),
         time="T M D",
-        memory="T D",
+        state=None,
     )
     variants = {"narrow": {"token_hidden_dim": 5}}
 

@@ -109,7 +109,7 @@ class Performer(RecurrentMixer):
             self.declare(causal=leak, streaming=leak)
         if kernel_of(features) is not None:
             self.declare(approximates=None)
-        self.features, self.stabiliser = features, stabiliser
+        self._how: dict[str, Any] = {"features": features, "stabiliser": stabiliser}
         self.redraw_every = redraw_every
         self.projection = RandomProjection(
             num_heads if per_head else 1, num_features, dim // num_heads, orthogonal=orthogonal
@@ -120,20 +120,12 @@ class Performer(RecurrentMixer):
         return favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
 
     @property
-    def _how(self) -> dict[str, Any]:
-        return {"features": self.features, "stabiliser": self.stabiliser}
-
-    @property
     def changes_after_step(self) -> bool:
         return self.redraw_every is not None
 
     def _after_step(self) -> None:
         if self.redraw_every is not None and self.projection.tick() % self.redraw_every == 0:
             self.projection.redraw()
-
-    @property
-    def num_channels(self):
-        return self.projection.w.shape[1] * (2 if self.features == "hyperbolic" else 1)
 
     def _queries(self, q, mask):
         return favor_queries(q, self.projection.w, causal=mask.causal, **self._how)

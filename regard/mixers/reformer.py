@@ -36,13 +36,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.cache import advance
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl, check_impl
 from regard.functional.sorted import sorted_attention, weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer, in_full_precision
 from regard.nn.seeded import normal
 
@@ -52,17 +53,11 @@ class Reformer(HeadsMixer):
     name = "reformer"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
+    capabilities = replace(
+        ALL,
         cross=No("its keys are the queries of the same tokens"),
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="R T W H K",
-        memory="T D",
         state="R N W H K",
     )
     variants = {
@@ -99,9 +94,13 @@ class Reformer(HeadsMixer):
         self.impl = check_impl(self.name, impl, "sorted")
         self.num_heads, self.num_hashes, self.chunk_size = num_heads, num_hashes, chunk_size
         self.factors = _factors(num_buckets, max_len, chunk_size)
-        self.chunks_before, self.chunks_after = chunks_before, chunks_after
-        self.same_bucket_only, self.dedup = same_bucket_only, dedup
-        self.published_causal, self.scale = published_causal, scale
+        self.published_causal = published_causal
+        self._order: dict[str, Any] = {
+            "chunk_size": chunk_size,
+            "chunks_before": chunks_before,
+            "chunks_after": chunks_after,
+            "same_bucket_only": same_bucket_only,
+        }
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": True, "count_once": dedup}
         self.heads = Heads(dim, num_heads, shared_qk=True)
         self.seed = seed
@@ -140,15 +139,7 @@ class Reformer(HeadsMixer):
 
     def _sorted(self, buckets: Tensor, mask: Mask) -> dict[str, Any]:
         """The sort plan, and the mask of its pairs."""
-        group, window = sort_plan(
-            buckets,
-            chunk_size=self.chunk_size,
-            strict=mask.causal,
-            chunks_before=self.chunks_before,
-            chunks_after=self.chunks_after,
-            same_bucket_only=self.same_bucket_only,
-            mask=mask,
-        )
+        group, window = sort_plan(buckets, mask=mask, **self._order)
         mask = replace(mask, causal=mask.causal or self.published_causal)
         return {"group": group, "window": window, "mask": mask}
 
@@ -182,10 +173,8 @@ def _factors(
                 "reformer needs num_buckets or max_len: buckets are a constant, never the current length's"
             )
         return (2 * -(-max_len // chunk_size),)
-    factors = (num_buckets,) if isinstance(num_buckets, int) else tuple(num_buckets)
-    if factors != (1,) and any(
-        isinstance(n, bool) or not isinstance(n, int) or n < 2 or n % 2 for n in factors
-    ):
+    factors = (num_buckets,) if isinstance(num_buckets, int) else num_buckets
+    if factors != (1,) and any(n % 2 for n in factors):
         raise OptionError(
             f"reformer: num_buckets ({num_buckets!r}) must be 1, even, or a tuple of even numbers: each rotation "
             "gives a bucket and its opposite"

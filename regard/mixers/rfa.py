@@ -129,10 +129,6 @@ class RFA(RecurrentMixer):
     def _gate(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T"] | None:
         return None if self.gate is None else rearrange(self.gate(x), "b t h -> b h t")
 
-    @property
-    def num_channels(self):
-        return self.projection.w.shape[1] * (2 if self.features == "fourier" else 1)
-
     def _queries(self, q, mask):
         return unit_features(q, self._w(), self.features)
 

@@ -38,7 +38,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Capabilities, Mask, No, Observation
+from regard.core import OPEN, Mask, No, Observation
 from regard.core.errors import OptionError
 from regard.core.options import Seed, Share
 from regard.core.request import check_request
@@ -47,6 +47,7 @@ from regard.functional.cache import advance
 from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl, check_impl, unit_norm
+from regard.mixers._capabilities import ALL
 from regard.nn.centroids import Centroids, Counts
 from regard.nn.heads import Heads, HeadsMixer, in_full_precision
 
@@ -64,17 +65,11 @@ class Routing(HeadsMixer):
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
+    capabilities = replace(
+        ALL,
         global_tokens=No("an output is a mean over clusters, and a global token belongs to none"),
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="T N H K + N W^2 H K",
-        memory="T D",
         state="N W H K",
     )
     variants = {
@@ -113,14 +108,21 @@ class Routing(HeadsMixer):
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl, "sorted", "members")
-        num_clusters, window_size = _sizes(num_clusters, window_size, max_len)
+        if num_clusters is None or window_size is None:  # sqrt(max_len) / 2, which cover max_len
+            if max_len is None:
+                raise OptionError(
+                    "routing needs max_len, or num_clusters and window_size: clusters are never the current length's"
+                )
+            num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
+            window_size = window_size or -(-max_len // num_clusters)
         self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
-        how: dict[str, Any] = {"num_kv_heads": num_kv_heads, "shared_qk": shared_qk, "repeat": True}
-        self.heads = Heads(dim, num_heads, **how)
+        given: dict[str, Any] = {"num_kv_heads": num_kv_heads, "shared_qk": shared_qk}
+        self.heads = Heads(dim, num_heads, repeat=True, **given)
         sizes = num_heads, num_clusters, self.heads.head_dim
         self.centroids = Centroids(*sizes, decay=decay, seed=seed)
-        self.shared_qk, self.allow_self, self.attend_raw = shared_qk, allow_self, attend_raw
-        self.scale, self.published_causal = scale, published_causal
+        self.shared_qk, self.attend_raw = shared_qk, attend_raw
+        self.published_causal = published_causal
+        self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))
         if published_causal:
@@ -185,7 +187,7 @@ class Routing(HeadsMixer):
 
     def _how(self, mask: Mask) -> dict[str, Any]:
         mask = replace(mask, causal=mask.causal or self.published_causal)
-        return {"mask": mask, "scale": self.scale, "exclude_self": not self.allow_self}
+        return {"mask": mask, **self._rules}
 
     def _initial_state(self, batch_size, max_len, context, valid):
         weight = self.heads.value.weight
@@ -198,16 +200,16 @@ class Routing(HeadsMixer):
 
     def _extend(self, x, state, valid, donate):
         length = advance(state.length, valid, x.shape[1])
-        how = self._how(OPEN)
         if isinstance(state, ContextState):
             q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
             assigned["key_members"] = state.members
-            y = attend(q, state.k, state.v, assigned, self.window_size, impl=self.impl, **how)
+            how = {"impl": self.impl, **self._how(OPEN)}
+            y = attend(q, state.k, state.v, assigned, self.window_size, **how)
             return self.heads.merge(y), replace(state, length=length)
         mask = Mask(causal=True, valid=valid, compact=True)
         q, k, v, assigned = self._assigned(x, None, mask)
-        how = {"scale": self.scale, "exclude_self": not self.allow_self, "donate": donate}
-        y, after = extend(q, k, v, assigned["clusters"][:, :, None], state, **how)
+        group = assigned["clusters"][:, :, None]
+        y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
         return self.heads.merge(y), replace(after, length=length)
 
     def _observe(self, x, context, mask):
@@ -217,17 +219,3 @@ class Routing(HeadsMixer):
 
     def _plan(self, x, context, mask):
         return self._assigned(x, context, mask)[3]
-
-
-def _sizes(
-    num_clusters: int | None, window_size: int | None, max_len: int | None
-) -> tuple[int, int]:
-    """Constants: sqrt(max_len) / 2 clusters, and windows that cover max_len tokens together."""
-    if num_clusters is None or window_size is None:
-        if max_len is None:
-            raise OptionError(
-                "routing needs max_len, or num_clusters and window_size: clusters are never the current length's"
-            )
-        num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
-        window_size = window_size or -(-max_len // num_clusters)
-    return num_clusters, window_size

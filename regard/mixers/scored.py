@@ -21,50 +21,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
-
-from regard.core import Capabilities, Mask, No, Observation
-from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance, columns, put
+from regard.core import No, Observation
 from regard.functional.rows import Impl, check_impl
 from regard.functional.scored import Normaliser, scored_attention, scored_weights
 from regard.functional.softmax import softmax_attention
+from regard.mixers._cached import CachedMixer
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
 
 
-@as_state
-class State(Streamed):
-    k: Float[Tensor, "B H C A"]  # prepared by the score
-    v: Float[Tensor, "B H C V"]
-    length: Int[Tensor, "B"]
-
-
-@as_state
-class ContextState(Streamed):
-    k: Float[Tensor, "B H S A"]
-    v: Float[Tensor, "B H S V"]
-    valid: Bool[Tensor, "B S"]
-    length: Int[Tensor, "B"]
-
-
-class Scored(HeadsMixer):
+class Scored(CachedMixer, HeadsMixer):
     __doc__ = __doc__
     name = "scored"
     family = "softmax"
     paper = "Luong et al. 2015, arXiv 1508.04025"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T^2 H K",
-        memory="T D",
+    capabilities = replace(
+        ALL,
         state="T H K",
     )
     variants = {
@@ -111,52 +84,28 @@ class Scored(HeadsMixer):
         q, k, v = self.heads.split(x, context)
         return self._attend(self.score.queries(q), self.score.keys(k), v, mask)
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    def _split(self, x, context, at):
+        q, k, v = self.heads.split(x, context)
+        keys = self.score.keys(k, at if context is None else None)
+        return self.score.queries(q), keys, v
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         if self.score.product and self.normaliser == "softmax":
             return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=self.impl)
-        return scored_attention(
-            q,
-            k,
-            v,
-            pairs=self.score.pairs,
-            mask=mask,
-            normaliser=self.normaliser,
-            width=self.score.width,
-            impl=self.impl,
-        )
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        if context is not None:
-            valid = (
-                context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
-            )
-            k = self.score.keys(self.heads.keys(context))
-            return ContextState(k, self.heads.values(context), valid, length)
-        v = weight.new_zeros(batch_size, self.num_heads, max_len or 0, self.heads.head_dim)
-        A = self.score.keys(v.new_zeros(1, self.num_heads, 1, self.heads.head_dim)).shape[3]
-        return State(v.new_zeros(*v.shape[:3], A), v, length)
-
-    def _extend(self, x, state, valid, donate):
-        q = self.score.queries(self.heads.queries(x))
-        if isinstance(state, ContextState):
-            mixed = self._attend(q, state.k, state.v, Mask(valid=state.valid))
-            length = advance(state.length, valid, x.shape[1])
-            return self.heads.merge(mixed), replace(state, length=length)
-        at = columns(state, valid, x.shape[1], state.k, donate)
-        k = put(state.k, self.score.keys(self.heads.keys(x), at.query), at, donate)
-        v = put(state.v, self.heads.values(x), at, donate)
-        mixed = self._attend(q, k[:, :, : at.seen], v[:, :, : at.seen], at.mask)
-        return self.heads.merge(mixed), State(k, v, at.length)
+        how: dict[str, Any] = {
+            "pairs": self.score.pairs,
+            "normaliser": self.normaliser,
+            "width": self.score.width,
+        }
+        return scored_attention(q, k, v, mask=mask, impl=self.impl, **how)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        weights = scored_weights(
-            self.score.queries(q),
-            self.score.keys(k),
-            pairs=self.score.pairs,
-            mask=mask,
-            normaliser=self.normaliser,
+        how: dict[str, Any] = {
+            "pairs": self.score.pairs,
+            "normaliser": self.normaliser,
+            "mask": mask,
+        }
+        return Observation(
+            q, k, v, scored_weights(self.score.queries(q), self.score.keys(k), **how)
         )
-        return Observation(q, k, v, weights)

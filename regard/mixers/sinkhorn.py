@@ -35,9 +35,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Capabilities, Mask, No, Observation, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.core.options import Above0
-from regard.core.shapes import check_positive
 from regard.functional.cache import place
 from regard.functional.rows import plain_alone
 from regard.functional.sinkhorn import (
@@ -50,6 +49,7 @@ from regard.functional.sinkhorn import (
     weights,
 )
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
@@ -59,20 +59,16 @@ class Sinkhorn(HeadsMixer):
     name = "sinkhorn"
     family = "sorted"
     paper = "Tay et al. 2020, arXiv 2002.11296"
-    capabilities = Capabilities(
-        causal=True,
+    capabilities = replace(
+        ALL,
         pairwise=No("keys of several blocks are mixed before any query meets them"),
         global_tokens=No(
             "keys of several blocks are mixed, so that no single token can be shown to all"
         ),
         cross=No("a block of queries is joined with the keys of its own place"),
-        streaming="exact",
-        attention_map=True,
         any_length=No("the sorting network has one output for each block of max_len"),
-        positions=frozenset({"absolute"}),
         approximates="softmax",
         time="T C H K",
-        memory="T D",
         state="T H K",
     )
     variants = {
@@ -105,45 +101,34 @@ class Sinkhorn(HeadsMixer):
             raise OptionError(
                 'sinkhorn needs max_len: it bounds the blocks. Or block_size= with sort_net="attention"'
             )
-        if block_size is None:
-            assert max_len is not None
-            block_size = max(1, 2 * math.isqrt(max_len))
+        block_size = block_size or max(1, 2 * math.isqrt(max_len or 0))
         self.num_heads, self.block_size, self.temperature = num_heads, block_size, temperature
-        self.num_iterations, self.join, self.mixture = num_iterations, join, mixture
-        self.sort_cut = sort_cut
+        self.num_iterations, self.mixture = num_iterations, mixture
+        self._how: dict[str, Any] = {"block_size": block_size, "join": join, "sort_cut": sort_cut}
         self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         self.sort_net = None
-        if sort_net != "attention":
-            assert max_len is not None
+        if max_len is not None and sort_net != "attention":
             blocks = -(-max_len // block_size)
             self.beside_heads = "its sorting network"
             self.sort_net = SortNet(dim, num_heads, blocks, hidden=sort_net == "mlp")
-        self._declare(max_len)
-
-    def _declare(self, max_len: int | None) -> None:
-        if self.sort_net is None:
+        else:
             self.declare(any_length=True)
-        if max_len is None or self.block_size < 2 * math.isqrt(max_len):
+        if max_len is None or block_size < 2 * math.isqrt(max_len):
             self.declare(time="T C H K + T^2 H K / C", memory="T D + T^2 H / C^2")
-        if self.sort_cut is not None:
-            check_positive(sort_cut=self.sort_cut)
-            if self.join != "joint" or self.mixture:
+        if sort_cut is not None:
+            if join != "joint" or mixture:
                 raise OptionError(
                     "sinkhorn: sort_cut leaves sorted blocks alone, so join and mixture must be left out"
                 )
             why = "the first sorted blocks hold tokens of every place"
             self.declare(causal=No(why), streaming=No(why))
-        if self.mixture:
+        if mixture:
             self.declare(time="T^2 H K")
 
     def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x)
         y = sinkhorn_attention(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
         return y + softmax_attention(q, k, v, mask=mask) if self.mixture else y
-
-    @property
-    def _how(self) -> dict[str, Any]:
-        return {"block_size": self.block_size, "join": self.join, "sort_cut": self.sort_cut}
 
     def _sorting(self, x: Tensor, mask: Mask) -> Float[Tensor, "B H N N"]:
         here = x.new_ones(1, x.shape[1], dtype=torch.bool) if mask.valid is None else mask.valid
@@ -179,7 +164,7 @@ class Sinkhorn(HeadsMixer):
         q, k, v = self.heads.split(x)
         total = state.total[:, None] + x.cumsum(1)
         summary = q.transpose(1, 2).flatten(2) if self.sort_net is None else total
-        how: dict[str, Any] = {"valid": valid, "join": self.join, "donate": donate}
+        how: dict[str, Any] = {"valid": valid, "join": self._how["join"], "donate": donate}
         y, after = extend(q, k, v, state, summary=summary, sort=self._scores, **how)
         if self.mixture:
             key = torch.arange(after.k.shape[2], device=x.device)

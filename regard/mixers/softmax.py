@@ -21,50 +21,28 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import OPEN, Capabilities, Mask, No, Observation
+from regard.core import OPEN, Mask, No, Observation
 from regard.core.options import Rate
-from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance, columns, put
 from regard.functional.rows import Impl, check_impl
-from regard.functional.softmax import Bias, softmax_attention, softmax_weights
+from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._cached import CachedMixer
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.inside import inside
 from regard.positions.relative import T5, Alibi
 
 
-@as_state
-class State(Streamed):
-    k: Float[Tensor, "B G C K"]
-    v: Float[Tensor, "B G C V"]
-    length: Int[Tensor, "B"]
-
-
-@as_state
-class ContextState(Streamed):
-    k: Float[Tensor, "B G S K"]
-    v: Float[Tensor, "B G S V"]
-    valid: Bool[Tensor, "B S"]
-    length: Int[Tensor, "B"]
-
-
-class Softmax(HeadsMixer):
+class Softmax(CachedMixer, HeadsMixer):
     __doc__ = __doc__
     name = "softmax"
     family = "softmax"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
-        streaming="exact",
-        attention_map=True,
+    capabilities = replace(
+        ALL,
         positions=frozenset({"absolute", "rotary", "alibi", "t5"}),
-        time="T^2 H K",
-        memory="T D",
         state="T G K",
     )
     variants = {
@@ -113,68 +91,39 @@ class Softmax(HeadsMixer):
 
     def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        position = torch.arange(x.shape[1], device=x.device)[None]
-        bias = self._bias(position, position, q.dtype)
-        how: dict[str, Any] = {"mask": mask, "exclude_self": self.shared_qk, "bias": bias}
-        return softmax_attention(q, k, v, **how, **self._how)
+        at = torch.arange(x.shape[1], device=x.device)[None]
+        how = self._how(at, at, q.dtype)
+        return softmax_attention(q, k, v, mask=mask, **how, **self._computed)
 
-    def _bias(
+    def _how(
         self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], dtype: torch.dtype
-    ) -> Bias | None:
-        """Bias added to the scores of queries and keys at these positions."""
+    ) -> dict[str, Any]:
+        """What weighs queries and keys at these positions."""
+        how: dict[str, Any] = {"scale": self.scale, "exclude_self": self.shared_qk}
         of = self.position
-        if not isinstance(of, Alibi | T5):
-            return None
-        return lambda rows, cols: of.bias(query[:, rows], key[:, cols], dtype)
+        if isinstance(of, Alibi | T5):
+            how["bias"] = lambda rows, cols: of.bias(query[:, rows], key[:, cols], dtype)
+        return how
 
     @property
-    def _how(self) -> dict[str, Any]:
-        dropout = self.dropout if self.training else 0.0
-        return {"scale": self.scale, "dropout": dropout, "impl": self.impl}
+    def _computed(self) -> dict[str, Any]:
+        return {"dropout": self.dropout if self.training else 0.0, "impl": self.impl}
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        if context is not None:
-            length = context.new_zeros(batch_size, dtype=torch.long)
-            valid = (
-                context.new_ones(context.shape[:2], dtype=torch.bool) if valid is None else valid
-            )
-            return ContextState(self.heads.keys(context), self.heads.values(context), valid, length)
-        k, v = (self.heads.zeros(batch_size, max_len or 0) for _ in "kv")
-        return State(k, v, torch.zeros(batch_size, dtype=torch.long, device=v.device))
+    def _split(self, x, context, at):
+        return self.heads.split(x, context, None if at is None else at[:, 0])
 
-    def _extend(self, x, state, valid, donate):
-        if isinstance(state, ContextState):
-            q, mask = self.heads.queries(x), Mask(valid=state.valid)
-            mixed = softmax_attention(q, state.k, state.v, mask=mask, **self._how)
-            y = self.heads.merge(mixed) * state.valid.any(1)[:, None, None]
-            return y, replace(state, length=advance(state.length, valid, x.shape[1]))
-        q, new_k, new_v = self.heads.split(x, None, state.length)
-        at = columns(state, valid, x.shape[1], state.k, donate)
-        k, v = put(state.k, new_k, at, donate), put(state.v, new_v, at, donate)
-        mask, seen, exclude_self = at.mask, at.seen, self.shared_qk
-        if exclude_self and mask is OPEN:  # one token after all others
-            exclude_self, seen = False, max(seen - 1, 1)
-        elif (
-            mask.pairwise is not None and exclude_self
-        ):  # all but the first token have an earlier one to see
-            query, key = at.query[:, :, None], at.key[:, None]
-            first_or_other = (query == 0) | (key != query)
-            mask, exclude_self = Mask(pairwise=mask.pairwise & first_or_other[:, None]), False
-        bias = self._bias(at.query, at.key, q.dtype)
-        how: dict[str, Any] = {"mask": mask, "exclude_self": exclude_self, "bias": bias}
-        mixed = softmax_attention(q, k[:, :, :seen], v[:, :, :seen], **how, **self._how)
-        return self.heads.merge(mixed), State(k, v, at.length)
+    def _attend(self, q, k, v, mask, query, key):
+        how = self._how(query, key, q.dtype)
+        if self.shared_qk and mask is OPEN:  # one token after all others
+            before = slice(max(k.shape[2] - 1, 1))
+            k, v, how["exclude_self"] = k[:, :, before], v[:, :, before], False
+        elif self.shared_qk and mask.pairwise is not None:  # all but the first see an earlier one
+            first_or_other = (query[:, :, None] == 0) | (key[:, None] != query[:, :, None])
+            how["exclude_self"] = False
+            mask = Mask(pairwise=mask.pairwise & first_or_other[:, None])
+        return softmax_attention(q, k, v, mask=mask, **how, **self._computed)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        position = torch.arange(x.shape[1], device=x.device)[None]
-        bias = self._bias(position, position, q.dtype)
-        weights = softmax_weights(
-            q,
-            k,
-            mask=mask,
-            scale=self.scale,
-            exclude_self=self.shared_qk,
-            bias=bias,
-        )
-        return Observation(q, k, v, weights)
+        at = torch.arange(x.shape[1], device=x.device)[None]
+        return Observation(q, k, v, softmax_weights(q, k, mask=mask, **self._how(at, at, q.dtype)))

@@ -48,10 +48,8 @@ class SynthesizerDense(SynthesizerMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
-        if layers not in (1, 2) or (layers == 1 and head_hidden_dim is not None):
-            raise OptionError(
-                f"synthesizer_dense: layers ({layers}) must be 1 or 2, and 1 has no head_hidden_dim"
-            )
+        if layers == 1 and head_hidden_dim is not None:
+            raise OptionError("synthesizer_dense: layers=1 has no head_hidden_dim")
         width = dim // num_heads if head_hidden_dim is None else head_hidden_dim
         hidden = None if layers == 1 else width
         self._set_logits(DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2))

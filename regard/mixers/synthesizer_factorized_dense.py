@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Literal
 
 from regard.core import No
-from regard.core.shapes import check_positive
 from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import FactorizedDenseLogits, near_square
@@ -50,7 +49,6 @@ class SynthesizerFactorizedDense(SynthesizerMixer):
         super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
         factors = near_square(max_len)
         if first_factor is not None:
-            check_positive(first_factor=first_factor)
             factors = (first_factor, -(-max_len // first_factor))
         hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
         self._set_logits(

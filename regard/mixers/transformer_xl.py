@@ -29,17 +29,9 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.core import (
-    OPEN,
-    Capabilities,
-    Mask,
-    No,
-    Observation,
-    ShapeError,
-    UnsupportedError,
-)
+from regard.core import OPEN, Mask, No, Observation, ShapeError, UnsupportedError
 from regard.core.options import Rate
 from regard.core.request import check_request, compaction, permute
 from regard.core.states import Streamed, as_state, bounded
@@ -48,12 +40,15 @@ from regard.functional.relative import (
     Segments,
     Terms,
     distances,
+    last_aligned,
+    last_rows,
     relative_attention,
     relative_weights,
 )
 from regard.functional.rows import Impl, check_impl
+from regard.mixers._capabilities import ALL
 from regard.nn.heads import Heads, HeadsMixer
-from regard.positions.relative import RelativePosition
+from regard.positions.relative import RelativePosition, SegmentTerm
 
 
 @as_state
@@ -67,16 +62,10 @@ class TransformerXL(HeadsMixer):
     name = "transformer_xl"
     family = "relative"
     paper = "Dai et al. 2019, arXiv 1901.02860"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=True,
-        cross=True,
+    capabilities = replace(
+        ALL,
         streaming="segment",
-        attention_map=True,
         positions=frozenset({"transformer_xl"}),
-        time="T^2 H K",
-        memory="T D",
         state="M D",
     )
     variants = {
@@ -114,7 +103,7 @@ class TransformerXL(HeadsMixer):
 
     def _mixed(self, x, context, mask):
         if context is not None:
-            context, mask, _ = _last_aligned(context, mask)
+            context, mask, _ = last_aligned(context, mask)
         return self._attend(x, x if context is None else context, mask)
 
     def relate(
@@ -185,7 +174,9 @@ class TransformerXL(HeadsMixer):
         new = held.new_ones(x.shape[:2]) if valid is None else valid
         mixed = self._attend(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
         length = advance(state.length, valid, N)
-        return self.heads.merge(mixed), State(_last(state.memory, x, length - state.length), length)
+        return self.heads.merge(mixed), State(
+            last_rows(state.memory, x, length - state.length), length
+        )
 
     def extend_normed(self, x, norm, state, *, valid=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
@@ -195,55 +186,15 @@ class TransformerXL(HeadsMixer):
             given = bounded(replace(state, memory=norm(state.memory)), state.most)
         y, after = self.extend(norm(x), given, valid=valid, donate=donate)
         rows = x if valid is None else permute(x, compaction(valid).source)
-        memory = _last(state.memory, rows, after.length - state.length)
+        memory = last_rows(state.memory, rows, after.length - state.length)
         return y, bounded(replace(after, memory=memory), after.most)
 
     def _observe(self, x, context, mask):
-        back = None
+        source, back = x, None
         if context is not None:
-            context, mask, back = _last_aligned(context, mask)
-        q, k, v = self.heads.split(x, context)
-        weights = relative_weights(
-            q, k, terms=self._terms(q, k, mask), mask=mask, window=self.window
-        )
+            source, mask, back = last_aligned(context, mask)
+        q, k, v = self.heads.split(x, source)
+        a = relative_weights(q, k, terms=self._terms(q, k, mask), mask=mask, window=self.window)
         if back is not None:
-            k, v = permute(k, back, dim=2), permute(v, back, dim=2)
-            weights = permute(weights, back, dim=3)
-        return Observation(q, k, v, weights)
-
-
-class SegmentTerm(nn.Module):
-    def __init__(self, num_heads: int, head_dim: int):
-        super().__init__()
-        self.s = nn.Parameter(torch.empty(2, num_heads, head_dim))
-        self.b = nn.Parameter(torch.empty(num_heads, head_dim))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.s, std=0.02)
-        nn.init.zeros_(self.b)
-
-
-def _last(
-    memory: Float[Tensor, "B M D"], x: Float[Tensor, "B N D"], count: Int[Tensor, "B"]
-) -> Float[Tensor, "B M D"]:
-    """The last M rows of memory and the first `count` rows of x; no gradient enters them."""
-    M = memory.shape[1]
-    row = count[:, None] + torch.arange(M, device=x.device)
-    kept = torch.cat([memory, x], dim=1).detach()
-    return kept.gather(1, row[..., None].expand(-1, -1, x.shape[2]))
-
-
-def _last_aligned(
-    context: Float[Tensor, "B S D"], mask: Mask
-) -> tuple[Float[Tensor, "B S D"], Mask, Int[Tensor, "B S"] | None]:
-    """The tokens of each row at its end, where the last query stands; and where each column went."""
-    if mask.valid is None:
-        return context, mask, None
-    S = context.shape[1]
-    count = mask.valid.sum(1, keepdim=True)
-    column = torch.arange(S, device=context.device)
-    source, target = (column + count) % S, (column - count) % S
-    pairwise = None if mask.pairwise is None else permute(mask.pairwise, source, dim=3)
-    aligned = Mask(mask.causal, permute(mask.valid, source), pairwise)
-    return permute(context, source), aligned, target
+            k, v, a = permute(k, back, dim=2), permute(v, back, dim=2), permute(a, back, dim=3)
+        return Observation(q, k, v, a)

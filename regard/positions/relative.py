@@ -171,6 +171,18 @@ class RelativePosition(Position):
         )
 
 
+class SegmentTerm(nn.Module):
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+        self.s = nn.Parameter(torch.empty(2, num_heads, head_dim))
+        self.b = nn.Parameter(torch.empty(num_heads, head_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.s, std=0.02)
+        nn.init.zeros_(self.b)
+
+
 def _distance(
     query_position: Int[Tensor, "b T"], key_position: Int[Tensor, "b S"]
 ) -> Int[Tensor, "b T S"]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import Mask, OptionError, UnknownNameError, build
+from regard import Mask, build
 from regard.core.states import tensors
 from regard.functional.fourier import fourier_mixing
 from regard.functional.synthesizer import Logits, outer, same
@@ -28,33 +28,6 @@ def make(name, **options):
     return moved(build(name, dim=D, num_heads=H, max_len=N, **options).double())
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_random_synthesizer_with_equal_logits_averages(causal):
-    mixer = make("synthesizer_random")
-    with torch.no_grad():
-        mixer.synthesis.logits.table.zero_()
-    weights = mixer.attention_map(tokens(B, T, D), mask=Mask(causal=causal))
-    ones = torch.ones(T, T, dtype=torch.float64)
-    average = ones.tril() if causal else ones
-    torch.testing.assert_close(
-        weights, (average / average.sum(-1, keepdim=True)).expand(B, H, T, T)
-    )
-
-
-@pytest.mark.parametrize(
-    "name", ["synthesizer_random", "synthesizer_factorized_random", "synthesizer_dense"]
-)
-def test_synthetic_rows_depend_on_their_own_token_at_most(name):
-    mixer = make(name)
-    x, other = tokens(B, T, D), tokens(B, T, D, seed=1)
-    changed = x.clone()
-    changed[:, 5] = other[:, 5]
-    same = (mixer.attention_map(x) == mixer.attention_map(changed)).all(-1).all(1).all(0)
-    expected = torch.ones(T, dtype=torch.bool)
-    expected[5] = "random" in name
-    assert torch.equal(same, expected)
-
-
 def test_fixed_random_synthesizer_learns_no_logits():
     names = {name for name, _ in make("synthesizer_random", trainable=False).named_parameters()}
     assert names == {"synthesis.values.value.weight", "synthesis.values.out.weight"}
@@ -67,44 +40,6 @@ def test_same_tiling_reaches_the_least_common_multiple_of_pairs(a, b, distinct):
     every, some = (Logits(form, tuple(factors))(slice(0, 1), a * b) for form in (outer, same))
     assert len(every.unique()) == a * b
     assert len(some.unique()) == distinct
-
-
-def test_mixture_of_one_score_is_that_score():
-    mixture, softmax = make("mixture", members=("softmax",)), make("softmax")
-    own = mixture.state_dict()
-    names = {
-        "query": "members.softmax",
-        "key": "members.softmax",
-        "value": "values",
-        "out": "values",
-    }
-    softmax.load_state_dict(
-        {f"heads.{k}.weight": own[f"{where}.{k}.weight"] for k, where in names.items()}
-    )
-    x = tokens(B, T, D)
-    assert mixture.capabilities.any_length is True
-    torch.testing.assert_close(mixture(x), softmax(x), rtol=1e-10, atol=1e-10)
-
-
-def test_a_member_without_a_share_is_not_heard():
-    mixture = make("mixture", members=("synthesizer_dense", "synthesizer_random"))
-    dense = make("synthesizer_dense")
-    with torch.no_grad():
-        mixture.blend[1] = -1e4
-    own = mixture.state_dict()
-    where = {"synthesis.logits.": "members.synthesizer_dense.", "synthesis.": ""}
-    values = {}
-    for key in dense.state_dict():
-        prefix = next(p for p in where if key.startswith(p))
-        values[key] = own[where[prefix] + key.removeprefix(prefix)]
-    dense.load_state_dict(values)
-    x = tokens(B, T, D)
-    torch.testing.assert_close(mixture(x), dense(x), rtol=1e-10, atol=1e-10)
-
-
-def test_unknown_member_suggests_the_near_name():
-    with pytest.raises(UnknownNameError, match="Did you mean 'synthesizer_dense'"):
-        build("mixture", dim=D, num_heads=H, max_len=N, members=("synthesiser_dense",))
 
 
 @pytest.mark.parametrize("valid", [None, torch.tensor([[True] * 11 + [False] * 2, [True] * T])])
@@ -141,31 +76,6 @@ def test_gmlp_starts_as_a_feed_forward_layer():
     assert moved_by[others].max() < 1e-3 * moved_by[5]
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_flash_in_one_chunk_without_sums_is_gau(causal):
-    flash, gau = make("flash", key_dim=8, chunk_size=T), make("gau", key_dim=8)
-    with torch.no_grad():
-        flash.unit.offset_scale.gamma[2:] = 0
-        flash.unit.offset_scale.beta[2:] = 0
-    own = flash.state_dict()
-    own |= {f"unit.offset_scale.{p}": own[f"unit.offset_scale.{p}"][:2] for p in ("gamma", "beta")}
-    gau.load_state_dict(own)
-    x, mask = tokens(B, T, D), Mask(causal=causal)
-    torch.testing.assert_close(flash(x, mask=mask), gau(x, mask=mask), rtol=0, atol=1e-10)
-
-
-def test_mixed_chunk_local_in_one_chunk_is_softmax_and_global_is_a_product_of_sums():
-    local = make("mixed_chunk", parts="local", chunk_size=T)
-    x = tokens(B, T, D)
-    q, k, v = local._parts(x, torch.arange(T)[None])
-    expected = local.heads.merge((q @ k.transpose(-1, -2)).softmax(-1) @ v)
-    torch.testing.assert_close(local(x), expected, rtol=0, atol=1e-10)
-    between = make("mixed_chunk", parts="global", chunk_size=4)
-    q, k, v = between._parts(x, torch.arange(T)[None])
-    expected = between.heads.merge(q @ (k.transpose(-1, -2) @ v) / T)
-    torch.testing.assert_close(between(x), expected, rtol=0, atol=1e-10)
-
-
 def test_constant_states_do_not_grow():
     for name in ("flash", "mixed_chunk"):
         mixer = make(name, chunk_size=4)
@@ -174,14 +84,3 @@ def test_constant_states_do_not_grow():
         for piece in tokens(B, T, D).split([1, 5, 7], dim=1):
             _, state = mixer.extend(piece, state)
             assert [a.shape for a in tensors(state).values()] == sizes
-
-
-def test_options_that_cannot_be_used():
-    with pytest.raises(OptionError, match="needs max_len"):
-        build("gau", dim=D, scale="paper")
-    with pytest.raises(OptionError, match="must be even"):
-        build("gau", dim=D, key_dim=7)
-    with pytest.raises(OptionError, match="4 patterns need as many heads"):
-        build("fixed_patterns", dim=D, num_heads=3, patterns=("left",) * 4)
-    with pytest.raises(UnknownNameError, match="Did you mean 'previous'"):
-        build("fixed_patterns", dim=D, num_heads=3, patterns=("previos",))

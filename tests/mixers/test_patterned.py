@@ -7,22 +7,6 @@ from regard import Mask, OptionError, ShapeError, build
 from regard.functional.patterns import All, Block, First, PerHead, Scattered, Window
 
 
-def test_the_order_of_the_heads_is_kept():
-    torch.manual_seed(0)
-    patterns = (Window(1, 1), All(), Block(4))
-    mixer = build("head_mix", dim=12, num_heads=3, patterns=patterns)
-    x = torch.randn(2, 13, 12)
-    weights = mixer.attention_map(x)
-    for order in ((2, 0, 1), (1, 0, 2)):
-        other = build("head_mix", dim=12, num_heads=3, patterns=[patterns[h] for h in order])
-        other.load_state_dict(mixer.state_dict())
-        same = [new for new, old in enumerate(order) if new == old]
-        torch.testing.assert_close(other.attention_map(x)[:, same], weights[:, same])
-        for new, old in enumerate(order):
-            pairs = other.attention_map(x)[:, new] > 0
-            assert torch.equal(pairs, weights[:, old] > 0)
-
-
 def test_random_blocks_are_saved_and_come_from_the_seed():
     facts = dict(dim=8, num_heads=2, max_len=40, block_size=4, num_random=2)
     a, same, other = (build("bigbird", **facts, seed=seed) for seed in (0, 0, 1))
@@ -32,16 +16,6 @@ def test_random_blocks_are_saved_and_come_from_the_seed():
     assert torch.equal(a.random_blocks, other.random_blocks)
     x = torch.randn(1, 37, 8)
     assert torch.equal(a(x), other(x))
-
-
-def test_bigbird_sees_each_key_once_and_the_row_s_own_last_block():
-    mixer = build("bigbird", dim=8, num_heads=2, max_len=40, block_size=4, num_random=0)
-    x = torch.randn(2, 24, 8)
-    valid = torch.arange(24) < torch.tensor([[24], [18]])
-    pairs = mixer.attention_map(x, mask=Mask(valid=valid)) > 0
-    assert pairs[0, 0, 9].nonzero().flatten().tolist() == [*range(16), *range(20, 24)]
-    assert pairs[1, 0, 9].nonzero().flatten().tolist() == [*range(16), 16, 17]
-    assert pairs[1, 0, 17].sum() == 18
 
 
 def test_longformer_starts_with_one_set_of_projections_and_bounds_its_global_tokens():
@@ -71,19 +45,6 @@ def test_long_rows_stream_as_they_run(name):
     torch.testing.assert_close(
         torch.cat([y, z], 1), mixer(x, mask=Mask(causal=True)), rtol=0, atol=1e-12
     )
-
-
-def test_options_that_mean_nothing_are_refused():
-    with pytest.raises(OptionError, match="3 patterns for 2 heads"):
-        build("head_mix", dim=8, num_heads=2, patterns=[All()] * 3)
-    with pytest.raises(OptionError, match="must be a Pattern, a sequence of Patterns or None"):
-        build("head_mix", dim=8, num_heads=1, patterns=["local"])
-    with pytest.raises(OptionError, match="kind"):
-        build("strided", dim=8, num_heads=2, kind="comb")
-    with pytest.raises(OptionError, match="summary_width belongs"):
-        build("strided", dim=8, num_heads=2, summary_width=2)
-    with pytest.raises(OptionError, match="2 dilations for 4 heads"):
-        build("longformer", dim=8, num_heads=4, dilation=(1, 2))
 
 
 def test_longformer_refuses_more_global_tokens_than_it_was_promised():

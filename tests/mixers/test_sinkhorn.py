@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from regard import Mask, OptionError, build
+from regard import Mask, build
 from regard.functional import sinkhorn_attention, softmax_attention
 from regard.functional.sinkhorn import balance
 
@@ -38,14 +38,6 @@ def block_mask(permutation, C, T):
     return own, torch.tensor(permutation)[block][:, None] == block
 
 
-def test_sorting_by_the_identity_is_block_local_attention():
-    q, k, v = parts()
-    S = torch.eye(4, dtype=torch.float64).expand(2, 3, 4, 4)
-    y = sinkhorn_attention(q, k, v, sorting=S, block_size=3)
-    own, _ = block_mask([0, 1, 2, 3], 3, 12)
-    torch.testing.assert_close(y, softmax_attention(q, k, v, mask=Mask(pairwise=own[None, None])))
-
-
 @pytest.mark.parametrize("join", ["joint", "separate"])
 def test_sorting_by_a_permutation_is_attention_to_two_blocks(join):
     q, k, v = parts()
@@ -62,13 +54,6 @@ def test_sorting_by_a_permutation_is_attention_to_two_blocks(join):
     torch.testing.assert_close(y, wanted)
 
 
-def test_sort_cut_of_all_blocks_sorted_by_a_permutation_is_full_attention():
-    q, k, v = parts()
-    S = torch.eye(4, dtype=torch.float64)[[2, 0, 3, 1]].expand(2, 3, 4, 4)
-    y = sinkhorn_attention(q, k, v, sorting=S, block_size=3, sort_cut=4)
-    torch.testing.assert_close(y, softmax_attention(q, k, v))
-
-
 def test_noise_belongs_to_training():
     mixer = build("sinkhorn", dim=24, num_heads=3, max_len=64, block_size=4)
     x = torch.randn(1, 16, 24)
@@ -81,12 +66,3 @@ def test_the_sorting_network_is_trained():
         mixer = build("sinkhorn", dim=24, num_heads=3, max_len=64, block_size=4)
         mixer(torch.randn(2, 16, 24), mask=Mask(causal=causal)).square().sum().backward()
         assert mixer.sort_net.out.weight.grad.abs().max() > 0
-
-
-def test_lengths_need_a_bound_unless_blocks_score_each_other():
-    with pytest.raises(OptionError, match="max_len"):
-        build("sinkhorn", dim=24, num_heads=3, block_size=4)
-    free = build("sinkhorn", dim=24, num_heads=3, block_size=4, sort_net="attention")
-    assert free.capabilities.any_length
-    with pytest.raises(OptionError, match="sort_cut"):
-        build("sinkhorn", dim=24, num_heads=3, max_len=64, sort_cut=2, mixture=True)

@@ -1,0 +1,39 @@
+"""What a mechanism says of itself that lacks nothing, and what several together say."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from regard.core import Capabilities, No
+
+ALL = Capabilities(
+    causal=True,
+    pairwise=True,
+    global_tokens=True,
+    cross=True,
+    streaming="exact",
+    attention_map=True,
+    positions=frozenset({"absolute"}),
+    time="T^2 H K",
+    memory="T D",
+    state="T D",
+)
+"""Each mechanism replaces what it cannot do, with the reason, and what it costs."""
+
+
+def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
+    """Capabilities that all groups share; a No names the first group without it."""
+    joint: dict[str, Any] = {}
+    for name in (f.name for f in fields(Capabilities)):
+        answers = [(who, getattr(can, name)) for who, can in members]
+        refusal = next((one for one in answers if isinstance(one[1], No)), None)
+        if refusal is not None:
+            joint[name] = No(f"its {refusal[0]} heads: {refusal[1].reason}")
+        elif name in ("time", "memory", "state"):
+            joint[name] = " + ".join(dict.fromkeys(a for _, a in answers if a)) or None
+        elif name == "streaming":
+            joint[name] = "segment" if any(a == "segment" for _, a in answers) else "exact"
+        else:
+            joint[name] = answers[0][1]
+    joint["positions"], joint["approximates"] = frozenset({"absolute"}), None
+    return Capabilities(**joint)

@@ -1,0 +1,110 @@
+"""Options of mixers that mean nothing, or contradict each other: each refusal names the option, and says what to do."""
+
+import pytest
+import torch
+
+from regard import Mask, OptionError, UnknownNameError, UnsupportedError, build
+from regard.functional import favor_attention
+from regard.functional.patterns import All, Block, Scattered
+from regard.mixers import HeadGroup
+from regard.nn import LengthProjection
+
+TABLE = torch.zeros(3, 4, 1, dtype=torch.long)
+NO_BOUND = {"max_len": None}
+
+
+def shared(max_len):
+    return {"sharing": "layerwise", "projection": LengthProjection(max_len, 5)}
+
+
+def groups(*given):
+    return {"groups": given}
+
+
+OPTIONS = [
+    ("fixed_patterns", {"patterns": ("left",) * 4}, "4 patterns need as many heads"),
+    ("gau", {"scale": "paper"} | NO_BOUND, "needs max_len"),
+    ("gau", {"key_dim": 7}, "must be even"),
+    ("head_groups", groups(HeadGroup("local", 2)), "have 2 heads, and num_heads is 3"),
+    ("head_groups", groups("local"), "must be a sequence of HeadGroups"),
+    ("head_groups", groups(HeadGroup("local", 3, {"dim": 4})), "must not hold dim"),
+    ("head_groups", groups(HeadGroup("softmax", 3, {"num_kv_heads": 1})), "heads of keys"),
+    ("head_mix", {"patterns": [All()] * 2}, "2 patterns for 3 heads"),
+    ("head_mix", {"patterns": ["local"]}, "must be a Pattern, a sequence of Patterns or None"),
+    ("head_mix", {"patterns": Block(3, 1) | Scattered(3, TABLE)}, "bigbird"),
+    ("linformer", {"sharing": "layerwise"}, "go together"),
+    ("linformer", {"projection": LengthProjection(64, 5)}, "go together"),
+    ("linformer", {"projection": "max"}, "a LengthProjection, 'mean' or None"),
+    ("linformer", {"projection": "mean", "sharing": "key_value"}, "nothing to share"),
+    ("linformer", shared(12), r"max_len \(64\) exceeds"),
+    ("linformer", {**shared(64), "num_slots": 4}, r"num_slots \(4\)"),
+    ("longformer", {"dilation": (1, 2)}, "2 dilations for 3 heads"),
+    ("luong_local", {"alignment": "local-p"}, r"alignment .* must be one of"),
+    ("luong_local", {"renormalise": True}, "renormalise needs alignment='predictive'"),
+    ("performer", {"features": "cosine"}, r"features .* must be"),
+    ("performer", {"features": "relu", "stabiliser": "published"}, "has no stabiliser"),
+    ("reformer", NO_BOUND, "max_len"),
+    ("reformer", {"num_buckets": 3}, "even"),
+    ("rfa", {"pool_size": 2}, "pool_size"),
+    ("rfa", {"gate_bias": 1.0}, "gate=True"),
+    ("sinkhorn", {"block_size": 4} | NO_BOUND, "max_len"),
+    ("sinkhorn", {"sort_cut": 2, "mixture": True}, "sort_cut"),
+    ("softmax", {"position_options": {"base": 100.0}}, "without a position"),
+    ("softmax", {"dim": 15, "position": "rotary"}, r"dim / num_heads \(5\) must be even"),
+    ("strided", {"kind": "comb"}, "kind"),
+    ("strided", {"summary_width": 2}, "summary_width belongs"),
+    ("transformer_xl", {"mem_len": 0}, r"mem_len \(0\)"),
+    ("transformer_xl", {"clamp_len": -1}, r"clamp_len \(-1\)"),
+]
+T5 = {"position": "t5", "position_options": {"buckets": 3}}
+NAMES = [
+    ("fixed_patterns", {"patterns": ("previos",)}, "Did you mean 'previous'"),
+    ("mixture", {"members": ("synthesiser_dense",)}, "Did you mean 'synthesizer_dense'"),
+    ("softmax", {"position": "rotray"}, "Did you mean 'rotary'"),
+    ("softmax", T5, "option of t5 positions 'buckets'"),
+]
+CAUSAL, CROSS = {"mask": Mask(causal=True)}, {"context": torch.zeros(1, 3, 24)}
+REQUESTS = [
+    ("efficient", {"normaliser": "scaling"}, CAUSAL, "number of all keys"),
+    ("head_groups", {}, CROSS, "its local heads: a pattern needs"),
+    ("performer", {"stabiliser": "published"}, CAUSAL, "maximum over all positions"),
+    ("rfa", {"gate": True}, {}, "order of the tokens"),
+    ("softmax", {"position": "alibi"}, CROSS, "queries and keys on one axis"),
+    ("transformer_xl", {"same_length": True}, {}, "does not support bidirectional: same_length"),
+]
+KINDS = [
+    ("head_groups", groups(HeadGroup("fnet", 3)), "not made of queries, keys and values"),
+    ("head_groups", groups(HeadGroup("softmax", 3, {"shared_qk": True})), "made from its queries"),
+    ("local", {"position": "alibi"}, "local does not support alibi positions"),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "options", "words"),
+    [
+        (error, *case)
+        for error, cases in [
+            (OptionError, OPTIONS),
+            (UnknownNameError, NAMES),
+            (UnsupportedError, KINDS),
+        ]
+        for case in cases
+    ],
+)
+def test_what_does_not_fit_is_refused(error, name, options, words):
+    facts = {"dim": 24, "num_heads": 3, "max_len": 64} | options
+    with pytest.raises(error, match=words):
+        build(name, **facts)
+
+
+@pytest.mark.parametrize(("name", "options", "request_", "words"), REQUESTS)
+def test_what_an_option_takes_away_is_refused(name, options, request_, words):
+    mixer = build(name, dim=24, num_heads=3, **options)
+    with pytest.raises(UnsupportedError, match=words):
+        mixer(torch.zeros(1, 4, 24), **request_)
+
+
+def test_the_published_stabiliser_has_no_causal_form():
+    q = torch.zeros(1, 1, 4, 8)
+    with pytest.raises(UnsupportedError, match="its maximum over all keys looks ahead"):
+        favor_attention(q, q, q, torch.zeros(1, 5, 8), **CAUSAL, stabiliser="published")
