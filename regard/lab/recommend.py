@@ -20,10 +20,10 @@ from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe
 from regard.lab.experiment.question import Question
-from regard.lab.experiment.results import Cell, Results, questions
-from regard.lab.experiment.row import Row, as_json, newest
+from regard.lab.experiment.results import MEASURED, Cell, Results, questions
+from regard.lab.experiment.row import Pass, Row, as_json, newest
 from regard.lab.experiment.run import ask
-from regard.lab.experiment.speed import Pass, Setting, Timed
+from regard.lab.experiment.speed import Setting, Timed
 from regard.lab.growth import Crossover, Estimate, Growth, crossover, two
 from regard.lab.questions import QUESTIONS
 from regard.lab.report.terminal import size
@@ -143,7 +143,7 @@ def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: f
     lengths = sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
     vary = tuple(replace(first, length=length) for length in lengths)
     about = f"rough timings up to {top:,} tokens"
-    question = Question(name="recommend", about=about, entries=entries, vary=vary)
+    question = Question(name=MEASURED, about=about, entries=entries, vary=vary)
     return ask(question, ledger, ledger.path.parent, progress=progress)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.core import Mixer, OptionError
-from regard.lab.experiment.source import label as written, source
+from regard.lab.experiment import provenance
+from regard.lab.experiment.source import label as written, own_files, source
 from regard.mixers import MIXERS
 from regard.mixers.build import build, resolve
 
@@ -64,6 +65,12 @@ class Entry:
     @property
     def source(self) -> str:
         return source(resolve(self.mixer) if self.mixer is not None else self.make)
+
+    @property
+    def commit(self) -> str:
+        """That of the checkout, "+changes" also where a file that its mixer needs is in no commit as it is now."""
+        own = () if self.mixer is None else own_files(resolve(self.mixer))
+        return provenance.commit(*own)
 
     def build(self, *, dim: int, num_heads: int, max_len: int) -> Mixer:
         assert self.mixer is not None

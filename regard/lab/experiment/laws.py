@@ -18,8 +18,8 @@ from regard.core import Mixer, OptionError, UnsupportedError
 from regard.functional.patterns import Pattern
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.lines import LINES
-from regard.lab.experiment.provenance import commit
 from regard.lab.experiment.question import Column, Question, Shell
+from regard.lab.experiment.results import Results
 from regard.lab.experiment.shell import _CONFIGS, EQUAL, model_config, obstacle
 from regard.lab.tasks import Splits, Task
 from regard.models import count_parameters
@@ -45,9 +45,9 @@ SIZES = (
 class ExperimentError(OptionError):
     """A question breaks a law of an experiment."""
 
-    def __init__(self, law: int, question: Question, why: str, instead: str):
+    def __init__(self, law: int, question: str, why: str, instead: str):
         super().__init__(
-            f"{question.name} breaks law {law} of an experiment ({NAMES[law]}): {why}. {instead}"
+            f"{question} breaks law {law} of an experiment ({NAMES[law]}): {why}. {instead}"
         )
         self.law = law
 
@@ -72,7 +72,7 @@ def check(question: Question, load: Callable[[Task], Splits]) -> dict[int, str]:
     if question.kind == "screen" and question.claims:
         raise ExperimentError(
             7,
-            question,
+            question.name,
             "it is a screen and has claims",
             'Give it kind="comparison", which all ten laws check',
         )
@@ -83,14 +83,14 @@ def _shell(question: Question, load: Callable[[Task], Splits]) -> str:
     if len(question.shells) < 2:
         raise ExperimentError(
             1,
-            question,
+            question.name,
             "its shell was not searched",
             "Give `shells` of which the baseline's best is taken: positions, norms or widths",
         )
     if question.baseline not in [entry.label for entry in question.entries]:
         raise ExperimentError(
             1,
-            question,
+            question.name,
             f"it has no entry {question.baseline!r}",
             "Enter the baseline, or name another by `baseline`",
         )
@@ -111,7 +111,7 @@ def _shell(question: Question, load: Callable[[Task], Splits]) -> str:
                 if value not in [other.get(name) for other in beside]:
                     raise ExperimentError(
                         1,
-                        question,
+                        question.name,
                         f"{label} has {name} {_named(value)} and no entry of {base.name} has the same",
                         f"Give both the same, or enter {base.name} with it too",
                     )
@@ -123,7 +123,7 @@ def _shell(question: Question, load: Callable[[Task], Splits]) -> str:
                 if first.get(name) != second.get(name) and name not in question.factors:
                     raise ExperimentError(
                         1,
-                        question,
+                        question.name,
                         f"{one.of} has {name} {_named(first.get(name))} and {one.beside} {_named(second.get(name))}",
                         f'Compare at equal ones, or declare factors=("{name}",)',
                     )
@@ -161,7 +161,7 @@ def _budgets(question: Question, load: Callable[[Task], Splits]) -> str:
         if reason is not None:
             raise ExperimentError(
                 1,
-                question,
+                question.name,
                 f"its baseline cannot be trained in {column.name}: {reason}",
                 "Name another by `baseline`",
             )
@@ -183,7 +183,7 @@ def _equal(
     if (entry.before is None) != (base.before is None) and "before" not in question.factors:
         raise ExperimentError(
             2,
-            question,
+            question.name,
             f"{entry.label} and {base.label} are not both trained before",
             'Declare factors=("before",), or give both the same',
         )
@@ -196,14 +196,14 @@ def _equal(
     except OptionError as error:
         raise ExperimentError(
             2,
-            question,
+            question.name,
             str(error).rstrip("."),
             'Change dim, leave the entry out, or declare factors=("size",)',
         ) from error
     if abs(count - target) > EQUAL * target:
         raise ExperimentError(
             2,
-            question,
+            question.name,
             f"{entry.label} has {count:,} parameters in {column.name}, {count / target - 1:+.1%} of {base.label}'s {target:,}",
             f"Let them differ by at most {EQUAL:.0%}: leave hidden_dim to the engine",
         )
@@ -213,14 +213,14 @@ def _rates(question: Question, load: Callable[[Task], Splits]) -> str:
     if not question.rates:
         raise ExperimentError(
             3,
-            question,
+            question.name,
             "it has no rates to search",
             "Give `rates`, a grid in which the best may lie",
         )
     if not question.widen:
         raise ExperimentError(
             3,
-            question,
+            question.name,
             f"its rates ({', '.join(f'{rate:g}' for rate in question.rates)}) may not be widened",
             "Leave out widen=False",
         )
@@ -229,25 +229,33 @@ def _rates(question: Question, load: Callable[[Task], Splits]) -> str:
 
 def _lines(question: Question, load: Callable[[Task], Splits]) -> str:
     own = {entry.label: entry for entry in question.entries}
+    without = []
     for column in question.trained:
         lines = [own.get(line.label, line) for line in LINES]
         missing = [line.label for line in lines if line.mixer is not None]
         if column.task.kind not in _CONFIGS and missing:
             raise ExperimentError(
                 4,
-                question,
+                question.name,
                 f"{column.name} is of kind {column.task.kind}, in whose model nothing can stand for {' and '.join(missing)}",
                 f"Enter models with the titles {' and '.join(missing)}",
             )
-        for line in lines if question.kind == "comparison" else ():
-            if reason := obstacle(column, line, load(column.task)):
+        for line in lines:
+            reason = obstacle(column, line, load(column.task))
+            if reason is not None and question.kind == "comparison":
                 raise ExperimentError(
                     4,
-                    question,
+                    question.name,
                     f"{line.label} cannot be trained in {column.name}: {reason}",
                     f"Enter a model with the title {line.label}",
                 )
-    return "chance, a model without mixing and the bag in every column; what does not pass them is grey"
+            without += [column.name] * (reason is not None and column.name not in without)
+    but = ", ".join(without)
+    return (
+        "chance, a model without mixing and the bag in every column"
+        + (f" but {but}, in which neither can stand and nothing is grey" if without else "")
+        + "; what does not pass them is grey"
+    )
 
 
 def _structure(question: Question, load: Callable[[Task], Splits]) -> str:
@@ -258,7 +266,7 @@ def _structure(question: Question, load: Callable[[Task], Splits]) -> str:
                 if 2 * size >= length:
                     raise ExperimentError(
                         5,
-                        question,
+                        question.name,
                         f"{entry.label} has {name} {size}, and {column.name} has at most {length} tokens",
                         f"Give {name} less than half of them",
                     )
@@ -307,13 +315,16 @@ def _uncertainty(question: Question, load: Callable[[Task], Splits]) -> str:
     seeds = len(set(question.seeds))
     if seeds < LEAST_SEEDS:
         raise ExperimentError(
-            6, question, f"it has {seeds} seed{'s' * (seeds != 1)}", f"Give at least {LEAST_SEEDS}"
+            6,
+            question.name,
+            f"it has {seeds} seed{'s' * (seeds != 1)}",
+            f"Give at least {LEAST_SEEDS}",
         )
     for column in question.trained:
         if not column.task.has_scores:
             raise ExperimentError(
                 6,
-                question,
+                question.name,
                 f"{column.task.name} gives no score of each test item ({column.task.metric})",
                 "Choose a task that does, or a screen",
             )
@@ -325,24 +336,27 @@ def _verdicts(question: Question, load: Callable[[Task], Splits]) -> str:
         if not claim.smallest > 0:
             raise ExperimentError(
                 7,
-                question,
+                question.name,
                 f"a claim names no smallest effect worth telling: {claim.text}",
                 "Give `smallest`",
             )
         if not (claim.text and claim.source and claim.expected):
             raise ExperimentError(
-                7, question, "a claim needs a text, a source and bounds", "Give all three"
+                7, question.name, "a claim needs a text, a source and bounds", "Give all three"
             )
         for one in claim.expected:
             if any(not (math.isfinite(b.least) or math.isfinite(b.most)) for b in (one, *one.when)):
                 raise ExperimentError(
-                    7, question, f"a bound on {one.of} bounds nothing", "Give `least` or `most`"
+                    7,
+                    question.name,
+                    f"a bound on {one.of} bounds nothing",
+                    "Give `least` or `most`",
                 )
             for condition in one.when:
                 if question.column(condition.column) != question.column(one.column):
                     raise ExperimentError(
                         7,
-                        question,
+                        question.name,
                         f"a bound on {question.column(one.column)} has a condition on {question.column(condition.column)}",
                         "A condition is on the column that it guards",
                     )
@@ -352,7 +366,7 @@ def _verdicts(question: Question, load: Callable[[Task], Splits]) -> str:
 def _small(question: Question, load: Callable[[Task], Splits]) -> str:
     if not question.limits:
         raise ExperimentError(
-            8, question, "it does not say what runs of its size cannot tell", "Give `limits`"
+            8, question.name, "it does not say what runs of its size cannot tell", "Give `limits`"
         )
     told = [
         f"{c.name}: {c.train.steps or c.train.tokens:,} {'steps' if c.train.steps else 'tokens'}"
@@ -361,15 +375,36 @@ def _small(question: Question, load: Callable[[Task], Splits]) -> str:
     return f"asked for this budget alone ({', '.join(told)})"
 
 
+def worst_commit(question: Question) -> str:
+    """Commit of all entries, "+changes" where one of them has some."""
+    return max((entry.commit for entry in question.entries), key=len)
+
+
 def _same(question: Question, load: Callable[[Task], Splits]) -> str:
-    if question.kind == "comparison" and commit().endswith("+changes"):
+    commit = worst_commit(question)
+    if question.kind == "comparison" and commit.endswith("+changes"):
         raise ExperimentError(
             9,
-            question,
-            "the working tree has changes, and its page could name no commit",
+            question.name,
+            "the working tree, or a file that an entry needs, has changes that no commit holds, and its page could name none",
             "Commit them first",
         )
-    return f"commit {commit()}"
+    return f"commit {commit}"
+
+
+def check_page(results: Results) -> None:
+    """Law 9, of the results as they are. Raises ExperimentError where a commit that would be named does not hold what was run."""
+    origins = [results.asked.provenance, *(one.provenance for one in results.timed.values())]
+    origins += [row.provenance for cell in results.cells.values() for row in cell.tried]
+    commits = [origin.commit for origin in origins]
+    wrong = [one for one in commits if one == "unknown" or one.endswith("+changes")]
+    if wrong:
+        raise ExperimentError(
+            9,
+            results.asked.question,
+            f"{len(wrong)} of {len(commits)} results are of {', '.join(sorted({*wrong}))}, which a reader cannot check out",
+            "Ask it again, on another ledger, from a clean checkout",
+        )
 
 
 def _sources(question: Question, load: Callable[[Task], Splits]) -> str:

@@ -19,11 +19,15 @@ PACKAGE = Path(regard.__file__).parent
 
 
 def provenance(
-    *, device: str = "cpu", dtype: str = "float32", command: str | None = None
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    command: str | None = None,
+    of: str | None = None,
 ) -> Provenance:
-    """Provenance of what is computed now on this device; `command` is this process's own by default."""
+    """Provenance of what is computed now on this device; `command` is this process's own by default, `of` the checkout's commit."""
     return Provenance(
-        commit=commit(),
+        commit=of or commit(),
         command=command or own_command(),
         device=describe(device),
         threads=torch.get_num_threads(),
@@ -58,11 +62,25 @@ def describe(device: str) -> str:
 
 
 @cache
-def commit() -> str:
-    """Commit of the checkout that holds this package, "+changes" when it is not clean; "unknown" without one."""
-    root = PACKAGE.parent
+def commit(*files: Path) -> str:
+    """Commit of the checkout that holds this package; "unknown" without one.
+
+    "+changes" where the checkout is not clean, or one of these files of one's own is edited, untracked or in no repository.
+    """
+    head = _head()
+    if head == "unknown" or head.endswith("+changes"):
+        return head
+    status = (
+        _git("status", "--porcelain", "--ignored", "--", str(file), at=file.parent)
+        for file in files
+    )
+    return head + "+changes" * any(found != "" for found in status)
+
+
+@cache
+def _head() -> str:
     top = _git("rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != root.resolve():
+    if top is None or Path(top).resolve() != PACKAGE.parent.resolve():
         return "unknown"
     head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
     return "unknown" if head is None else head[:12] + ("+changes" if changes else "")
@@ -89,10 +107,10 @@ def _processor() -> str:
     return next((name for name in names if name), platform.processor() or platform.machine())
 
 
-def _git(*arguments: str) -> str | None:
+def _git(*arguments: str, at: Path = PACKAGE) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20
+            ["git", "-C", str(at), *arguments], capture_output=True, text=True, timeout=20
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

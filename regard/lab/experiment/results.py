@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.lab.experiment.row import Row
+from regard.lab.experiment.row import SETTING, Row
 from regard.lab.experiment.speed import Timed
 from regard.lab.experiment.statistics import (
     Interval,
@@ -23,6 +23,9 @@ from regard.lab.experiment.statistics import (
     together,
     verdict,
 )
+
+MEASURED = "recommend"
+"""The question of rough timings that `regard recommend --measure` takes: never the newest."""
 
 
 def best_rate(rows: Iterable[Row], better: str) -> float | None:
@@ -125,13 +128,14 @@ class Results:
         self.labels = [entry["label"] for entry in self.config["entries"]]
         self.columns = {column["name"]: column for column in self.config["columns"]}
         self.lines: list[str] = list(self.config["lines"])
-        known = {cell for _, _, cell, *_ in self.config["cells"]}
-        mine = [
-            row
-            for row in every
-            if row.question == asked.question and row.kind in ("trained", "timed")
-        ]
-        self.old = dict(Counter(row.entry for row in mine if row.cell not in known))
+        places = {line[2]: self.columns[line[1]] for line in self.config["cells"]}
+        by_cell: dict[str, list[Row]] = {}
+        self.old: dict[str, int] = Counter()
+        for row in every:
+            if row.kind in ("trained", "timed") and _is_of(row, places.get(row.cell)):
+                by_cell.setdefault(row.cell, []).append(row)
+            elif row.kind in ("trained", "timed") and row.question == asked.question:
+                self.old[row.entry] += 1
         self.history = sorted(
             (row for row in every if row.kind == "asked" and row.question == asked.question),
             key=_started,
@@ -142,10 +146,6 @@ class Results:
             for row in every
             if row.kind == "laws" and row.source == sources.get(row.entry)
         }
-        by_cell: dict[str, list[Row]] = {}
-        for row in every:
-            if row.cell in known:
-                by_cell.setdefault(row.cell, []).append(row)
         self.cells: dict[tuple[str, str], Cell] = {}
         self.timed: dict[tuple[str, str], Timed] = {}
         lines = [line for line in self.config["cells"] if _line(line[0]) in self.lines]
@@ -155,7 +155,7 @@ class Results:
         ]:
             label, column, cell, *more = line
             kind = self.columns[column]["kind"]
-            found = [row for row in by_cell.get(cell, []) if row.kind == kind]
+            found = by_cell.get(cell, [])
             if kind == "timed":
                 if found:
                     self.timed[label, column] = Timed.of_row(max(found, key=_started))
@@ -437,6 +437,14 @@ def _too_small(found: Interval | None, expected: Mapping[str, Any], smallest: fl
     return f"the difference is smaller than {number(smallest)}, the smallest worth telling"
 
 
+def _is_of(row: Row, column: Mapping[str, Any] | None) -> bool:
+    """True for a row of the column's kind, and of its setting where it is timed."""
+    if column is None or row.kind != column["kind"]:
+        return False
+    setting = column.get("setting", {})
+    return row.kind == "trained" or all(row.setting[name] == setting[name] for name in SETTING)
+
+
 def _line(label: str) -> str:
     """The line of a label, whose causal form has one of its own."""
     return label.removesuffix(", causal")
@@ -451,10 +459,11 @@ def _started(row: Row) -> str:
 
 
 def questions(rows: Iterable[Row]) -> list[Results]:
-    """The questions that these rows are of, each as it was asked last; the newest question first."""
+    """The questions that these rows are of, each as it was asked last; the newest question first, and what `recommend` measured last."""
     every = list(rows)
     asked: dict[str, Row] = {}  # where two were begun in one second, the later row counts
     for row in sorted((row for row in every if row.kind == "asked"), key=_started):
         asked.pop(row.question, None)
         asked[row.question] = row
-    return [Results(row, every) for row in reversed(asked.values())]
+    newest = sorted(reversed(asked.values()), key=lambda row: row.question == MEASURED)
+    return [Results(row, every) for row in newest]

@@ -14,6 +14,9 @@ from regard.core.errors import visible
 
 Kind = Literal["trained", "timed", "laws", "asked"]
 Better = Literal["higher", "lower"]
+Pass = Literal["forward", "train", "prefill", "decode"]
+Unit = Literal["block", "layer"]
+"""The timed unit: mechanism and feed-forward layer at equal parameters, or the bare layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,8 +267,12 @@ def _maybe(fits: Any) -> Any:
     return lambda value: value is None or _unlike(value, fits, "") is None
 
 
-def _above_0(value: object) -> bool:
-    return _is_number(value) and value > 0  # type: ignore[operator]
+def _above_0(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _word(of: Any) -> Any:
+    return lambda value: value in get_args(of)
 
 
 _EXPECTED: dict[str, Any] = {
@@ -274,9 +281,12 @@ _EXPECTED: dict[str, Any] = {
 }  # fmt: skip
 _BOUND = _EXPECTED | {"when": [_EXPECTED]}
 _COLUMN = {"name": _is_text, "kind": _is_text}
-_TIMED = {"setting": {"kind": _is_text, "length": _is_whole, "dim": _is_whole}}
+SETTING = {"kind": _word(Pass), "unit": _word(Unit)} | dict.fromkeys(
+    ("length", "batch", "dim", "num_heads"), lambda value: _is_whole(value) and value > 0
+)
+"""What a timing's row and its column both say."""
 _TRAINED = {
-    "task": _is_text, "metric": _is_text, "better": lambda value: value in get_args(Better), "length": _is_whole,
+    "task": _is_text, "metric": _is_text, "better": _word(Better), "length": _is_whole,
     "causal": _IS["flag"], "later": _IS["flag"], "steps": _maybe(_is_whole), "tokens": _maybe(_is_whole),
     "batch": _is_whole, "shell": _IS["options"],
 }  # fmt: skip
@@ -290,8 +300,7 @@ _INSIDE: dict[str, dict[str, Any]] = {
         "claims": [{"text": _is_text, "source": _is_text, "smallest": _is_number, "withdrawn": _is_text, "expected": [_BOUND]}],
     }},
     "timed": {
-        "setting": {"kind": _is_text, "unit": _is_text, "impl": _is_text}
-        | dict.fromkeys(("length", "batch", "dim", "num_heads"), _is_whole),
+        "setting": SETTING | {"impl": _is_text},
         "values": dict.fromkeys(("ms", "low_ms", "high_ms", "baseline_ms", "rounds"), _above_0) | {"peak_bytes": _is_number},
     },
 }  # fmt: skip
@@ -328,7 +337,7 @@ def _check_names(config: Mapping[str, Any]) -> None:
         {*kinds.values()} - {"trained", "timed"}
         or named - kinds.keys()
         or [c["name"] for c in trained if _unlike(c, _TRAINED, "")]
-        or [c["name"] for c in timed if _unlike(c, _TIMED, "")]
+        or [c["name"] for c in timed if _unlike(c, {"setting": SETTING}, "")]
         or ("" in bounded and not trained)
         or len(config["lines"]) != (2 if trained else 0)
     )

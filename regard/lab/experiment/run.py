@@ -34,7 +34,7 @@ from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe, provenance, versions
 from regard.lab.experiment.question import Column, Question
 from regard.lab.experiment.results import Results, best_rate
-from regard.lab.experiment.row import Row, as_json
+from regard.lab.experiment.row import LONGEST_LIST, Row, as_json
 from regard.lab.experiment.shell import obstacle
 from regard.lab.experiment.workers import Claims, Job, share
 from regard.lab.tasks import Splits, Task
@@ -71,13 +71,15 @@ def ask(
     on_ray: bool = False,
     progress: bool = False,
     redraw: Callable[[], object] | None = None,
+    checked: Callable[[], object] | None = None,
     command: str | None = None,
     outcome: Outcome | None = None,
 ) -> list[Row]:
     """Do what is missing in the ledger, and return the rows of the question as it stands.
 
     After so many `hours`, or the question's, nothing new is begun. until_told: seeds are added until every claim is told, or the time is
-    spent. on_ray: training is done by Ray's workers. redraw: called as results come. `folder` keeps unfinished training; `command` is
+    spent. on_ray: training is done by Ray's workers. checked: called once the question has passed the laws, before anything
+    is computed. redraw: called as results come. `folder` keeps unfinished training; `command` is
     recorded as the origin, this process's own by default. A pair that a mechanism's capabilities forbid, and one that breaks a
     law of its own, becomes a row with the reason.
 
@@ -98,7 +100,7 @@ def ask(
             asking = _Asking(
                 question, opened, Path(folder), command, display, hours, redraw, on_ray
             )
-            return asking.all(until_told, outcome or Outcome(question=question.name))
+            return asking.all(until_told, outcome or Outcome(question=question.name), checked)
     finally:
         if opened is not ledger:
             opened.close()
@@ -148,13 +150,20 @@ class _Asking:
         self.lines = [line for line in LINES if question.trained and line.label not in labels]
         self.cells: dict[tuple[str, str], Cell] = {}
 
-    def all(self, until_told: bool, outcome: Outcome) -> list[Row]:
+    def all(
+        self,
+        until_told: bool,
+        outcome: Outcome,
+        checked: Callable[[], object] | None = None,
+    ) -> list[Row]:
         self.outcome, began = outcome, time.perf_counter()
         question = self.question
         for entry in question.entries:
             if entry.mixer is not None:
                 entry.sketch()  # wrong names and options are found here
         met = laws.check(question, self.load)
+        if checked is not None:
+            checked()
         own = [entry for entry in question.entries if entry.mixer is not None and ":" in entry.name]
         self._share([self._judging(entry) for entry in own])
         self.asked = self._ask(met, last=question.kind == "screen")
@@ -189,7 +198,13 @@ class _Asking:
         except TypeError:
             key = id(task)
         if key not in self.splits:
-            self.splits[key] = task, task.load()
+            splits = task.load()
+            if task.has_scores and len(splits.test) > LONGEST_LIST:
+                raise OptionError(
+                    f"{self.question.name} cannot be asked: {task.name} has {len(splits.test):,} test items, and a result holds "
+                    f"the scores of at most {LONGEST_LIST:,}. Give it a smaller test set."
+                )
+            self.splits[key] = task, splits
         return self.splits[key][1]
 
     # ------------------------------------------------------------------ what is asked
@@ -239,7 +254,9 @@ class _Asking:
             cell=_stated(config),
             source="",
             config=config,
-            provenance=provenance(device=self.device, command=self.command),
+            provenance=provenance(
+                device=self.device, command=self.command, of=laws.worst_commit(question)
+            ),
         )
         history = self.ledger.asked(question.name)
         for known in history[-1:] if last else history:

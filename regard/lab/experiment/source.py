@@ -30,23 +30,37 @@ def label(of: Callable[..., Any]) -> str:
 def source(of: Any) -> str:
     """The sha256 of the name of a class or function and of the code of every module that it needs.
 
-    These are its module, those of its parents, and what they import in turn: of Regard the modules that are reached, of one's own
-    all, of installed packages only its own. Imports count where an import statement names them; comment lines and docstrings do
-    not. Raises OptionError for one that was typed in at a prompt.
+    Comment lines and docstrings do not count. Raises OptionError for one that was typed in at a prompt.
     """
     while isinstance(of, partial):
         of = of.func
-    parents = of.__mro__ if isinstance(of, type) else (of,)
-    files = _files([one.__module__ for one in parents], home=of.__module__)
-    if of.__module__ not in files:
+    found = files(of)
+    if of.__module__ not in found:
         raise OptionError(
             f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. "
             "Write it into a module."
         )
     digest = hashlib.sha256(label(of).encode())
-    for name, path in sorted(files.items()):
+    for name, path in sorted(found.items()):
         digest.update(f"\n{name}\n{_code(path)}".encode())
     return digest.hexdigest()
+
+
+def files(of: Any) -> dict[str, Path]:
+    """Module -> file, of all that a class or function needs.
+
+    These are its module, those of its parents, and what they import in turn: of Regard the modules that are reached, of one's own
+    all, of installed packages only its own. Imports count where an import statement names them.
+    """
+    parents = of.__mro__ if isinstance(of, type) else (of,)
+    return _files([one.__module__ for one in parents], home=of.__module__)
+
+
+def own_files(of: Any) -> list[Path]:
+    """Those of the files that are in no installed package; none for what is the library's own."""
+    if of.__module__.partition(".")[0] == LIBRARY:
+        return []
+    return sorted(path for path in files(of).values() if not _installed(path))
 
 
 @cache

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,13 +26,10 @@ from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
 from regard.lab.experiment.provenance import provenance
-from regard.lab.experiment.row import Provenance, Row, as_json
+from regard.lab.experiment.row import Pass, Provenance, Row, Unit, as_json
 from regard.models.sizing import TOLERANCE
 from regard.testing.counting import count
 
-Pass = Literal["forward", "train", "prefill", "decode"]
-Unit = Literal["block", "layer"]
-"""The timed unit: mechanism and feed-forward layer at equal parameters, or the bare layer."""
 DECODE_STEPS = 8  # of one token each, timed together
 MOST_ROUNDS = 50
 FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
@@ -280,7 +277,7 @@ class _Timing:
             flops=self.flops,
             matrix_rate=rate,
             rounds=rounds,
-            provenance=origin,
+            provenance=replace(origin, commit=self.choice.commit),
             unit=setting.unit,
             parameters=self.parameters,
             baseline_parameters=softmax.parameters,

@@ -125,7 +125,7 @@ def run(
         kind="trained", question=question, column=column.name, entry=entry.label, cell=cell.id, source=entry.source,
         mixer=entry.name, options=as_json(dict(entry.options)), seed=seed, rate=rate, causal=column.causal, metric=task.metric,
         better=task.better, data=splits.sha256, chance=float(task.trivial_baseline(splits)),
-        provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", command=command),
+        provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", command=command, of=entry.commit),
     )  # fmt: skip
     try:
         found = _trained(splits, cell, seed, rate, base, measures, folder, device)

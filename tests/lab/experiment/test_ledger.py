@@ -19,6 +19,7 @@ from regard.cli import main
 from regard.core import StoredDataError
 from regard.lab import Setting
 from regard.lab.experiment.ledger import Ledger, _link, _row_hash, row_key, trial_key
+from regard.lab.experiment.results import Results
 from regard.lab.experiment.row import _ORIGIN, _ROW, Provenance, Row, canonical, plain, read_row
 from regard.lab.report import terminal
 from tests.lab.experiment.tiny import TINY, asked, made_up
@@ -225,6 +226,28 @@ def test_whatever_stands_in_a_free_field_is_refused_or_drawn(kind, field):
             Console(file=io.StringIO()).print(terminal([row, *others]))
             drawn += 1
     assert refused > 20 and drawn > 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("kind", "x"), ("unit", "x"), *((n, v) for n in ("length", "batch", "dim", "num_heads") for v in (0, -1))])  # fmt: skip
+def test_a_setting_that_no_pass_has_is_refused(name, value):
+    for kind, at in (
+        ("timed", ("setting", name)),
+        ("asked", ("config", "columns", 1, "setting", name)),
+    ):
+        with pytest.raises(ValueError):
+            read_row(changed(good()[kind], at, value))
+
+
+def test_a_timing_of_another_setting_than_its_columns_is_not_shown():
+    record, row = (read_row(good()[kind]) for kind in ("asked", "timed"))
+    (cell,) = [cell for label, name, cell, *_ in record.config["cells"] if (label, name) == ("softmax", "forward 8, unit=layer")]  # fmt: skip
+    setting = next(one["setting"] for one in record.config["columns"] if one["kind"] == "timed")
+    mine = {name: setting[name] for name in ("kind", "length", "batch", "dim", "num_heads", "unit")}
+    row = replace(row, cell=cell, question=record.question, setting=mine | {"impl": "plain"})
+    assert Results(record, [row]).timed and not Results(record, [row]).old
+    forged = replace(row, setting=row.setting | {"length": 10**9})
+    found = Results(record, [forged])
+    assert not found.timed and found.old == {"softmax": 1}
 
 
 def jsonl(tmp_path, *lines):

@@ -172,6 +172,14 @@ def test_wrong_names_and_options_are_found_before_any_compute(ledger):
     assert ledger.rows() == []
 
 
+def test_a_test_set_of_more_items_than_a_row_holds_is_refused_before_training(ledger, monkeypatch):
+    monkeypatch.setattr(trial, "run", lambda *_, **__: pytest.fail("trained first"))
+    monkeypatch.setattr(engine, "LONGEST_LIST", 19)
+    with pytest.raises(OptionError, match="has 20 test items, and a result holds the scores of at most 19"):  # fmt: skip
+        run(QUICK, ledger)
+    assert ledger.rows() == []
+
+
 def test_what_cannot_take_the_best_shell_is_said_and_the_rest_goes_on(ledger):
     """Rotary positions serve softmax and windows; FNet takes none, and the lines keep added ones."""
     rotary = replace(COLUMN.shell, position="rotary")
