@@ -103,7 +103,8 @@ class Bench(metaclass=CheckedOptions):
         return 0
 
     def _settings(self) -> "list[Setting]":
-        from regard.lab.experiment.speed import STREAMING, Setting
+        from regard.lab.experiment.passes import STREAMING
+        from regard.lab.experiment.speed import Setting
 
         return [
             Setting(

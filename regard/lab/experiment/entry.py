@@ -1,6 +1,6 @@
 """Entry: one of the things that a question compares, under the label by which all pages call it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from types import FunctionType
@@ -130,22 +130,23 @@ def check_entries(entries: Iterable[Entry]) -> None:
         labels.add(entry.label)
 
 
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """(name, value) of what these values hold, however deep; what is in a list goes by the list's name."""
+    if isinstance(value, partial):
+        value = (value.func, value.args, value.keywords)
+    if is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from leaves(one, key)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from leaves(one, name)
+    else:
+        yield name, value
+
+
 def sources(*parts: Any) -> dict[str, Any]:
     """{"sources": label -> source} of the classes and functions in these values, however deep; empty without any."""
-    named: dict[str, str] = {}
-
-    def look(value: Any) -> None:
-        if is_dataclass(value) and not isinstance(value, type):
-            value = vars(value)
-        if isinstance(value, Mapping):
-            value = tuple(value.values())
-        if isinstance(value, list | tuple):
-            for one in value:
-                look(one)
-        elif isinstance(value, partial):
-            look((value.func, value.args, value.keywords))
-        elif isinstance(value, type | FunctionType):
-            named[written(value)] = source(value)
-
-    look(parts)
-    return {"sources": named} if named else {}
+    held = [value for _, value in leaves(parts) if isinstance(value, type | FunctionType)]
+    return {"sources": {written(one): source(one) for one in held}} if held else {}

@@ -37,7 +37,7 @@ An example, whole:
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -93,6 +93,16 @@ class Column:
         return (
             named or kind == "language_model" or (kind == "translate" and self.place == "decoder")
         )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The column as the question's record has it."""
+        task, train = self.task, self.train
+        return {
+            "name": self.name, "kind": "trained", "task": task.name, "metric": task.metric, "better": task.better,
+            "length": task.max_len, "causal": self.causal, "later": self.later, "shell": asdict(self.shell),
+            "steps": train.steps, "tokens": train.tokens, "batch": train.batch_size,
+        }  # fmt: skip
 
     def causally(self) -> "Column":
         """The column with its task's causal form."""

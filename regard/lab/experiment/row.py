@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import partial
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -88,61 +89,114 @@ DEEPEST = 10  # lists within lists of an option
 _SIGNED = {"value", "valid_value", "chance", "rate"}  # everything else counts from zero
 
 
+def _is_text(value: object) -> bool:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        return False
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)  # halves of characters
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
+
+
+def _is_number(value: object) -> bool:
+    if type(value) is float:
+        return math.isfinite(value) and abs(value) <= LARGEST_NUMBER
+    return _is_whole(value)
+
+
+def _is_option(value: object, depth: int = DEEPEST) -> bool:
+    if isinstance(value, dict):
+        if not all(map(_is_text, value)):
+            return False
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        short = depth > 0 and len(value) <= LONGEST_LIST
+        return short and all(_is_option(item, depth - 1) for item in value)
+    return value is None or _is_flag(value) or _is_text(value) or _is_number(value)
+
+
+def _is_list(value: object, of: Callable[[Any], bool] = _is_number) -> bool:
+    return isinstance(value, list) and len(value) <= LONGEST_LIST and all(map(of, value))
+
+
+def _is_object(value: object, of: Callable[[Any], bool] = _is_option) -> bool:
+    return isinstance(value, dict) and all(_is_text(k) and of(v) for k, v in value.items())
+
+
+def _is_point(value: object) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and _is_whole(value[0])
+        and _is_number(value[1])
+    )
+
+
+def _word(of: Any) -> Any:
+    return lambda value: value in get_args(of)
+
+
+_EXPECTED: dict[str, Any] = {
+    "of": _is_text, "beside": _maybe(_is_text), "column": _is_text, "measure": _maybe(_is_text), "least": _maybe(_is_number),
+    "most": _maybe(_is_number), "ratio": _is_flag,
+}  # fmt: skip
+_BOUND = _EXPECTED | {"when": [_EXPECTED]}
+_COLUMN = {"name": _is_text, "kind": _is_text}
+
+
+class Check(NamedTuple):
+    fits: Callable[[Any], bool]
+    wanted: str
+
+
+_CHECKS: dict[Any, Check] = {
+    str: Check(_is_text, f"a text of at most {LONGEST_TEXT:,} characters"),
+    int: Check(_is_whole, "a whole number"),
+    float: Check(_is_number, "a finite number"),
+    bool: Check(_is_flag, "true or false"),
+    dict[str, Any]: Check(_is_object, "an object of texts, numbers and lists"),
+    dict[str, str]: Check(partial(_is_object, of=_is_text), "an object of texts"),
+    dict[str, float]: Check(partial(_is_object, of=_is_number), "an object of finite numbers"),
+    list[float]: Check(_is_list, f"a list of at most {LONGEST_LIST:,} finite numbers"),
+    list[tuple[int, float]]: Check(
+        partial(_is_list, of=_is_point), "a list of [step, number] pairs"
+    ),
+    Provenance: Check(_is_object, "an object with the fields of a provenance"),
+}
+
+
 class Field(NamedTuple):
     """The values that a field of a row may hold."""
 
-    type: str  # a key of _IS, or "word" for one of `words`
-    words: tuple[str, ...]
+    type: Any  # a key of _CHECKS, a Literal, or Provenance
     none: bool  # None is allowed
     required: bool
-    signed: bool
-
-    @property
-    def wanted(self) -> str:
-        if self.type == "word":
-            return f"one of {', '.join(self.words)}"
-        bound = "" if self.signed or self.type not in ("whole", "number") else " of at least 0"
-        return _WANTED[self.type] + bound + (" or null" if self.none else "")
+    check: Check
 
 
-_TYPES: dict[Any, str] = {
-    str: "text",
-    int: "whole",
-    float: "number",
-    bool: "flag",
-    dict[str, Any]: "options",
-    dict[str, str]: "texts",
-    dict[str, float]: "numbers",
-    list[float]: "list",
-    list[tuple[int, float]]: "curve",
-    Provenance: "origin",
-}
-_WANTED = {
-    "text": f"a text of at most {LONGEST_TEXT:,} characters",
-    "whole": "a whole number",
-    "number": "a finite number",
-    "flag": "true or false",
-    "options": "an object of texts, numbers and lists",
-    "texts": "an object of texts",
-    "numbers": "an object of finite numbers",
-    "list": f"a list of at most {LONGEST_LIST:,} finite numbers",
-    "curve": "a list of [step, number] pairs",
-    "origin": "an object with the fields of a provenance",
-}
+def _check(hint: Any, name: str) -> Check:
+    if get_origin(hint) is Literal:
+        return Check(_word(hint), f"one of {', '.join(get_args(hint))}")
+    fits, wanted = _CHECKS[hint]
+    if hint in (int, float) and name not in _SIGNED:
+        return Check(lambda value: fits(value) and value >= 0, f"{wanted} of at least 0")
+    return Check(fits, wanted)
 
 
 def _schema(cls: type) -> dict[str, Field]:
-    schema = {}
+    schema, hints = {}, get_type_hints(cls)
     for one in fields(cls):
-        hint, words = get_type_hints(cls)[one.name], ()
+        hint = hints[one.name]
         none = NoneType in get_args(hint)
         if none:
             (hint,) = (part for part in get_args(hint) if part is not NoneType)
-        if get_origin(hint) is Literal:
-            words = get_args(hint)
         required = one.default is MISSING and one.default_factory is MISSING
-        kind = "word" if words else _TYPES[hint]
-        schema[one.name] = Field(kind, words, none, required, one.name in _SIGNED)
+        schema[one.name] = Field(hint, none, required, _check(hint, one.name))
     return schema
 
 
@@ -162,105 +216,30 @@ def read_row(values: object) -> Row:
 
 def plain(row: Row) -> dict[str, Any]:
     """The row as JSON values, without the fields that hold what they hold by default; read_row reads it back."""
-    empty = Row(
-        kind="asked",
-        question="",
-        column="",
-        entry="",
-        cell="",
-        source="",
-        provenance=row.provenance,
-    )
-    shown = asdict(row)
-    return {
-        name: value
-        for name, value in shown.items()
-        if _ROW[name].required or value != getattr(empty, name)
-    }
+    required = {name: getattr(row, name) for name, one in _ROW.items() if one.required}
+    empty = vars(Row(**required))
+    return {k: v for k, v in asdict(row).items() if k in required or v != empty[k]}
 
 
 def _checked(schema: Mapping[str, Field], values: object) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(f"a row must be an object, got {_said(values)}")
-    strange = sorted(visible(str(name)) for name in values.keys() - schema.keys())
-    if strange:
+    if strange := sorted(visible(str(name)) for name in values.keys() - schema.keys()):
         raise ValueError(f"unknown fields: {', '.join(strange)[:200]}")
-    missing = [name for name, one in schema.items() if one.required and name not in values]
-    if missing:
+    if missing := [name for name, one in schema.items() if one.required and name not in values]:
         raise ValueError(f"missing fields: {', '.join(missing)}")
     return {name: _value(name, schema[name], value) for name, value in values.items()}
 
 
-def _value(name: str, wanted: Field, value: Any) -> Any:
-    if value is None and wanted.none:
+def _value(name: str, field: Field, value: Any) -> Any:
+    if value is None and field.none:
         return None
-    if wanted.type == "origin":
+    if field.type is Provenance:
         return Provenance(**_checked(_ORIGIN, value))
-    fits = value in wanted.words if wanted.type == "word" else _IS[wanted.type](value)
-    if not fits or (not wanted.signed and wanted.type in ("whole", "number") and value < 0):
-        raise ValueError(f"{name} must be {wanted.wanted}, got {_said(value)}")
-    return [tuple(point) for point in value] if wanted.type == "curve" else value
-
-
-def _is_text(value: object) -> bool:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        return False
-    return not any("\ud800" <= letter <= "\udfff" for letter in value)  # halves of characters
-
-
-def _is_whole(value: object) -> bool:
-    return type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
-
-
-def _is_number(value: object) -> bool:
-    if type(value) is int:
-        return _is_whole(value)
-    return type(value) is float and math.isfinite(value) and abs(value) <= LARGEST_NUMBER
-
-
-def _is_option(value: object, depth: int = DEEPEST) -> bool:
-    if isinstance(value, list | tuple | dict) and (depth == 0 or len(value) > LONGEST_LIST):
-        return False
-    if isinstance(value, dict):
-        return all(_is_text(k) and _is_option(v, depth - 1) for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return all(_is_option(item, depth - 1) for item in value)
-    return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_text(k) and _is_text(v) for k, v in value.items())
-
-
-def _is_numbers(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_text(k) and _is_number(v) for k, v in value.items())
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= LONGEST_LIST and all(map(_is_number, value))
-
-
-def _is_curve(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(point, list | tuple)
-        and len(point) == 2
-        and _is_whole(point[0])
-        and _is_number(point[1])
-        for point in value
-    )
-
-
-_IS: dict[str, Callable[[Any], bool]] = {
-    "text": _is_text,
-    "whole": _is_whole,
-    "number": _is_number,
-    "flag": lambda value: isinstance(value, bool),
-    "options": lambda value: isinstance(value, dict) and _is_option(value),
-    "texts": _is_texts,
-    "numbers": _is_numbers,
-    "list": _is_list,
-    "curve": _is_curve,
-}
+    if not field.check.fits(value):
+        wanted = field.check.wanted + " or null" * field.none
+        raise ValueError(f"{name} must be {wanted}, got {_said(value)}")
+    return [tuple(point) for point in value] if name == "curve" else value
 
 
 def _maybe(fits: Any) -> Any:
@@ -271,32 +250,22 @@ def _above_0(value: Any) -> bool:
     return _is_number(value) and value > 0
 
 
-def _word(of: Any) -> Any:
-    return lambda value: value in get_args(of)
-
-
-_EXPECTED: dict[str, Any] = {
-    "of": _is_text, "beside": _maybe(_is_text), "column": _is_text, "measure": _maybe(_is_text), "least": _maybe(_is_number),
-    "most": _maybe(_is_number), "ratio": _IS["flag"],
-}  # fmt: skip
-_BOUND = _EXPECTED | {"when": [_EXPECTED]}
-_COLUMN = {"name": _is_text, "kind": _is_text}
 SETTING = {"kind": _word(Pass), "unit": _word(Unit)} | dict.fromkeys(
     ("length", "batch", "dim", "num_heads"), lambda value: _is_whole(value) and value > 0
 )
 """What a timing's row and its column both say."""
 _TRAINED = {
     "task": _is_text, "metric": _is_text, "better": _word(Better), "length": _is_whole,
-    "causal": _IS["flag"], "later": _IS["flag"], "steps": _maybe(_is_whole), "tokens": _maybe(_is_whole),
-    "batch": _is_whole, "shell": _IS["options"],
+    "causal": _is_flag, "later": _is_flag, "steps": _maybe(_is_whole), "tokens": _maybe(_is_whole),
+    "batch": _is_whole, "shell": _is_object,
 }  # fmt: skip
 _INSIDE: dict[str, dict[str, Any]] = {
     "asked": {"config": {
         "name": _is_text, "about": _is_text, "kind": lambda value: value in ("screen", "comparison"), "limits": [_is_text],
         "baseline": _is_text, "mark": _is_number, "seeds": [_is_whole], "rates": [_is_number],
-        "entries": [{"label": _is_text, "mixer": _is_text, "options": _IS["options"], "source": _is_text}],
-        "lines": [_is_text], "columns": [_COLUMN], "laws": _IS["texts"],
-        "cells": [(_is_text, _is_text, _is_text, _maybe(_IS["flag"]), _maybe(_is_text), _maybe(_is_number))],
+        "entries": [{"label": _is_text, "mixer": _is_text, "options": _is_object, "source": _is_text}],
+        "lines": [_is_text], "columns": [_COLUMN], "laws": _CHECKS[dict[str, str]].fits,
+        "cells": [(_is_text, _is_text, _is_text, _maybe(_is_flag), _maybe(_is_text), _maybe(_is_number))],
         "claims": [{"text": _is_text, "source": _is_text, "smallest": _is_number, "withdrawn": _is_text, "expected": [_BOUND]}],
     }},
     "timed": {

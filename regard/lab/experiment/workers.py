@@ -31,13 +31,10 @@ class Job:
     key: str
     what: str
     found: Callable[[], bool]  # notes the results if the ledger has them
-    do: Callable[[], None]
-    alone: bool = False  # on this machine
-    make: Callable[[Any], Any] | None = (
-        None  # what `do` computes of `data`; both may travel to another machine
-    )
+    make: Callable[[Any], Any]  # what is computed of `data`; both may travel to another machine
+    keep: Callable[[Any], None]  # what is done with it here
     data: Any = None
-    keep: Callable[[Any], None] | None = None  # what `do` does with it
+    alone: bool = False  # on this machine
 
 
 class Claims:
@@ -147,7 +144,7 @@ def _attempt(
     with claims.claim(job.key, alone=job.alone) as holder:
         if holder is None and not job.found():  # another may have ended between
             with doing(job.what):
-                job.do()
+                job.keep(job.make(job.data))
     return holder
 
 
