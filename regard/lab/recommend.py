@@ -14,14 +14,14 @@ import torch
 
 from regard.core import OptionError, UnknownNameError
 from regard.core.capabilities import growth
-from regard.core.shapes import check_positive
+from regard.core.options import Above0, CheckedOptions
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe
 from regard.lab.experiment.question import Question
 from regard.lab.experiment.results import MEASURED, Cell, Results, questions
-from regard.lab.experiment.row import Pass, Row, as_json, newest
+from regard.lab.experiment.row import Pass, Row, as_json
 from regard.lab.experiment.run import ask
 from regard.lab.experiment.speed import Setting, Timed
 from regard.lab.growth import Crossover, Estimate, Growth, crossover, two
@@ -37,7 +37,7 @@ SOFTMAX = "softmax"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(metaclass=CheckedOptions):
     """The requirements on one block."""
 
     length: int  # tokens
@@ -46,13 +46,10 @@ class Case:
     padding: bool = False
     decode: bool = False  # token by token, after `length` others
     train: bool = False  # by the time of a training step, rather than of a forward pass
-    memory: float | None = None  # bytes at most, beyond parameters and input, at the timed width
+    memory: Above0 | None = None  # bytes at most, beyond parameters and input, at the timed width
     task: str | None = None  # a trained column, by whose quality it is judged
 
     def __post_init__(self) -> None:
-        check_positive(length=self.length)
-        if self.memory is not None and not self.memory > 0:
-            raise OptionError(f"memory ({self.memory}) must be positive")
         if self.decode and (self.train or self.cross):
             raise OptionError("decode cannot be joined with train or cross: time them apart")
 
@@ -156,25 +153,24 @@ class _Known:
 
     def __init__(self, case: Case, rows: Iterable[Row], own: Sequence[Entry]):
         every = [*own, *(Entry(mixer=name) for name in MIXERS.names())]
-        today = {entry.name: entry for entry in (*every, *LINES)}
-        rows = list(rows)
-        last = newest(rows, lambda row: row.entry)
+        names = {entry.name: entry for entry in every}
+        today = names | {line.name: line for line in LINES}
+        rows = sorted(rows, key=lambda row: row.provenance.started)
+        last = {row.entry: (row.mixer, row.options) for row in rows}
         kept, self.old = [], Counter[str]()
         for row in rows:
-            same = (row.mixer, row.options) == (last[row.entry].mixer, last[row.entry].options)
+            same = (row.mixer, row.options) == last[row.entry]
             if row.mixer not in today or (same and row.source == today[row.mixer].source):
                 kept.append(row)
             else:
                 self.old[row.entry] += row.kind != "laws"
         built = {entry.label: entry for one in QUESTIONS.values() for entry in one.entries}
-        names = {entry.name for entry in every}
         mine = [r for r in kept if r.kind in ("trained", "timed") and r.mixer in names]
         self.entries: dict[str, Entry] = {}
         for label, row in {row.entry: row for row in mine}.items():
-            entry = replace(today[row.mixer], options=row.options, title=label)
+            entry = replace(names[row.mixer], options=row.options, title=label)
             other = built.get(label, entry)  # whose options are not JSON
-            is_same = as_json(dict(other.options)) == row.options
-            self.entries[label] = other if is_same else entry
+            self.entries[label] = other if as_json(dict(other.options)) == row.options else entry
         present = {entry.name for entry in self.entries.values()}
         self.entries |= {entry.label: entry for entry in every if entry.name not in present}
         self.broken = {row.entry: row.reason for row in kept if row.kind == "laws" and row.reason}
@@ -186,24 +182,26 @@ class _Known:
                     self.quality[label].setdefault(column, _quality(results, cell))
 
 
-def _timed(case: Case, rows: Iterable[Row]) -> tuple[dict[str, list[Timed]], int]:
+def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Timed]], int]:
     """The timings of one setting, and how many others there are: of the newest engine, this machine and blocks, if there are any."""
-    rows = [r for r in rows if r.kind == "timed" and r.setting["kind"] == case.kind]
-    engine = max((row.provenance.started, row.engine) for row in rows)[1] if rows else None
+    rows = [row for row in rows if row.kind == "timed" and row.setting["kind"] == case.kind]
     settings: dict[tuple, list[Timed]] = {}
     for row in rows:
         one, where = Timed.of_row(row), row.provenance
-        best = (row.engine == engine, where.device == describe(_device()), one.unit == "block")
+        here = where.device == describe(_device())
+        best = (row.engine == rows[-1].engine, here, one.unit == "block")
         shape = (one.batch, one.dim, one.num_heads)
         settings.setdefault((best, where.device, where.dtype, shape), []).append(one)
-    chosen = settings[max(settings, key=lambda s: (s[0], len(settings[s])))] if rows else []
-    found: dict[tuple[str, bool], dict[int, Timed]] = {}
-    for one in sorted(chosen, key=lambda one: one.provenance.started):
-        found.setdefault((one.entry, one.causal), {})[one.length] = one
-    wanted = case.causal or case.decode  # comes last, in the place of the other
-    order = sorted(found, key=lambda key: key[1] == wanted)
-    timed = {key[0]: [found[key][n] for n in sorted(found[key])] for key in order}
-    return timed, len(rows) - len(chosen)
+    chosen = max(settings.items(), key=lambda of: (of[0][0], len(of[1])), default=((), []))[1]
+    found: dict[tuple[bool, str], dict[int, Timed]] = {}
+    for one in chosen:
+        wanted = one.causal == (case.causal or case.decode)
+        found.setdefault((wanted, one.entry), {})[one.length] = one
+    # what is wanted comes last, in the place of the other
+    return {
+        label: [of[n] for n in sorted(of)]
+        for (_, label), of in sorted(found.items(), key=lambda one: one[0])
+    }, len(rows) - len(chosen)
 
 
 def _quality(results: Results, cell: Cell) -> Quality:

@@ -212,9 +212,9 @@ def test_what_is_no_table_is_refused(table, message):
 @pytest.mark.parametrize(
     "option, values, message",
     [
-        ("model", ("din", None, DINConfig), "model must be a configuration"),
-        ("train", (3, "x"), "train must be a TrainConfig or None"),
-        ("valid_share", ("x", float("nan"), None), "valid_share .* must lie between 0 and 1"),
+        ("model", ("din", None, DINConfig), r"model .* must be a ModelConfig"),
+        ("train", (3, "x"), r"train .* must be a TrainConfig or None"),
+        ("valid_share", ("x", float("nan"), None), "valid_share .* must be between 0 and 1"),
         ("seed", ("x", -1, 1.5), "seed .* must be an integer of at least 0"),
         ("of", ("h", {1: "item"}), "of must be a mapping"),
         ("of", ({"seen": ["item"]},), "unknown column"),

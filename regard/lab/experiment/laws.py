@@ -106,7 +106,7 @@ def _crossed(
 
 def _compared(question: Question, around: Mapping[str, Mapping[str, Any]]) -> None:
     """Two entries of a bound differ in declared factors alone."""
-    for one in _bounds(question):
+    for one in question.bounds:
         if one.beside is None or not {one.of, one.beside} <= around.keys():
             continue
         first, second = around[one.of], around[one.beside]
@@ -131,12 +131,6 @@ def _around(entry: Entry, shell: Shell) -> dict[str, Any]:
 
 def _named(value: Any) -> str:
     return (" and ".join(sorted(value)) or "none") if isinstance(value, frozenset) else repr(value)
-
-
-def _bounds(question: Question) -> Iterator[Any]:
-    for claim in question.claims:
-        for one in claim.expected:
-            yield from (one, *one.when)
 
 
 def _budgets(question: Question, load: Load) -> str:

@@ -44,10 +44,11 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
-from regard.lab.data.checks import check_seed
+from regard.core.options import Above0, CheckedOptions
 from regard.lab.experiment.entry import Entry, check_entries
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
+from regard.lab.tasks.task import DataSeed
 from regard.lab.train import FitResult, TrainConfig
 from regard.lab.train.short import Short
 from regard.models import StackConfig
@@ -200,7 +201,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(metaclass=CheckedOptions):
     """Raises OptionError where two entries share a label or two columns a name, UnknownNameError where a claim names none.
 
     seeds: each entry is trained from each; two in a screen, eight in a comparison. rates: learning rates. In a screen each is tried and the best on validation kept; in a comparison the grid goes on in its own ratio
@@ -217,8 +218,8 @@ class Question:
     vary: tuple[Column | Setting, ...]
     kind: Kind = "screen"
     claims: tuple[Claim, ...] = ()
-    seeds: tuple[int, ...] = ()
-    rates: tuple[float, ...] = ()
+    seeds: tuple[DataSeed, ...] = ()
+    rates: tuple[Above0, ...] = ()
     widen: bool = True
     shells: tuple[Shell, ...] = ()
     baseline: str = "softmax"
@@ -226,39 +227,32 @@ class Question:
     measures: Callable[[Fitted], Mapping[str, float]] | None = None
     allowed: Callable[[Entry, Column], float | None] | None = None
     mark: float = 0.9
-    hours: float | None = None
+    hours: Above0 | None = None
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise OptionError(f"kind must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
         if not self.entries or not self.vary:
             raise OptionError(f"question {self.name} needs entries and columns")
         check_entries(self.entries)
-        for seed in self.seeds:
-            check_seed("question", seed)
-        for rate in self.rates:
-            if not (rate > 0 and math.isfinite(rate)):
-                raise OptionError(f"a rate must be a positive number, got {rate!r}")
         if len({*self.rates}) < len(self.rates):
             raise OptionError(f"question {self.name} has a rate twice: {self.rates}")
-        if self.hours is not None and not self.hours > 0:
-            raise OptionError(f"hours ({self.hours}) must be positive")
         if not self.seeds:
             object.__setattr__(self, "seeds", tuple(range(2 if self.kind == "screen" else 8)))
         names, labels = [one.name for one in self.vary], [entry.label for entry in self.entries]
-        for name in names:
-            if names.count(name) > 1:
-                raise OptionError(f"question {self.name} has two columns {name!r}")
-        trained = [column.name for column in self.trained]
-        for claim in self.claims:
-            for one in claim.expected:
-                for bound in (one, *one.when):
-                    for label in filter(None, (bound.of, bound.beside)):
-                        if label not in labels:
-                            raise UnknownNameError(f"entry of {self.name}", label, labels)
-                    if bound.column not in names and (bound.column or len(trained) != 1):
-                        raise UnknownNameError(f"column of {self.name}", bound.column, names)
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise OptionError(f"question {self.name} has two columns {twice[0]!r}")
+        for bound in self.bounds:
+            for label in filter(None, (bound.of, bound.beside)):
+                if label not in labels:
+                    raise UnknownNameError(f"entry of {self.name}", label, labels)
+            if bound.column not in names and (bound.column or len(self.trained) != 1):
+                raise UnknownNameError(f"column of {self.name}", bound.column, names)
+
+    @property
+    def bounds(self) -> list[Expected]:
+        """Those of all claims, and their conditions."""
+        expected = [one for claim in self.claims for one in claim.expected]
+        return [bound for one in expected for bound in (one, *one.when)]
 
     @property
     def trained(self) -> tuple[Column, ...]:

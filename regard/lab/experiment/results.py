@@ -30,21 +30,19 @@ MEASURED = "recommend"
 
 def best_rate(rows: Iterable[Row], better: str) -> float | None:
     """The learning rate with the best mean validation score, over the seeds that tried most rates; None without one."""
-    by_rate: dict[float, dict[int, float]] = {}
-    for row in rows:
-        if row.rate is not None and row.valid_value is not None:
-            by_rate.setdefault(row.rate, {})[row.seed] = row.valid_value
-    if not by_rate:
-        return None
-    tried = Counter(seed for values in by_rate.values() for seed in values)
-    most = max(tried.values())
-    seeds = {seed for seed, count in tried.items() if count == most}
-    means = {
-        rate: statistics.fmean(found)
-        for rate, values in by_rate.items()
-        if (found := [value for seed, value in values.items() if seed in seeds])
-    }
-    return (max if better == "higher" else min)(means, key=lambda rate: means[rate])
+    found = {(row.rate, row.seed): row.valid_value for row in rows if row.rate is not None}
+    found = {place: value for place, value in found.items() if value is not None}
+    tried = Counter(seed for _, seed in found)
+    values: dict[float | None, list[Any]] = {}
+    for (rate, seed), value in found.items():
+        if tried[seed] == max(tried.values()):
+            values.setdefault(rate, []).append(value)
+    means = {rate: statistics.fmean(of) for rate, of in values.items()}
+    return _best(better)(means, key=means.__getitem__, default=None)
+
+
+def _best(better: str) -> Any:
+    return max if better == "higher" else min
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,12 @@ class Cell:
     @property
     def mean(self) -> float | None:
         return statistics.fmean(self.values) if self.values else None
+
+    def passes(self, value: float, better: str) -> bool:
+        """True if every value of the cell is better than this one."""
+        if better == "higher":
+            return min(self.values) > value
+        return max(self.values) < value
 
     @property
     def at_edge(self) -> bool:
@@ -124,43 +128,35 @@ class Results:
 
     def __init__(self, asked: Row, rows: Iterable[Row]):
         self.asked, self.config = asked, asked.config
-        every = list(rows)
-        self.labels = [entry["label"] for entry in self.config["entries"]]
-        self.columns = {column["name"]: column for column in self.config["columns"]}
-        self.lines: list[str] = list(self.config["lines"])
-        places = {line[2]: self.columns[line[1]] for line in self.config["cells"]}
-        by_cell: dict[str, list[Row]] = {}
+        every, config = list(rows), asked.config
+        sources = {entry["label"]: entry["source"] for entry in config["entries"]}
+        self.labels = list(sources)
+        self.columns = {column["name"]: column for column in config["columns"]}
+        self.lines: list[str] = list(config["lines"])
         self.old: dict[str, int] = Counter()
-        for row in every:
-            if row.kind in ("trained", "timed") and _is_of(row, places.get(row.cell)):
+        self.history, self.laws = list[Row](), dict[str, Row]()
+        places = {line[2]: self.columns[line[1]] for line in config["cells"]}
+        by_cell: dict[str, list[Row]] = {}
+        for row in sorted(every, key=_started):
+            mine = row.question == asked.question
+            if row.kind == "laws":
+                if row.source == sources.get(row.entry):
+                    self.laws[row.entry] = row
+            elif row.kind == "asked":
+                self.history += [row] * mine
+            elif _is_of(row, places.get(row.cell)):
                 by_cell.setdefault(row.cell, []).append(row)
-            elif row.kind in ("trained", "timed") and row.question == asked.question:
+            elif mine:
                 self.old[row.entry] += 1
-        self.history = sorted(
-            (row for row in every if row.kind == "asked" and row.question == asked.question),
-            key=_started,
-        )
-        sources = {entry["label"]: entry["source"] for entry in self.config["entries"]}
-        self.laws = {
-            row.entry: row
-            for row in every
-            if row.kind == "laws" and row.source == sources.get(row.entry)
-        }
         self.cells: dict[tuple[str, str], Cell] = {}
         self.timed: dict[tuple[str, str], Timed] = {}
-        lines = [line for line in self.config["cells"] if _line(line[0]) in self.lines]
-        for line in [
-            *lines,
-            *(line for line in self.config["cells"] if _line(line[0]) not in self.lines),
-        ]:
-            label, column, cell, *more = line
-            kind = self.columns[column]["kind"]
+        lines_first = sorted(config["cells"], key=lambda one: _line(one[0]) not in self.lines)
+        for label, column, cell, *more in lines_first:
             found = by_cell.get(cell, [])
-            if kind == "timed":
-                if found:
-                    self.timed[label, column] = Timed.of_row(max(found, key=_started))
-            else:
+            if self.columns[column]["kind"] == "trained":
                 self.cells[label, column] = self._cell(label, column, found, *more)
+            elif found:
+                self.timed[label, column] = Timed.of_row(found[-1])
 
     def _cell(
         self,
@@ -172,26 +168,19 @@ class Results:
         allowed: float | None,
     ) -> Cell:
         better = self.columns[column]["better"]
-        newest = max(rows, key=_started).data if rows else ""
-        rows = [row for row in rows if row.data == newest]
+        rows = [row for row in rows if row.data == rows[-1].data]  # the newest
         rate = best_rate(rows, better)
-        at = {row.seed: row for row in rows if row.rate == rate}
-        unmixed = None
-        if _line(label) not in self.lines and (line := self._line_of(0, column, causal)):
-            unmixed = (min if better == "higher" else max)(line.values)
+        at = list({row.seed: row for row in rows if row.rate == rate}.values())
+        line = None if _line(label) in self.lines else self._line_of(0, column, causal)
         failed = [
-            row
-            for row in at.values()
-            if row.value is None or (unmixed is not None and _worse(row.value, unmixed, better))
+            row for row in at if row.value is None or (line and line.passes(row.value, better))
         ]
         if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey
             failed = [row for row in failed if row.value is None]
-        kept = [row for row in at.values() if row not in failed]
-        if reason is None and not kept:
-            reason = next((row.reason for row in rows if row.reason), None)
-        return Cell(
-            label, column, causal, tuple(kept), tuple(failed), tuple(rows), rate, reason, allowed
-        )
+        kept = tuple(row for row in at if row not in failed)
+        if not kept:
+            reason = reason or next((row.reason for row in rows if row.reason), None)
+        return Cell(label, column, causal, kept, tuple(failed), tuple(rows), rate, reason, allowed)
 
     def _line_of(self, place: int, column: str, causal: bool | None) -> Cell | None:
         """The line's cell in the form that an entry has, if it has values: the causal form of a column may be one of its own."""
@@ -201,20 +190,12 @@ class Results:
 
     def three_lines(self, column: str, causal: bool | None) -> dict[str, float]:
         """Chance, and the best value of no mixing and the bag, as far as they are known."""
-        better = max if self.columns[column]["better"] == "higher" else min
-        known = {
-            label: better(cell.values)
-            for place, label in enumerate(self.lines)
-            if (cell := self._line_of(place, column, causal))
-        }
-        chances = [
-            row.chance
-            for (_, name), cell in self.cells.items()
-            if name == column and cell.causal == causal
-            for row in cell.tried
-        ]
-        if chance := [one for one in chances if one is not None]:
-            known = {"chance": chance[0]} | known
+        cells = [c for (_, name), c in self.cells.items() if name == column and c.causal == causal]
+        chances = [r.chance for cell in cells for r in cell.tried if r.chance is not None]
+        known = {"chance": chances[0]} if chances else {}
+        for place, label in enumerate(self.lines):
+            if line := self._line_of(place, column, causal):
+                known[label] = _best(self.columns[column]["better"])(line.values)
         return known
 
     def passes(self, cell: Cell) -> bool | None:
@@ -222,9 +203,8 @@ class Results:
         lines = self.three_lines(cell.column, cell.causal)
         if not cell.values or len(lines) < 1 + len(self.lines):
             return None
-        if self.columns[cell.column]["better"] == "higher":
-            return min(cell.values) > max(lines.values())
-        return max(cell.values) < min(lines.values())
+        better = self.columns[cell.column]["better"]
+        return all(cell.passes(value, better) for value in lines.values())
 
     def mark(self, cell: Cell) -> str:
         """ "reached", "in part", "not reached", or "" where there is nothing or nothing to compare with."""
@@ -253,26 +233,15 @@ class Results:
 
     def at_equal_time(self, column: str) -> dict[str, float]:
         """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""
-        rows = {
-            label: cell.rows
-            for (label, name), cell in self.cells.items()
-            if name == column and cell.rows
-        }
-        times = [row.seconds for found in rows.values() for row in found if row.seconds]
-        if not times:
-            return {}
-        end = min(times)
+        cells = [cell for (_, name), cell in self.cells.items() if name == column]
+        ran = {cell.entry: [row for row in cell.rows if row.steps] for cell in cells}
+        times = [row.seconds for rows in ran.values() for row in rows if row.seconds]
         at = {}
-        for label, found in rows.items():
+        for label, rows in ran.items() if times else ():
             looks = [
-                [
-                    value
-                    for step, value in row.curve
-                    if step * row.seconds <= end * row.steps * 1.001
-                ]
-                for row in found
-                if row.steps
-            ]
+                [v for step, v in row.curve if step * (row.seconds or 0.0) <= min(times) * row.steps * 1.001]
+                for row in rows
+            ]  # fmt: skip
             if looks and all(looks):
                 at[label] = statistics.fmean(one[-1] for one in looks)
         return at
@@ -285,30 +254,23 @@ class Results:
     def _judged(self, claim: Mapping[str, Any]) -> Judged:
         stated = self._stated(claim)
         bounds = tuple(self._bound(one, claim["smallest"], stated) for one in claim["expected"])
-        untold = [
-            one
-            for one in bounds
-            if one.verdict == "cannot tell" and one.reason is None and one.interval is not None
-        ]
-        if not untold or not all(
-            math.isfinite(one.interval.half) for one in untold if one.interval
-        ):
+        open_ = [one for one in bounds if one.verdict == "cannot tell" and one.reason is None]
+        untold = [(one.interval, one.expected) for one in open_ if one.interval is not None]
+        if not untold or not all(math.isfinite(found.half) for found, _ in untold):
             return Judged(claim, stated, bounds)
         needed = [
-            seeds_to_tell(one.interval, *_least_most(one.expected), claim["smallest"])
-            for one in untold
-            if one.interval
+            seeds_to_tell(found, *_least_most(expected), claim["smallest"])
+            for found, expected in untold
         ]
-        if None in needed:
-            items = max(one.interval.items for one in untold if one.interval)
-            return Judged(
-                claim, stated, bounds, f"more than {items:,} test items, whatever the seeds"
-            )
-        seeds = max(one for one in needed if one is not None)
-        seconds = sum(row.seconds for cell in self.cells.values() for row in cell.rows)
-        seconds /= max(1, len(self.config["seeds"]))
-        more = seeds - min(one.interval.seeds for one in untold if one.interval)
-        needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
+        seeds = None if None in needed else max(filter(None, needed))
+        if seeds is None:
+            items = max(found.items for found, _ in untold)
+            needs = f"more than {items:,} test items, whatever the seeds"
+        else:
+            seconds = sum(row.seconds for cell in self.cells.values() for row in cell.rows)
+            seconds /= max(1, len(self.config["seeds"]))
+            more = seeds - min(found.seeds for found, _ in untold)
+            needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
         return Judged(claim, stated, bounds, needs, seeds)
 
     def _stated(self, claim: Mapping[str, Any]) -> Row:
@@ -335,12 +297,8 @@ class Results:
         word = verdict(found, *_least_most(expected))
         reason = None
         if word in ("agrees", "disagrees"):
-            reason = (
-                self._early(expected, stated)
-                or self._grey(expected)
-                or next(filter(None, map(self._unmet, expected["when"])), None)
-                or self._edge(expected)
-            )
+            reason = self._early(expected, stated) or self._unfit(expected)
+            reason = reason or next(filter(None, map(self._unmet, expected["when"])), None)
         if reason is None and word in ("agrees", "cannot tell"):
             reason = _too_small(found, expected, smallest)
         return Bound(expected, found, "cannot tell" if reason else word, reason)
@@ -362,34 +320,26 @@ class Results:
         beside = None if expected["beside"] is None else self._values(expected["beside"], expected)
         return interval(self._values(expected["of"], expected), beside, ratio=expected["ratio"])
 
+    def _cells_of(self, expected: Mapping[str, Any]) -> list[Cell]:
+        labels = filter(None, (expected["of"], expected["beside"]))
+        found = (self.cells.get((label, self.column(expected))) for label in labels)
+        return [cell for cell in found if cell is not None]
+
     def _early(self, expected: Mapping[str, Any], stated: Row) -> str | None:
         """Rows that were begun before the claim was kept cannot judge it."""
-        rows = [
-            row
-            for one in (expected, *expected["when"])
-            for label in filter(None, (one["of"], one["beside"]))
-            if (cell := self.cells.get((label, self.column(one))))
-            for row in cell.rows
-        ]
+        cells = [cell for one in (expected, *expected["when"]) for cell in self._cells_of(one)]
+        rows = [row for cell in cells for row in cell.rows]
         early = sum(_started(row) < _started(stated) for row in rows)
-        return (
-            f"{early} of {len(rows)} results were begun before the claim was written down"
-            if early
-            else None
-        )
+        if not early:
+            return None
+        return f"{early} of {len(rows)} results were begun before the claim was written down"
 
-    def _grey(self, expected: Mapping[str, Any]) -> str | None:
-        for label in filter(None, (expected["of"], expected["beside"])):
-            cell = self.cells.get((label, self.column(expected)))
-            if cell is not None and not self.passes(cell):
-                return f"`{label}` does not pass the three lines of {cell.column}"
-        return None
-
-    def _edge(self, expected: Mapping[str, Any]) -> str | None:
-        for label in filter(None, (expected["of"], expected["beside"])):
-            cell = self.cells.get((label, self.column(expected)))
-            if cell is not None and cell.at_edge:
-                return f"the best rate of `{label}` is at the edge of those tried"
+    def _unfit(self, expected: Mapping[str, Any]) -> str | None:
+        for cell in self._cells_of(expected):
+            if not self.passes(cell):
+                return f"`{cell.entry}` does not pass the three lines of {cell.column}"
+            if cell.at_edge:
+                return f"the best rate of `{cell.entry}` is at the edge of those tried"
         return None
 
     def _unmet(self, condition: Mapping[str, Any]) -> str | None:
@@ -448,10 +398,6 @@ def _is_of(row: Row, column: Mapping[str, Any] | None) -> bool:
 def _line(label: str) -> str:
     """The line of a label, whose causal form has one of its own."""
     return label.removesuffix(", causal")
-
-
-def _worse(value: float, than: float, better: str) -> bool:
-    return value < than if better == "higher" else value > than
 
 
 def _started(row: Row) -> str:

@@ -5,7 +5,7 @@ Nothing that was received is ever more than text, a number within bounds, or a s
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import partial
 from types import NoneType
@@ -137,16 +137,22 @@ def _is_point(value: object) -> bool:
     )
 
 
+def _never(value: object) -> bool:
+    return False
+
+
+def _maybe(fits: Any) -> Any:
+    return lambda value: value is None or _unlike(value, fits, "") is None
+
+
 def _word(of: Any) -> Any:
     return lambda value: value in get_args(of)
 
 
-_EXPECTED: dict[str, Any] = {
-    "of": _is_text, "beside": _maybe(_is_text), "column": _is_text, "measure": _maybe(_is_text), "least": _maybe(_is_number),
-    "most": _maybe(_is_number), "ratio": _is_flag,
-}  # fmt: skip
+_EXPECTED: dict[str, Any] = {"of": _is_text, "column": _is_text, "ratio": _is_flag}
+_EXPECTED |= dict.fromkeys(("beside", "measure"), _maybe(_is_text))
+_EXPECTED |= dict.fromkeys(("least", "most"), _maybe(_is_number))
 _BOUND = _EXPECTED | {"when": [_EXPECTED]}
-_COLUMN = {"name": _is_text, "kind": _is_text}
 
 
 class Check(NamedTuple):
@@ -242,10 +248,6 @@ def _value(name: str, field: Field, value: Any) -> Any:
     return [tuple(point) for point in value] if name == "curve" else value
 
 
-def _maybe(fits: Any) -> Any:
-    return lambda value: value is None or _unlike(value, fits, "") is None
-
-
 def _above_0(value: Any) -> bool:
     return _is_number(value) and value > 0
 
@@ -259,12 +261,13 @@ _TRAINED = {
     "causal": _is_flag, "later": _is_flag, "steps": _maybe(_is_whole), "tokens": _maybe(_is_whole),
     "batch": _is_whole, "shell": _is_object,
 }  # fmt: skip
+_COLUMNS = {"trained": _TRAINED, "timed": {"setting": SETTING}}
 _INSIDE: dict[str, dict[str, Any]] = {
     "asked": {"config": {
         "name": _is_text, "about": _is_text, "kind": lambda value: value in ("screen", "comparison"), "limits": [_is_text],
         "baseline": _is_text, "mark": _is_number, "seeds": [_is_whole], "rates": [_is_number],
         "entries": [{"label": _is_text, "mixer": _is_text, "options": _is_object, "source": _is_text}],
-        "lines": [_is_text], "columns": [_COLUMN], "laws": _CHECKS[dict[str, str]].fits,
+        "lines": [_is_text], "columns": [{"name": _is_text, "kind": _is_text}], "laws": _CHECKS[dict[str, str]].fits,
         "cells": [(_is_text, _is_text, _is_text, _maybe(_is_flag), _maybe(_is_text), _maybe(_is_number))],
         "claims": [{"text": _is_text, "source": _is_text, "smallest": _is_number, "withdrawn": _is_text, "expected": [_BOUND]}],
     }},
@@ -295,20 +298,19 @@ def _unlike(value: Any, of: Any, name: str) -> str | None:
 
 def _check_names(config: Mapping[str, Any]) -> None:
     """Columns are of a known kind, and all that names one names one of them."""
-    kinds = {column["name"]: column["kind"] for column in config["columns"]}
-    trained = [column for column in config["columns"] if column["kind"] == "trained"]
-    timed = [column for column in config["columns"] if column["kind"] == "timed"]
-    named = {line[1] for line in config["cells"]}
-    bounds = [one for claim in config["claims"] for one in claim["expected"]]
-    bounded = {one["column"] for bound in bounds for one in (bound, *bound["when"])}
-    named |= bounded - {""}
+    columns = {column["name"]: column for column in config["columns"]}
+    trained = any(column["kind"] == "trained" for column in columns.values())
+    expected = [one for claim in config["claims"] for one in claim["expected"]]
+    bounded = {bound["column"] for one in expected for bound in (one, *one["when"])}
+    bounded -= {""} if trained else set()
     wrong = (
-        {*kinds.values()} - {"trained", "timed"}
-        or named - kinds.keys()
-        or [c["name"] for c in trained if _unlike(c, _TRAINED, "")]
-        or [c["name"] for c in timed if _unlike(c, {"setting": SETTING}, "")]
-        or ("" in bounded and not trained)
-        or len(config["lines"]) != (2 if trained else 0)
+        [
+            name
+            for name, one in columns.items()
+            if _unlike(one, _COLUMNS.get(one["kind"], _never), "")
+        ]
+        or (bounded | {line[1] for line in config["cells"]}) - columns.keys()
+        or len(config["lines"]) != 2 * trained
     )
     if wrong:
         raise ValueError(f"config names columns or lines that it has not: {_said(wrong)}")
@@ -341,11 +343,3 @@ def _jsonable(value: Any) -> Any:
 def as_json(value: Any) -> Any:
     """The value as JSON has it: dataclasses as their fields, classes by their names, tuples as lists, what is not finite as null."""
     return json.loads(json.dumps(value, default=_jsonable), parse_constant=lambda _: None)
-
-
-def newest(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Row]:
-    """The row of each key that was begun last."""
-    found: dict[Any, Row] = {}
-    for row in sorted(rows, key=lambda row: row.provenance.started):
-        found[key(row)] = row
-    return found

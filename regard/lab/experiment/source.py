@@ -3,7 +3,6 @@
 import ast
 import hashlib
 import os
-import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -65,37 +64,17 @@ def own_files(of: Any) -> list[Path]:
 
 @cache
 def _code(path: Path) -> str:
-    """The lines of a file that are not blank, comments or docstrings; all of a file that is not Python.
-
-    Lines within other strings stay as they are, whatever they begin with, and so does a docstring that shares its line with code.
-    """
+    """A file's code as Python would write it, without comments and docstrings; a checksum of all of a file that is not Python."""
     content = path.read_bytes()
-    if path.suffix != ".py":
-        return hashlib.sha256(content).hexdigest()
-    lines = re.split(
-        "\r\n|\r|\n", content.decode("utf-8", errors="replace")
-    )  # as Python counts them
     try:
-        tree = ast.parse(content)
-    except SyntaxError:  # it was never imported
-        return "\n".join(lines)
+        tree = ast.parse(content if path.suffix == ".py" else b"?")
+    except SyntaxError:  # no Python, or it was never imported
+        return hashlib.sha256(content).hexdigest()
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    told: set[int] = set()  # lines of docstrings
-    kept: set[int] = set()  # lines that other strings go on in
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
-            own = node.body[0]
-            first, last = own.lineno - 1, own.end_lineno or own.lineno
-            after = lines[last - 1].encode()[own.end_col_offset :].strip()
-            if not lines[first].encode()[: own.col_offset].strip() and after[:1] in (b"", b"#"):
-                told |= {*range(first, last)}
-        elif isinstance(node, ast.Constant | ast.JoinedStr):
-            kept |= {*range(node.lineno, node.end_lineno or node.lineno)}
-    return "\n".join(
-        line.rstrip()
-        for number, line in enumerate(lines)
-        if number not in told and (number in kept or (line.strip() and line.lstrip()[0] != "#"))
-    )
+            del node.body[0]
+    return ast.unparse(tree)
 
 
 def _files(waiting: list[str], home: str) -> dict[str, Path]:
@@ -153,24 +132,21 @@ def _statements(name: str, path: Path, whole: bool) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     if whole:
         yield package
-    try:
-        statements = ast.parse(path.read_bytes())
-    except SyntaxError:  # it was never imported
-        return
-    for node in ast.walk(statements):
-        named: list[str] = []
-        if isinstance(node, ast.Import):
-            named = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            with suppress(ImportError):  # beyond the package
-                base = resolve_name("." * node.level + (node.module or ""), package)
-                named = [
-                    *([base] if base != LIBRARY else []),
-                    *(f"{base}.{alias.name}" for alias in node.names),
-                ]
-        for one in named:
-            if one.partition(".")[0] == LIBRARY:
-                yield one
-            else:
+    with suppress(SyntaxError):  # it was never imported
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            for one in _named(node, package):
                 parts = one.split(".")
-                yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+                first = len(parts) if parts[0] == LIBRARY else 1
+                yield from (".".join(parts[:end]) for end in range(first, len(parts) + 1))
+
+
+def _named(node: ast.AST, package: str) -> list[str]:
+    """The modules that a statement names, or may name."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        with suppress(ImportError):  # beyond the package
+            base = resolve_name("." * node.level + (node.module or ""), package)
+            names = [f"{base}.{alias.name}" for alias in node.names]
+            return names if base == LIBRARY else [base, *names]
+    return []

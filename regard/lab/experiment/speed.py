@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from regard.core import OptionError, UnsupportedError
-from regard.core.shapes import check_positive
+from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import recorded
 from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.entry import Entry
@@ -36,7 +36,7 @@ RATE_ROUNDS = 5  # in which the matrix product is timed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(metaclass=CheckedOptions):
     """One measurement's setting. `length`: tokens processed, or for decode already in the state."""
 
     kind: Pass
@@ -49,15 +49,12 @@ class Setting:
     causal: bool | None = (
         None  # None: bidirectional where a mixer can be; prefill and decode are always causal
     )
-    seconds: float = 8.0  # spent on rounds, all entries together
+    seconds: Above0 = 8.0  # spent on rounds, all entries together
     unit: Unit = "layer"
 
     def __post_init__(self):
         if self.kind in STREAMING and self.causal is False:
             raise OptionError(f"{self.kind} is causal: causal=False cannot be timed. Leave it out.")
-        check_positive(length=self.length, batch=self.batch, dim=self.dim, num_heads=self.num_heads)
-        if self.kind not in PASSES:
-            raise OptionError(f"kind must be one of {', '.join(PASSES)}, got {self.kind!r}")
         if self.dtype not in ("float32", "bfloat16", "float16", "float64"):
             raise OptionError(
                 f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}"

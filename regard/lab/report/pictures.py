@@ -12,7 +12,7 @@ from regard.core.errors import visible
 from regard.lab.data.files import whole
 from regard.lab.experiment.speed import Timed
 from regard.lab.report.layout import Bubble, place_labels
-from regard.lab.report.terminal import size
+from regard.lab.report.terminal import name_of, size
 
 WIDTH, HEIGHT = 860, 470
 LARGEST, SMALLEST = 1400.0, 24.0  # areas of bubbles, in square pixels
@@ -101,10 +101,9 @@ def grid(question: Mapping[str, Any]) -> Any:
             )
             plain = grey or column["metric"] != "accuracy"
             share = 0.0 if plain else max(0.0, (cell["mean"] - cell["bag"]) / (1 - cell["bag"]))
-            name = row["entry"] + (" (causal)" if cell["causal"] and not row["line"] else "")
             cells.append(
                 {
-                    "entry": visible(name),
+                    "entry": visible(name_of(row)),
                     "column": column["name"],
                     "text": f"{cell['mean']:.2f}",
                     "share": share,

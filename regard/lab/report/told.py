@@ -57,7 +57,7 @@ def _lines(results: Results, column: str, causal: bool | None) -> dict[str, floa
 
 
 def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> dict[str, Any]:
-    entry = {"mixer": label, "options": {}, "source": ""}
+    entry: dict[str, Any] = {"mixer": label, "options": {}, "source": ""}
     entry = next((one for one in results.config["entries"] if one["label"] == label), entry)
     cells = {name: cell for name in trained if (cell := results.cells.get((label, name)))}
     speeds = {name: one for name in timed if (one := results.timed.get((label, name)))}
@@ -130,8 +130,8 @@ def _timed(one: Timed) -> dict[str, Any]:
 def _claim(results: Results, judged: Judged) -> dict[str, Any]:
     kept = {name: judged.claim[name] for name in ("text", "source", "smallest", "withdrawn")}
     bounds = [
-        one.expected
-        | {
+        {
+            **one.expected,
             "column": results.column(one.expected),
             "interval": _interval(one.interval, factors=one.expected["ratio"]),
             "verdict": one.verdict,

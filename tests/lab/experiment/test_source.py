@@ -15,9 +15,16 @@ import pytest
 import regard
 from regard import OptionError
 from regard.lab import Entry, ask
-from regard.lab.experiment import laws, mechanism_laws, provenance, source as module
+from regard.lab.experiment import (
+    entry as entry_module,
+    laws,
+    mechanism_laws,
+    provenance,
+    source as module,
+)
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.source import own_files
 from regard.lab.report import told, write_page
 from tests.lab.experiment.tiny import SCREEN, TINY
 
@@ -216,6 +223,8 @@ def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch)
         partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True),
     )
     monkeypatch.setattr(provenance, "_head", lambda: head)
+    mine = lambda of: [path for path in own_files(of) if path.parent == tmp_path]  # noqa: E731
+    monkeypatch.setattr(entry_module, "own_files", mine)
     monkeypatch.setattr(mechanism_laws, "check_mixer", lambda factory, **_: ["all"])
     author = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]
     folder.write("helper.py", "X = 1\n")
