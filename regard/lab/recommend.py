@@ -20,10 +20,11 @@ from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe
 from regard.lab.experiment.question import Question
-from regard.lab.experiment.results import MEASURED, Cell, Results, questions
-from regard.lab.experiment.row import Pass, Row, as_json
+from regard.lab.experiment.results import MEASURED, Cell, Results, best_of, questions
+from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.run import ask
 from regard.lab.experiment.speed import Setting, Timed
+from regard.lab.experiment.stored import Pass
 from regard.lab.growth import Crossover, Estimate, Growth, crossover, two
 from regard.lab.questions import QUESTIONS
 from regard.lab.report.terminal import size
@@ -210,7 +211,7 @@ def _quality(results: Results, cell: Cell) -> Quality:
         return Quality(None, "not reached")
     if column["metric"] != "accuracy" and mark == "in part":
         means = [c.mean for (_, n), c in results.cells.items() if n == cell.column]
-        best = (max if column["better"] == "higher" else min)(m for m in means if m is not None)
+        best = best_of(column["better"])(mean for mean in means if mean is not None)
         mark = "reached" if abs(cell.mean - best) <= TOLERANCE * abs(best) else mark
     return Quality(cell.mean, mark)
 

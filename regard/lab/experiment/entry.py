@@ -72,6 +72,11 @@ class Entry:
         own = () if self.mixer is None else own_files(resolve(self.mixer))
         return provenance.commit(*own)
 
+    @property
+    def is_softmax(self) -> bool:
+        """True for softmax attention at its default options, the baseline of all timings."""
+        return (self.mixer, dict(self.options)) == ("softmax", {})
+
     def build(self, *, dim: int, num_heads: int, max_len: int) -> Mixer:
         assert self.mixer is not None
         return build(self.mixer, dim=dim, num_heads=num_heads, max_len=max_len, **self.options)

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from regard.core import Mask
-from regard.lab.experiment.row import Pass
+from regard.lab.experiment.stored import Pass
 
 if TYPE_CHECKING:
     from regard.lab.experiment.speed import Setting

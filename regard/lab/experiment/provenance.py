@@ -82,13 +82,12 @@ def commit(*files: Path) -> str:
     "+changes" where the checkout is not clean, or one of these files of one's own is edited, untracked or in no repository.
     """
     head = _head()
-    if head == "unknown" or head.endswith("+changes"):
-        return head
-    status = (
-        _git("status", "--porcelain", "--ignored", "--", str(file), at=file.parent)
-        for file in files
-    )
-    return head + "+changes" * any(found != "" for found in status)
+    folders: dict[Path, list[str]] = {}
+    for file in files if head[12:] == "" else ():
+        folders.setdefault(file.parent, []).append(file.name)
+    status = ("status", "--porcelain", "--ignored", "--")
+    edited = (_git(*status, *names, at=folder) != "" for folder, names in folders.items())
+    return head + "+changes" * any(edited)
 
 
 @cache

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.lab.experiment.row import SETTING, Row
+from regard.lab.experiment.row import Row
 from regard.lab.experiment.speed import Timed
 from regard.lab.experiment.statistics import (
     Interval,
@@ -23,7 +23,9 @@ from regard.lab.experiment.statistics import (
     together,
     verdict,
 )
+from regard.lab.experiment.stored import SETTING
 
+Facts = Mapping[str, Any]
 MEASURED = "recommend"
 """The question of rough timings that `regard recommend --measure` takes: never the newest."""
 
@@ -38,10 +40,10 @@ def best_rate(rows: Iterable[Row], better: str) -> float | None:
         if tried[seed] == max(tried.values()):
             values.setdefault(rate, []).append(value)
     means = {rate: statistics.fmean(of) for rate, of in values.items()}
-    return _best(better)(means, key=means.__getitem__, default=None)
+    return best_of(better)(means, key=means.__getitem__, default=None)
 
 
-def _best(better: str) -> Any:
+def best_of(better: str) -> Any:
     return max if better == "higher" else min
 
 
@@ -95,7 +97,7 @@ class Cell:
 class Bound:
     """One bound of a claim, the interval that it bounds, and what follows; `reason` says why a verdict was withheld."""
 
-    expected: Mapping[str, Any]
+    expected: Facts
     interval: Interval | None
     verdict: Verdict
     reason: str | None = None
@@ -105,7 +107,7 @@ class Bound:
 class Judged:
     """A claim, and what follows for it. stated: the question as it was asked when the claim, with its columns, was first in it."""
 
-    claim: Mapping[str, Any]
+    claim: Facts
     stated: Row
     bounds: tuple[Bound, ...]
     needs: str | None = None  # what would tell
@@ -195,7 +197,7 @@ class Results:
         known = {"chance": chances[0]} if chances else {}
         for place, label in enumerate(self.lines):
             if line := self._line_of(place, column, causal):
-                known[label] = _best(self.columns[column]["better"])(line.values)
+                known[label] = best_of(self.columns[column]["better"])(line.values)
         return known
 
     def passes(self, cell: Cell) -> bool | None:
@@ -251,7 +253,7 @@ class Results:
     def judged(self) -> list[Judged]:
         return [self._judged(claim) for claim in self.config["claims"]]
 
-    def _judged(self, claim: Mapping[str, Any]) -> Judged:
+    def _judged(self, claim: Facts) -> Judged:
         stated = self._stated(claim)
         bounds = tuple(self._bound(one, claim["smallest"], stated) for one in claim["expected"])
         open_ = [one for one in bounds if one.verdict == "cannot tell" and one.reason is None]
@@ -273,11 +275,11 @@ class Results:
             needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
         return Judged(claim, stated, bounds, needs, seeds)
 
-    def _stated(self, claim: Mapping[str, Any]) -> Row:
+    def _stated(self, claim: Facts) -> Row:
         """The first record that holds this claim, with the columns that it is of; a withdrawal changes neither."""
         names = {self.column(one) for one in claim["expected"]}
 
-        def facts(config: Mapping[str, Any]) -> list[Any]:
+        def facts(config: Facts) -> list[Any]:
             return [
                 {key: value for key, value in column.items() if key != "shell"}
                 for column in config["columns"]
@@ -292,7 +294,7 @@ class Results:
 
         return next(filter(alike, self.history), self.asked)
 
-    def _bound(self, expected: Mapping[str, Any], smallest: float, stated: Row) -> Bound:
+    def _bound(self, expected: Facts, smallest: float, stated: Row) -> Bound:
         found = self._difference(expected)
         word = verdict(found, *_least_most(expected))
         reason = None
@@ -303,12 +305,12 @@ class Results:
             reason = _too_small(found, expected, smallest)
         return Bound(expected, found, "cannot tell" if reason else word, reason)
 
-    def column(self, expected: Mapping[str, Any]) -> str:
+    def column(self, expected: Facts) -> str:
         return expected["column"] or next(
             name for name, one in self.columns.items() if one["kind"] == "trained"
         )
 
-    def _values(self, label: str, expected: Mapping[str, Any]) -> dict[int, Scores]:
+    def _values(self, label: str, expected: Facts) -> dict[int, Scores]:
         column = self.column(expected)
         timed = self.timed.get((label, column))
         if timed is not None:
@@ -316,16 +318,16 @@ class Results:
         cell = self.cells.get((label, column))
         return {} if cell is None else cell.by_seed(expected["measure"])
 
-    def _difference(self, expected: Mapping[str, Any]) -> Interval | None:
+    def _difference(self, expected: Facts) -> Interval | None:
         beside = None if expected["beside"] is None else self._values(expected["beside"], expected)
         return interval(self._values(expected["of"], expected), beside, ratio=expected["ratio"])
 
-    def _cells_of(self, expected: Mapping[str, Any]) -> list[Cell]:
+    def _cells_of(self, expected: Facts) -> list[Cell]:
         labels = filter(None, (expected["of"], expected["beside"]))
         found = (self.cells.get((label, self.column(expected))) for label in labels)
         return [cell for cell in found if cell is not None]
 
-    def _early(self, expected: Mapping[str, Any], stated: Row) -> str | None:
+    def _early(self, expected: Facts, stated: Row) -> str | None:
         """Rows that were begun before the claim was kept cannot judge it."""
         cells = [cell for one in (expected, *expected["when"]) for cell in self._cells_of(one)]
         rows = [row for cell in cells for row in cell.rows]
@@ -334,7 +336,7 @@ class Results:
             return None
         return f"{early} of {len(rows)} results were begun before the claim was written down"
 
-    def _unfit(self, expected: Mapping[str, Any]) -> str | None:
+    def _unfit(self, expected: Facts) -> str | None:
         for cell in self._cells_of(expected):
             if not self.passes(cell):
                 return f"`{cell.entry}` does not pass the three lines of {cell.column}"
@@ -342,7 +344,7 @@ class Results:
                 return f"the best rate of `{cell.entry}` is at the edge of those tried"
         return None
 
-    def _unmet(self, condition: Mapping[str, Any]) -> str | None:
+    def _unmet(self, condition: Facts) -> str | None:
         found = self._difference(condition)
         if found is not None and verdict(found, *_least_most(condition)) == "agrees":
             return None
@@ -360,7 +362,7 @@ class Results:
         )
 
 
-def _least_most(expected: Mapping[str, Any]) -> tuple[float, float]:
+def _least_most(expected: Facts) -> tuple[float, float]:
     """Bounds on the scale of the interval; JSON has null for what is not bounded."""
     least = -math.inf if expected["least"] is None else expected["least"]
     most = math.inf if expected["most"] is None else expected["most"]
@@ -376,7 +378,7 @@ def factor(logarithm: float) -> float:
     return math.exp(logarithm) if logarithm < 700 else math.inf
 
 
-def _too_small(found: Interval | None, expected: Mapping[str, Any], smallest: float) -> str | None:
+def _too_small(found: Interval | None, expected: Facts, smallest: float) -> str | None:
     """Why a difference is not worth telling: it is surely below the smallest effect, and the bound asks only for its sign."""
     least, most = _least_most(expected)
     of_sign = all(abs(one) < smallest for one in (least, most) if math.isfinite(one))
@@ -387,7 +389,7 @@ def _too_small(found: Interval | None, expected: Mapping[str, Any], smallest: fl
     return f"the difference is smaller than {number(smallest)}, the smallest worth telling"
 
 
-def _is_of(row: Row, column: Mapping[str, Any] | None) -> bool:
+def _is_of(row: Row, column: Facts | None) -> bool:
     """True for a row of the column's kind, and of its setting where it is timed."""
     if column is None or row.kind != column["kind"]:
         return False

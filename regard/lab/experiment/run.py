@@ -24,7 +24,7 @@ from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.plan import Plan
 from regard.lab.experiment.provenance import describe, provenance
 from regard.lab.experiment.question import Column, Question
-from regard.lab.experiment.results import Results, best_rate
+from regard.lab.experiment.results import Results, best_of, best_rate
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.trial import Cell
 from regard.lab.experiment.workers import Claims, Job, share
@@ -198,7 +198,7 @@ class Asking:
             )
 
     def _widened(self, cell: Cell, grid: list[float]) -> bool:
-        best = best_rate(self.ledger.of_cell(cell.id), cell.column.task.better)
+        best = self._best(cell)
         if self.plan.base is None or best is None or len(grid) >= len(self.question.rates) + WIDEST:
             return False
         ratio = grid[1] / grid[0] if len(grid) > 1 else RATIO
@@ -215,29 +215,32 @@ class Asking:
         first = (self.question.rates or (None,))[0]
         for seed in seeds:
             self._run(
-                self._training(cell, best_rate(self.ledger.of_cell(cell.id), cell.column.task.better) or first, seed)
+                self._training(cell, self._best(cell) or first, seed)
                 for column in columns
                 for cell in self.plan.runnable(column)
-            )  # fmt: skip
+            )
+
+    def _best(self, cell: Cell) -> float | None:
+        return best_rate(self.ledger.of_cell(cell.id), cell.column.task.better)
 
     def _shelled(self, column: Any, base: Entry) -> Any:
-        """The column in the shell that is best for the baseline."""
+        """The column in the shell that is best for the baseline, by its mean validation score at its best rate.
+
+        Seeds of the search count alone: those that come later must not turn the choice.
+        """
         if not isinstance(column, Column):
             return column
         tried = [self.plan.cell(base, replace(column, shell=one)) for one in self.question.shells]
         self._search([cell for cell in tried if cell.reason is None])
-        scored = [(score, cell) for cell in tried if (score := self._score(cell)) is not None]
-        better = max if column.task.better == "higher" else min
-        return better(scored, key=lambda one: one[0])[1].column if scored else column
-
-    def _score(self, cell: Cell) -> float | None:
-        """Mean validation score at the best rate, from the seeds of the search: those that come later must not turn the choice."""
-        rows = [row for row in self.ledger.of_cell(cell.id) if row.seed in self.searched]
-        rate = best_rate(rows, cell.column.task.better)
-        values = [
-            row.valid_value for row in rows if row.rate == rate if row.valid_value is not None
-        ]
-        return sum(values) / len(values) if values else None
+        better, scores = column.task.better, dict[str, float]()
+        for cell in tried:
+            rows = [row for row in self.ledger.of_cell(cell.id) if row.seed in self.searched]
+            rate = best_rate(rows, better)
+            at = (row.valid_value for row in rows if row.rate == rate)
+            if values := [value for value in at if value is not None]:
+                scores[cell.id] = sum(values) / len(values)
+        best = best_of(better)(scores, key=scores.__getitem__, default=None)
+        return next((cell.column for cell in tried if cell.id == best), column)
 
     def _training(self, cell: Cell, rate: float | None, seed: int) -> Job:
         splits = self.plan.load(cell.column.task)

@@ -26,7 +26,8 @@ from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
 from regard.lab.experiment.passes import DECODE_STEPS, PASSES, STREAMING, state_bytes, tokens
 from regard.lab.experiment.provenance import provenance
-from regard.lab.experiment.row import SETTING, Pass, Provenance, Row, Unit, as_json
+from regard.lab.experiment.row import Provenance, Row, as_json
+from regard.lab.experiment.stored import SETTING, Pass, Unit
 from regard.models.sizing import TOLERANCE
 from regard.testing.counting import count
 
@@ -186,19 +187,15 @@ def measure(
         reason = obstacle(choice, setting)
         if reason is not None:
             raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
-    entries = [_Timing(choice, setting) for choice in choices]
-    baselines = {
-        causal: _Timing(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}
+    timings = [_Timing(choice, setting) for choice in choices]
+    plain = {t.causal: t for t in timings if t.choice.is_softmax}
+    softmax = {
+        causal: plain.get(causal) or _Timing(Entry(mixer="softmax"), setting, causal)
+        for causal in {timing.causal for timing in timings}
     }
-    for entry in entries:
-        if (entry.choice.mixer, dict(entry.choice.options)) == ("softmax", {}):
-            baselines[entry.causal] = entry
-    unlike = [entry for entry in baselines.values() if entry not in entries]
-    rounds, rate = _run_rounds([*entries, *unlike], setting)
-    return [entry.row(baselines[entry.causal], rounds, rate, origin) for entry in entries]
-
-
-_SOFTMAX = Entry(mixer="softmax")
+    more = [one for one in softmax.values() if one not in timings]
+    rounds, rate = _run_rounds([*timings, *more], setting)
+    return [timing.row(softmax[timing.causal], rounds, rate, origin) for timing in timings]
 
 
 class _Timing:

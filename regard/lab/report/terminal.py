@@ -1,7 +1,6 @@
 """The table for a terminal, and numbers as people read them."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,7 +8,7 @@ from rich.text import Text
 
 from regard.core.errors import visible_lines
 from regard.lab.experiment.row import Row
-from regard.lab.report.told import told
+from regard.lab.report.told import Told, told
 
 _STYLES = {"reached": "bold green", "not reached": "dim", "line": "dim"}
 
@@ -36,7 +35,7 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
     return Group(*parts) if parts else Text("Nothing has been asked yet.")
 
 
-def table(question: Mapping[str, Any]) -> tuple[list[str], list[list[tuple[str, str]]]]:
+def table(question: Told) -> tuple[list[str], list[list[tuple[str, str]]]]:
     """Heads and lines of a question's results; each cell is its text and its mark, "line" for what is compared with."""
     ran = {name for row in question["rows"] for name in row["cells"]}
     trained = [one for one in question["columns"] if one["name"] in ran]
@@ -57,11 +56,11 @@ def table(question: Mapping[str, Any]) -> tuple[list[str], list[list[tuple[str, 
     return heads, lines
 
 
-def name_of(row: Mapping[str, Any]) -> str:
+def name_of(row: Told) -> str:
     return row["entry"] + " (causal)" * bool(row["causal"] and not row["line"])
 
 
-def _cell(cell: Mapping[str, Any] | None) -> tuple[str, str]:
+def _cell(cell: Told | None) -> tuple[str, str]:
     if cell is None or cell["mean"] is None:
         return ("not run" if cell is not None and cell["reason"] else "–"), "not reached"
     each = f" ({', '.join(map(value, cell['values']))})" * (1 < len(cell["values"]) <= 3)
@@ -69,14 +68,14 @@ def _cell(cell: Mapping[str, Any] | None) -> tuple[str, str]:
     return f"{value(cell['mean'])}{each}{failed}", cell["mark"]
 
 
-def _times(at: Mapping[str, Any] | None) -> tuple[str, str, str]:
+def _times(at: Told | None) -> tuple[str, str, str]:
     if at is None:
         return "–", "–", "–"
     state = "none" if at["state bytes"] is None else size(at["state bytes"])
     return size(at["tokens per second"], ""), size(at["peak bytes"]), state
 
 
-def _grid(question: Mapping[str, Any]) -> Table:
+def _grid(question: Told) -> Table:
     heads, lines = table(question)
     grid = Table(box=None, header_style="bold", pad_edge=False)
     for place, head in enumerate(heads):
@@ -86,7 +85,7 @@ def _grid(question: Mapping[str, Any]) -> Table:
     return grid
 
 
-def claim_lines(claim: Mapping[str, Any]) -> list[str]:
+def claim_lines(claim: Told) -> list[str]:
     lines = [
         f"{claim['verdict']}: {claim['text']} ({claim['source']}; written down at {claim['stated commit']})"
     ]
@@ -102,7 +101,7 @@ def claim_lines(claim: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def span(found: Mapping[str, Any] | None) -> str:
+def span(found: Told | None) -> str:
     """An interval in words."""
     if found is None:
         return "not run"

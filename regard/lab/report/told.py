@@ -11,15 +11,16 @@ from regard.lab.experiment.speed import Timed
 from regard.lab.experiment.statistics import Interval, interval
 from regard.mixers import MIXERS
 
+Told = dict[str, Any]
 CHANCE = "chance"
 
 
-def told(rows: Iterable[Row]) -> dict[str, Any]:
+def told(rows: Iterable[Row]) -> Told:
     """{"questions": [...]}: each as it was asked last, the newest first; `values` has one number for each of `seeds`."""
     return {"questions": [of_question(results) for results in questions(rows)]}
 
 
-def of_question(results: Results) -> dict[str, Any]:
+def of_question(results: Results) -> Told:
     config, asked = results.config, results.asked
     kinds = {name: column["kind"] for name, column in results.columns.items()}
     trained = [name for name, kind in kinds.items() if kind == "trained"]
@@ -41,7 +42,7 @@ def of_question(results: Results) -> dict[str, Any]:
     }
 
 
-def _column(results: Results, name: str) -> dict[str, Any]:
+def _column(results: Results, name: str) -> Told:
     column = results.columns[name]
     if column["kind"] == "timed":
         setting = column["setting"]
@@ -56,8 +57,8 @@ def _lines(results: Results, column: str, causal: bool | None) -> dict[str, floa
     return {name: _short(lines.get(label)) for name, label in names.items()}
 
 
-def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"mixer": label, "options": {}, "source": ""}
+def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> Told:
+    entry: Told = {"mixer": label, "options": {}, "source": ""}
     entry = next((one for one in results.config["entries"] if one["label"] == label), entry)
     cells = {name: cell for name in trained if (cell := results.cells.get((label, name)))}
     speeds = {name: one for name in timed if (one := results.timed.get((label, name)))}
@@ -85,7 +86,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
     }
 
 
-def _cell(results: Results, cell: Cell) -> dict[str, Any]:
+def _cell(results: Results, cell: Cell) -> Told:
     lines = _lines(results, cell.column, cell.causal)
     best = cell.rows[0] if cell.rows else None
     predicted = None  # score of a perfect use of the pairs that the structure allows
@@ -114,7 +115,7 @@ def _cell(results: Results, cell: Cell) -> dict[str, Any]:
     }
 
 
-def _timed(one: Timed) -> dict[str, Any]:
+def _timed(one: Timed) -> Told:
     return {
         "ms": _short(one.ms),
         "of softmax": _short(one.ratio),
@@ -127,7 +128,7 @@ def _timed(one: Timed) -> dict[str, Any]:
     }
 
 
-def _claim(results: Results, judged: Judged) -> dict[str, Any]:
+def _claim(results: Results, judged: Judged) -> Told:
     kept = {name: judged.claim[name] for name in ("text", "source", "smallest", "withdrawn")}
     bounds = [
         {
@@ -148,7 +149,7 @@ def _claim(results: Results, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _interval(found: Interval | None, *, factors: bool = False) -> dict[str, Any] | None:
+def _interval(found: Interval | None, *, factors: bool = False) -> Told | None:
     """Its ends are null where it is infinitely wide. factors: it is of logarithms."""
     if found is None:
         return None
