@@ -135,11 +135,11 @@ def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: f
     known = _Known(case, ledger.rows(), own)
     able, _ = _able(replace(case, memory=None), known)
     entries = tuple(known.entries[label] for label in sorted(found.mechanism for found in able))
-    top = min(case.length, ROUGH)
-    causal = None if case.decode else case.causal
-    first = Setting(kind=case.kind, length=top, dim=DIM, num_heads=HEADS, device=_device(), causal=causal, unit="block", seconds=seconds)  # fmt: skip
-    lengths = sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
-    vary = tuple(replace(first, length=length) for length in lengths)
+    top, causal = min(case.length, ROUGH), None if case.decode else case.causal
+    vary = tuple(
+        Setting(kind=case.kind, length=length, dim=DIM, num_heads=HEADS, device=_device(), causal=causal, unit="block", seconds=seconds)
+        for length in sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
+    )  # fmt: skip
     about = f"rough timings up to {top:,} tokens"
     question = Question(name=MEASURED, about=about, entries=entries, vary=vary)
     return ask(question, ledger, ledger.path.parent, progress=progress)

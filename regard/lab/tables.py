@@ -74,7 +74,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self._check()
         words = _words(y)
         y, names, single = _labels(y if words is None else _coded(y, words))
-        names = names or _numbered(y.shape[1], single)
+        if names is None:
+            names = (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(y.shape[1]))
         _check_rows(X, len(y))
         order = np.random.default_rng(self.seed).permutation(len(y))
         held = max(1, round(self.valid_share * len(y)))
@@ -124,8 +125,13 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_fitted()
         y, names, _ = _labels(y if self.words_ is None else _coded(y, self.words_))
+        fitted = self.label_names_
+        if names is not None and sorted(names) != sorted(fitted):
+            raise OptionError(
+                f"labels are called {', '.join(names)}, and those fitted {', '.join(fitted)}"
+            )
         if names is not None:
-            y = y[:, self._places(names)]
+            y = y[:, [names.index(name) for name in fitted]]
         elif y.shape[1] != len(self.label_names_):
             raise ShapeError(
                 f"{y.shape[1]} labels are given, and {len(self.label_names_)} were fitted"
@@ -176,14 +182,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise StoredDataError(f"{folder} holds no TableClassifier: {error!r}") from error
         return found
-
-    def _places(self, names: tuple[str, ...]) -> list[int]:
-        """Index in `names` of each fitted label."""
-        if sorted(names) != sorted(self.label_names_):
-            raise OptionError(
-                f"labels are called {', '.join(names)}, and those fitted {', '.join(self.label_names_)}"
-            )
-        return [names.index(name) for name in self.label_names_]
 
     def _set(
         self, schema: Schema, names: tuple[str, ...], single: bool, words: list[str] | None
@@ -279,10 +277,6 @@ def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool
         wrong = known[~np.isin(known, (0, 1))][0]
         raise OptionError(f"labels must be 0, 1 or missing, got {wrong:g}")
     return found.reshape(len(found), -1), names, found.ndim == 1
-
-
-def _numbered(K: int, single: bool) -> tuple[str, ...]:
-    return (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(K))
 
 
 def _check_rows(X: Columns, rows: int) -> None:

@@ -114,11 +114,17 @@ def columns(task: Task, train: TrainConfig, shell: Shell | None = None) -> tuple
     """The column of a task of one's own, named by its file where it reads one; or one for each place of an encoder-decoder."""
     path = getattr(task, "path", None)
     name = f"{task.name} ({Path(path).name})" if path else task.name
-    if task.kind != "translate":
-        return (Column(name=name, task=task, train=train, shell=shell or Shell()),)
+    places: tuple[Place, ...] = get_args(Place) if task.kind == "translate" else ("encoder",)
+    shell = shell or Shell()
     return tuple(
-        Column(name=f"{name}, {place}", task=task, train=train, shell=shell or Shell(), place=place)
-        for place in get_args(Place)
+        Column(
+            name=name if len(places) == 1 else f"{name}, {place}",
+            task=task,
+            train=train,
+            shell=shell,
+            place=place,
+        )
+        for place in places
     )
 
 

@@ -4,28 +4,18 @@ Nothing here is measured again and nothing is filled in. Rows of cells that the 
 budget or the engine changed, are old: they are counted by entry and enter nothing.
 """
 
-import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from regard.lab.experiment.claims import Facts, Judged, judge
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.speed import Timed
-from regard.lab.experiment.statistics import (
-    Interval,
-    Scores,
-    Verdict,
-    interval,
-    number,
-    seeds_to_tell,
-    together,
-    verdict,
-)
+from regard.lab.experiment.statistics import Scores
 from regard.lab.experiment.stored import SETTING
 
-Facts = Mapping[str, Any]
 MEASURED = "recommend"
 """The question of rough timings that `regard recommend --measure` takes: never the newest."""
 
@@ -93,35 +83,6 @@ class Cell:
         return found
 
 
-@dataclass(frozen=True)
-class Bound:
-    """One bound of a claim, the interval that it bounds, and what follows; `reason` says why a verdict was withheld."""
-
-    expected: Facts
-    interval: Interval | None
-    verdict: Verdict
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim, and what follows for it. stated: the question as it was asked when the claim, with its columns, was first in it."""
-
-    claim: Facts
-    stated: Row
-    bounds: tuple[Bound, ...]
-    needs: str | None = None  # what would tell
-    seeds: int | None = None  # that would tell
-
-    @property
-    def verdict(self) -> Verdict:
-        return (
-            "withdrawn"
-            if self.claim["withdrawn"]
-            else together([one.verdict for one in self.bounds])
-        )
-
-
 class Results:
     """The rows of a question as it stood when it was asked last.
 
@@ -186,9 +147,11 @@ class Results:
 
     def _line_of(self, place: int, column: str, causal: bool | None) -> Cell | None:
         """The line's cell in the form that an entry has, if it has values: the causal form of a column may be one of its own."""
-        label = self.lines[place] if place < len(self.lines) else ""
+        label = self.lines[place]
         cells = (self.cells.get((name, column)) for name in (f"{label}, causal", label))
-        return next((c for c in cells if c is not None and c.values and c.causal == causal), None)
+        return next(
+            (cell for cell in cells if cell and cell.values and cell.causal == causal), None
+        )
 
     def three_lines(self, column: str, causal: bool | None) -> dict[str, float]:
         """Chance, and the best value of no mixing and the bag, as far as they are known."""
@@ -225,9 +188,7 @@ class Results:
             if column["kind"] != "trained" or column["metric"] != "accuracy" or column["later"]:
                 continue
             cell = self.cells.get((label, name))
-            bag = self.three_lines(name, cell.causal if cell else None).get(
-                self.lines[-1] if self.lines else ""
-            )
+            bag = self.three_lines(name, cell.causal).get(self.lines[-1]) if cell else None
             if cell is None or cell.mean is None or bag is None or bag >= 1:
                 return None
             found.append(max(0.0, (cell.mean - bag) / (1 - bag)))
@@ -241,9 +202,9 @@ class Results:
         at = {}
         for label, rows in ran.items() if times else ():
             looks = [
-                [v for step, v in row.curve if step * (row.seconds or 0.0) <= min(times) * row.steps * 1.001]
+                [v for n, v in row.curve if n * row.seconds <= min(times) * row.steps * 1.001]
                 for row in rows
-            ]  # fmt: skip
+            ]
             if looks and all(looks):
                 at[label] = statistics.fmean(one[-1] for one in looks)
         return at
@@ -251,142 +212,12 @@ class Results:
     # ------------------------------------------------------------------ claims
 
     def judged(self) -> list[Judged]:
-        return [self._judged(claim) for claim in self.config["claims"]]
-
-    def _judged(self, claim: Facts) -> Judged:
-        stated = self._stated(claim)
-        bounds = tuple(self._bound(one, claim["smallest"], stated) for one in claim["expected"])
-        open_ = [one for one in bounds if one.verdict == "cannot tell" and one.reason is None]
-        untold = [(one.interval, one.expected) for one in open_ if one.interval is not None]
-        if not untold or not all(math.isfinite(found.half) for found, _ in untold):
-            return Judged(claim, stated, bounds)
-        needed = [
-            seeds_to_tell(found, *_least_most(expected), claim["smallest"])
-            for found, expected in untold
-        ]
-        seeds = None if None in needed else max(filter(None, needed))
-        if seeds is None:
-            items = max(found.items for found, _ in untold)
-            needs = f"more than {items:,} test items, whatever the seeds"
-        else:
-            seconds = sum(row.seconds for cell in self.cells.values() for row in cell.rows)
-            seconds /= max(1, len(self.config["seeds"]))
-            more = seeds - min(found.seeds for found, _ in untold)
-            needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
-        return Judged(claim, stated, bounds, needs, seeds)
-
-    def _stated(self, claim: Facts) -> Row:
-        """The first record that holds this claim, with the columns that it is of; a withdrawal changes neither."""
-        names = {self.column(one) for one in claim["expected"]}
-
-        def facts(config: Facts) -> list[Any]:
-            return [
-                {key: value for key, value in column.items() if key != "shell"}
-                for column in config["columns"]
-                if column["name"] in names
-            ]
-
-        def alike(row: Row) -> bool:
-            return facts(row.config) == facts(self.config) and any(
-                one | {"withdrawn": ""} == {**claim, "withdrawn": ""}
-                for one in row.config["claims"]
-            )
-
-        return next(filter(alike, self.history), self.asked)
-
-    def _bound(self, expected: Facts, smallest: float, stated: Row) -> Bound:
-        found = self._difference(expected)
-        word = verdict(found, *_least_most(expected))
-        reason = None
-        if word in ("agrees", "disagrees"):
-            reason = self._early(expected, stated) or self._unfit(expected)
-            reason = reason or next(filter(None, map(self._unmet, expected["when"])), None)
-        if reason is None and word in ("agrees", "cannot tell"):
-            reason = _too_small(found, expected, smallest)
-        return Bound(expected, found, "cannot tell" if reason else word, reason)
+        return [judge(self, claim) for claim in self.config["claims"]]
 
     def column(self, expected: Facts) -> str:
         return expected["column"] or next(
             name for name, one in self.columns.items() if one["kind"] == "trained"
         )
-
-    def _values(self, label: str, expected: Facts) -> dict[int, Scores]:
-        column = self.column(expected)
-        timed = self.timed.get((label, column))
-        if timed is not None:
-            return {0: Scores(getattr(timed, expected["measure"] or "ms"))}
-        cell = self.cells.get((label, column))
-        return {} if cell is None else cell.by_seed(expected["measure"])
-
-    def _difference(self, expected: Facts) -> Interval | None:
-        beside = None if expected["beside"] is None else self._values(expected["beside"], expected)
-        return interval(self._values(expected["of"], expected), beside, ratio=expected["ratio"])
-
-    def _cells_of(self, expected: Facts) -> list[Cell]:
-        labels = filter(None, (expected["of"], expected["beside"]))
-        found = (self.cells.get((label, self.column(expected))) for label in labels)
-        return [cell for cell in found if cell is not None]
-
-    def _early(self, expected: Facts, stated: Row) -> str | None:
-        """Rows that were begun before the claim was kept cannot judge it."""
-        cells = [cell for one in (expected, *expected["when"]) for cell in self._cells_of(one)]
-        rows = [row for cell in cells for row in cell.rows]
-        early = sum(_started(row) < _started(stated) for row in rows)
-        if not early:
-            return None
-        return f"{early} of {len(rows)} results were begun before the claim was written down"
-
-    def _unfit(self, expected: Facts) -> str | None:
-        for cell in self._cells_of(expected):
-            if not self.passes(cell):
-                return f"`{cell.entry}` does not pass the three lines of {cell.column}"
-            if cell.at_edge:
-                return f"the best rate of `{cell.entry}` is at the edge of those tried"
-        return None
-
-    def _unmet(self, condition: Facts) -> str | None:
-        found = self._difference(condition)
-        if found is not None and verdict(found, *_least_most(condition)) == "agrees":
-            return None
-        scale = factor if condition["ratio"] else float
-        told = "not known"
-        if found is not None:
-            low, high = number(scale(found.low)), number(scale(found.high))
-            told = f"{number(scale(found.mean))} ({low} to {high})"
-        between = "by" if condition["ratio"] else "less"
-        beside = f" {between} `{condition['beside']}`" if condition["beside"] else ""
-        least, most = map(scale, _least_most(condition))
-        needs = f"above {number(least)}" if math.isinf(most) else f"below {number(most)}"
-        return (
-            f"the bound holds where `{condition['of']}`{beside} is {needs}, and here it is {told}"
-        )
-
-
-def _least_most(expected: Facts) -> tuple[float, float]:
-    """Bounds on the scale of the interval; JSON has null for what is not bounded."""
-    least = -math.inf if expected["least"] is None else expected["least"]
-    most = math.inf if expected["most"] is None else expected["most"]
-    if not expected["ratio"]:
-        return least, most
-    return (math.log(least) if least > 0 else -math.inf), (
-        math.log(most) if most < math.inf else math.inf
-    )
-
-
-def factor(logarithm: float) -> float:
-    """Of the logarithm of a factor; infinite where it is too large for a number."""
-    return math.exp(logarithm) if logarithm < 700 else math.inf
-
-
-def _too_small(found: Interval | None, expected: Facts, smallest: float) -> str | None:
-    """Why a difference is not worth telling: it is surely below the smallest effect, and the bound asks only for its sign."""
-    least, most = _least_most(expected)
-    of_sign = all(abs(one) < smallest for one in (least, most) if math.isfinite(one))
-    if found is None or expected["beside"] is None or not of_sign:
-        return None
-    if max(abs(found.low), abs(found.high)) >= smallest:
-        return None
-    return f"the difference is smaller than {number(smallest)}, the smallest worth telling"
 
 
 def _is_of(row: Row, column: Facts | None) -> bool:
@@ -409,9 +240,7 @@ def _started(row: Row) -> str:
 def questions(rows: Iterable[Row]) -> list[Results]:
     """The questions that these rows are of, each as it was asked last; the newest question first, and what `recommend` measured last."""
     every = list(rows)
-    asked: dict[str, Row] = {}  # where two were begun in one second, the later row counts
-    for row in sorted((row for row in every if row.kind == "asked"), key=_started):
-        asked.pop(row.question, None)
-        asked[row.question] = row
-    newest = sorted(reversed(asked.values()), key=lambda row: row.question == MEASURED)
-    return [Results(row, every) for row in newest]
+    records = sorted((row for row in every if row.kind == "asked"), key=_started)
+    asked = {row.question: row for row in records}  # of two that were begun at once the later
+    order = sorted(asked.values(), key=lambda row: (row.question != MEASURED, _started(row)))
+    return [Results(row, every) for row in reversed(order)]

@@ -65,16 +65,22 @@ def own_files(of: Any) -> list[Path]:
 @cache
 def _code(path: Path) -> str:
     """A file's code as Python would write it, without comments and docstrings; a checksum of all of a file that is not Python."""
-    content = path.read_bytes()
-    try:
-        tree = ast.parse(content if path.suffix == ".py" else b"?")
-    except SyntaxError:  # no Python, or it was never imported
-        return hashlib.sha256(content).hexdigest()
+    tree = _tree(path)
+    if tree is None:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
     return ast.unparse(tree)
+
+
+def _tree(path: Path) -> ast.Module | None:
+    """None for a file that is not Python, or does not parse, and so was never imported."""
+    if path.suffix == ".py":
+        with suppress(SyntaxError):
+            return ast.parse(path.read_bytes())
+    return None
 
 
 def _files(waiting: list[str], home: str) -> dict[str, Path]:
@@ -127,17 +133,17 @@ def _imported(name: str, path: Path, whole: bool) -> tuple[str, ...]:
 
 
 def _statements(name: str, path: Path, whole: bool) -> Iterator[str]:
-    if path.suffix != ".py":
+    tree = _tree(path)
+    if tree is None:
         return
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     if whole:
         yield package
-    with suppress(SyntaxError):  # it was never imported
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            for one in _named(node, package):
-                parts = one.split(".")
-                first = len(parts) if parts[0] == LIBRARY else 1
-                yield from (".".join(parts[:end]) for end in range(first, len(parts) + 1))
+    for node in ast.walk(tree):
+        for one in _named(node, package):
+            parts = one.split(".")
+            first = len(parts) if parts[0] == LIBRARY else 1
+            yield from (".".join(parts[:end]) for end in range(first, len(parts) + 1))
 
 
 def _named(node: ast.AST, package: str) -> list[str]:

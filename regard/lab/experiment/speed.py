@@ -291,19 +291,17 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     gc.collect()
     gc.disable()
     try:
-        began, rounds = time.perf_counter(), 0
-        while not _enough(rounds, time.perf_counter() - began, setting.seconds):
+        began, rounds, elapsed = time.perf_counter(), 0, 0.0
+        while rounds < (5 if elapsed < FAST_ROUND * max(rounds, 1) else 3) or (
+            elapsed < setting.seconds and rounds < MOST_ROUNDS
+        ):
             first = rounds % len(entries)  # no entry always follows the same one
             for entry in entries[first:] + entries[:first]:
                 entry.times.append(entry.sample())
             if rounds < RATE_ROUNDS:
                 product_times.append(product.sample())
             rounds += 1
+            elapsed = time.perf_counter() - began
         return rounds, product.flops / statistics.median(product_times)
     finally:
         gc.enable()
-
-
-def _enough(rounds: int, elapsed: float, seconds: float) -> bool:
-    least = 5 if elapsed < FAST_ROUND * max(rounds, 1) else 3
-    return rounds >= least and (elapsed >= seconds or rounds >= MOST_ROUNDS)

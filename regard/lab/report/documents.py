@@ -1,13 +1,13 @@
 """A question as a document: Markdown that says what was asked, how the laws were met, and what came of it."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from regard.core.errors import visible
 from regard.lab.report.terminal import claim_lines, table
+from regard.lab.report.told import Told
 
 
-def markdown(question: Mapping[str, Any]) -> str:
+def markdown(question: Told) -> str:
     screen = (
         "A screen: it asks of each entry alone, and says of none that it is better than another."
     )

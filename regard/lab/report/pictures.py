@@ -156,20 +156,19 @@ def draw_timings(rows: Iterable[Timed], path: Path) -> Path:
     ]
     if not values:
         raise OptionError("rows must hold a timing: there is nothing to draw")
-    lines = []
+    log, lines = alt.Scale(type="log", nice=False), []
     for kind in dict.fromkeys(value["pass"] for value in values):
-        base = alt.Chart(
-            alt.Data(values=[value for value in values if value["pass"] == kind])
-        ).mark_line(point=True)
+        data = alt.Data(values=[value for value in values if value["pass"] == kind])
+        base = alt.Chart(data, width=330, height=300).mark_line(point=True)
         charts = [
             base.encode(
-                x=alt.X("length:Q", scale=alt.Scale(type="log", nice=False), title="tokens"),
-                y=alt.Y(f"{unit}:Q", scale=alt.Scale(type="log", nice=False), title=unit),
+                x=alt.X("length:Q", scale=log, title="tokens"),
+                y=alt.Y(f"{unit}:Q", scale=log, title=unit),
                 color=alt.Color("entry:N", title=None),
-            ).properties(width=330, height=300)
+            )
             for unit in ("ms", "MB")
         ]
-        lines.append(alt.hconcat(*charts, spacing=60).properties(title=kind))
+        lines.append(alt.hconcat(*charts, spacing=60, title=kind))
     return save(alt.vconcat(*lines, spacing=30), path)
 
 

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from regard.lab.experiment.results import Cell, Judged, Results, factor, questions
+from regard.lab.experiment.claims import Judged, factor
+from regard.lab.experiment.results import Cell, Results, questions
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.speed import Timed
 from regard.lab.experiment.statistics import Interval, interval

@@ -115,6 +115,13 @@ def test_the_table_says_verdict_numbers_and_what_is_missing():
     assert "A screen: each entry by itself" in screen and "agrees" not in screen
 
 
+@pytest.mark.parametrize("measure, verdict", [("ratio", "cannot tell"), ("as_row", "not run"), ("nothing", "not run")])  # fmt: skip
+def test_a_claim_on_timings_is_of_a_number(measure, verdict):
+    expected = above(*NAMES[:2], column=TIME.name, measure=measure)
+    (claim,) = told(rows("comparison", NAMES[:2], replace(CLAIM, expected=(expected,))))["questions"][0]["claims"]  # fmt: skip
+    assert claim["verdict"] == verdict
+
+
 def test_a_factor_is_told_as_a_factor():
     expected = above("softmax", "local, window 4", column="address", ratio=True, by=1.2)
     guarded = replace(expected, when=(replace(expected, least=2.0),))
