@@ -63,14 +63,18 @@ class Entry:
         return self.title or ", ".join([self.name, *(_said(*pair) for pair in given.items())])
 
     @property
+    def written(self) -> Any:
+        """The class of the mixer, or the function that makes the model."""
+        return resolve(self.mixer) if self.mixer is not None else self.make
+
+    @property
     def source(self) -> str:
-        return source(resolve(self.mixer) if self.mixer is not None else self.make)
+        return source(self.written)
 
     @property
     def commit(self) -> str:
-        """That of the checkout, "+changes" also where a file that its mixer needs is in no commit as it is now."""
-        own = () if self.mixer is None else own_files(resolve(self.mixer))
-        return provenance.commit(*own)
+        """That of the checkout, "+changes" also where a file that it needs is in no commit as it is now."""
+        return provenance.commit(*own_files(self.written))
 
     @property
     def is_softmax(self) -> bool:

@@ -31,9 +31,7 @@ def source(of: Any) -> str:
 
     Comment lines and docstrings do not count. Raises OptionError for one that was typed in at a prompt.
     """
-    while isinstance(of, partial):
-        of = of.func
-    found = files(of)
+    of, found = _bare(of), files(of)
     if of.__module__ not in found:
         raise OptionError(
             f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. "
@@ -45,19 +43,24 @@ def source(of: Any) -> str:
     return digest.hexdigest()
 
 
+def _bare(of: Any) -> Any:
+    return _bare(of.func) if isinstance(of, partial) else of
+
+
 def files(of: Any) -> dict[str, Path]:
     """Module -> file, of all that a class or function needs.
 
     These are its module, those of its parents, and what they import in turn: of Regard the modules that are reached, of one's own
     all, of installed packages only its own. Imports count where an import statement names them.
     """
+    of = _bare(of)
     parents = of.__mro__ if isinstance(of, type) else (of,)
     return _files([one.__module__ for one in parents], home=of.__module__)
 
 
 def own_files(of: Any) -> list[Path]:
     """Those of the files that are in no installed package; none for what is the library's own."""
-    if of.__module__.partition(".")[0] == LIBRARY:
+    if _bare(of).__module__.partition(".")[0] == LIBRARY:
         return []
     return sorted(path for path in files(of).values() if not _installed(path))
 

@@ -245,6 +245,7 @@ def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch)
         provenance.commit.cache_clear()
         entry = folder.load("base:Base")
         assert (entry.commit == head) == clean == (entry.commit != f"{head}+changes"), name
+        assert Entry(make=partial(entry.mixer, 1), title="made").commit == entry.commit
         question = replace(
             SCREEN, entries=(Entry(mixer="softmax"), entry), rates=(1e-2,), seeds=(0,)
         )
