@@ -17,6 +17,7 @@ fla-core and the packages under peers are optional. Remove torch and nvidia-* fr
 checkout, without pip: for w in wheels/*.whl; do python -m zipfile -e $w site; done; PYTHONPATH=.:site python benchmarks/cuda.py --out DIR
 """
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -40,7 +41,7 @@ from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_map
 
 import regard
-from regard.lab.experiment.provenance import commit, source_sha256
+from regard.lab.experiment.provenance import PACKAGE, commit
 from regard.testing import LAWS, judge_mixer, own_oracle
 
 Part = Literal["laws", "speed"]
@@ -74,6 +75,16 @@ class Plan:
 
 Key = tuple[str, ...]
 Job = Callable[[Plan, Key], dict[str, Any]]
+
+
+def source_sha256() -> str:
+    """Checksum of every Python file of the package, names included."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def main(

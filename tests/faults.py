@@ -312,14 +312,16 @@ def _toy(path: Path, trials: int, log: Path) -> None:
         def job(number: int) -> Job:
             key = trial_key({"trial": number})
 
-            def do() -> None:
+            def make(_: None) -> Row:
                 time.sleep(0.002)
-                row = _row(f"trial {number}", "a toy")
+                return _row(f"trial {number}", "a toy")
+
+            def keep(row: Row) -> None:
                 ledger.put(key, row)
                 with log.open("a") as file:
                     file.write(f"{number}\n")
 
-            return Job(key=key, what=str(number), found=lambda: key in ledger, do=do)
+            return Job(key=key, what=str(number), found=lambda: key in ledger, make=make, keep=keep)
 
         quiet = lambda what: contextlib.nullcontext()  # noqa: E731
         share([job(number) for number in range(trials)], Claims(path), quiet)

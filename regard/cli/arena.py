@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -91,7 +91,7 @@ class Arena(metaclass=CheckedOptions):
                     if self.rows is not None:
                         ledger.write_rows(self.rows, question.name)
 
-            with self._others(part):
+            with ExitStack() as workers:
                 try:
                     ask(
                         question,
@@ -101,6 +101,7 @@ class Arena(metaclass=CheckedOptions):
                         hours=self.hours,
                         until_told=self.until_told,
                         on_ray=self.on == "ray",
+                        checked=lambda: workers.enter_context(self._others(part)),
                         redraw=draw,
                         outcome=outcome,
                     )

@@ -97,7 +97,8 @@ class Bench(metaclass=CheckedOptions):
         )
 
     def _settings(self) -> "list[Setting]":
-        from regard.lab.experiment.speed import STREAMING, Setting
+        from regard.lab.experiment.passes import STREAMING
+        from regard.lab.experiment.speed import Setting
 
         same = {
             name: getattr(self, name) for name in ("batch", "dim", "num_heads", "seconds", "unit")

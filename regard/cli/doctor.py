@@ -107,7 +107,7 @@ def _package(name: str, oldest: str, extra: str) -> dict[str, str]:
 
 
 def _environment() -> list[dict[str, str]]:
-    from regard.lab.experiment.allocator import VARIABLES
+    from regard.lab.experiment.provenance import VARIABLES
 
     settings = [_row(name, os.environ.get(name, "not set")) for name in THREADS]
     retained = "changes timings by up to 6 times; figures are quoted without it"

@@ -65,7 +65,8 @@ class CheckedOptions(ABCMeta):
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
     def __call__(cls: type[Made], *args: Any, **kwargs: Any) -> Made:
-        who = getattr(cls, "name", cls.__name__)
+        name = getattr(cls, "name", None)
+        who = name if isinstance(name, str) else cls.__name__
         check_call(who, inspect.signature(cls), cls.__init__, args, kwargs)
         if issubclass(cls, Module):
             require_room(who, lambda: type.__call__(cls, *args, **kwargs), {**kwargs, "": args})

@@ -22,23 +22,8 @@ if TYPE_CHECKING:
     from regard.lab.experiment.run import ask
     from regard.lab.experiment.speed import Setting
 
-_HOMES = {
-    **dict.fromkeys(
-        (
-            "Claim",
-            "Column",
-            "Expected",
-            "Fitted",
-            "Question",
-            "Shell",
-            "above",
-            "below",
-            "near",
-            "reaches",
-            "stays_below",
-        ),
-        "regard.lab.experiment.question",
-    ),
+_QUESTION = "Claim Column Expected Fitted Question Shell above below near reaches stays_below"
+_HOMES = dict.fromkeys(_QUESTION.split(), "regard.lab.experiment.question") | {
     "Entry": "regard.lab.experiment.entry",
     "Setting": "regard.lab.experiment.speed",
     "ask": "regard.lab.experiment.run",

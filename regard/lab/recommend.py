@@ -14,16 +14,17 @@ import torch
 
 from regard.core import OptionError, UnknownNameError
 from regard.core.capabilities import growth
-from regard.core.shapes import check_positive
+from regard.core.options import Above0, CheckedOptions
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe
 from regard.lab.experiment.question import Question
-from regard.lab.experiment.results import Cell, Results, questions
-from regard.lab.experiment.row import Row, as_json, newest
+from regard.lab.experiment.results import MEASURED, Cell, Results, best_of, questions
+from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.run import ask
-from regard.lab.experiment.speed import Pass, Setting, Timed
+from regard.lab.experiment.speed import Setting, Timed
+from regard.lab.experiment.stored import Pass
 from regard.lab.growth import Crossover, Estimate, Growth, crossover, two
 from regard.lab.questions import QUESTIONS
 from regard.lab.report.terminal import size
@@ -37,7 +38,7 @@ SOFTMAX = "softmax"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(metaclass=CheckedOptions):
     """The requirements on one block."""
 
     length: int  # tokens
@@ -46,13 +47,10 @@ class Case:
     padding: bool = False
     decode: bool = False  # token by token, after `length` others
     train: bool = False  # by the time of a training step, rather than of a forward pass
-    memory: float | None = None  # bytes at most, beyond parameters and input, at the timed width
+    memory: Above0 | None = None  # bytes at most, beyond parameters and input, at the timed width
     task: str | None = None  # a trained column, by whose quality it is judged
 
     def __post_init__(self) -> None:
-        check_positive(length=self.length)
-        if self.memory is not None and not self.memory > 0:
-            raise OptionError(f"memory ({self.memory}) must be positive")
         if self.decode and (self.train or self.cross):
             raise OptionError("decode cannot be joined with train or cross: time them apart")
 
@@ -137,13 +135,13 @@ def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: f
     known = _Known(case, ledger.rows(), own)
     able, _ = _able(replace(case, memory=None), known)
     entries = tuple(known.entries[label] for label in sorted(found.mechanism for found in able))
-    top = min(case.length, ROUGH)
-    causal = None if case.decode else case.causal
-    first = Setting(kind=case.kind, length=top, dim=DIM, num_heads=HEADS, device=_device(), causal=causal, unit="block", seconds=seconds)  # fmt: skip
-    lengths = sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
-    vary = tuple(replace(first, length=length) for length in lengths)
+    top, causal = min(case.length, ROUGH), None if case.decode else case.causal
+    vary = tuple(
+        Setting(kind=case.kind, length=length, dim=DIM, num_heads=HEADS, device=_device(), causal=causal, unit="block", seconds=seconds)
+        for length in sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
+    )  # fmt: skip
     about = f"rough timings up to {top:,} tokens"
-    question = Question(name="recommend", about=about, entries=entries, vary=vary)
+    question = Question(name=MEASURED, about=about, entries=entries, vary=vary)
     return ask(question, ledger, ledger.path.parent, progress=progress)
 
 
@@ -156,25 +154,24 @@ class _Known:
 
     def __init__(self, case: Case, rows: Iterable[Row], own: Sequence[Entry]):
         every = [*own, *(Entry(mixer=name) for name in MIXERS.names())]
-        today = {entry.name: entry for entry in (*every, *LINES)}
-        rows = list(rows)
-        last = newest(rows, lambda row: row.entry)
+        names = {entry.name: entry for entry in every}
+        today = names | {line.name: line for line in LINES}
+        rows = sorted(rows, key=lambda row: row.provenance.started)
+        last = {row.entry: (row.mixer, row.options) for row in rows}
         kept, self.old = [], Counter[str]()
         for row in rows:
-            same = (row.mixer, row.options) == (last[row.entry].mixer, last[row.entry].options)
+            same = (row.mixer, row.options) == last[row.entry]
             if row.mixer not in today or (same and row.source == today[row.mixer].source):
                 kept.append(row)
             else:
                 self.old[row.entry] += row.kind != "laws"
         built = {entry.label: entry for one in QUESTIONS.values() for entry in one.entries}
-        names = {entry.name for entry in every}
         mine = [r for r in kept if r.kind in ("trained", "timed") and r.mixer in names]
         self.entries: dict[str, Entry] = {}
         for label, row in {row.entry: row for row in mine}.items():
-            entry = replace(today[row.mixer], options=row.options, title=label)
+            entry = replace(names[row.mixer], options=row.options, title=label)
             other = built.get(label, entry)  # whose options are not JSON
-            is_same = as_json(dict(other.options)) == row.options
-            self.entries[label] = other if is_same else entry
+            self.entries[label] = other if as_json(dict(other.options)) == row.options else entry
         present = {entry.name for entry in self.entries.values()}
         self.entries |= {entry.label: entry for entry in every if entry.name not in present}
         self.broken = {row.entry: row.reason for row in kept if row.kind == "laws" and row.reason}
@@ -186,24 +183,26 @@ class _Known:
                     self.quality[label].setdefault(column, _quality(results, cell))
 
 
-def _timed(case: Case, rows: Iterable[Row]) -> tuple[dict[str, list[Timed]], int]:
+def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Timed]], int]:
     """The timings of one setting, and how many others there are: of the newest engine, this machine and blocks, if there are any."""
-    rows = [r for r in rows if r.kind == "timed" and r.setting["kind"] == case.kind]
-    engine = max((row.provenance.started, row.engine) for row in rows)[1] if rows else None
+    rows = [row for row in rows if row.kind == "timed" and row.setting["kind"] == case.kind]
     settings: dict[tuple, list[Timed]] = {}
     for row in rows:
         one, where = Timed.of_row(row), row.provenance
-        best = (row.engine == engine, where.device == describe(_device()), one.unit == "block")
+        here = where.device == describe(_device())
+        best = (row.engine == rows[-1].engine, here, one.unit == "block")
         shape = (one.batch, one.dim, one.num_heads)
         settings.setdefault((best, where.device, where.dtype, shape), []).append(one)
-    chosen = settings[max(settings, key=lambda s: (s[0], len(settings[s])))] if rows else []
-    found: dict[tuple[str, bool], dict[int, Timed]] = {}
-    for one in sorted(chosen, key=lambda one: one.provenance.started):
-        found.setdefault((one.entry, one.causal), {})[one.length] = one
-    wanted = case.causal or case.decode  # comes last, in the place of the other
-    order = sorted(found, key=lambda key: key[1] == wanted)
-    timed = {key[0]: [found[key][n] for n in sorted(found[key])] for key in order}
-    return timed, len(rows) - len(chosen)
+    chosen = max(settings.items(), key=lambda of: (of[0][0], len(of[1])), default=((), []))[1]
+    found: dict[tuple[bool, str], dict[int, Timed]] = {}
+    for one in chosen:
+        wanted = one.causal == (case.causal or case.decode)
+        found.setdefault((wanted, one.entry), {})[one.length] = one
+    # what is wanted comes last, in the place of the other
+    return {
+        label: [of[n] for n in sorted(of)]
+        for (_, label), of in sorted(found.items(), key=lambda one: one[0])
+    }, len(rows) - len(chosen)
 
 
 def _quality(results: Results, cell: Cell) -> Quality:
@@ -212,7 +211,7 @@ def _quality(results: Results, cell: Cell) -> Quality:
         return Quality(None, "not reached")
     if column["metric"] != "accuracy" and mark == "in part":
         means = [c.mean for (_, n), c in results.cells.items() if n == cell.column]
-        best = (max if column["better"] == "higher" else min)(m for m in means if m is not None)
+        best = best_of(column["better"])(mean for mean in means if mean is not None)
         mark = "reached" if abs(cell.mean - best) <= TOLERANCE * abs(best) else mark
     return Quality(cell.mean, mark)
 

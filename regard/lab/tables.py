@@ -11,13 +11,11 @@ with several (y [n K], NaN where one is missing) it holds a probability for each
 """
 
 import dataclasses
-import random
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -28,15 +26,15 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
-from regard.core.shapes import check_finite, check_flag, is_number
+from regard.core.options import WIDEST, Range, annotations, check_option
 from regard.lab.data import Schema
-from regard.lab.data.checks import check_seed
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableSplits, TableTask, figures, table_splits
-from regard.lab.tasks.task import evaluation
+from regard.lab.tasks.task import DataSeed, evaluation
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
+from regard.lab.train.randomness import capture, restore
 from regard.models import MODELS, ModelConfig
 
 ROWS_AT_ONCE = 4096
@@ -62,9 +60,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         of: Mapping[str, str] | None = None,
         numeric: Sequence[str] | None = None,
         min_count: int = 1,
-        valid_share: float = 0.1,
-        batch_l2: float = 0.0,
-        seed: int = 0,
+        valid_share: Annotated[float, Range(0, 1, "between 0 and 1", True, True)] = 0.1,
+        batch_l2: Annotated[float, Range(0, WIDEST, "at least 0")] = 0.0,
+        seed: DataSeed = 0,
         progress: bool = False,
     ):
         self.model, self.train, self.of, self.numeric = model, train, of, numeric
@@ -76,34 +74,28 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self._check()
         words = _words(y)
         y, names, single = _labels(y if words is None else _coded(y, words))
-        names = names or _numbered(y.shape[1], single)
+        if names is None:
+            names = (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(y.shape[1]))
         _check_rows(X, len(y))
         order = np.random.default_rng(self.seed).permutation(len(y))
         held = max(1, round(self.valid_share * len(y)))
         for part, rows in (("trained on", order[held:]), ("held out", order[:held])):
             _check_both_kinds(y[rows], names, part, self.valid_share)
+        parts = (order[held:], order[:held], order[:held])
         splits = table_splits(
-            X,
-            y,
-            (order[held:], order[:held], order[:held]),
-            of=self.of,
-            numeric=self.numeric,
-            min_count=self.min_count,
+            X, y, parts, of=self.of, numeric=self.numeric, min_count=self.min_count
         )
         self._set(splits.schema, names, single, words)
-        task = Given(names=names)
-        with _generators_apart(), TemporaryDirectory() as folder:
+        task, config, before = Given(names=names), self._training(len(parts[0])), capture()
+        try:  # the caller's own generators go on as if nothing had been drawn or seeded
             torch.manual_seed(self.seed)
-            self.module_ = self._config().build()
-            self.result_ = fit(
-                self.module_,
-                task,
-                self._training(len(order) - held),
-                folder,
-                splits=splits,
-                progress=self.progress,
-            )
-        self.module_.eval()
+            with TemporaryDirectory() as folder:
+                model = self._config().build()
+                progress = self.progress
+                self.result_ = fit(model, task, config, folder, splits=splits, progress=progress)
+        finally:
+            restore(before)
+        self.module_ = model.eval()
         return self
 
     def predict_proba(self, X: Columns) -> Float[NDArray, "n K"]:
@@ -133,8 +125,13 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_fitted()
         y, names, _ = _labels(y if self.words_ is None else _coded(y, self.words_))
+        fitted = self.label_names_
+        if names is not None and sorted(names) != sorted(fitted):
+            raise OptionError(
+                f"labels are called {', '.join(names)}, and those fitted {', '.join(fitted)}"
+            )
         if names is not None:
-            y = y[:, self._places(names)]
+            y = y[:, [names.index(name) for name in fitted]]
         elif y.shape[1] != len(self.label_names_):
             raise ShapeError(
                 f"{y.shape[1]} labels are given, and {len(self.label_names_)} were fitted"
@@ -186,14 +183,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise StoredDataError(f"{folder} holds no TableClassifier: {error!r}") from error
         return found
 
-    def _places(self, names: tuple[str, ...]) -> list[int]:
-        """Index in `names` of each fitted label."""
-        if sorted(names) != sorted(self.label_names_):
-            raise OptionError(
-                f"labels are called {', '.join(names)}, and those fitted {', '.join(self.label_names_)}"
-            )
-        return [names.index(name) for name in self.label_names_]
-
     def _set(
         self, schema: Schema, names: tuple[str, ...], single: bool, words: list[str] | None
     ) -> None:
@@ -207,41 +196,23 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return dataclasses.replace(self.model, **facts)  # type: ignore[type-var]
 
     def _training(self, rows: int) -> TrainConfig:
-        l2 = self.batch_l2 or None
-        if self.train is not None:
-            return dataclasses.replace(self.train, log_dir=None, batch_l2=l2 or self.train.batch_l2)
         size = min(256, rows)
         steps = max(1, 5 * rows // size)
-        every = max(1, steps // 5)
-        return TrainConfig(
-            steps=steps,
-            batch_size=size,
-            lr=3e-3,
-            eval_every=every,
-            log_dir=None,
-            batch_l2=l2,
-            seed=self.seed,
+        ours = TrainConfig(
+            steps=steps, batch_size=size, lr=3e-3, eval_every=max(1, steps // 5), seed=self.seed
         )
+        train = self.train or ours
+        return dataclasses.replace(train, log_dir=None, batch_l2=self.batch_l2 or train.batch_l2)
 
     def _check(self) -> None:
         """Checks the options that are not about the table. Schema.infer checks of, numeric and min_count."""
-        if not isinstance(self.model, ModelConfig):
-            raise OptionError(
-                f"TableClassifier: model must be a configuration, AutoIntConfig() say, got {self.model!r}"
-            )
+        for name, kind in annotations(type(self).__init__).items():
+            if name not in ("of", "numeric", "min_count", "return"):
+                check_option("TableClassifier", name, getattr(self, name), kind)
         if "table" not in self.model.kinds:
             raise OptionError(f"TableClassifier: {self.model.name} is no model of tables")
-        if not isinstance(self.train, TrainConfig | None):
-            raise OptionError(f"train must be a TrainConfig or None, got {self.train!r}")
-        if not is_number(self.valid_share) or not 0 < self.valid_share < 1:
-            raise OptionError(f"valid_share ({self.valid_share!r}) must lie between 0 and 1")
-        check_finite(batch_l2=self.batch_l2)
-        if self.batch_l2 < 0:
-            raise OptionError(f"batch_l2 ({self.batch_l2!r}) must not be negative")
         if self.batch_l2 and self.model.name != "din":
             raise OptionError(f"batch_l2 is DIN's, and the model is {self.model.name}")
-        check_seed("TableClassifier", self.seed)
-        check_flag(progress=self.progress)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "module_"):
@@ -261,18 +232,6 @@ class Given(TableTask):
 
     def load(self) -> TableSplits:
         raise OptionError("the rows are given to `fit`")
-
-
-@contextmanager
-def _generators_apart() -> Iterator[None]:
-    """The caller's own generators go on afterwards as if nothing had been drawn or seeded inside."""
-    numbers, python = np.random.get_state(), random.getstate()
-    try:
-        with torch.random.fork_rng(range(torch.cuda.device_count())):
-            yield
-    finally:
-        np.random.set_state(numbers)
-        random.setstate(python)
 
 
 def _words(y: Any) -> list[str] | None:
@@ -305,14 +264,10 @@ def _coded(y: Any, words: list[str]) -> list[float]:
 
 def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
     """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
-    named = isinstance(y, Mapping) or hasattr(y, "columns")
-    names = tuple(str(name) for name in y) if named else None
+    names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
     try:
-        found = (
-            np.stack([np.asarray(y[name], dtype=float) for name in y], 1)
-            if named
-            else np.asarray(y, dtype=float)
-        )
+        given = y if names is None else np.stack([np.asarray(y[name], float) for name in y], 1)
+        found = np.asarray(given, dtype=float)
     except (TypeError, ValueError) as error:
         raise OptionError(f"labels must be 0, 1 or missing, all of one length: {error}") from None
     if found.ndim not in (1, 2) or not found.size:
@@ -322,10 +277,6 @@ def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool
         wrong = known[~np.isin(known, (0, 1))][0]
         raise OptionError(f"labels must be 0, 1 or missing, got {wrong:g}")
     return found.reshape(len(found), -1), names, found.ndim == 1
-
-
-def _numbered(K: int, single: bool) -> tuple[str, ...]:
-    return (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(K))
 
 
 def _check_rows(X: Columns, rows: int) -> None:
@@ -357,22 +308,17 @@ def _codes(groups: Any, rows: int) -> Int[Tensor, "n"]:
         if is_missing(value) or not isinstance(value, Hashable):
             raise OptionError(f"groups must name a group for each row, got {value!r}")
         known.setdefault(value, len(known))
-    return torch.tensor([known[value] for value in values])
+    return torch.tensor([*map(known.__getitem__, values)])
 
 
-def _plain(config: ModelConfig) -> dict[str, Any]:
+def _plain(config: Any) -> dict[str, Any]:
     """The configuration's options as JSON values."""
-    options = {}
-    for field in dataclasses.fields(config):  # type: ignore[arg-type]
-        value = getattr(config, field.name)
-        if field.name in ("fields", "num_tasks"):
-            continue
+    names = {one.name for one in dataclasses.fields(config)} - {"fields", "num_tasks"}
+    options = {name: getattr(config, name) for name in sorted(names)}
+    for name, value in options.items():
         if isinstance(value, type):
-            raise OptionError(
-                f"{field.name} is the class {value.__name__}: only names can be stored"
-            )
-        options[field.name] = dict(value) if isinstance(value, Mapping) else value
-    return options
+            raise OptionError(f"{name} is the class {value.__name__}: only names can be stored")
+    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in options.items()}
 
 
 def _tuples(value: Any) -> Any:

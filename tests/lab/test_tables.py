@@ -212,9 +212,9 @@ def test_what_is_no_table_is_refused(table, message):
 @pytest.mark.parametrize(
     "option, values, message",
     [
-        ("model", ("din", None, DINConfig), "model must be a configuration"),
-        ("train", (3, "x"), "train must be a TrainConfig or None"),
-        ("valid_share", ("x", float("nan"), None), "valid_share .* must lie between 0 and 1"),
+        ("model", ("din", None, DINConfig), r"model .* must be a ModelConfig"),
+        ("train", (3, "x"), r"train .* must be a TrainConfig or None"),
+        ("valid_share", ("x", float("nan"), None), "valid_share .* must be between 0 and 1"),
         ("seed", ("x", -1, 1.5), "seed .* must be an integer of at least 0"),
         ("of", ("h", {1: "item"}), "of must be a mapping"),
         ("of", ({"seen": ["item"]},), "unknown column"),
@@ -231,19 +231,9 @@ def test_options_that_cannot_be_used_are_refused(option, values, message):
             model.fit(TABLE, CLICKED)
 
 
-@pytest.mark.parametrize(
-    "column, cell, message",
-    [
-        ("price", "dear", "'price' holds 'dear', which is no number"),
-        ("price", float("inf"), "'price' holds inf"),
-        ("seen", 3, "'seen' holds lists in some rows only"),
-        ("seen", "i3", "'seen' holds lists in some rows only"),
-        ("colour", ["red"], "'colour' holds single values"),
-    ],
-)
-def test_cells_of_another_kind_are_refused_in_predictions(fitted, column, cell, message):
-    changed = OTHER | {column: [*list(OTHER[column])[:-1], cell]}
-    with pytest.raises(OptionError, match=message):
+def test_predictions_refuse_what_the_schema_refuses(fitted):
+    changed = OTHER | {"price": [*list(OTHER["price"])[:-1], "dear"]}
+    with pytest.raises(OptionError, match="'price' holds 'dear', which is no number"):
         fitted.predict(changed)
     with pytest.raises(ShapeError, match="a table is a dict"):
         fitted.predict(None)

@@ -53,21 +53,13 @@ def equal_block(
     Where no width does, because the mechanism keeps weights for each position say, the width is the ordinary one.
     """
 
-    def of(one: Entry) -> BlockConfig:
-        assert one.mixer is not None
-        return BlockConfig(
-            mixer=one.mixer,
-            mixer_options=dict(one.options),
-            dim=dim,
-            num_heads=num_heads,
-            max_len=max_len,
-            causal=causal,
-        )
-
-    softmax = Entry(mixer="softmax")
-    if (entry.mixer, dict(entry.options)) == ("softmax", {}):
-        return of(softmax)
+    assert entry.mixer is not None
+    shell = dict(dim=dim, num_heads=num_heads, max_len=max_len, causal=causal)
+    own = BlockConfig(mixer=entry.mixer, mixer_options=dict(entry.options), **shell)  # type: ignore[arg-type]
+    if entry.is_softmax:
+        return own
+    softmax = BlockConfig(mixer="softmax", **shell)  # type: ignore[arg-type]
     try:
-        return match_parameters(of(entry), count_parameters(of(softmax)))
+        return match_parameters(own, count_parameters(softmax))
     except OptionError:
-        return of(entry)
+        return own

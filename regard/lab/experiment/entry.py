@@ -1,6 +1,6 @@
 """Entry: one of the things that a question compares, under the label by which all pages call it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from types import FunctionType
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.core import Mixer, OptionError
-from regard.lab.experiment.source import label as written, source
+from regard.lab.experiment import provenance
+from regard.lab.experiment.source import label as written, own_files, source
 from regard.mixers import MIXERS
 from regard.mixers.build import build, resolve
 
@@ -62,8 +63,23 @@ class Entry:
         return self.title or ", ".join([self.name, *(_said(*pair) for pair in given.items())])
 
     @property
+    def written(self) -> Any:
+        """The class of the mixer, or the function that makes the model."""
+        return resolve(self.mixer) if self.mixer is not None else self.make
+
+    @property
     def source(self) -> str:
-        return source(resolve(self.mixer) if self.mixer is not None else self.make)
+        return source(self.written)
+
+    @property
+    def commit(self) -> str:
+        """That of the checkout, "+changes" also where a file that it needs is in no commit as it is now."""
+        return provenance.commit(*own_files(self.written))
+
+    @property
+    def is_softmax(self) -> bool:
+        """True for softmax attention at its default options, the baseline of all timings."""
+        return (self.mixer, dict(self.options)) == ("softmax", {})
 
     def build(self, *, dim: int, num_heads: int, max_len: int) -> Mixer:
         assert self.mixer is not None
@@ -123,22 +139,23 @@ def check_entries(entries: Iterable[Entry]) -> None:
         labels.add(entry.label)
 
 
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """(name, value) of what these values hold, however deep; what is in a list goes by the list's name."""
+    if isinstance(value, partial):
+        value = (value.func, value.args, value.keywords)
+    if is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from leaves(one, key)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from leaves(one, name)
+    else:
+        yield name, value
+
+
 def sources(*parts: Any) -> dict[str, Any]:
     """{"sources": label -> source} of the classes and functions in these values, however deep; empty without any."""
-    named: dict[str, str] = {}
-
-    def look(value: Any) -> None:
-        if is_dataclass(value) and not isinstance(value, type):
-            value = vars(value)
-        if isinstance(value, Mapping):
-            value = tuple(value.values())
-        if isinstance(value, list | tuple):
-            for one in value:
-                look(one)
-        elif isinstance(value, partial):
-            look((value.func, value.args, value.keywords))
-        elif isinstance(value, type | FunctionType):
-            named[written(value)] = source(value)
-
-    look(parts)
-    return {"sources": named} if named else {}
+    held = [value for _, value in leaves(parts) if isinstance(value, type | FunctionType)]
+    return {"sources": {written(one): source(one) for one in held}} if held else {}

@@ -11,123 +11,111 @@ A screen is held to 4, 5, 9 and 10, and has no claim; a comparison to all.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from regard.core import Mixer, OptionError, UnsupportedError
 from regard.functional.patterns import Pattern
-from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.entry import Entry, leaves
 from regard.lab.experiment.lines import LINES
-from regard.lab.experiment.provenance import commit
 from regard.lab.experiment.question import Column, Question, Shell
+from regard.lab.experiment.results import Results
 from regard.lab.experiment.shell import _CONFIGS, EQUAL, model_config, obstacle
 from regard.lab.tasks import Splits, Task
 from regard.models import count_parameters
 
 LEAST_SEEDS = 8
 SIZES = (
-    "window_size",
-    "chunk_size",
-    "block_size",
-    "num_slots",
-    "num_clusters",
-    "top_k",
-    "num_landmarks",
-    "stride",
-    "before",
-    "after",
-    "size",
-    "radius",
+    *("window_size", "chunk_size", "block_size", "num_slots", "num_clusters", "top_k"),
+    *("num_landmarks", "stride", "before", "after", "size", "radius"),
 )
 """Options, and fields of options, that are sizes of a structure in tokens or slots."""
+
+
+Load = Callable[[Task], Splits]
 
 
 class ExperimentError(OptionError):
     """A question breaks a law of an experiment."""
 
-    def __init__(self, law: int, question: Question, why: str, instead: str):
-        super().__init__(
-            f"{question.name} breaks law {law} of an experiment ({NAMES[law]}): {why}. {instead}"
-        )
+    def __init__(self, law: int, question: str, why: str, instead: str):
+        name = LAWS[law][0]
+        super().__init__(f"{question} breaks law {law} of an experiment ({name}): {why}. {instead}")
         self.law = law
 
 
-NAMES = {
-    1: "one shell, one baseline at its best",
-    2: "equal budgets",
-    3: "rates are searched until the best is inside",
-    4: "three lines in every column",
-    5: "the structure is smaller than the input",
-    6: "uncertainty has two sources",
-    7: "a verdict is written by nobody",
-    8: "small is said",
-    9: "same command, same page",
-    10: "a row has one source",
-}
+class _Broken(Exception):
+    """Why a law is broken, and what to do instead."""
 
 
-def check(question: Question, load: Callable[[Task], Splits]) -> dict[int, str]:
+def check(question: Question, load: Load) -> dict[int, str]:
     """How each law was met. Raises ExperimentError, with the law's number, for the first that is broken."""
-    of_kind = (4, 5, 9, 10) if question.kind == "screen" else tuple(NAMES)
     if question.kind == "screen" and question.claims:
-        raise ExperimentError(
-            7,
-            question,
-            "it is a screen and has claims",
-            'Give it kind="comparison", which all ten laws check',
-        )
-    return {law: _LAWS[law](question, load) for law in of_kind}
+        instead = 'Give it kind="comparison", which all ten laws check'
+        raise ExperimentError(7, question.name, "it is a screen and has claims", instead)
+    met = {}
+    for law in (4, 5, 9, 10) if question.kind == "screen" else LAWS:
+        try:
+            met[law] = LAWS[law][1](question, load)
+        except _Broken as broken:
+            raise ExperimentError(law, question.name, *broken.args) from broken.__cause__
+    return met
 
 
-def _shell(question: Question, load: Callable[[Task], Splits]) -> str:
+def _baseline(question: Question) -> Entry:
+    return next(entry for entry in question.entries if entry.label == question.baseline)
+
+
+def _shell(question: Question, load: Load) -> str:
     if len(question.shells) < 2:
-        raise ExperimentError(
-            1,
-            question,
+        raise _Broken(
             "its shell was not searched",
             "Give `shells` of which the baseline's best is taken: positions, norms or widths",
         )
     if question.baseline not in [entry.label for entry in question.entries]:
-        raise ExperimentError(
-            1,
-            question,
-            f"it has no entry {question.baseline!r}",
-            "Enter the baseline, or name another by `baseline`",
-        )
-    base = next(entry for entry in question.entries if entry.label == question.baseline)
-    taken = base.sketch().capabilities.positions if base.mixer is not None else frozenset()
-    entries = [entry for entry in question.entries if entry.mixer is not None]
+        why = f"it has no entry {question.baseline!r}"
+        raise _Broken(why, "Enter the baseline, or name another by `baseline`")
+    base = _baseline(question)
+    for column in question.trained:
+        if reason := obstacle(column, base, load(column.task)):
+            why = f"its baseline cannot be trained in {column.name}: {reason}"
+            raise _Broken(why, "Name another by `baseline`")
     for shell in question.shells:
-        around = {entry.label: _around(entry, shell) for entry in entries}
-        beside = [around[entry.label] for entry in entries if entry.mixer == base.mixer]
-        for label, facts in around.items():
-            for name, value in facts.items():
-                if (
-                    name in question.factors
-                    and name == "position"
-                    and value - taken - {shell.position}
-                ):
-                    continue  # the baseline cannot have them: a factor that is declared
-                if value not in [other.get(name) for other in beside]:
-                    raise ExperimentError(
-                        1,
-                        question,
-                        f"{label} has {name} {_named(value)} and no entry of {base.name} has the same",
-                        f"Give both the same, or enter {base.name} with it too",
-                    )
-        for one in _bounds(question):
-            if one.beside is None or not {one.of, one.beside} <= around.keys():
-                continue
-            first, second = around[one.of], around[one.beside]
-            for name in first.keys() | second.keys():
-                if first.get(name) != second.get(name) and name not in question.factors:
-                    raise ExperimentError(
-                        1,
-                        question,
-                        f"{one.of} has {name} {_named(first.get(name))} and {one.beside} {_named(second.get(name))}",
-                        f'Compare at equal ones, or declare factors=("{name}",)',
-                    )
+        around = {one.label: _around(one, shell) for one in question.entries if one.mixer}
+        _crossed(question, base, shell, around)
+        _compared(question, around)
     return f"the best of {len(question.shells)} shells for {question.baseline}, given to every entry that takes it"
+
+
+def _crossed(
+    question: Question, base: Entry, shell: Shell, around: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Whatever an entry has around its mechanism, an entry of the baseline's mechanism has too."""
+    taken = base.sketch().capabilities.positions if base.mixer is not None else frozenset()
+    beside = [around[one.label] for one in question.entries if one.mixer == base.mixer != None]  # noqa: E711
+    for label, facts in around.items():
+        for name, value in facts.items():
+            if name == "position" in question.factors and value - taken - {shell.position}:
+                continue  # the baseline cannot have them: a factor that is declared
+            if value not in [other.get(name) for other in beside]:
+                raise _Broken(
+                    f"{label} has {name} {_named(value)} and no entry of {base.name} has the same",
+                    f"Give both the same, or enter {base.name} with it too",
+                )
+
+
+def _compared(question: Question, around: Mapping[str, Mapping[str, Any]]) -> None:
+    """Two entries of a bound differ in declared factors alone."""
+    for one in question.bounds:
+        if one.beside is None or not {one.of, one.beside} <= around.keys():
+            continue
+        first, second = around[one.of], around[one.beside]
+        for name in (first.keys() | second.keys()) - {*question.factors}:
+            if first.get(name) != second.get(name):
+                raise _Broken(
+                    f"{one.of} has {name} {_named(first.get(name))} and {one.beside} {_named(second.get(name))}",
+                    f'Compare at equal ones, or declare factors=("{name}",)',
+                )
 
 
 def _around(entry: Entry, shell: Shell) -> dict[str, Any]:
@@ -145,31 +133,14 @@ def _named(value: Any) -> str:
     return (" and ".join(sorted(value)) or "none") if isinstance(value, frozenset) else repr(value)
 
 
-def _bounds(question: Question) -> Iterator[Any]:
-    for claim in question.claims:
-        for one in claim.expected:
-            yield one
-            yield from one.when
-
-
-def _budgets(question: Question, load: Callable[[Task], Splits]) -> str:
-    base = next(entry for entry in question.entries if entry.label == question.baseline)
-    told = []
+def _budgets(question: Question, load: Load) -> str:
+    base, told = _baseline(question), []
     for column in question.trained:
         splits, targets = load(column.task), []
-        reason = obstacle(column, base, splits)
-        if reason is not None:
-            raise ExperimentError(
-                1,
-                question,
-                f"its baseline cannot be trained in {column.name}: {reason}",
-                "Name another by `baseline`",
-            )
         for placed in (replace(column, shell=shell) for shell in question.shells):
-            target = count_parameters(model_config(placed, base, splits))  # type: ignore[arg-type]
-            targets.append(target)
+            targets.append(count_parameters(model_config(placed, base, splits)))  # type: ignore[arg-type]
             for entry in question.entries:
-                _equal(question, placed, entry, base, splits, target)
+                _equal(question, placed, entry, base, splits, targets[-1])
         shown = f"{min(targets):,}"
         if len({*targets}) > 1:
             shown += f" to {max(targets):,}, after the shell,"
@@ -181,12 +152,8 @@ def _equal(
     question: Question, column: Column, entry: Entry, base: Entry, splits: Splits, target: int
 ) -> None:
     if (entry.before is None) != (base.before is None) and "before" not in question.factors:
-        raise ExperimentError(
-            2,
-            question,
-            f"{entry.label} and {base.label} are not both trained before",
-            'Declare factors=("before",), or give both the same',
-        )
+        why = f"{entry.label} and {base.label} are not both trained before"
+        raise _Broken(why, 'Declare factors=("before",), or give both the same')
     if "size" in question.factors or obstacle(column, entry, splits) is not None:
         return
     try:
@@ -194,78 +161,62 @@ def _equal(
     except UnsupportedError:  # it cannot take this shell, and its row will say so
         return
     except OptionError as error:
-        raise ExperimentError(
-            2,
-            question,
+        raise _Broken(
             str(error).rstrip("."),
             'Change dim, leave the entry out, or declare factors=("size",)',
         ) from error
     if abs(count - target) > EQUAL * target:
-        raise ExperimentError(
-            2,
-            question,
+        raise _Broken(
             f"{entry.label} has {count:,} parameters in {column.name}, {count / target - 1:+.1%} of {base.label}'s {target:,}",
             f"Let them differ by at most {EQUAL:.0%}: leave hidden_dim to the engine",
         )
 
 
-def _rates(question: Question, load: Callable[[Task], Splits]) -> str:
-    if not question.rates:
-        raise ExperimentError(
-            3,
-            question,
-            "it has no rates to search",
-            "Give `rates`, a grid in which the best may lie",
-        )
+def _rates(question: Question, load: Load) -> str:
+    rates = ", ".join(f"{rate:g}" for rate in question.rates)
+    if not rates:
+        raise _Broken("it has no rates to search", "Give `rates`, a grid in which the best may lie")
     if not question.widen:
-        raise ExperimentError(
-            3,
-            question,
-            f"its rates ({', '.join(f'{rate:g}' for rate in question.rates)}) may not be widened",
-            "Leave out widen=False",
-        )
-    return f"from {', '.join(f'{rate:g}' for rate in question.rates)}, with two seeds, widened until each entry's best is inside"
+        raise _Broken(f"its rates ({rates}) may not be widened", "Leave out widen=False")
+    return f"from {rates}, with two seeds, widened until each entry's best is inside"
 
 
-def _lines(question: Question, load: Callable[[Task], Splits]) -> str:
+def _lines(question: Question, load: Load) -> str:
     own = {entry.label: entry for entry in question.entries}
+    without = []
     for column in question.trained:
         lines = [own.get(line.label, line) for line in LINES]
-        missing = [line.label for line in lines if line.mixer is not None]
+        missing = " and ".join(line.label for line in lines if line.mixer is not None)
         if column.task.kind not in _CONFIGS and missing:
-            raise ExperimentError(
-                4,
-                question,
-                f"{column.name} is of kind {column.task.kind}, in whose model nothing can stand for {' and '.join(missing)}",
-                f"Enter models with the titles {' and '.join(missing)}",
+            raise _Broken(
+                f"{column.name} is of kind {column.task.kind}, in whose model nothing can stand for {missing}",
+                f"Enter models with the titles {missing}",
             )
-        for line in lines if question.kind == "comparison" else ():
-            if reason := obstacle(column, line, load(column.task)):
-                raise ExperimentError(
-                    4,
-                    question,
-                    f"{line.label} cannot be trained in {column.name}: {reason}",
-                    f"Enter a model with the title {line.label}",
-                )
-    return "chance, a model without mixing and the bag in every column; what does not pass them is grey"
+        reasons = {line.label: obstacle(column, line, load(column.task)) for line in lines}
+        for label, reason in reasons.items():
+            if reason is not None and question.kind == "comparison":
+                why = f"{label} cannot be trained in {column.name}: {reason}"
+                raise _Broken(why, f"Enter a model with the title {label}")
+        without += [column.name] * any(reasons.values())
+    but = f" but {', '.join(without)}, in which neither can stand and nothing is grey" * bool(
+        without
+    )
+    return f"chance, a model without mixing and the bag in every column{but}; what does not pass them is grey"
 
 
-def _structure(question: Question, load: Callable[[Task], Splits]) -> str:
+def _structure(question: Question, load: Load) -> str:
     for column in question.trained:
         for entry in question.entries:
             for name, size in _structures(entry, column):
-                length = _length(column, load)
-                if 2 * size >= length:
-                    raise ExperimentError(
-                        5,
-                        question,
+                if 2 * size >= (length := _length(column, load)):
+                    raise _Broken(
                         f"{entry.label} has {name} {size}, and {column.name} has at most {length} tokens",
                         f"Give {name} less than half of them",
                     )
     return "every window, chunk, bucket and number of slots is below half of the tokens"
 
 
-def _length(column: Column, load: Callable[[Task], Splits]) -> int:
+def _length(column: Column, load: Load) -> int:
     """Tokens of the longest row; of a table its fields, of a vector its numbers."""
     if column.task.kind not in ("table", "vectors"):
         return column.task.max_len
@@ -291,69 +242,45 @@ def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:
 
 def sizes(options: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Names and values of the options that are sizes of a structure, however deep."""
-    for name, value in options.items():
+    for name, value in leaves(options):
         if name in SIZES and isinstance(value, int) and not isinstance(value, bool):
             yield name, value
-        elif isinstance(value, Mapping):
-            yield from sizes(value)
-        elif is_dataclass(value) and not isinstance(value, type):
-            yield from sizes({one.name: getattr(value, one.name) for one in fields(value)})
-        elif isinstance(value, list | tuple):
-            for one in value:
-                yield from sizes({name: one})
 
 
-def _uncertainty(question: Question, load: Callable[[Task], Splits]) -> str:
+def _uncertainty(question: Question, load: Load) -> str:
     seeds = len(set(question.seeds))
     if seeds < LEAST_SEEDS:
-        raise ExperimentError(
-            6, question, f"it has {seeds} seed{'s' * (seeds != 1)}", f"Give at least {LEAST_SEEDS}"
-        )
+        raise _Broken(f"it has {seeds} seed{'s' * (seeds != 1)}", f"Give at least {LEAST_SEEDS}")
     for column in question.trained:
         if not column.task.has_scores:
-            raise ExperimentError(
-                6,
-                question,
+            raise _Broken(
                 f"{column.task.name} gives no score of each test item ({column.task.metric})",
                 "Choose a task that does, or a screen",
             )
     return f"{seeds} seeds and the test items, both in each interval; failed runs are counted and decide no mean"
 
 
-def _verdicts(question: Question, load: Callable[[Task], Splits]) -> str:
+def _verdicts(question: Question, load: Load) -> str:
     for claim in question.claims:
         if not claim.smallest > 0:
-            raise ExperimentError(
-                7,
-                question,
-                f"a claim names no smallest effect worth telling: {claim.text}",
-                "Give `smallest`",
-            )
+            why = f"a claim names no smallest effect worth telling: {claim.text}"
+            raise _Broken(why, "Give `smallest`")
         if not (claim.text and claim.source and claim.expected):
-            raise ExperimentError(
-                7, question, "a claim needs a text, a source and bounds", "Give all three"
-            )
+            raise _Broken("a claim needs a text, a source and bounds", "Give all three")
         for one in claim.expected:
-            if any(not (math.isfinite(b.least) or math.isfinite(b.most)) for b in (one, *one.when)):
-                raise ExperimentError(
-                    7, question, f"a bound on {one.of} bounds nothing", "Give `least` or `most`"
-                )
-            for condition in one.when:
-                if question.column(condition.column) != question.column(one.column):
-                    raise ExperimentError(
-                        7,
-                        question,
-                        f"a bound on {question.column(one.column)} has a condition on {question.column(condition.column)}",
-                        "A condition is on the column that it guards",
-                    )
+            where = question.column(one.column)
+            for bound in (one, *one.when):
+                if not (math.isfinite(bound.least) or math.isfinite(bound.most)):
+                    raise _Broken(f"a bound on {one.of} bounds nothing", "Give `least` or `most`")
+                if question.column(bound.column) != where:
+                    why = f"a bound on {where} has a condition on {question.column(bound.column)}"
+                    raise _Broken(why, "A condition is on the column that it guards")
     return "verdicts follow from intervals at 99 %; claims, tasks and smallest effects were kept before the first run"
 
 
-def _small(question: Question, load: Callable[[Task], Splits]) -> str:
+def _small(question: Question, load: Load) -> str:
     if not question.limits:
-        raise ExperimentError(
-            8, question, "it does not say what runs of its size cannot tell", "Give `limits`"
-        )
+        raise _Broken("it does not say what runs of its size cannot tell", "Give `limits`")
     told = [
         f"{c.name}: {c.train.steps or c.train.tokens:,} {'steps' if c.train.steps else 'tokens'}"
         for c in question.trained
@@ -361,30 +288,49 @@ def _small(question: Question, load: Callable[[Task], Splits]) -> str:
     return f"asked for this budget alone ({', '.join(told)})"
 
 
-def _same(question: Question, load: Callable[[Task], Splits]) -> str:
-    if question.kind == "comparison" and commit().endswith("+changes"):
-        raise ExperimentError(
-            9,
-            question,
-            "the working tree has changes, and its page could name no commit",
+def worst_commit(question: Question) -> str:
+    """Commit of all entries, "+changes" where one of them has some."""
+    return max((entry.commit for entry in question.entries), key=len)
+
+
+def _same(question: Question, load: Load) -> str:
+    commit = worst_commit(question)
+    if question.kind == "comparison" and commit.endswith("+changes"):
+        raise _Broken(
+            "the working tree, or a file that an entry needs, has changes that no commit holds, and its page could name none",
             "Commit them first",
         )
-    return f"commit {commit()}"
+    return f"commit {commit}"
 
 
-def _sources(question: Question, load: Callable[[Task], Splits]) -> str:
+def check_page(results: Results) -> None:
+    """Law 9, of the results as they are. Raises ExperimentError where a commit that would be named does not hold what was run."""
+    origins = [results.asked.provenance, *(one.provenance for one in results.timed.values())]
+    origins += [row.provenance for cell in results.cells.values() for row in cell.tried]
+    commits = [origin.commit for origin in origins]
+    wrong = [one for one in commits if one == "unknown" or one.endswith("+changes")]
+    if wrong:
+        raise ExperimentError(
+            9,
+            results.asked.question,
+            f"{len(wrong)} of {len(commits)} results are of {', '.join(sorted({*wrong}))}, which a reader cannot check out",
+            "Ask it again, on another ledger, from a clean checkout",
+        )
+
+
+def _sources(question: Question, load: Load) -> str:
     return f"sources of {len(question.entries)} entries, the engine and torch are part of each row's key"
 
 
-_LAWS: dict[int, Callable[[Question, Callable[[Task], Splits]], str]] = {
-    1: _shell,
-    2: _budgets,
-    3: _rates,
-    4: _lines,
-    5: _structure,
-    6: _uncertainty,
-    7: _verdicts,
-    8: _small,
-    9: _same,
-    10: _sources,
+LAWS: dict[int, tuple[str, Callable[[Question, Load], str]]] = {
+    1: ("one shell, one baseline at its best", _shell),
+    2: ("equal budgets", _budgets),
+    3: ("rates are searched until the best is inside", _rates),
+    4: ("three lines in every column", _lines),
+    5: ("the structure is smaller than the input", _structure),
+    6: ("uncertainty has two sources", _uncertainty),
+    7: ("a verdict is written by nobody", _verdicts),
+    8: ("small is said", _small),
+    9: ("same command, same page", _same),
+    10: ("a row has one source", _sources),
 }

@@ -14,7 +14,8 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ _SCHEMA = f"""
                          result TEXT NOT NULL, sha256 TEXT NOT NULL);
     INSERT INTO format VALUES ({FORMAT}, 0, '');
 """
+_SELECT = "SELECT number, key, kind, result, sha256 FROM trials"
 
 
 def trial_key(content: Mapping[str, Any]) -> str:
@@ -67,18 +69,17 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
-        self._last, self._cells = 0, dict[str, list[Row]]()
+        self._known, self._cells = dict[str, Row](), dict[str, list[Row]]()
+        self._last = 0  # number of the last row that was read
         with reported(self.path, "opened"):
             if not self.path.exists():
                 _create(self.path)
             elif not self.path.is_file() or self.path.stat().st_size == 0:
                 raise self._damaged("is empty" if self.path.is_file() else "is not a file")
-        try:
+        with self._named("read"):
             self._connection = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None
             )
-        except sqlite3.Error as error:
-            raise failure(self.path, error) or self._damaged(f"cannot be read ({error})") from error
         try:
             self._read("PRAGMA synchronous = EXTRA")
             self._verified()
@@ -88,8 +89,7 @@ class Ledger:
 
     def get(self, key: str) -> Row | None:
         """The result of this trial, or None if it has not been run."""
-        row = self._read("SELECT number, key, kind, result, sha256 FROM trials WHERE key = ?", key)
-        return self._decode(self._intact(_StoredRow(*row[0]))) if row else None
+        return self._all().get(key)
 
     def put(self, key: str, row: Row) -> None:
         """Keep this result; when this returns it is on the disk. ValueError for one that could not be read again, PathError
@@ -105,23 +105,18 @@ class Ledger:
 
     def _keep(self, given: Iterable[tuple[str, str, str]]) -> int:
         new = 0
-        try:
-            with self._connection as connection:  # commits, or rolls back on an error
-                connection.execute("BEGIN IMMEDIATE")
-                ((rows, chain),) = connection.execute("SELECT rows, chain FROM format")
-                for key, kind, text in given:
-                    if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
-                        continue
-                    new += 1
-                    digest = _row_hash(rows + new, key, kind, text)
-                    row = _StoredRow(rows + new, key, kind, text, digest)
-                    connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
-                    chain = _link(chain, row)
-                connection.execute("UPDATE format SET rows = ?, chain = ?", (rows + new, chain))
-        except sqlite3.DatabaseError as error:
-            raise failure(self.path, error) or self._damaged(
-                f"cannot be written ({error})"
-            ) from error
+        with self._named("written"), self._connection as connection:  # commits, or rolls back
+            connection.execute("BEGIN IMMEDIATE")
+            ((rows, chain),) = connection.execute("SELECT rows, chain FROM format")
+            for key, kind, text in given:
+                if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
+                    continue
+                new += 1
+                digest = _row_hash(rows + new, key, kind, text)
+                row = _StoredRow(rows + new, key, kind, text, digest)
+                connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
+                chain = _link(chain, row)
+            connection.execute("UPDATE format SET rows = ?, chain = ?", (rows + new, chain))
         return new
 
     def rows(self) -> list[Row]:
@@ -130,31 +125,23 @@ class Ledger:
 
     def of_cell(self, cell: str) -> list[Row]:
         """The results of one cell, oldest first."""
-        query = (
-            "SELECT number, key, kind, result, sha256 FROM trials WHERE number > ? ORDER BY number"
-        )
-        for found in self._read(query, self._last):  # what is new since the last look
-            stored = self._intact(_StoredRow(*found))
-            row, self._last = self._decode(stored), stored.number
-            self._cells.setdefault(row.cell, []).append(row)
+        self._all()
         return list(self._cells.get(cell, ()))
 
     def asked(self, question: str) -> list[Row]:
         """A question's records, in the order in which it was asked."""
-        query = "SELECT number, key, kind, result, sha256 FROM trials WHERE kind = 'asked' ORDER BY number"
-        rows = [self._decode(self._intact(_StoredRow(*row))) for row in self._read(query)]
+        rows = [row for row in self._all().values() if row.kind == "asked"]
         mine = [row for row in rows if row.question == question]
         return sorted(mine, key=lambda row: row.provenance.started)
 
     def write_rows(self, path: Path, question: str) -> int:
         """The rows of a question as lines of JSON, for one that takes longer than a sitting; the number of lines."""
-        verified = self._verified()
-        cells = {line[2] for row in self.asked(question) for line in row.config["cells"]}
-        contents = [(row.key, json.loads(row.result)) for row in verified]
+        asked = self.asked(question)
+        cells = {line[2] for row in asked for line in row.config["cells"]}
         lines = [
-            canonical({"key": key, "row": row})
-            for key, row in contents
-            if row["cell"] in cells or (row["kind"] == "asked" and row["question"] == question)
+            canonical({"key": key, "row": plain(row)})
+            for key, row in self._all().items()
+            if row.cell in cells or row in asked
         ]
         with whole(path) as partial:
             partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -188,15 +175,30 @@ class Ledger:
         self.close()
 
     def __contains__(self, key: str) -> bool:
-        return bool(self._read("SELECT 1 FROM trials WHERE key = ?", key))
+        return key in self._all()
+
+    def _all(self) -> dict[str, Row]:
+        """Key -> row, oldest first; what is new is read."""
+        for found in self._read(f"{_SELECT} WHERE number > ? ORDER BY number", self._last):
+            stored = self._intact(_StoredRow(*found))
+            row, self._last = self._decode(stored), stored.number
+            self._known[stored.key] = row
+            self._cells.setdefault(row.cell, []).append(row)
+        return self._known
 
     def _read(self, query: str, *values: str | int) -> list[tuple]:
-        try:
+        with self._named("read"):
             return self._connection.execute(query, values).fetchall()
-        except UnicodeDecodeError as error:  # in SQLite's own complaint about an altered table
-            raise self._damaged(f"cannot be read ({error})") from error
-        except sqlite3.DatabaseError as error:
-            raise failure(self.path, error) or self._damaged(f"cannot be read ({error})") from error
+
+    @contextmanager
+    def _named(self, done: str) -> Iterator[None]:
+        """SQLite's errors, and one in SQLite's own complaint about an altered table, as ones about the path."""
+        try:
+            yield
+        except (UnicodeDecodeError, sqlite3.Error) as error:
+            raise failure(self.path, error) or self._damaged(
+                f"cannot be {done} ({error})"
+            ) from error
 
     def _verified(self) -> list["_StoredRow"]:
         self._read("BEGIN")  # one view of both tables, though another process may be writing
@@ -208,12 +210,7 @@ class Ledger:
             if faults != [("ok",)]:
                 raise self._damaged(f"is truncated or altered ({faults[0][0]})")
             header = self._read("SELECT version, rows, chain FROM format")
-            rows = [
-                _StoredRow(*row)
-                for row in self._read(
-                    "SELECT number, key, kind, result, sha256 FROM trials ORDER BY number"
-                )
-            ]
+            rows = [_StoredRow(*row) for row in self._read(f"{_SELECT} ORDER BY number")]
         finally:
             self._connection.rollback()
         if len(header) != 1:
@@ -257,7 +254,7 @@ class Ledger:
         )
 
 
-def failure(path: Path, error: sqlite3.Error) -> PathError | None:
+def failure(path: Path, error: Exception) -> PathError | None:
     """SQLite's error as one about the path; None where the content is damaged."""
     name = getattr(error, "sqlite_errorname", "")
     if name in ("SQLITE_BUSY", "SQLITE_LOCKED"):

@@ -6,6 +6,8 @@
 W_v makes 2 D channels. What does not pass both lines has shown no attention.
 """
 
+from typing import Any
+
 import torch
 
 from regard.core import Capabilities, Mixer, No, Observation
@@ -24,18 +26,14 @@ class _Line(Mixer):
         glorot(self.value, self.out)
 
 
+_UNSEEING, _LIKE = No("no token sees another"), No("it is a line to compare with")
+_ALIKE: dict[str, Any] = dict(causal=True, streaming=_LIKE, attention_map=True, positions=frozenset({"absolute"}), time="T D", memory="T D")  # fmt: skip
+
+
 class Unmixed(_Line):
     name = "unmixed"
     capabilities = Capabilities(
-        causal=True,
-        pairwise=No("no token sees another"),
-        global_tokens=No("no token sees another"),
-        cross=No("no token sees another"),
-        streaming=No("it is a line to compare with"),
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T D",
-        memory="T D",
+        pairwise=_UNSEEING, global_tokens=_UNSEEING, cross=_UNSEEING, **_ALIKE
     )
 
     def mix(self, x, context, mask):
@@ -50,15 +48,10 @@ class Unmixed(_Line):
 class Bag(_Line):
     name = "bag"
     capabilities = Capabilities(
-        causal=True,
         pairwise=No("it sums tokens before any of them is asked"),
         global_tokens=True,
-        cross=No("it is a line to compare with"),
-        streaming=No("it is a line to compare with"),
-        attention_map=True,
-        positions=frozenset({"absolute"}),
-        time="T D",
-        memory="T D",
+        cross=_LIKE,
+        **_ALIKE,
     )
 
     def mix(self, x, context, mask):

@@ -34,7 +34,7 @@ def verdict(entry: Entry, ledger: Ledger, command: str | None = None) -> Row:
 
 def judge(entry: Entry, question: str, command: str | None = None) -> Row:
     """Its laws, now; of the library's own, which its tests hold against every law, those that are asked of any options."""
-    origin = provenance(device="cpu", dtype="float64", command=command)
+    origin = provenance(device="cpu", dtype="float64", command=command, of=entry.commit)
     began, message = time.perf_counter(), None
     heads = entry.num_heads
     ours = resolve(entry.mixer) in MIXERS.values()  # type: ignore[arg-type]

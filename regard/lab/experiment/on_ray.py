@@ -46,7 +46,6 @@ def share(
                 row = ray.get(reference)
             except ray.exceptions.WorkerCrashedError as error:
                 raise RegardError(f"{job.what}: its worker on Ray was killed twice") from error
-            assert job.keep is not None
             job.keep(row)
     return len(waiting)
 

@@ -1,6 +1,6 @@
 """Origin of a number: commit, command, device, versions."""
 
-import hashlib
+import os
 import platform
 import shlex
 import subprocess
@@ -12,18 +12,30 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.lab.experiment.allocator import allocator
 from regard.lab.experiment.row import Provenance
 
 PACKAGE = Path(regard.__file__).parent
+VARIABLES = (
+    "LD_PRELOAD",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_ARENA_MAX",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+)
 
 
 def provenance(
-    *, device: str = "cpu", dtype: str = "float32", command: str | None = None
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    command: str | None = None,
+    of: str | None = None,
 ) -> Provenance:
-    """Provenance of what is computed now on this device; `command` is this process's own by default."""
+    """Provenance of what is computed now on this device; `command` is this process's own by default, `of` the checkout's commit."""
     return Provenance(
-        commit=commit(),
+        commit=of or commit(),
         command=command or own_command(),
         device=describe(device),
         threads=torch.get_num_threads(),
@@ -32,6 +44,12 @@ def provenance(
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         allocator=allocator(),
     )
+
+
+def allocator() -> str:
+    """The memory allocator, which moves timings on a CPU by up to six times: "default", or the settings that differ from the system's."""
+    changed = [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)]
+    return ", ".join(changed) or "default"
 
 
 def versions() -> dict[str, str]:
@@ -58,25 +76,27 @@ def describe(device: str) -> str:
 
 
 @cache
-def commit() -> str:
-    """Commit of the checkout that holds this package, "+changes" when it is not clean; "unknown" without one."""
-    root = PACKAGE.parent
-    top = _git("rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != root.resolve():
-        return "unknown"
-    head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
-    return "unknown" if head is None else head[:12] + ("+changes" if changes else "")
+def commit(*files: Path) -> str:
+    """Commit of the checkout that holds this package; "unknown" without one.
+
+    "+changes" where the checkout is not clean, or one of these files of one's own is edited, untracked or in no repository.
+    """
+    head = _head()
+    folders: dict[Path, list[str]] = {}
+    for file in files if head[12:] == "" else ():
+        folders.setdefault(file.parent, []).append(file.name)
+    status = ("status", "--porcelain", "--ignored", "--")
+    edited = (_git(*status, *names, at=folder) != "" for folder, names in folders.items())
+    return head + "+changes" * any(edited)
 
 
 @cache
-def source_sha256() -> str:
-    """Checksum of every Python file of the package, names included."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()
+def _head() -> str:
+    top = _git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != PACKAGE.parent.resolve():
+        return "unknown"
+    head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return "unknown" if head is None else head[:12] + ("+changes" if changes else "")
 
 
 @cache
@@ -89,10 +109,10 @@ def _processor() -> str:
     return next((name for name in names if name), platform.processor() or platform.machine())
 
 
-def _git(*arguments: str) -> str | None:
+def _git(*arguments: str, at: Path = PACKAGE) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20
+            ["git", "-C", str(at), *arguments], capture_output=True, text=True, timeout=20
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

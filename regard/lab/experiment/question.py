@@ -37,17 +37,18 @@ An example, whole:
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
-from regard.lab.data.checks import check_seed
+from regard.core.options import Above0, CheckedOptions
 from regard.lab.experiment.entry import Entry, check_entries
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
+from regard.lab.tasks.task import DataSeed
 from regard.lab.train import FitResult, TrainConfig
 from regard.lab.train.short import Short
 from regard.models import StackConfig
@@ -94,6 +95,16 @@ class Column:
             named or kind == "language_model" or (kind == "translate" and self.place == "decoder")
         )
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The column as the question's record has it."""
+        task, train = self.task, self.train
+        return {
+            "name": self.name, "kind": "trained", "task": task.name, "metric": task.metric, "better": task.better,
+            "length": task.max_len, "causal": self.causal, "later": self.later, "shell": asdict(self.shell),
+            "steps": train.steps, "tokens": train.tokens, "batch": train.batch_size,
+        }  # fmt: skip
+
     def causally(self) -> "Column":
         """The column with its task's causal form."""
         return replace(self, task=replace(self.task, causal=True))  # type: ignore[call-arg]
@@ -103,11 +114,17 @@ def columns(task: Task, train: TrainConfig, shell: Shell | None = None) -> tuple
     """The column of a task of one's own, named by its file where it reads one; or one for each place of an encoder-decoder."""
     path = getattr(task, "path", None)
     name = f"{task.name} ({Path(path).name})" if path else task.name
-    if task.kind != "translate":
-        return (Column(name=name, task=task, train=train, shell=shell or Shell()),)
+    places: tuple[Place, ...] = get_args(Place) if task.kind == "translate" else ("encoder",)
+    shell = shell or Shell()
     return tuple(
-        Column(name=f"{name}, {place}", task=task, train=train, shell=shell or Shell(), place=place)
-        for place in get_args(Place)
+        Column(
+            name=name if len(places) == 1 else f"{name}, {place}",
+            task=task,
+            train=train,
+            shell=shell,
+            place=place,
+        )
+        for place in places
     )
 
 
@@ -190,7 +207,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(metaclass=CheckedOptions):
     """Raises OptionError where two entries share a label or two columns a name, UnknownNameError where a claim names none.
 
     seeds: each entry is trained from each; two in a screen, eight in a comparison. rates: learning rates. In a screen each is tried and the best on validation kept; in a comparison the grid goes on in its own ratio
@@ -207,8 +224,8 @@ class Question:
     vary: tuple[Column | Setting, ...]
     kind: Kind = "screen"
     claims: tuple[Claim, ...] = ()
-    seeds: tuple[int, ...] = ()
-    rates: tuple[float, ...] = ()
+    seeds: tuple[DataSeed, ...] = ()
+    rates: tuple[Above0, ...] = ()
     widen: bool = True
     shells: tuple[Shell, ...] = ()
     baseline: str = "softmax"
@@ -216,39 +233,32 @@ class Question:
     measures: Callable[[Fitted], Mapping[str, float]] | None = None
     allowed: Callable[[Entry, Column], float | None] | None = None
     mark: float = 0.9
-    hours: float | None = None
+    hours: Above0 | None = None
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise OptionError(f"kind must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
         if not self.entries or not self.vary:
             raise OptionError(f"question {self.name} needs entries and columns")
         check_entries(self.entries)
-        for seed in self.seeds:
-            check_seed("question", seed)
-        for rate in self.rates:
-            if not (rate > 0 and math.isfinite(rate)):
-                raise OptionError(f"a rate must be a positive number, got {rate!r}")
         if len({*self.rates}) < len(self.rates):
             raise OptionError(f"question {self.name} has a rate twice: {self.rates}")
-        if self.hours is not None and not self.hours > 0:
-            raise OptionError(f"hours ({self.hours}) must be positive")
         if not self.seeds:
             object.__setattr__(self, "seeds", tuple(range(2 if self.kind == "screen" else 8)))
         names, labels = [one.name for one in self.vary], [entry.label for entry in self.entries]
-        for name in names:
-            if names.count(name) > 1:
-                raise OptionError(f"question {self.name} has two columns {name!r}")
-        trained = [column.name for column in self.trained]
-        for claim in self.claims:
-            for one in claim.expected:
-                for bound in (one, *one.when):
-                    for label in filter(None, (bound.of, bound.beside)):
-                        if label not in labels:
-                            raise UnknownNameError(f"entry of {self.name}", label, labels)
-                    if bound.column not in names and (bound.column or len(trained) != 1):
-                        raise UnknownNameError(f"column of {self.name}", bound.column, names)
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise OptionError(f"question {self.name} has two columns {twice[0]!r}")
+        for bound in self.bounds:
+            for label in filter(None, (bound.of, bound.beside)):
+                if label not in labels:
+                    raise UnknownNameError(f"entry of {self.name}", label, labels)
+            if bound.column not in names and (bound.column or len(self.trained) != 1):
+                raise UnknownNameError(f"column of {self.name}", bound.column, names)
+
+    @property
+    def bounds(self) -> list[Expected]:
+        """Those of all claims, and their conditions."""
+        expected = [one for claim in self.claims for one in claim.expected]
+        return [bound for one in expected for bound in (one, *one.when)]
 
     @property
     def trained(self) -> tuple[Column, ...]:

@@ -4,44 +4,37 @@ Nothing here is measured again and nothing is filled in. Rows of cells that the 
 budget or the engine changed, are old: they are counted by entry and enter nothing.
 """
 
-import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from regard.lab.experiment.claims import Facts, Judged, judge
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.speed import Timed
-from regard.lab.experiment.statistics import (
-    Interval,
-    Scores,
-    Verdict,
-    interval,
-    number,
-    seeds_to_tell,
-    together,
-    verdict,
-)
+from regard.lab.experiment.statistics import Scores
+from regard.lab.experiment.stored import SETTING
+
+MEASURED = "recommend"
+"""The question of rough timings that `regard recommend --measure` takes: never the newest."""
 
 
 def best_rate(rows: Iterable[Row], better: str) -> float | None:
     """The learning rate with the best mean validation score, over the seeds that tried most rates; None without one."""
-    by_rate: dict[float, dict[int, float]] = {}
-    for row in rows:
-        if row.rate is not None and row.valid_value is not None:
-            by_rate.setdefault(row.rate, {})[row.seed] = row.valid_value
-    if not by_rate:
-        return None
-    tried = Counter(seed for values in by_rate.values() for seed in values)
-    most = max(tried.values())
-    seeds = {seed for seed, count in tried.items() if count == most}
-    means = {
-        rate: statistics.fmean(found)
-        for rate, values in by_rate.items()
-        if (found := [value for seed, value in values.items() if seed in seeds])
-    }
-    return (max if better == "higher" else min)(means, key=lambda rate: means[rate])
+    found = {(row.rate, row.seed): row.valid_value for row in rows if row.rate is not None}
+    found = {place: value for place, value in found.items() if value is not None}
+    tried = Counter(seed for _, seed in found)
+    values: dict[float | None, list[Any]] = {}
+    for (rate, seed), value in found.items():
+        if tried[seed] == max(tried.values()):
+            values.setdefault(rate, []).append(value)
+    means = {rate: statistics.fmean(of) for rate, of in values.items()}
+    return best_of(better)(means, key=means.__getitem__, default=None)
+
+
+def best_of(better: str) -> Any:
+    return max if better == "higher" else min
 
 
 @dataclass(frozen=True)
@@ -66,6 +59,12 @@ class Cell:
     def mean(self) -> float | None:
         return statistics.fmean(self.values) if self.values else None
 
+    def passes(self, value: float, better: str) -> bool:
+        """True if every value of the cell is better than this one."""
+        if better == "higher":
+            return min(self.values) > value
+        return max(self.values) < value
+
     @property
     def at_edge(self) -> bool:
         """True if the best rate is the lowest or the highest that was tried."""
@@ -84,35 +83,6 @@ class Cell:
         return found
 
 
-@dataclass(frozen=True)
-class Bound:
-    """One bound of a claim, the interval that it bounds, and what follows; `reason` says why a verdict was withheld."""
-
-    expected: Mapping[str, Any]
-    interval: Interval | None
-    verdict: Verdict
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim, and what follows for it. stated: the question as it was asked when the claim, with its columns, was first in it."""
-
-    claim: Mapping[str, Any]
-    stated: Row
-    bounds: tuple[Bound, ...]
-    needs: str | None = None  # what would tell
-    seeds: int | None = None  # that would tell
-
-    @property
-    def verdict(self) -> Verdict:
-        return (
-            "withdrawn"
-            if self.claim["withdrawn"]
-            else together([one.verdict for one in self.bounds])
-        )
-
-
 class Results:
     """The rows of a question as it stood when it was asked last.
 
@@ -121,46 +91,35 @@ class Results:
 
     def __init__(self, asked: Row, rows: Iterable[Row]):
         self.asked, self.config = asked, asked.config
-        every = list(rows)
-        self.labels = [entry["label"] for entry in self.config["entries"]]
-        self.columns = {column["name"]: column for column in self.config["columns"]}
-        self.lines: list[str] = list(self.config["lines"])
-        known = {cell for _, _, cell, *_ in self.config["cells"]}
-        mine = [
-            row
-            for row in every
-            if row.question == asked.question and row.kind in ("trained", "timed")
-        ]
-        self.old = dict(Counter(row.entry for row in mine if row.cell not in known))
-        self.history = sorted(
-            (row for row in every if row.kind == "asked" and row.question == asked.question),
-            key=_started,
-        )
-        sources = {entry["label"]: entry["source"] for entry in self.config["entries"]}
-        self.laws = {
-            row.entry: row
-            for row in every
-            if row.kind == "laws" and row.source == sources.get(row.entry)
-        }
+        every, config = list(rows), asked.config
+        sources = {entry["label"]: entry["source"] for entry in config["entries"]}
+        self.labels = list(sources)
+        self.columns = {column["name"]: column for column in config["columns"]}
+        self.lines: list[str] = list(config["lines"])
+        self.old: dict[str, int] = Counter()
+        self.history, self.laws = list[Row](), dict[str, Row]()
+        places = {line[2]: self.columns[line[1]] for line in config["cells"]}
         by_cell: dict[str, list[Row]] = {}
-        for row in every:
-            if row.cell in known:
+        for row in sorted(every, key=_started):
+            mine = row.question == asked.question
+            if row.kind == "laws":
+                if row.source == sources.get(row.entry):
+                    self.laws[row.entry] = row
+            elif row.kind == "asked":
+                self.history += [row] * mine
+            elif _is_of(row, places.get(row.cell)):
                 by_cell.setdefault(row.cell, []).append(row)
+            elif mine:
+                self.old[row.entry] += 1
         self.cells: dict[tuple[str, str], Cell] = {}
         self.timed: dict[tuple[str, str], Timed] = {}
-        lines = [line for line in self.config["cells"] if _line(line[0]) in self.lines]
-        for line in [
-            *lines,
-            *(line for line in self.config["cells"] if _line(line[0]) not in self.lines),
-        ]:
-            label, column, cell, *more = line
-            kind = self.columns[column]["kind"]
-            found = [row for row in by_cell.get(cell, []) if row.kind == kind]
-            if kind == "timed":
-                if found:
-                    self.timed[label, column] = Timed.of_row(max(found, key=_started))
-            else:
+        lines_first = sorted(config["cells"], key=lambda one: _line(one[0]) not in self.lines)
+        for label, column, cell, *more in lines_first:
+            found = by_cell.get(cell, [])
+            if self.columns[column]["kind"] == "trained":
                 self.cells[label, column] = self._cell(label, column, found, *more)
+            elif found:
+                self.timed[label, column] = Timed.of_row(found[-1])
 
     def _cell(
         self,
@@ -172,49 +131,36 @@ class Results:
         allowed: float | None,
     ) -> Cell:
         better = self.columns[column]["better"]
-        newest = max(rows, key=_started).data if rows else ""
-        rows = [row for row in rows if row.data == newest]
+        rows = [row for row in rows if row.data == rows[-1].data]  # the newest
         rate = best_rate(rows, better)
-        at = {row.seed: row for row in rows if row.rate == rate}
-        unmixed = None
-        if _line(label) not in self.lines and (line := self._line_of(0, column, causal)):
-            unmixed = (min if better == "higher" else max)(line.values)
+        at = list({row.seed: row for row in rows if row.rate == rate}.values())
+        line = None if _line(label) in self.lines else self._line_of(0, column, causal)
         failed = [
-            row
-            for row in at.values()
-            if row.value is None or (unmixed is not None and _worse(row.value, unmixed, better))
+            row for row in at if row.value is None or (line and line.passes(row.value, better))
         ]
         if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey
             failed = [row for row in failed if row.value is None]
-        kept = [row for row in at.values() if row not in failed]
-        if reason is None and not kept:
-            reason = next((row.reason for row in rows if row.reason), None)
-        return Cell(
-            label, column, causal, tuple(kept), tuple(failed), tuple(rows), rate, reason, allowed
-        )
+        kept = tuple(row for row in at if row not in failed)
+        if not kept:
+            reason = reason or next((row.reason for row in rows if row.reason), None)
+        return Cell(label, column, causal, kept, tuple(failed), tuple(rows), rate, reason, allowed)
 
     def _line_of(self, place: int, column: str, causal: bool | None) -> Cell | None:
         """The line's cell in the form that an entry has, if it has values: the causal form of a column may be one of its own."""
-        label = self.lines[place] if place < len(self.lines) else ""
+        label = self.lines[place]
         cells = (self.cells.get((name, column)) for name in (f"{label}, causal", label))
-        return next((c for c in cells if c is not None and c.values and c.causal == causal), None)
+        return next(
+            (cell for cell in cells if cell and cell.values and cell.causal == causal), None
+        )
 
     def three_lines(self, column: str, causal: bool | None) -> dict[str, float]:
         """Chance, and the best value of no mixing and the bag, as far as they are known."""
-        better = max if self.columns[column]["better"] == "higher" else min
-        known = {
-            label: better(cell.values)
-            for place, label in enumerate(self.lines)
-            if (cell := self._line_of(place, column, causal))
-        }
-        chances = [
-            row.chance
-            for (_, name), cell in self.cells.items()
-            if name == column and cell.causal == causal
-            for row in cell.tried
-        ]
-        if chance := [one for one in chances if one is not None]:
-            known = {"chance": chance[0]} | known
+        cells = [c for (_, name), c in self.cells.items() if name == column and c.causal == causal]
+        chances = [r.chance for cell in cells for r in cell.tried if r.chance is not None]
+        known = {"chance": chances[0]} if chances else {}
+        for place, label in enumerate(self.lines):
+            if line := self._line_of(place, column, causal):
+                known[label] = best_of(self.columns[column]["better"])(line.values)
         return known
 
     def passes(self, cell: Cell) -> bool | None:
@@ -222,9 +168,8 @@ class Results:
         lines = self.three_lines(cell.column, cell.causal)
         if not cell.values or len(lines) < 1 + len(self.lines):
             return None
-        if self.columns[cell.column]["better"] == "higher":
-            return min(cell.values) > max(lines.values())
-        return max(cell.values) < min(lines.values())
+        better = self.columns[cell.column]["better"]
+        return all(cell.passes(value, better) for value in lines.values())
 
     def mark(self, cell: Cell) -> str:
         """ "reached", "in part", "not reached", or "" where there is nothing or nothing to compare with."""
@@ -243,9 +188,7 @@ class Results:
             if column["kind"] != "trained" or column["metric"] != "accuracy" or column["later"]:
                 continue
             cell = self.cells.get((label, name))
-            bag = self.three_lines(name, cell.causal if cell else None).get(
-                self.lines[-1] if self.lines else ""
-            )
+            bag = self.three_lines(name, cell.causal).get(self.lines[-1]) if cell else None
             if cell is None or cell.mean is None or bag is None or bag >= 1:
                 return None
             found.append(max(0.0, (cell.mean - bag) / (1 - bag)))
@@ -253,25 +196,14 @@ class Results:
 
     def at_equal_time(self, column: str) -> dict[str, float]:
         """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""
-        rows = {
-            label: cell.rows
-            for (label, name), cell in self.cells.items()
-            if name == column and cell.rows
-        }
-        times = [row.seconds for found in rows.values() for row in found if row.seconds]
-        if not times:
-            return {}
-        end = min(times)
+        cells = [cell for (_, name), cell in self.cells.items() if name == column]
+        ran = {cell.entry: [row for row in cell.rows if row.steps] for cell in cells}
+        times = [row.seconds for rows in ran.values() for row in rows if row.seconds]
         at = {}
-        for label, found in rows.items():
+        for label, rows in ran.items() if times else ():
             looks = [
-                [
-                    value
-                    for step, value in row.curve
-                    if step * row.seconds <= end * row.steps * 1.001
-                ]
-                for row in found
-                if row.steps
+                [v for n, v in row.curve if n * row.seconds <= min(times) * row.steps * 1.001]
+                for row in rows
             ]
             if looks and all(looks):
                 at[label] = statistics.fmean(one[-1] for one in looks)
@@ -280,161 +212,20 @@ class Results:
     # ------------------------------------------------------------------ claims
 
     def judged(self) -> list[Judged]:
-        return [self._judged(claim) for claim in self.config["claims"]]
+        return [judge(self, claim) for claim in self.config["claims"]]
 
-    def _judged(self, claim: Mapping[str, Any]) -> Judged:
-        stated = self._stated(claim)
-        bounds = tuple(self._bound(one, claim["smallest"], stated) for one in claim["expected"])
-        untold = [
-            one
-            for one in bounds
-            if one.verdict == "cannot tell" and one.reason is None and one.interval is not None
-        ]
-        if not untold or not all(
-            math.isfinite(one.interval.half) for one in untold if one.interval
-        ):
-            return Judged(claim, stated, bounds)
-        needed = [
-            seeds_to_tell(one.interval, *_least_most(one.expected), claim["smallest"])
-            for one in untold
-            if one.interval
-        ]
-        if None in needed:
-            items = max(one.interval.items for one in untold if one.interval)
-            return Judged(
-                claim, stated, bounds, f"more than {items:,} test items, whatever the seeds"
-            )
-        seeds = max(one for one in needed if one is not None)
-        seconds = sum(row.seconds for cell in self.cells.values() for row in cell.rows)
-        seconds /= max(1, len(self.config["seeds"]))
-        more = seeds - min(one.interval.seeds for one in untold if one.interval)
-        needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
-        return Judged(claim, stated, bounds, needs, seeds)
-
-    def _stated(self, claim: Mapping[str, Any]) -> Row:
-        """The first record that holds this claim, with the columns that it is of; a withdrawal changes neither."""
-        names = {self.column(one) for one in claim["expected"]}
-
-        def facts(config: Mapping[str, Any]) -> list[Any]:
-            return [
-                {key: value for key, value in column.items() if key != "shell"}
-                for column in config["columns"]
-                if column["name"] in names
-            ]
-
-        def alike(row: Row) -> bool:
-            return facts(row.config) == facts(self.config) and any(
-                one | {"withdrawn": ""} == {**claim, "withdrawn": ""}
-                for one in row.config["claims"]
-            )
-
-        return next(filter(alike, self.history), self.asked)
-
-    def _bound(self, expected: Mapping[str, Any], smallest: float, stated: Row) -> Bound:
-        found = self._difference(expected)
-        word = verdict(found, *_least_most(expected))
-        reason = None
-        if word in ("agrees", "disagrees"):
-            reason = (
-                self._early(expected, stated)
-                or self._grey(expected)
-                or next(filter(None, map(self._unmet, expected["when"])), None)
-                or self._edge(expected)
-            )
-        if reason is None and word in ("agrees", "cannot tell"):
-            reason = _too_small(found, expected, smallest)
-        return Bound(expected, found, "cannot tell" if reason else word, reason)
-
-    def column(self, expected: Mapping[str, Any]) -> str:
+    def column(self, expected: Facts) -> str:
         return expected["column"] or next(
             name for name, one in self.columns.items() if one["kind"] == "trained"
         )
 
-    def _values(self, label: str, expected: Mapping[str, Any]) -> dict[int, Scores]:
-        column = self.column(expected)
-        timed = self.timed.get((label, column))
-        if timed is not None:
-            return {0: Scores(getattr(timed, expected["measure"] or "ms"))}
-        cell = self.cells.get((label, column))
-        return {} if cell is None else cell.by_seed(expected["measure"])
 
-    def _difference(self, expected: Mapping[str, Any]) -> Interval | None:
-        beside = None if expected["beside"] is None else self._values(expected["beside"], expected)
-        return interval(self._values(expected["of"], expected), beside, ratio=expected["ratio"])
-
-    def _early(self, expected: Mapping[str, Any], stated: Row) -> str | None:
-        """Rows that were begun before the claim was kept cannot judge it."""
-        rows = [
-            row
-            for one in (expected, *expected["when"])
-            for label in filter(None, (one["of"], one["beside"]))
-            if (cell := self.cells.get((label, self.column(one))))
-            for row in cell.rows
-        ]
-        early = sum(_started(row) < _started(stated) for row in rows)
-        return (
-            f"{early} of {len(rows)} results were begun before the claim was written down"
-            if early
-            else None
-        )
-
-    def _grey(self, expected: Mapping[str, Any]) -> str | None:
-        for label in filter(None, (expected["of"], expected["beside"])):
-            cell = self.cells.get((label, self.column(expected)))
-            if cell is not None and not self.passes(cell):
-                return f"`{label}` does not pass the three lines of {cell.column}"
-        return None
-
-    def _edge(self, expected: Mapping[str, Any]) -> str | None:
-        for label in filter(None, (expected["of"], expected["beside"])):
-            cell = self.cells.get((label, self.column(expected)))
-            if cell is not None and cell.at_edge:
-                return f"the best rate of `{label}` is at the edge of those tried"
-        return None
-
-    def _unmet(self, condition: Mapping[str, Any]) -> str | None:
-        found = self._difference(condition)
-        if found is not None and verdict(found, *_least_most(condition)) == "agrees":
-            return None
-        scale = factor if condition["ratio"] else float
-        told = "not known"
-        if found is not None:
-            low, high = number(scale(found.low)), number(scale(found.high))
-            told = f"{number(scale(found.mean))} ({low} to {high})"
-        between = "by" if condition["ratio"] else "less"
-        beside = f" {between} `{condition['beside']}`" if condition["beside"] else ""
-        least, most = map(scale, _least_most(condition))
-        needs = f"above {number(least)}" if math.isinf(most) else f"below {number(most)}"
-        return (
-            f"the bound holds where `{condition['of']}`{beside} is {needs}, and here it is {told}"
-        )
-
-
-def _least_most(expected: Mapping[str, Any]) -> tuple[float, float]:
-    """Bounds on the scale of the interval; JSON has null for what is not bounded."""
-    least = -math.inf if expected["least"] is None else expected["least"]
-    most = math.inf if expected["most"] is None else expected["most"]
-    if not expected["ratio"]:
-        return least, most
-    return (math.log(least) if least > 0 else -math.inf), (
-        math.log(most) if most < math.inf else math.inf
-    )
-
-
-def factor(logarithm: float) -> float:
-    """Of the logarithm of a factor; infinite where it is too large for a number."""
-    return math.exp(logarithm) if logarithm < 700 else math.inf
-
-
-def _too_small(found: Interval | None, expected: Mapping[str, Any], smallest: float) -> str | None:
-    """Why a difference is not worth telling: it is surely below the smallest effect, and the bound asks only for its sign."""
-    least, most = _least_most(expected)
-    of_sign = all(abs(one) < smallest for one in (least, most) if math.isfinite(one))
-    if found is None or expected["beside"] is None or not of_sign:
-        return None
-    if max(abs(found.low), abs(found.high)) >= smallest:
-        return None
-    return f"the difference is smaller than {number(smallest)}, the smallest worth telling"
+def _is_of(row: Row, column: Facts | None) -> bool:
+    """True for a row of the column's kind, and of its setting where it is timed."""
+    if column is None or row.kind != column["kind"]:
+        return False
+    setting = column.get("setting", {})
+    return row.kind == "trained" or all(row.setting[name] == setting[name] for name in SETTING)
 
 
 def _line(label: str) -> str:
@@ -442,19 +233,14 @@ def _line(label: str) -> str:
     return label.removesuffix(", causal")
 
 
-def _worse(value: float, than: float, better: str) -> bool:
-    return value < than if better == "higher" else value > than
-
-
 def _started(row: Row) -> str:
     return row.provenance.started
 
 
 def questions(rows: Iterable[Row]) -> list[Results]:
-    """The questions that these rows are of, each as it was asked last; the newest question first."""
+    """The questions that these rows are of, each as it was asked last; the newest question first, and what `recommend` measured last."""
     every = list(rows)
-    asked: dict[str, Row] = {}  # where two were begun in one second, the later row counts
-    for row in sorted((row for row in every if row.kind == "asked"), key=_started):
-        asked.pop(row.question, None)
-        asked[row.question] = row
-    return [Results(row, every) for row in reversed(asked.values())]
+    records = sorted((row for row in every if row.kind == "asked"), key=_started)
+    asked = {row.question: row for row in records}  # of two that were begun at once the later
+    order = sorted(asked.values(), key=lambda row: (row.question != MEASURED, _started(row)))
+    return [Results(row, every) for row in reversed(order)]

@@ -1,19 +1,29 @@
-"""Row: one result, as the ledger keeps it and pages draw it; every field is read as its declared type, or refused.
-
-Nothing that was received is ever more than text, a number within bounds, or a short list of such.
-"""
+"""Row: one result, as the ledger keeps it and pages draw it; every field is read as its declared type, or refused."""
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from types import NoneType
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    get_args,
+    get_origin,
+)
 
 from regard.core.errors import visible
+from regard.lab.experiment.stored import (
+    LONGEST_LIST,
+    LONGEST_TEXT,
+    AskedQuestion,
+    Better,
+    Figures,
+    Setting,
+    check,
+    hints,
+)
 
 Kind = Literal["trained", "timed", "laws", "asked"]
-Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,263 +86,90 @@ class Row:
         return versions.get("regard", "unknown"), versions.get("torch", "unknown").partition("+")[0]
 
 
-FORMAT = 2
-LONGEST_TEXT = 20_000  # characters
-LONGEST_LIST = 200_000
-LARGEST_NUMBER = 1e100  # sums and products of such stay finite
-LARGEST_WHOLE = 2**63
-DEEPEST = 10  # lists within lists of an option
 _SIGNED = {"value", "valid_value", "chance", "rate"}  # everything else counts from zero
-
-
-class Field(NamedTuple):
-    """The values that a field of a row may hold."""
-
-    type: str  # a key of _IS, or "word" for one of `words`
-    words: tuple[str, ...]
-    none: bool  # None is allowed
-    required: bool
-    signed: bool
-
-    @property
-    def wanted(self) -> str:
-        if self.type == "word":
-            return f"one of {', '.join(self.words)}"
-        bound = "" if self.signed or self.type not in ("whole", "number") else " of at least 0"
-        return _WANTED[self.type] + bound + (" or null" if self.none else "")
-
-
-_TYPES: dict[Any, str] = {
-    str: "text",
-    int: "whole",
-    float: "number",
-    bool: "flag",
-    dict[str, Any]: "options",
-    dict[str, str]: "texts",
-    dict[str, float]: "numbers",
-    list[float]: "list",
-    list[tuple[int, float]]: "curve",
-    Provenance: "origin",
-}
-_WANTED = {
-    "text": f"a text of at most {LONGEST_TEXT:,} characters",
-    "whole": "a whole number",
-    "number": "a finite number",
-    "flag": "true or false",
-    "options": "an object of texts, numbers and lists",
-    "texts": "an object of texts",
-    "numbers": "an object of finite numbers",
-    "list": f"a list of at most {LONGEST_LIST:,} finite numbers",
-    "curve": "a list of [step, number] pairs",
-    "origin": "an object with the fields of a provenance",
+_WANTED: dict[Any, str] = {
+    str: f"a text of at most {LONGEST_TEXT:,} characters",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    dict[str, Any]: "an object of texts, numbers and lists",
+    dict[str, str]: "an object of texts",
+    dict[str, float]: "an object of finite numbers",
+    list[float]: f"a list of at most {LONGEST_LIST:,} finite numbers",
+    list[tuple[int, float]]: "a list of [step, number] pairs",
 }
 
 
-def _schema(cls: type) -> dict[str, Field]:
-    schema = {}
-    for one in fields(cls):
-        hint, words = get_type_hints(cls)[one.name], ()
-        none = NoneType in get_args(hint)
-        if none:
-            (hint,) = (part for part in get_args(hint) if part is not NoneType)
-        if get_origin(hint) is Literal:
-            words = get_args(hint)
-        required = one.default is MISSING and one.default_factory is MISSING
-        kind = "word" if words else _TYPES[hint]
-        schema[one.name] = Field(kind, words, none, required, one.name in _SIGNED)
-    return schema
-
-
-_ROW, _ORIGIN = _schema(Row), _schema(Provenance)
+_INSIDE: dict[str, dict[str, Any]] = {
+    "asked": {"config": AskedQuestion},
+    "timed": {"setting": Setting, "values": Figures},
+}
 
 
 def read_row(values: object) -> Row:
     """The row with these values, or ValueError that names the field and what it must hold."""
-    row = Row(**_checked(_ROW, values))
-    for name, of in _INSIDE.get(row.kind, {}).items():
-        if (wrong := _unlike(getattr(row, name), of, name)) is not None:
-            raise ValueError(f"{wrong} is not as a row of kind {row.kind} has it")
+    row = _made(Row, values)
+    for field_name, of in _INSIDE.get(row.kind, {}).items():
+        held = getattr(row, field_name)
+        for name, hint in hints(of).items():
+            if not check(hint)(held.get(name, ...)):
+                raise ValueError(f"{field_name}.{name} is not as a row of kind {row.kind} has it")
     if row.kind == "asked":
         _check_names(row.config)
     return row
 
 
-def plain(row: Row) -> dict[str, Any]:
-    """The row as JSON values, without the fields that hold what they hold by default; read_row reads it back."""
-    empty = Row(
-        kind="asked",
-        question="",
-        column="",
-        entry="",
-        cell="",
-        source="",
-        provenance=row.provenance,
-    )
-    shown = asdict(row)
-    return {
-        name: value
-        for name, value in shown.items()
-        if _ROW[name].required or value != getattr(empty, name)
-    }
-
-
-def _checked(schema: Mapping[str, Field], values: object) -> dict[str, Any]:
+def _made(cls: Any, values: object) -> Any:
     if not isinstance(values, dict):
         raise ValueError(f"a row must be an object, got {_said(values)}")
-    strange = sorted(visible(str(name)) for name in values.keys() - schema.keys())
-    if strange:
+    if strange := sorted(visible(str(name)) for name in values.keys() - hints(cls).keys()):
         raise ValueError(f"unknown fields: {', '.join(strange)[:200]}")
-    missing = [name for name, one in schema.items() if one.required and name not in values]
-    if missing:
+    if missing := [name for name in _required(cls) if name not in values]:
         raise ValueError(f"missing fields: {', '.join(missing)}")
-    return {name: _value(name, schema[name], value) for name, value in values.items()}
+    made = dict(values)
+    for name, value in values.items():
+        hint = hints(cls)[name]
+        if hint is Provenance:
+            made[name] = _made(Provenance, value)
+            continue
+        below = isinstance(value, int | float) and value < 0 and name not in _SIGNED
+        if below or not check(hint)(value):
+            raise ValueError(f"{name} must be {_wanted(name, hint)}, got {_said(value)}")
+        if name == "curve":
+            made[name] = [tuple(point) for point in value]
+    return cls(**made)
 
 
-def _value(name: str, wanted: Field, value: Any) -> Any:
-    if value is None and wanted.none:
-        return None
-    if wanted.type == "origin":
-        return Provenance(**_checked(_ORIGIN, value))
-    fits = value in wanted.words if wanted.type == "word" else _IS[wanted.type](value)
-    if not fits or (not wanted.signed and wanted.type in ("whole", "number") and value < 0):
-        raise ValueError(f"{name} must be {wanted.wanted}, got {_said(value)}")
-    return [tuple(point) for point in value] if wanted.type == "curve" else value
+def _required(cls: Any) -> list[str]:
+    return [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
 
 
-def _is_text(value: object) -> bool:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        return False
-    return not any("\ud800" <= letter <= "\udfff" for letter in value)  # halves of characters
+def _wanted(name: str, hint: Any) -> str:
+    none = NoneType in get_args(hint)
+    if none:
+        (hint,) = (part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    bound = " of at least 0" * (hint in (int, float) and name not in _SIGNED)
+    return _WANTED[hint] + bound + " or null" * none
 
 
-def _is_whole(value: object) -> bool:
-    return type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
-
-
-def _is_number(value: object) -> bool:
-    if type(value) is int:
-        return _is_whole(value)
-    return type(value) is float and math.isfinite(value) and abs(value) <= LARGEST_NUMBER
-
-
-def _is_option(value: object, depth: int = DEEPEST) -> bool:
-    if isinstance(value, list | tuple | dict) and (depth == 0 or len(value) > LONGEST_LIST):
-        return False
-    if isinstance(value, dict):
-        return all(_is_text(k) and _is_option(v, depth - 1) for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return all(_is_option(item, depth - 1) for item in value)
-    return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_text(k) and _is_text(v) for k, v in value.items())
-
-
-def _is_numbers(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_text(k) and _is_number(v) for k, v in value.items())
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= LONGEST_LIST and all(map(_is_number, value))
-
-
-def _is_curve(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(point, list | tuple)
-        and len(point) == 2
-        and _is_whole(point[0])
-        and _is_number(point[1])
-        for point in value
-    )
-
-
-_IS: dict[str, Callable[[Any], bool]] = {
-    "text": _is_text,
-    "whole": _is_whole,
-    "number": _is_number,
-    "flag": lambda value: isinstance(value, bool),
-    "options": lambda value: isinstance(value, dict) and _is_option(value),
-    "texts": _is_texts,
-    "numbers": _is_numbers,
-    "list": _is_list,
-    "curve": _is_curve,
-}
-
-
-def _maybe(fits: Any) -> Any:
-    return lambda value: value is None or _unlike(value, fits, "") is None
-
-
-def _above_0(value: object) -> bool:
-    return _is_number(value) and value > 0  # type: ignore[operator]
-
-
-_EXPECTED: dict[str, Any] = {
-    "of": _is_text, "beside": _maybe(_is_text), "column": _is_text, "measure": _maybe(_is_text), "least": _maybe(_is_number),
-    "most": _maybe(_is_number), "ratio": _IS["flag"],
-}  # fmt: skip
-_BOUND = _EXPECTED | {"when": [_EXPECTED]}
-_COLUMN = {"name": _is_text, "kind": _is_text}
-_TIMED = {"setting": {"kind": _is_text, "length": _is_whole, "dim": _is_whole}}
-_TRAINED = {
-    "task": _is_text, "metric": _is_text, "better": lambda value: value in get_args(Better), "length": _is_whole,
-    "causal": _IS["flag"], "later": _IS["flag"], "steps": _maybe(_is_whole), "tokens": _maybe(_is_whole),
-    "batch": _is_whole, "shell": _IS["options"],
-}  # fmt: skip
-_INSIDE: dict[str, dict[str, Any]] = {
-    "asked": {"config": {
-        "name": _is_text, "about": _is_text, "kind": lambda value: value in ("screen", "comparison"), "limits": [_is_text],
-        "baseline": _is_text, "mark": _is_number, "seeds": [_is_whole], "rates": [_is_number],
-        "entries": [{"label": _is_text, "mixer": _is_text, "options": _IS["options"], "source": _is_text}],
-        "lines": [_is_text], "columns": [_COLUMN], "laws": _IS["texts"],
-        "cells": [(_is_text, _is_text, _is_text, _maybe(_IS["flag"]), _maybe(_is_text), _maybe(_is_number))],
-        "claims": [{"text": _is_text, "source": _is_text, "smallest": _is_number, "withdrawn": _is_text, "expected": [_BOUND]}],
-    }},
-    "timed": {
-        "setting": {"kind": _is_text, "unit": _is_text, "impl": _is_text}
-        | dict.fromkeys(("length", "batch", "dim", "num_heads"), _is_whole),
-        "values": dict.fromkeys(("ms", "low_ms", "high_ms", "baseline_ms", "rounds"), _above_0) | {"peak_bytes": _is_number},
-    },
-}  # fmt: skip
-"""Of each kind of row, what its free fields hold: a test, {name: of each}, [of all] or (of each place)."""
-
-
-def _unlike(value: Any, of: Any, name: str) -> str | None:
-    """Where a value is not as it must be, or None."""
-    if callable(of):
-        return None if of(value) else name
-    if isinstance(of, dict):
-        if not isinstance(value, dict):
-            return name
-        parts = [(value.get(key, ...), one, f"{name}.{key}") for key, one in of.items()]
-    elif not isinstance(value, list) or (isinstance(of, tuple) and len(value) != len(of)):
-        return name
-    elif isinstance(of, tuple):
-        parts = [(v, one, name) for v, one in zip(value, of, strict=True)]
-    else:
-        parts = [(v, of[0], name) for v in value]
-    return next((wrong for part in parts if (wrong := _unlike(*part)) is not None), None)
+def plain(row: Row) -> dict[str, Any]:
+    """The row as JSON values, without the fields that hold what they hold by default; read_row reads it back."""
+    required = {name: getattr(row, name) for name in _required(Row)}
+    empty = vars(Row(**required))
+    return {k: v for k, v in asdict(row).items() if k in required or v != empty[k]}
 
 
 def _check_names(config: Mapping[str, Any]) -> None:
-    """Columns are of a known kind, and all that names one names one of them."""
+    """All that names a column or a line names one of the question's."""
     kinds = {column["name"]: column["kind"] for column in config["columns"]}
-    trained = [column for column in config["columns"] if column["kind"] == "trained"]
-    timed = [column for column in config["columns"] if column["kind"] == "timed"]
-    named = {line[1] for line in config["cells"]}
-    bounds = [one for claim in config["claims"] for one in claim["expected"]]
-    bounded = {one["column"] for bound in bounds for one in (bound, *bound["when"])}
-    named |= bounded - {""}
-    wrong = (
-        {*kinds.values()} - {"trained", "timed"}
-        or named - kinds.keys()
-        or [c["name"] for c in trained if _unlike(c, _TRAINED, "")]
-        or [c["name"] for c in timed if _unlike(c, _TIMED, "")]
-        or ("" in bounded and not trained)
-        or len(config["lines"]) != (2 if trained else 0)
-    )
-    if wrong:
+    trained = "trained" in kinds.values()
+    expected = [one for claim in config["claims"] for one in claim["expected"]]
+    bounded = {bound["column"] for one in expected for bound in (one, *one["when"])}
+    bounded -= {""} if trained else set()
+    wrong = (bounded | {line[1] for line in config["cells"]}) - kinds.keys()
+    if wrong or len(config["lines"]) != 2 * trained:
         raise ValueError(f"config names columns or lines that it has not: {_said(wrong)}")
 
 
@@ -363,11 +200,3 @@ def _jsonable(value: Any) -> Any:
 def as_json(value: Any) -> Any:
     """The value as JSON has it: dataclasses as their fields, classes by their names, tuples as lists, what is not finite as null."""
     return json.loads(json.dumps(value, default=_jsonable), parse_constant=lambda _: None)
-
-
-def newest(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Row]:
-    """The row of each key that was begun last."""
-    found: dict[Any, Row] = {}
-    for row in sorted(rows, key=lambda row: row.provenance.started):
-        found[key(row)] = row
-    return found

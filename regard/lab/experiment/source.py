@@ -3,7 +3,6 @@
 import ast
 import hashlib
 import os
-import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -30,58 +29,61 @@ def label(of: Callable[..., Any]) -> str:
 def source(of: Any) -> str:
     """The sha256 of the name of a class or function and of the code of every module that it needs.
 
-    These are its module, those of its parents, and what they import in turn: of Regard the modules that are reached, of one's own
-    all, of installed packages only its own. Imports count where an import statement names them; comment lines and docstrings do
-    not. Raises OptionError for one that was typed in at a prompt.
+    Comment lines and docstrings do not count. Raises OptionError for one that was typed in at a prompt.
     """
-    while isinstance(of, partial):
-        of = of.func
-    parents = of.__mro__ if isinstance(of, type) else (of,)
-    files = _files([one.__module__ for one in parents], home=of.__module__)
-    if of.__module__ not in files:
+    of, found = _bare(of), files(of)
+    if of.__module__ not in found:
         raise OptionError(
             f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. "
             "Write it into a module."
         )
     digest = hashlib.sha256(label(of).encode())
-    for name, path in sorted(files.items()):
+    for name, path in sorted(found.items()):
         digest.update(f"\n{name}\n{_code(path)}".encode())
     return digest.hexdigest()
 
 
+def _bare(of: Any) -> Any:
+    return _bare(of.func) if isinstance(of, partial) else of
+
+
+def files(of: Any) -> dict[str, Path]:
+    """Module -> file, of all that a class or function needs.
+
+    These are its module, those of its parents, and what they import in turn: of Regard the modules that are reached, of one's own
+    all, of installed packages only its own. Imports count where an import statement names them.
+    """
+    of = _bare(of)
+    parents = of.__mro__ if isinstance(of, type) else (of,)
+    return _files([one.__module__ for one in parents], home=of.__module__)
+
+
+def own_files(of: Any) -> list[Path]:
+    """Those of the files that are in no installed package; none for what is the library's own."""
+    if _bare(of).__module__.partition(".")[0] == LIBRARY:
+        return []
+    return sorted(path for path in files(of).values() if not _installed(path))
+
+
 @cache
 def _code(path: Path) -> str:
-    """The lines of a file that are not blank, comments or docstrings; all of a file that is not Python.
-
-    Lines within other strings stay as they are, whatever they begin with, and so does a docstring that shares its line with code.
-    """
-    content = path.read_bytes()
-    if path.suffix != ".py":
-        return hashlib.sha256(content).hexdigest()
-    lines = re.split(
-        "\r\n|\r|\n", content.decode("utf-8", errors="replace")
-    )  # as Python counts them
-    try:
-        tree = ast.parse(content)
-    except SyntaxError:  # it was never imported
-        return "\n".join(lines)
+    """A file's code as Python would write it, without comments and docstrings; a checksum of all of a file that is not Python."""
+    tree = _tree(path)
+    if tree is None:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    told: set[int] = set()  # lines of docstrings
-    kept: set[int] = set()  # lines that other strings go on in
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
-            own = node.body[0]
-            first, last = own.lineno - 1, own.end_lineno or own.lineno
-            after = lines[last - 1].encode()[own.end_col_offset :].strip()
-            if not lines[first].encode()[: own.col_offset].strip() and after[:1] in (b"", b"#"):
-                told |= {*range(first, last)}
-        elif isinstance(node, ast.Constant | ast.JoinedStr):
-            kept |= {*range(node.lineno, node.end_lineno or node.lineno)}
-    return "\n".join(
-        line.rstrip()
-        for number, line in enumerate(lines)
-        if number not in told and (number in kept or (line.strip() and line.lstrip()[0] != "#"))
-    )
+            del node.body[0]
+    return ast.unparse(tree)
+
+
+def _tree(path: Path) -> ast.Module | None:
+    """None for a file that is not Python, or does not parse, and so was never imported."""
+    if path.suffix == ".py":
+        with suppress(SyntaxError):
+            return ast.parse(path.read_bytes())
+    return None
 
 
 def _files(waiting: list[str], home: str) -> dict[str, Path]:
@@ -134,29 +136,26 @@ def _imported(name: str, path: Path, whole: bool) -> tuple[str, ...]:
 
 
 def _statements(name: str, path: Path, whole: bool) -> Iterator[str]:
-    if path.suffix != ".py":
+    tree = _tree(path)
+    if tree is None:
         return
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     if whole:
         yield package
-    try:
-        statements = ast.parse(path.read_bytes())
-    except SyntaxError:  # it was never imported
-        return
-    for node in ast.walk(statements):
-        named: list[str] = []
-        if isinstance(node, ast.Import):
-            named = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            with suppress(ImportError):  # beyond the package
-                base = resolve_name("." * node.level + (node.module or ""), package)
-                named = [
-                    *([base] if base != LIBRARY else []),
-                    *(f"{base}.{alias.name}" for alias in node.names),
-                ]
-        for one in named:
-            if one.partition(".")[0] == LIBRARY:
-                yield one
-            else:
-                parts = one.split(".")
-                yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+    for node in ast.walk(tree):
+        for one in _named(node, package):
+            parts = one.split(".")
+            first = len(parts) if parts[0] == LIBRARY else 1
+            yield from (".".join(parts[:end]) for end in range(first, len(parts) + 1))
+
+
+def _named(node: ast.AST, package: str) -> list[str]:
+    """The modules that a statement names, or may name."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        with suppress(ImportError):  # beyond the package
+            base = resolve_name("." * node.level + (node.module or ""), package)
+            names = [f"{base}.{alias.name}" for alias in node.names]
+            return names if base == LIBRARY else [base, *names]
+    return []

@@ -11,36 +11,33 @@ counted on the eager form, whichever implementation is timed, and so is peak mem
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import nn
-from torch.utils import _pytree as pytree
 
-from regard.core import Mask, OptionError, UnsupportedError
-from regard.core.shapes import check_positive
+from regard.core import OptionError, UnsupportedError
+from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import recorded
 from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
+from regard.lab.experiment.passes import DECODE_STEPS, PASSES, STREAMING, state_bytes, tokens
 from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Provenance, Row, as_json
+from regard.lab.experiment.stored import SETTING, Pass, Unit
 from regard.models.sizing import TOLERANCE
 from regard.testing.counting import count
 
-Pass = Literal["forward", "train", "prefill", "decode"]
-Unit = Literal["block", "layer"]
-"""The timed unit: mechanism and feed-forward layer at equal parameters, or the bare layer."""
-DECODE_STEPS = 8  # of one token each, timed together
 MOST_ROUNDS = 50
 FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
 RATE_ROUNDS = 5  # in which the matrix product is timed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(metaclass=CheckedOptions):
     """One measurement's setting. `length`: tokens processed, or for decode already in the state."""
 
     kind: Pass
@@ -53,15 +50,12 @@ class Setting:
     causal: bool | None = (
         None  # None: bidirectional where a mixer can be; prefill and decode are always causal
     )
-    seconds: float = 8.0  # spent on rounds, all entries together
+    seconds: Above0 = 8.0  # spent on rounds, all entries together
     unit: Unit = "layer"
 
     def __post_init__(self):
         if self.kind in STREAMING and self.causal is False:
             raise OptionError(f"{self.kind} is causal: causal=False cannot be timed. Leave it out.")
-        check_positive(length=self.length, batch=self.batch, dim=self.dim, num_heads=self.num_heads)
-        if self.kind not in PASSES:
-            raise OptionError(f"kind must be one of {', '.join(PASSES)}, got {self.kind!r}")
         if self.dtype not in ("float32", "bfloat16", "float16", "float64"):
             raise OptionError(
                 f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}"
@@ -77,6 +71,11 @@ class Setting:
             if getattr(self, key) != _RULE[key]
         ]
         return ", ".join(told)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The column as the question's record has it."""
+        return {"name": self.name, "kind": "timed", "setting": asdict(self)}
 
     @property
     def max_len(self) -> int:
@@ -142,29 +141,26 @@ class Timed:
         return self.flops / (1e-3 * self.ms * self.matrix_rate)
 
     def as_row(self, question: str, column: str, cell: str) -> Row:
-        plain = asdict(self) | {"provenance": self.provenance}
+        plain = vars(self)
         return Row(
-            kind="timed", question=question, column=column, cell=cell, rate=None,
+            kind="timed", question=question, column=column, cell=cell,
             **{name: plain[name] for name in _SHARED},
             values={name: float(plain[name]) for name in _VALUES if plain[name] is not None},
-            setting={name: plain[name] for name in _SETTING},
+            setting={name: plain[name] for name in (*SETTING, "impl")},
         )  # fmt: skip
 
     @classmethod
     def of_row(cls, row: Row) -> "Timed":
         """The timing that a row of kind "timed" keeps."""
         values: dict[str, Any] = {name: row.values[name] for name in _VALUES if name in row.values}
-        for name in ("peak_bytes", "rounds", "baseline_parameters", "state_bytes"):
-            values |= {name: int(values[name])} if name in values else {}
-        setting = {name: row.setting[name] for name in _SETTING}
+        values |= {name: int(values[name]) for name in _WHOLE if name in values}
+        setting = {name: row.setting[name] for name in (*SETTING, "impl")}
         return cls(**{name: getattr(row, name) for name in _SHARED}, **values, **setting)
 
 
 _SHARED = ("entry", "mixer", "source", "options", "causal", "parameters", "flops", "provenance")
-_SETTING = ("kind", "length", "batch", "dim", "num_heads", "unit", "impl")
-_VALUES = (
-    "ms", "low_ms", "high_ms", "baseline_ms", "peak_bytes", "rounds", "matrix_rate", "baseline_parameters", "state_bytes",
-)  # fmt: skip
+_WHOLE = ("peak_bytes", "rounds", "baseline_parameters", "state_bytes")
+_VALUES = ("ms", "low_ms", "high_ms", "baseline_ms", "matrix_rate", *_WHOLE)
 
 
 def obstacle(choice: Entry, setting: Setting) -> str | None:
@@ -191,19 +187,15 @@ def measure(
         reason = obstacle(choice, setting)
         if reason is not None:
             raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
-    entries = [_Timing(choice, setting) for choice in choices]
-    baselines = {
-        causal: _Timing(_SOFTMAX, setting, causal) for causal in {entry.causal for entry in entries}
+    timings = [_Timing(choice, setting) for choice in choices]
+    plain = {t.causal: t for t in timings if t.choice.is_softmax}
+    softmax = {
+        causal: plain.get(causal) or _Timing(Entry(mixer="softmax"), setting, causal)
+        for causal in {timing.causal for timing in timings}
     }
-    for entry in entries:
-        if (entry.choice.mixer, dict(entry.choice.options)) == ("softmax", {}):
-            baselines[entry.causal] = entry
-    unlike = [entry for entry in baselines.values() if entry not in entries]
-    rounds, rate = _run_rounds([*entries, *unlike], setting)
-    return [entry.row(baselines[entry.causal], rounds, rate, origin) for entry in entries]
-
-
-_SOFTMAX = Entry(mixer="softmax")
+    more = [one for one in softmax.values() if one not in timings]
+    rounds, rate = _run_rounds([*timings, *more], setting)
+    return [timing.row(softmax[timing.causal], rounds, rate, origin) for timing in timings]
 
 
 class _Timing:
@@ -212,30 +204,31 @@ class _Timing:
     def __init__(self, choice: Entry, setting: Setting, causal: bool | None = None):
         torch.manual_seed(0)
         self.choice, self.setting = choice, setting
-        if causal is None:
-            causal = setting.causal
-        if causal is None:
-            causal = (
-                setting.kind in STREAMING
-                or choice.refusal(choice.sketch(), "bidirectional") is not None
-            )
-        self.causal = causal
-        unit = _built(choice, setting, causal)
+        self.causal = setting.causal if causal is None else causal
+        if self.causal is None:
+            both = choice.refusal(choice.sketch(), "bidirectional") is None
+            self.causal = setting.kind in STREAMING or not both
+        unit = _built(choice, setting, self.causal)
         self.parameters = sum(p.numel() for p in unit.parameters() if p.requires_grad)
         unit = unit.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
-        self.call: _Call = PASSES[setting.kind](unit, setting, causal)
         self.times: list[float] = []
-        self.peak_bytes, self.flops = self._cost()
+        with self.mode():
+            self.call = PASSES[setting.kind](unit, setting, self.causal)
+            self.peak_bytes, self.flops = self._cost()
         self.state_bytes = _state_bytes(choice, setting)
+
+    def mode(self) -> AbstractContextManager[Any]:
+        return torch.set_grad_enabled(self.setting.kind == "train")
 
     def sample(self) -> float:
         """Seconds of one pass."""
-        prepared = self.call.prepare()
-        synchronize(self.setting.device)
-        began = time.perf_counter()
-        self.call.run(prepared)
-        synchronize(self.setting.device)
-        return (time.perf_counter() - began) / self.call.repeats
+        with self.mode():
+            prepared = self.call.prepare()
+            synchronize(self.setting.device)
+            began = time.perf_counter()
+            self.call.run(prepared)
+            synchronize(self.setting.device)
+            return (time.perf_counter() - began) / self.call.repeats
 
     def _cost(self) -> tuple[int, int]:
         """Peak bytes and operations of one pass; doubles as the first warm-up."""
@@ -253,54 +246,36 @@ class _Timing:
             peak = torch.cuda.max_memory_allocated() - before
         return peak + self.call.held_bytes, counted.flops // self.call.repeats
 
-    @property
-    def median(self) -> float:
-        return statistics.median(self.times)
-
     def row(self, softmax: "_Timing", rounds: int, rate: float, origin: Provenance) -> Timed:
-        low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
-        setting = self.setting
-        return Timed(
-            entry=self.choice.label,
-            mixer=self.choice.name,
-            source=self.choice.source,
-            options=as_json(dict(self.choice.options)),
-            kind=setting.kind,
-            length=setting.length,
-            batch=setting.batch,
-            dim=setting.dim,
-            num_heads=setting.num_heads,
-            causal=self.causal,
-            ms=1e3 * median,
-            low_ms=1e3 * low,
-            high_ms=1e3 * high,
-            baseline_ms=1e3 * softmax.median,
-            peak_bytes=self.peak_bytes,
-            impl=self.impl,
-            flops=self.flops,
-            matrix_rate=rate,
-            rounds=rounds,
-            provenance=origin,
-            unit=setting.unit,
-            parameters=self.parameters,
-            baseline_parameters=softmax.parameters,
-            state_bytes=self.state_bytes,
+        choice, own = (
+            self.choice,
+            ("causal", "peak_bytes", "impl", "flops", "parameters", "state_bytes"),
         )
+        low, median, high = (
+            1e3 * t for t in statistics.quantiles(self.times, n=4, method="inclusive")
+        )
+        return Timed(
+            entry=choice.label, mixer=choice.name, source=choice.source, options=as_json(dict(choice.options)),
+            provenance=replace(origin, commit=choice.commit), ms=median, low_ms=low, high_ms=high,
+            baseline_ms=1e3 * statistics.median(softmax.times), baseline_parameters=softmax.parameters,
+            matrix_rate=rate, rounds=rounds,
+            **{name: getattr(self.setting, name) for name in SETTING},
+            **{name: getattr(self, name) for name in own},
+        )  # fmt: skip
 
 
 def _state_bytes(choice: Entry, setting: Setting) -> int | None:
     """Of one row after `length` tokens, which may be fewer than there is room for; None where the mechanism does not stream."""
-    facts = {"dim": setting.dim, "num_heads": setting.num_heads, "max_len": setting.max_len}
-    mixer = choice.build(**facts).to(getattr(torch, setting.dtype)).eval()
+    mixer = _built(choice, replace(setting, unit="layer"), True)
+    mixer = mixer.to(getattr(torch, setting.dtype)).eval()
     if choice.refusal(mixer, "streaming"):
         return None
     one = replace(setting, batch=1, device="cpu")
     with torch.no_grad():
-        _, state = mixer.extend(_tokens(one, setting.length), mixer.initial_state(1))
-    return sum({s.data_ptr(): s.nbytes() for s in _storages(state)}.values())
+        return state_bytes(mixer.extend(tokens(one, setting.length), mixer.initial_state(1))[1])
 
 
-def _built(choice: Entry, setting: Setting, causal: bool) -> nn.Module:
+def _built(choice: Entry, setting: Setting, causal: bool) -> Any:
     facts = {"dim": setting.dim, "num_heads": setting.num_heads, "max_len": setting.max_len}
     if setting.unit == "layer":
         return choice.build(**facts)
@@ -316,112 +291,17 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     gc.collect()
     gc.disable()
     try:
-        began, rounds = time.perf_counter(), 0
-        while not _enough(rounds, time.perf_counter() - began, setting.seconds):
+        began, rounds, elapsed = time.perf_counter(), 0, 0.0
+        while rounds < (5 if elapsed < FAST_ROUND * max(rounds, 1) else 3) or (
+            elapsed < setting.seconds and rounds < MOST_ROUNDS
+        ):
             first = rounds % len(entries)  # no entry always follows the same one
             for entry in entries[first:] + entries[:first]:
                 entry.times.append(entry.sample())
             if rounds < RATE_ROUNDS:
                 product_times.append(product.sample())
             rounds += 1
+            elapsed = time.perf_counter() - began
         return rounds, product.flops / statistics.median(product_times)
     finally:
         gc.enable()
-
-
-def _enough(rounds: int, elapsed: float, seconds: float) -> bool:
-    least = 5 if elapsed < FAST_ROUND * max(rounds, 1) else 3
-    return rounds >= least and (elapsed >= seconds or rounds >= MOST_ROUNDS)
-
-
-@dataclass(frozen=True)
-class _Call:
-    prepare: Callable[[], Any]  # not timed; its result goes to `run`
-    run: Callable[[Any], None]
-    repeats: int = 1  # passes in one run
-    held_bytes: int = 0  # streaming state
-
-
-def _forward(unit: Any, setting: Setting, causal: bool) -> _Call:
-    x, mask = _tokens(setting, setting.length), Mask(causal=causal)
-
-    @torch.no_grad()
-    def run(_: None) -> None:
-        unit(x, mask=mask)
-
-    return _Call(lambda: None, run)
-
-
-def _train(unit: Any, setting: Setting, causal: bool) -> _Call:
-    """Forward and backward, to the input and all parameters."""
-    x, mask = _tokens(setting, setting.length).requires_grad_(), Mask(causal=causal)
-    gradient = torch.randn_like(x)
-    unit.train()
-
-    def clear() -> None:
-        unit.zero_grad(set_to_none=True)
-        x.grad = None
-
-    def run(_: None) -> None:
-        unit(x, mask=mask).backward(gradient)
-
-    return _Call(clear, run)
-
-
-def _prefill(unit: Any, setting: Setting, causal: bool) -> _Call:
-    """All tokens into an empty state with room for them."""
-    x = _tokens(setting, setting.length)
-
-    @torch.no_grad()
-    def empty() -> Any:
-        return unit.initial_state(setting.batch, max_len=setting.max_len)
-
-    @torch.no_grad()
-    def run(state: Any) -> None:
-        unit.extend(x, state, donate=True)
-
-    return _Call(empty, run)
-
-
-def _decode(unit: Any, setting: Setting, causal: bool) -> _Call:
-    """One token after `length` others, which one `extend` has put into the state."""
-    new = _tokens(setting, 1)
-    with torch.no_grad():
-        empty = unit.initial_state(setting.batch, max_len=setting.max_len)
-        _, full = unit.extend(_tokens(setting, setting.length), empty, donate=True)
-    held_bytes = sum({s.data_ptr(): s.nbytes() for s in _storages(full)}.values())
-
-    @torch.no_grad()
-    def copy() -> Any:
-        state = pytree.tree_map_only(torch.Tensor, torch.clone, full)
-        return unit.extend(new, state, donate=True)[1]
-
-    @torch.no_grad()
-    def run(state: Any) -> None:
-        for _ in range(DECODE_STEPS):
-            _, state = unit.extend(new, state, donate=True)
-
-    return _Call(copy, run, DECODE_STEPS, held_bytes)
-
-
-PASSES: dict[Pass, Callable[[Any, Setting, bool], _Call]] = {
-    "forward": _forward,
-    "train": _train,
-    "prefill": _prefill,
-    "decode": _decode,
-}
-STREAMING: tuple[Pass, ...] = ("prefill", "decode")
-
-
-def _tokens(setting: Setting, length: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(length)
-    x = torch.randn(setting.batch, length, setting.dim, generator=generator)
-    return x.to(device=setting.device, dtype=getattr(torch, setting.dtype))
-
-
-def _storages(state: Any) -> list[torch.UntypedStorage]:
-    return [
-        leaf.untyped_storage()
-        for leaf in pytree.tree_leaves(state)
-        if isinstance(leaf, torch.Tensor)
-    ]

@@ -31,13 +31,10 @@ class Job:
     key: str
     what: str
     found: Callable[[], bool]  # notes the results if the ledger has them
-    do: Callable[[], None]
-    alone: bool = False  # on this machine
-    make: Callable[[Any], Any] | None = (
-        None  # what `do` computes of `data`; both may travel to another machine
-    )
+    make: Callable[[Any], Any]  # what is computed of `data`; both may travel to another machine
+    keep: Callable[[Any], None]  # what is done with it here
     data: Any = None
-    keep: Callable[[Any], None] | None = None  # what `do` does with it
+    alone: bool = False  # on this machine
 
 
 class Claims:
@@ -126,29 +123,23 @@ def share(
     while waiting:
         busy = []
         for job in waiting:
+            if job.found():
+                continue
             if late():
-                left += not job.found()
-            elif holder := _attempt(job, claims, doing):
-                busy.append((job, holder))
+                left += 1
+                continue
+            with claims.claim(job.key, alone=job.alone) as holder:
+                if holder is not None:
+                    busy.append((job, holder))
+                elif not job.found():  # another may have ended between
+                    with doing(job.what):
+                        job.keep(job.make(job.data))
         if busy and len(busy) == len(waiting):
             job, holder = busy[0]
             with doing(f"waiting for {holder} ({job.what})"):
                 time.sleep(POLL)
         waiting = [job for job, _ in busy]
     return left
-
-
-def _attempt(
-    job: Job, claims: Claims, doing: Callable[[str], AbstractContextManager[object]]
-) -> Owner | None:
-    """None when the job is done, else the process that stands in its way."""
-    if job.found():
-        return None
-    with claims.claim(job.key, alone=job.alone) as holder:
-        if holder is None and not job.found():  # another may have ended between
-            with doing(job.what):
-                job.do()
-    return holder
 
 
 def _damaged(path: Path, error: sqlite3.Error) -> StoredDataError:

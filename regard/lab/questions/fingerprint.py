@@ -4,6 +4,9 @@ Settings were tuned so that softmax attention solves the four; a row says "reach
 Structures are smaller than half of the shortest row, 32 tokens: windows of 4 to each side see 9 of them.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -38,66 +41,49 @@ def _column(task: Ability, steps: int, *, later: bool = False) -> Column:
     )
 
 
+def _entry(title: str, model: Mapping[str, Any] | None = None, **options: Any) -> Entry:
+    """By its title, which begins with the mixer's name."""
+    mixer = title.partition(",")[0]
+    return Entry(mixer=mixer, title=title, model=model or {}, options=options)
+
+
 _WINDOW = Window(2, 2)
+_PATTERNS = (_WINDOW, Window(2, 2, 4), _WINDOW | First(1), _WINDOW)
+_GROUPS = (HeadGroup("local", 2, {"window_size": 4}), HeadGroup("linear", 2))
 ENTRIES = (
-    Entry(mixer="softmax"),
-    Entry(title="scored, additive", mixer="scored", options={"score": "additive"}),
-    Entry(title="luong_local, window 4", mixer="luong_local", options={"window_size": 4}),
-    Entry(title="local, window 4", mixer="local", options={"window_size": 4}),
-    Entry(title="strided, stride sqrt(T/2)", mixer="strided"),
-    Entry(title="global, 1 token", mixer="global"),
-    Entry(
-        title="head_mix, windows of 2, one dilated by 4, one with the first token",
-        mixer="head_mix",
-        options={"patterns": (_WINDOW, Window(2, 2, 4), _WINDOW | First(1), _WINDOW)},
-    ),
-    Entry(
-        title="head_groups, two of window 4, two linear",
-        mixer="head_groups",
-        options={"groups": (HeadGroup("local", 2, {"window_size": 4}), HeadGroup("linear", 2))},
-    ),
-    Entry(
-        title="longformer, window 4, first token global",
-        mixer="longformer",
-        options={"window_size": 4, "max_global": 1},
-        model={"global_tokens": 1},
-    ),
-    Entry(
-        title="bigbird, blocks of 4, 1 random",
-        mixer="bigbird",
-        options={"block_size": 4, "num_random": 1},
-    ),
-    Entry(
-        title="reformer, chunks of 8, 2 hashes",
-        mixer="reformer",
-        options={"chunk_size": 8, "num_hashes": 2},
-    ),
-    Entry(title="routing, 4 clusters of T/4", mixer="routing", options={"num_clusters": 4}),
-    Entry(title="sinkhorn, blocks of 8", mixer="sinkhorn", options={"block_size": 8}),
-    Entry(title="linformer, 8 slots", mixer="linformer", options={"num_slots": 8}),
-    Entry(title="compressed, 3 to 1", mixer="compressed"),
-    Entry(mixer="efficient"),
-    Entry(mixer="linear"),
-    Entry(title="rfa, 32 features", mixer="rfa", options={"num_features": 32}),
-    Entry(title="performer, 32 features", mixer="performer", options={"num_features": 32}),
-    Entry(mixer="synthesizer_dense"),
-    Entry(mixer="synthesizer_random"),
-    Entry(mixer="synthesizer_factorized_dense"),
-    Entry(title="synthesizer_factorized_random, rank 8", mixer="synthesizer_factorized_random"),
-    Entry(title="mixture, softmax and synthesizer_random", mixer="mixture"),
-    Entry(title="fixed_patterns, 3 and one learned head", mixer="fixed_patterns"),
-    Entry(title="mlp_mixer, 16 hidden", mixer="mlp_mixer"),
-    Entry(title="gmlp, 128 hidden", mixer="gmlp", options={"hidden_dim": 128}),
-    Entry(mixer="fnet"),
-    Entry(title="gau, keys of 32", mixer="gau", options={"key_dim": 32}),
-    Entry(
-        title="flash, chunks of 8, keys of 32",
-        mixer="flash",
-        options={"chunk_size": 8, "key_dim": 32},
-    ),
-    Entry(title="mixed_chunk, chunks of 8", mixer="mixed_chunk", options={"chunk_size": 8}),
-    Entry(mixer="transformer_xl"),
-)
+    _entry("softmax"),
+    _entry("scored, additive", score="additive"),
+    _entry("luong_local, window 4", window_size=4),
+    _entry("local, window 4", window_size=4),
+    _entry("strided, stride sqrt(T/2)"),
+    _entry("global, 1 token"),
+    _entry("head_mix, windows of 2, one dilated by 4, one with the first token", patterns=_PATTERNS),
+    _entry("head_groups, two of window 4, two linear", groups=_GROUPS),
+    _entry("longformer, window 4, first token global", {"global_tokens": 1}, window_size=4, max_global=1),
+    _entry("bigbird, blocks of 4, 1 random", block_size=4, num_random=1),
+    _entry("reformer, chunks of 8, 2 hashes", chunk_size=8, num_hashes=2),
+    _entry("routing, 4 clusters of T/4", num_clusters=4),
+    _entry("sinkhorn, blocks of 8", block_size=8),
+    _entry("linformer, 8 slots", num_slots=8),
+    _entry("compressed, 3 to 1"),
+    _entry("efficient"),
+    _entry("linear"),
+    _entry("rfa, 32 features", num_features=32),
+    _entry("performer, 32 features", num_features=32),
+    _entry("synthesizer_dense"),
+    _entry("synthesizer_random"),
+    _entry("synthesizer_factorized_dense"),
+    _entry("synthesizer_factorized_random, rank 8"),
+    _entry("mixture, softmax and synthesizer_random"),
+    _entry("fixed_patterns, 3 and one learned head"),
+    _entry("mlp_mixer, 16 hidden"),
+    _entry("gmlp, 128 hidden", hidden_dim=128),
+    _entry("fnet"),
+    _entry("gau, keys of 32", key_dim=32),
+    _entry("flash, chunks of 8, keys of 32", chunk_size=8, key_dim=32),
+    _entry("mixed_chunk, chunks of 8", chunk_size=8),
+    _entry("transformer_xl"),
+)  # fmt: skip
 
 
 def allowed_share(entry: Entry, column: Column) -> float | None:

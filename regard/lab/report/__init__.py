@@ -14,9 +14,10 @@ from pathlib import Path
 from regard.core import OptionError
 from regard.lab.data.files import whole
 from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.results import questions
 from regard.lab.experiment.row import Row
 from regard.lab.report.terminal import terminal
-from regard.lab.report.told import told
+from regard.lab.report.told import of_question, told
 
 __all__ = ["document", "picture", "read_rows", "terminal", "told", "write_page"]
 
@@ -48,13 +49,18 @@ def picture(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
 
 
 def document(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
-    """Write the newest question as Markdown, whole or not at all. Raises OptionError where nothing was asked."""
+    """Write the newest question as Markdown, whole or not at all.
+
+    Raises OptionError where nothing was asked, and ExperimentError where its results are of no commit (law 9).
+    """
+    from regard.lab.experiment.laws import check_page
     from regard.lab.report.documents import markdown
 
-    questions = told(rows)["questions"]
-    if not questions:
+    asked = questions(rows)
+    if not asked:
         raise OptionError("rows must hold a question: there is nothing to write")
+    check_page(asked[0])
     path = Path(path)
     with whole(path) as partial:
-        partial.write_text(markdown(questions[0]), encoding="utf-8")
+        partial.write_text(markdown(of_question(asked[0])), encoding="utf-8")
     return path

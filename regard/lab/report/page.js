@@ -45,21 +45,19 @@ function chart(question) {
     if (Math.log10(speed) > low && Math.log10(speed) < high) svg.append(drawn("line", { class: "rule", x1: x(speed), x2: x(speed), y1: top, y2: height - bottom }), drawn("text", { class: "tick", x: x(speed), y: height - bottom + 18, "text-anchor": "middle" }, size(speed, "")));
   }
   svg.append(drawn("text", { class: "title", x: width - right, y: height - 8, "text-anchor": "end" }, `tokens a second, ${timed.kind === "timed" ? timed.name : ""}, one block of width ${timed.dim} →`), drawn("text", { class: "title", x: left, y: top + 2 }, "↑ mean of (score - bag) / (1 - bag)"));
-  const taken = [];
+  const taken = [], pen = document.createElement("canvas").getContext("2d");
+  pen.font = `12px ${getComputedStyle(home).fontFamily}`;
   for (const { row, at } of [...points].sort((a, b) => b.at["peak bytes"] - a.at["peak bytes"])) {
     const r = Math.max(3.5, 26 * Math.sqrt(at["peak bytes"] / most)), cx = x(at["tokens per second"]), cy = y(row.gain);
     const mark = drawn("circle", { class: `mark${row.causal ? " causal" : ""}${row.line ? " line" : ""}`, cx, cy, r, tabindex: 0 });
     point(mark, () => [["entry", label(row)], ["gain over the bag", round(row.gain)], ["tokens a second", whole(at["tokens per second"])], ["peak memory", size(at["peak bytes"])], ["time of softmax's", round(at["of softmax"], 2)]]);
     svg.append(mark);
-    const name = row.entry.split(",")[0], long = 6.4 * name.length;
-    for (const [dx, dy, anchor] of [[r + 3, 4, "start"], [-r - 3, 4, "end"], [0, -r - 4, "middle"], [0, r + 13, "middle"], [r + 3, 17, "start"], [r + 3, -9, "start"]]) {
-      const lx = anchor === "start" ? cx + dx : anchor === "end" ? cx + dx - long : cx - long / 2;
-      const box = [lx, cy + dy - 10, lx + long, cy + dy + 3];
-      if (box[0] < left || box[2] > width || taken.some((t) => box[0] < t[2] && box[2] > t[0] && box[1] < t[3] && box[3] > t[1])) continue;
-      taken.push(box);
-      svg.append(drawn("text", { class: "label", x: cx + dx, y: cy + dy, "text-anchor": anchor }, name));
-      break;
-    }
+    const name = row.entry.split(",")[0], long = pen.measureText(name).width + 4;
+    const places = [0, -1, 1, -2, 2, -3, 3, -4, 4, -5, 5].flatMap((line) => [cx + r + 3, cx - r - 3 - long].map((x) => [x, cy + 4 + 15 * line]));
+    const place = places.find(([x, y]) => x >= left && x + long <= width && y - 11 >= 0 && y + 4 <= height - bottom && !taken.some((t) => x < t[0] + t[2] && x + long > t[0] && Math.abs(y - t[1]) < 15));
+    if (!place) continue;
+    taken.push([...place, long]);
+    svg.append(drawn("text", { class: "label", x: place[0] + 2, y: place[1] }, name));
   }
   return svg;
 }

@@ -12,7 +12,7 @@ from regard.core.errors import visible
 from regard.lab.data.files import whole
 from regard.lab.experiment.speed import Timed
 from regard.lab.report.layout import Bubble, place_labels
-from regard.lab.report.terminal import size
+from regard.lab.report.terminal import name_of, size
 
 WIDTH, HEIGHT = 860, 470
 LARGEST, SMALLEST = 1400.0, 24.0  # areas of bubbles, in square pixels
@@ -44,69 +44,43 @@ def trade(question: Mapping[str, Any]) -> Any:
     points = []
     for row in rows:
         at = row["timed"][timed["name"]]
-        share = (math.log10(at["tokens per second"]) - low) / (high - low)
         points.append(
             {
                 "name": visible(row["entry"].partition(",")[0]),
-                "x": share * WIDTH,
-                "y": (1.05 - row["gain"]) / 1.1 * HEIGHT,
+                "speed": at["tokens per second"],
+                "gain": row["gain"],
                 "area": max(SMALLEST, LARGEST * at["peak bytes"] / most),
                 "colour": GREY if row["line"] else BLUE,
                 "fill": 0.25 if row["causal"] else 0.7,
             }
         )
-    bubbles = [Bubble(p["x"], p["y"], math.sqrt(p["area"] / math.pi), p["name"]) for p in points]
+    bubbles = [
+        Bubble(
+            (math.log10(p["speed"]) - low) / (high - low) * WIDTH,
+            (1.05 - p["gain"]) / 1.1 * HEIGHT,
+            math.sqrt(p["area"] / math.pi),
+            p["name"],
+        )
+        for p in points
+    ]
     for point, place in zip(points, place_labels(bubbles, WIDTH, HEIGHT), strict=True):
         point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
-    data = alt.Data(values=points)
-    at_x = alt.X("x:Q", scale=alt.Scale(domain=[0, WIDTH]), axis=None)
-    at_y = alt.Y("y:Q", scale=alt.Scale(domain=[HEIGHT, 0]), axis=None)
-    circles = alt.Chart(data).mark_circle(stroke=BLUE, strokeWidth=0.8).encode(
-        x=at_x, y=at_y, size=alt.Size("area:Q", scale=None, legend=None),
+    base = alt.Chart(alt.Data(values=points))
+    circles = base.mark_circle(stroke=BLUE, strokeWidth=0.8).encode(
+        x=alt.X("speed:Q", title="tokens a second", axis=alt.Axis(format="~s"), scale=alt.Scale(type="log", domain=[10**low, 10**high])),
+        y=alt.Y("gain:Q", title=None, scale=alt.Scale(domain=[-0.05, 1.05])),
+        size=alt.Size("area:Q", scale=None, legend=None),
         color=alt.Color("colour:N", scale=None, legend=None), opacity=alt.Opacity("fill:Q", scale=None, legend=None),
     )  # fmt: skip
-    labels = (
-        alt.Chart(data)
-        .mark_text(fontSize=11)
-        .encode(x=alt.X("label_x:Q", scale=None), y=alt.Y("label_y:Q", scale=None), text="name:N")
-    )
-    rules = [
-        {"y": (1.05 - gain) / 1.1 * HEIGHT, "text": f"{gain:.2f}"}
-        for gain in (0, 0.25, 0.5, 0.75, 1)
-    ]
-    across = (
-        alt.Chart(alt.Data(values=rules))
-        .mark_rule(color="#dfe3e8")
-        .encode(y=alt.Y("y:Q", scale=alt.Scale(domain=[HEIGHT, 0]), axis=None))
-    )
-    levels = (
-        alt.Chart(alt.Data(values=rules))
-        .mark_text(align="right", dx=-6, fontSize=10, color=GREY)
-        .encode(x=alt.value(0), y="y:Q", text="text:N")
-    )
-    ticks = [
-        {
-            "x": (math.log10(base * 10**power) - low) / (high - low) * WIDTH,
-            "text": size(base * 10**power, ""),
-        }
-        for power in range(2, 9)
-        for base in (1, 2, 5)
-        if low < math.log10(base * 10**power) < high
-    ]
-    down = alt.Chart(alt.Data(values=ticks)).mark_rule(color="#eef0f3").encode(x=at_x)
-    speeds_at = (
-        alt.Chart(alt.Data(values=ticks))
-        .mark_text(dy=12, fontSize=10, color=GREY)
-        .encode(x=at_x, y=alt.value(HEIGHT), text="text:N")
+    labels = base.mark_text(fontSize=11).encode(
+        x=alt.X("label_x:Q", scale=None), y=alt.Y("label_y:Q", scale=None), text="name:N"
     )
     title = alt.TitleParams(
         "Above a uniform mean of all tokens: mean of (score - bag) / (1 - bag)",
         subtitle=f"against tokens a second at {timed['length']:,} tokens, one block of width {timed['dim']}; area: peak memory, largest {size(most)}; pale: causal form",
         anchor="start",
     )
-    return alt.layer(across, down, circles, labels, levels, speeds_at).properties(
-        width=WIDTH, height=HEIGHT, title=title
-    )
+    return alt.layer(circles, labels).properties(width=WIDTH, height=HEIGHT, title=title)
 
 
 def grid(question: Mapping[str, Any]) -> Any:
@@ -127,10 +101,9 @@ def grid(question: Mapping[str, Any]) -> Any:
             )
             plain = grey or column["metric"] != "accuracy"
             share = 0.0 if plain else max(0.0, (cell["mean"] - cell["bag"]) / (1 - cell["bag"]))
-            name = row["entry"] + (" (causal)" if cell["causal"] and not row["line"] else "")
             cells.append(
                 {
-                    "entry": visible(name),
+                    "entry": visible(name_of(row)),
                     "column": column["name"],
                     "text": f"{cell['mean']:.2f}",
                     "share": share,
@@ -183,20 +156,19 @@ def draw_timings(rows: Iterable[Timed], path: Path) -> Path:
     ]
     if not values:
         raise OptionError("rows must hold a timing: there is nothing to draw")
-    lines = []
+    log, lines = alt.Scale(type="log", nice=False), []
     for kind in dict.fromkeys(value["pass"] for value in values):
-        base = alt.Chart(
-            alt.Data(values=[value for value in values if value["pass"] == kind])
-        ).mark_line(point=True)
+        data = alt.Data(values=[value for value in values if value["pass"] == kind])
+        base = alt.Chart(data, width=330, height=300).mark_line(point=True)
         charts = [
             base.encode(
-                x=alt.X("length:Q", scale=alt.Scale(type="log", nice=False), title="tokens"),
-                y=alt.Y(f"{unit}:Q", scale=alt.Scale(type="log", nice=False), title=unit),
+                x=alt.X("length:Q", scale=log, title="tokens"),
+                y=alt.Y(f"{unit}:Q", scale=log, title=unit),
                 color=alt.Color("entry:N", title=None),
-            ).properties(width=330, height=300)
+            )
             for unit in ("ms", "MB")
         ]
-        lines.append(alt.hconcat(*charts, spacing=60).properties(title=kind))
+        lines.append(alt.hconcat(*charts, spacing=60, title=kind))
     return save(alt.vconcat(*lines, spacing=30), path)
 
 

@@ -1,7 +1,6 @@
 """The table for a terminal, and numbers as people read them."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,9 +8,9 @@ from rich.text import Text
 
 from regard.core.errors import visible_lines
 from regard.lab.experiment.row import Row
-from regard.lab.report.told import told
+from regard.lab.report.told import Told, told
 
-_STYLES = {"reached": "bold green", "in part": "", "not reached": "dim"}
+_STYLES = {"reached": "bold green", "not reached": "dim", "line": "dim"}
 
 
 def terminal(rows: Iterable[Row]) -> RenderableType:
@@ -36,43 +35,57 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
     return Group(*parts) if parts else Text("Nothing has been asked yet.")
 
 
-def _grid(question: Mapping[str, Any]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("entry")
-    trained = [one for one in question["columns"] if one["kind"] == "trained"]
-    timed = [one for one in question["columns"] if one["kind"] == "timed"]
-    for column in trained:
-        table.add_column(
-            _text(f"{column['name']}\n{column['metric'].replace('_', ' ')}"), justify="right"
-        )
-    for column in timed:
-        table.add_column(_text(f"{column['name']}\ntokens/s"), justify="right")
-        table.add_column("peak\nmemory", justify="right")
+def table(question: Told) -> tuple[list[str], list[list[tuple[str, str]]]]:
+    """Heads and lines of a question's results; each cell is its text and its mark, "line" for what is compared with."""
+    ran = {name for row in question["rows"] for name in row["cells"]}
+    trained = [one for one in question["columns"] if one["name"] in ran]
+    timed = [one["name"] for one in question["columns"] if one["kind"] == "timed"]
+    heads = ["entry", *(f"{one['name']}\n{one['metric'].replace('_', ' ')}" for one in trained)]
+    for name in timed:
+        heads += [f"{name}\ntokens/s", "peak\nmemory", "state"]
+    lines = []
     if trained:
-        table.add_row(
-            _text("chance", "dim"), *(_text(value(one["chance"]), "dim") for one in trained)
-        )
+        chances = [(value(one["chance"]), "line") for one in trained]
+        lines.append([("chance", "line"), *chances, *[("", "")] * 3 * len(timed)])
     for row in question["rows"]:
-        cells = [_cell(row["cells"].get(column["name"])) for column in trained]
-        for column in timed:
-            one = row["timed"].get(column["name"])
-            cells += [
-                Text("–" if one is None else size(one["tokens per second"], "")),
-                Text("–" if one is None else size(one["peak bytes"])),
-            ]
-        name = row["entry"] + (" (causal)" if row["causal"] and not row["line"] else "")
-        table.add_row(_text(name, "dim" if row["line"] else ""), *cells)
-    return table
+        line = [(name_of(row), "line" * row["line"])]
+        line += [_cell(row["cells"].get(one["name"])) for one in trained]
+        for name in timed:
+            line += [(text, "") for text in _times(row["timed"].get(name))]
+        lines.append(line)
+    return heads, lines
 
 
-def _cell(cell: Mapping[str, Any] | None) -> Text:
+def name_of(row: Told) -> str:
+    return row["entry"] + " (causal)" * bool(row["causal"] and not row["line"])
+
+
+def _cell(cell: Told | None) -> tuple[str, str]:
     if cell is None or cell["mean"] is None:
-        return Text("not run" if cell is not None and cell["reason"] else "–", style="dim")
-    failed = f" ({cell['failed']} of {cell['of']} failed)" if cell["failed"] else ""
-    return Text(value(cell["mean"]) + failed, style=_STYLES.get(cell["mark"], ""))
+        return ("not run" if cell is not None and cell["reason"] else "–"), "not reached"
+    each = f" ({', '.join(map(value, cell['values']))})" * (1 < len(cell["values"]) <= 3)
+    failed = f", {cell['failed']} of {cell['of']} failed" * bool(cell["failed"])
+    return f"{value(cell['mean'])}{each}{failed}", cell["mark"]
 
 
-def claim_lines(claim: Mapping[str, Any]) -> list[str]:
+def _times(at: Told | None) -> tuple[str, str, str]:
+    if at is None:
+        return "–", "–", "–"
+    state = "none" if at["state bytes"] is None else size(at["state bytes"])
+    return size(at["tokens per second"], ""), size(at["peak bytes"]), state
+
+
+def _grid(question: Told) -> Table:
+    heads, lines = table(question)
+    grid = Table(box=None, header_style="bold", pad_edge=False)
+    for place, head in enumerate(heads):
+        grid.add_column(_text(head), justify="right" if place else "left")
+    for line in lines:
+        grid.add_row(*(_text(text, _STYLES.get(mark, "")) for text, mark in line))
+    return grid
+
+
+def claim_lines(claim: Told) -> list[str]:
     lines = [
         f"{claim['verdict']}: {claim['text']} ({claim['source']}; written down at {claim['stated commit']})"
     ]
@@ -88,7 +101,7 @@ def claim_lines(claim: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def span(found: Mapping[str, Any] | None) -> str:
+def span(found: Told | None) -> str:
     """An interval in words."""
     if found is None:
         return "not run"

@@ -9,15 +9,18 @@ from regard import OptionError
 from regard.cli import main
 from regard.functional.patterns import Window
 from regard.lab import Claim, Entry, above, ask
-from regard.lab.experiment import laws, run
+from regard.lab.experiment import laws, provenance, run
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.question import columns
 from regard.lab.experiment.results import Results
-from regard.lab.tasks import CorrelatedTasks
+from regard.lab.tasks import CorrelatedTasks, TextFiles
+from regard.lab.train import TrainConfig
 from regard.mixers import HeadGroup
 from tests.lab.experiment.tiny import CLAIM, COLUMN, LOCAL, SCREEN, TINY, clean
 
 SOFTMAX = Entry(mixer="softmax")
+TRAIN = TrainConfig(steps=1, batch_size=4, eval_every=1, checkpoint_every=1)
 
 
 def with_entry(*more, **changes):
@@ -89,6 +92,26 @@ def test_a_column_in_which_no_line_can_stand_is_refused(tmp_path):
     refused(replace(SCREEN, vary=(replace(COLUMN, task=unknown),)), tmp_path, 4)
 
 
+def test_columns_without_lines_are_named(tmp_path):
+    words = [f"the {a} {b} sleeps\n" for a in ("big", "old", "red") for b in "abcdefghijklmnop"]
+    for name in ("train.en", "train.xx"):
+        (tmp_path / name).write_text("".join(words))
+    places = columns(
+        TextFiles(
+            path=tmp_path, metric="bits_per_byte", vocab_size=300, valid_size=16, test_size=16
+        ),
+        TRAIN,
+    )
+    told = laws.check(replace(SCREEN, vary=places), lambda task: task.load())[4]
+    assert told.startswith(
+        "chance, a model without mixing and the bag in every column but text_files"
+    )
+    assert told.count(", cross") == 1 and "encoder" not in told
+    assert (
+        laws.check(SCREEN, lambda task: task.load())[4].partition(" in every column")[2][0] == ";"
+    )
+
+
 def test_a_condition_on_another_column_is_refused(tmp_path):
     other = replace(COLUMN, name="other")
     guarded = replace(
@@ -99,7 +122,7 @@ def test_a_condition_on_another_column_is_refused(tmp_path):
 
 
 def test_a_changed_tree_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(laws, "commit", lambda: "0123456789ab+changes")
+    monkeypatch.setattr(provenance, "commit", lambda *_: "0123456789ab+changes")
     with pytest.raises(ExperimentError, match=r"law 9 .*Commit them first"):
         ask(TINY, tmp_path / "l.sqlite", tmp_path)
     assert ask(SCREEN, tmp_path / "l.sqlite", tmp_path, hours=1e-9)[0].kind == "asked"
@@ -126,9 +149,10 @@ def test_the_command_line_says_the_law_and_ends_with_2(how, tmp_path, monkeypatc
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("another was started"))
     sys.modules.pop("lawless", None)
     with clean():
-        assert main(["arena", "lawless:ONE", "--json", "--workers", "1"]) == 2
+        assert main(["arena", "lawless:ONE", "--json", "--workers", "2"]) == 2
     said = capsys.readouterr().err
     assert f"law {law} of an experiment" in said and said.count("\n") == 1
 

@@ -19,7 +19,9 @@ from regard.cli import main
 from regard.core import StoredDataError
 from regard.lab import Setting
 from regard.lab.experiment.ledger import Ledger, _link, _row_hash, row_key, trial_key
-from regard.lab.experiment.row import _ORIGIN, _ROW, Provenance, Row, canonical, plain, read_row
+from regard.lab.experiment.results import Results
+from regard.lab.experiment.row import Provenance, Row, canonical, plain, read_row
+from regard.lab.experiment.stored import hints
 from regard.lab.report import terminal
 from tests.lab.experiment.tiny import TINY, asked, made_up
 from tests.payloads import PAYLOADS
@@ -162,6 +164,7 @@ def good(folder="/nowhere"):
     return {kind: json.loads(canonical(plain(one))) for kind, one in every.items()}
 
 
+_ROW, _ORIGIN = hints(Row), hints(Provenance)
 NEVER = [None, [], {}, [[1]], {"a": {"b": "\ud800"}}, "\udc80", "x" * 20_001, -1, 10**30, 1e300, True]  # fmt: skip
 """Values of which most are wrong for any one field."""
 
@@ -172,7 +175,11 @@ NEVER = [None, [], {}, [[1]], {"a": {"b": "\ud800"}}, "\udc80", "x" * 20_001, -1
 def test_a_field_of_the_wrong_type_is_refused_by_name(name):
     whole, _, inner = name.partition(".")
     known = _ORIGIN[inner] if inner else _ROW[name]
-    wrong = [None, 1, 1.5, True, [], {}, "\ud800"] if known.type == "text" else [*NEVER, *PAYLOADS]
+    wrong = (
+        [None, 1, 1.5, True, [], {}, "\ud800"]
+        if known in (str, str | None)
+        else [*NEVER, *PAYLOADS]
+    )
     refused = 0
     for value in wrong:
         row = json.loads(json.dumps(good()["trained"]))
@@ -183,8 +190,8 @@ def test_a_field_of_the_wrong_type_is_refused_by_name(name):
             assert (inner or name) in str(error)
             refused += 1
         else:
-            assert getattr(read.provenance if inner else read, inner or name) in (value, [tuple(p) for p in value] if known.type == "curve" else value)  # fmt: skip
-    assert refused >= (5 if known.type == "text" else len(PAYLOADS))
+            assert getattr(read.provenance if inner else read, inner or name) in (value, [tuple(p) for p in value] if name == "curve" else value)  # fmt: skip
+    assert refused >= (5 if known in (str, str | None) else len(PAYLOADS))
 
 
 def places(value, at=()):
@@ -225,6 +232,28 @@ def test_whatever_stands_in_a_free_field_is_refused_or_drawn(kind, field):
             Console(file=io.StringIO()).print(terminal([row, *others]))
             drawn += 1
     assert refused > 20 and drawn > 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("kind", "x"), ("unit", "x"), *((n, v) for n in ("length", "batch", "dim", "num_heads") for v in (0, -1))])  # fmt: skip
+def test_a_setting_that_no_pass_has_is_refused(name, value):
+    for kind, at in (
+        ("timed", ("setting", name)),
+        ("asked", ("config", "columns", 1, "setting", name)),
+    ):
+        with pytest.raises(ValueError):
+            read_row(changed(good()[kind], at, value))
+
+
+def test_a_timing_of_another_setting_than_its_columns_is_not_shown():
+    record, row = (read_row(good()[kind]) for kind in ("asked", "timed"))
+    (cell,) = [cell for label, name, cell, *_ in record.config["cells"] if (label, name) == ("softmax", "forward 8, unit=layer")]  # fmt: skip
+    setting = next(one["setting"] for one in record.config["columns"] if one["kind"] == "timed")
+    mine = {name: setting[name] for name in ("kind", "length", "batch", "dim", "num_heads", "unit")}
+    row = replace(row, cell=cell, question=record.question, setting=mine | {"impl": "plain"})
+    assert Results(record, [row]).timed and not Results(record, [row]).old
+    forged = replace(row, setting=row.setting | {"length": 10**9})
+    found = Results(record, [forged])
+    assert not found.timed and found.old == {"softmax": 1}
 
 
 def jsonl(tmp_path, *lines):

@@ -49,7 +49,6 @@ def _job(name, make, kept):
         key=name,
         what=name,
         found=lambda: name in kept,
-        do=lambda: None,
         make=make,
         data=name,
         keep=lambda row: kept.__setitem__(name, row),

@@ -13,7 +13,8 @@ import torch
 import regard.lab.experiment.run as engine
 from regard import MIXERS, OptionError, UnknownNameError
 from regard.lab import Column, Entry, Setting, Shell, ask
-from regard.lab.experiment import mechanism_laws, speed, trial
+from regard.lab.experiment import mechanism_laws, plan, speed, trial
+from regard.lab.experiment.display import Display
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.run import Outcome
@@ -178,6 +179,14 @@ def test_wrong_names_and_options_are_found_before_any_compute(ledger):
         replace(TINY, claims=(replace(CLAIM, expected=(replace(CLAIM.expected[0], column="x"),)),))
     with pytest.raises(OptionError, match="has a rate twice"):
         replace(QUICK, rates=(1e-3, 1e-3))
+    assert ledger.rows() == []
+
+
+def test_a_test_set_of_more_items_than_a_row_holds_is_refused_before_training(ledger, monkeypatch):
+    monkeypatch.setattr(trial, "run", lambda *_, **__: pytest.fail("trained first"))
+    monkeypatch.setattr(plan, "LONGEST_LIST", 19)
+    with pytest.raises(OptionError, match="has 20 test items, and a result holds the scores of at most 19"):  # fmt: skip
+        run(QUICK, ledger)
     assert ledger.rows() == []
 
 
@@ -371,9 +380,9 @@ def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monke
     timed = replace(QUICK, vary=(*SPEED, COLUMN), rates=(1e-2, 1e-1))
     for question, count in ((timed, 16), (timed, 16), (TINY, 44)):
         seen.clear(), totals.clear()
-        display = engine._Display(Bars())
+        display = Display(Bars(), None)
         with clean():
-            engine._Asking(question, ledger, ledger.path.parent, None, display, None, None, False).all(False, Outcome(question="screen"))  # fmt: skip
+            engine.Asking(question, ledger, ledger.path.parent, display, Outcome(question="screen")).all(False, lambda: None)  # fmt: skip
         assert totals - {None} == {count} and seen.count("moved") == display.total == count
 
 

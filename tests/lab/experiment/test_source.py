@@ -3,8 +3,11 @@
 import importlib
 import json
 import shutil
+import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,18 @@ import pytest
 import regard
 from regard import OptionError
 from regard.lab import Entry, ask
-from regard.lab.experiment import mechanism_laws, source as module
+from regard.lab.experiment import (
+    entry as entry_module,
+    laws,
+    mechanism_laws,
+    provenance,
+    source as module,
+)
+from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.source import own_files
 from regard.lab.report import told, write_page
-from tests.lab.experiment.tiny import SCREEN
+from tests.lab.experiment.tiny import SCREEN, TINY
 
 MINE = """
 import torch
@@ -203,6 +214,46 @@ def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(
     monkeypatch.setattr(module, "_located", there)
     after = sources()
     assert {name for name in before if before[name] != after[name]} == concerned
+
+
+def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch):
+    """In no repository, with a helper that is untracked, or edited; what is in a commit is none."""
+    head, git = (
+        "0123456789ab",
+        partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True),
+    )
+    monkeypatch.setattr(provenance, "_head", lambda: head)
+    mine = lambda of: [path for path in own_files(of) if path.parent == tmp_path]  # noqa: E731
+    monkeypatch.setattr(entry_module, "own_files", mine)
+    monkeypatch.setattr(mechanism_laws, "check_mixer", lambda factory, **_: ["all"])
+    author = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]
+    folder.write("helper.py", "X = 1\n")
+    folder.write("base.py", BASE.format(helper="helper"))
+    steps = {
+        "in no repository": ([], False),
+        "a helper is untracked": (
+            [["git", "init", "-q"], ["git", "add", "base.py"], author],
+            False,
+        ),
+        "all is in a commit": ([["git", "add", "helper.py"], author], True),
+        "a helper is edited": ([["rm", "helper.py"]], False),
+    }
+    for name, (commands, clean) in steps.items():
+        for command in commands:
+            git(command)
+        folder.write("helper.py", "X = 2\n" if "edited" in name else "X = 1\n")
+        provenance.commit.cache_clear()
+        entry = folder.load("base:Base")
+        assert (entry.commit == head) == clean == (entry.commit != f"{head}+changes"), name
+        assert Entry(make=partial(entry.mixer, 1), title="made").commit == entry.commit
+        question = replace(
+            SCREEN, entries=(Entry(mixer="softmax"), entry), rates=(1e-2,), seeds=(0,)
+        )
+        rows = ask(question, tmp_path / f"{name}.sqlite", tmp_path)
+        found = {row.entry: row.provenance.commit for row in rows}
+        assert found == {"": entry.commit, "base:Base": entry.commit} | dict.fromkeys(("softmax", "no mixing", "the bag"), head)  # fmt: skip
+        with nullcontext() if clean else pytest.raises(ExperimentError, match="law 9"):
+            laws.check(replace(TINY, entries=(*TINY.entries, entry)), lambda task: task.load())
 
 
 def test_what_has_no_file_is_refused():

@@ -5,7 +5,7 @@ from pathlib import Path
 from unittest import mock
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, ask
-from regard.lab.experiment import laws
+from regard.lab.experiment import provenance
 from regard.lab.experiment.ledger import Ledger, trial_key
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.row import Row
@@ -42,7 +42,7 @@ SCREEN = replace(TINY, name="screen", kind="screen", claims=(), shells=(), seeds
 
 def clean():
     """As if the working tree had no changes."""
-    return mock.patch.object(laws, "commit", lambda: "0123456789ab")
+    return mock.patch.object(provenance, "commit", lambda *_: "0123456789ab")
 
 
 def asked(question: Question, ledger: Ledger, folder: Path) -> Row:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from regard import MIXERS
 from regard.lab.report import told
 from regard.lab.report.page import render
 from tests.browser import CHROMIUM
@@ -27,6 +28,10 @@ CUT = """(() => {
     }
   }
   return cut;
+})()"""
+MEET = """(() => {
+  const labels = [...document.querySelectorAll("svg.chart .label")].map((e) => [e.textContent, e.getBoundingClientRect()]);
+  return labels.flatMap(([name, a], i) => labels.slice(0, i).filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5).map(([other]) => `${name} on ${other}`));
 })()"""
 CONTRAST = """(() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -110,6 +115,20 @@ def test_pointing_shows_numbers_and_a_click_the_curve(opened):
     page.run("document.querySelector('td.cell[tabindex]').focus()")
     page.press("Enter")
     assert texts(page, ".detail h3") == ["no mixing: address"]
+
+
+def test_labels_of_the_chart_keep_apart(opened, monkeypatch):
+    said = told(rows("screen"))
+    (one, *_) = [row for row in said["questions"][0]["rows"] if row["timed"]]
+    column = next(iter(one["timed"]))
+    said["questions"][0]["rows"] = [
+        one | {"entry": name, "gain": 0.9 - 0.01 * (n % 3), "timed": {column: one["timed"][column] | {"tokens per second": 1e5 * 1.05**n}}}
+        for n, name in enumerate(MIXERS.names())
+    ]  # fmt: skip
+    monkeypatch.setattr("regard.lab.report.page.told", lambda rows: said)
+    page = opened(rows("screen"))
+    assert len(texts(page, "svg.chart .label")) == len(MIXERS.names())
+    assert page.run(MEET) == [] and page.run(CUT) == []
 
 
 def test_claims_are_listed_with_their_verdict_and_a_screen_has_none(opened):

@@ -16,7 +16,9 @@ from rich.console import Console
 from regard.core import OptionError
 from regard.core.errors import visible
 from regard.lab import Entry, Setting, above
+from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
+from regard.lab.experiment.results import MEASURED
 from regard.lab.experiment.row import Row
 from regard.lab.report import document, picture, read_rows, terminal, told, write_page
 from regard.lab.report.layout import Bubble, place_labels
@@ -52,7 +54,7 @@ def rows(kind="comparison", names=NAMES[:2], *claims, values=(GOOD, FAIR, LINE, 
     cells = {label: cell for label, name, cell, *_ in first.config["cells"] if name == TIME.name}
     for place, name in enumerate(names):
         figures = {"ms": 2.0 + place, "low_ms": 1.9, "high_ms": 3.1, "baseline_ms": 2.0, "rounds": 5, "peak_bytes": 9e6 / (1 + place)}  # fmt: skip
-        setting = {"kind": "forward", "length": 2048, "batch": 1, "dim": 64, "num_heads": 4, "unit": "block", "impl": "plain"}  # fmt: skip
+        setting = {"kind": "forward", "length": 2048, "batch": 1, "dim": 64, "num_heads": 4, "unit": "layer", "impl": "plain"}  # fmt: skip
         made.append(replace(made[1], kind="timed", entry=name, column=TIME.name, cell=cells[name], values=figures, setting=setting, scores=[], curve=[]))  # fmt: skip
     return made
 
@@ -113,6 +115,13 @@ def test_the_table_says_verdict_numbers_and_what_is_missing():
     assert "A screen: each entry by itself" in screen and "agrees" not in screen
 
 
+@pytest.mark.parametrize("measure, verdict", [("ratio", "cannot tell"), ("as_row", "not run"), ("nothing", "not run")])  # fmt: skip
+def test_a_claim_on_timings_is_of_a_number(measure, verdict):
+    expected = above(*NAMES[:2], column=TIME.name, measure=measure)
+    (claim,) = told(rows("comparison", NAMES[:2], replace(CLAIM, expected=(expected,))))["questions"][0]["claims"]  # fmt: skip
+    assert claim["verdict"] == verdict
+
+
 def test_a_factor_is_told_as_a_factor():
     expected = above("softmax", "local, window 4", column="address", ratio=True, by=1.2)
     guarded = replace(expected, when=(replace(expected, least=2.0),))
@@ -123,6 +132,31 @@ def test_a_factor_is_told_as_a_factor():
     assert 1.2 < found["low"] < found["mean"] == pytest.approx(1.51, abs=0.01) and first["verdict"] == "agrees"  # fmt: skip
     assert "softmax by local, window 4 in address: 1.5" in text_of(given)
     assert second["bounds"][0]["reason"].startswith("the bound holds where `softmax` by `local, window 4` is above 2.000, and here it is 1.5")  # fmt: skip
+
+
+def test_a_measurement_of_recommend_is_never_the_newest_question(tmp_path):
+    first, *made = rows()
+    later = replace(first.provenance, started="2099-01-01T00:00:00+00:00")
+    measured = replace(
+        first, question=MEASURED, config=first.config | {"name": MEASURED}, provenance=later
+    )
+    assert [one["name"] for one in told([first, *made, measured])["questions"]] == [
+        "tiny",
+        MEASURED,
+    ]
+    assert document([first, *made, measured], tmp_path / "d.md").read_text().startswith("# tiny\n")
+
+
+@pytest.mark.parametrize("where", ["unknown", "0123456789ab+changes"])
+@pytest.mark.parametrize("place", [0, 1, -1], ids=["asked", "trained", "timed"])
+def test_a_document_of_what_no_commit_holds_is_refused(tmp_path, where, place):
+    given = rows("screen")
+    given[place] = replace(given[place], provenance=replace(given[place].provenance, commit=where))
+    with pytest.raises(
+        ExperimentError, match=rf"tiny breaks law 9 .*: 1 of .* {re.escape(where)}"
+    ) as error:
+        document(given, tmp_path / "d.md")
+    assert error.value.law == 9 and not (tmp_path / "d.md").exists()
 
 
 def test_grey_is_what_does_not_pass_the_lines():

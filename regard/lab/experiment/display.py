@@ -1,0 +1,106 @@
+"""What a person sees while a question is run: one bar of the whole, and each result in a line above it."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from regard.core.errors import visible
+from regard.lab.experiment.row import Row
+from regard.lab.experiment.workers import Job
+
+
+def told(row: Row) -> str:
+    """The row in a line, as it is shown when it comes."""
+    if row.kind == "laws" and row.reason is None:
+        return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
+    if row.kind == "laws":
+        return f"{row.mixer} breaks a law. {row.reason}"
+    if row.reason is not None:
+        return f"{row.column}: {row.entry} not run. {row.reason}"
+    if row.kind == "timed":
+        return f"{row.column}: {row.entry} {row.values['ms']:.3g} ms, {row.values['ms'] / row.values['baseline_ms']:.2f} of softmax"
+    at = "" if row.rate is None else f", rate {row.rate:g}"
+    return f"{row.column}: {row.entry} {row.metric} {row.value:.3f}, seed {row.seed}{at} ({row.seconds:.0f} s)"
+
+
+@dataclass
+class Display:
+    """A bar of the whole, with time spent and left; what came last is the line above it."""
+
+    bars: Any
+    task: Any
+    total: int = 0
+    moved: set[str] = field(default_factory=set)
+    begun: bool = False  # something is done here, not found
+
+    def plan(self, total: int, seconds: float = math.inf) -> None:
+        """seconds: after which nothing new is begun."""
+        if total > self.total:
+            self.total = total
+            self.bars.update(self.task, total=total)
+        if seconds < math.inf:
+            end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+            self.bars.update(self.task, end=f"nothing begins after {end}")
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        if not self.begun:  # what was found says nothing of the time that is left
+            self.bars.reset(self.task, completed=len(self.moved))
+        self.bars.update(self.task, description=visible(what))
+        self.begun = True
+        yield
+
+    def counted(self, jobs: Iterable[Job]) -> list[Job]:
+        """The jobs, each of which moves the bar once: when it is found or kept."""
+        listed = [
+            replace(
+                job,
+                found=partial(self._moved, job.key, job.found),
+                keep=partial(self._moved, job.key, job.keep),
+            )
+            for job in jobs
+        ]
+        self.plan(len(self.moved | {job.key for job in listed}))
+        return listed
+
+    def _moved(self, key: str, call: Callable[..., Any], *given: Any) -> Any:
+        came = call(*given)
+        if came is not False and key not in self.moved:
+            self.moved.add(key)
+            self.bars.advance(self.task)
+        return came
+
+    def say(self, row: Row) -> None:
+        self.bars.console.print(visible(told(row)), highlight=False, markup=False)
+
+
+@contextmanager
+def displayed(progress: bool) -> Iterator[Display]:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[end]}"),
+    )
+    console = Console(stderr=True, quiet=not progress)
+    with Progress(
+        *columns, console=console, speed_estimate_period=math.inf, disable=not progress
+    ) as bars:
+        yield Display(bars, bars.add_task("", total=None, end=""))

@@ -1,0 +1,130 @@
+"""What a question comes to: its cells, the data of its columns, and the record that is kept before anything is run."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from regard.core import OptionError, RegardError
+from regard.lab.experiment import speed, trial
+from regard.lab.experiment.entry import Entry
+from regard.lab.experiment.ledger import trial_key
+from regard.lab.experiment.lines import LINES
+from regard.lab.experiment.provenance import versions
+from regard.lab.experiment.question import Column, Question
+from regard.lab.experiment.row import as_json
+from regard.lab.experiment.shell import obstacle
+from regard.lab.experiment.stored import LONGEST_LIST
+from regard.lab.experiment.trial import Cell
+from regard.lab.tasks import Splits, Task
+from regard.positions import POSITIONS, AbsolutePosition
+
+
+@dataclass
+class Plan:
+    """cells: (label, column) -> the cell, of entries and lines. broken: label -> the law of mechanisms that it breaks."""
+
+    question: Question
+    broken: dict[str, str] = field(default_factory=dict)
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    splits: dict[Any, tuple[Task, Splits]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        question, labels = self.question, {entry.label: entry for entry in self.question.entries}
+        self.lines = [line for line in LINES if question.trained and line.label not in labels]
+        self.base = labels.get(question.baseline) if question.kind == "comparison" else None
+        """The entry whose size the others are given; None in a screen."""
+
+    def load(self, task: Task) -> Splits:
+        """Once for equal tasks, such as the causal forms that each entry makes."""
+        key: Any = task
+        try:
+            hash(task)
+        except TypeError:
+            key = id(task)
+        if key not in self.splits:
+            splits = task.load()
+            if task.has_scores and len(splits.test) > LONGEST_LIST:
+                raise OptionError(
+                    f"{self.question.name} cannot be asked: {task.name} has {len(splits.test):,} test items, and a result holds "
+                    f"the scores of at most {LONGEST_LIST:,}. Give it a smaller test set."
+                )
+            self.splits[key] = task, splits
+        return self.splits[key][1]
+
+    def record(self, met: Mapping[int, str]) -> dict[str, Any]:
+        """The question as it stands, with its cells and how each law was met."""
+        question = self.question
+        for column in question.trained:
+            for entry in (*question.entries, *self.lines):
+                self.cells[entry.label, column.name] = self.cell(entry, column)
+            made = [self.cells[entry.label, column.name] for entry in question.entries]
+            if column.either and any(cell.column.causal for cell in made):
+                for line in LINES:  # the lines of the causal form
+                    cell = self.cell(line, column.causally())
+                    self.cells[f"{line.label}, causal", column.name] = cell
+        cells = [
+            [label, name, cell.id, cell.column.causal, cell.reason, self._allowed(cell)]
+            for (label, name), cell in self.cells.items()
+        ]
+        cells += [
+            [entry.label, one.name, self.timed_cell(entry, one), None, None, None]
+            for one in question.timed
+            for entry in question.entries
+        ]
+        facts = ("limits", "baseline", "mark", "seeds", "rates")
+        return as_json(
+            question.details()
+            | {name: getattr(question, name) for name in facts}
+            | {
+                "entries": [{"label": one.label} | one.identity() for one in question.entries],
+                "lines": [line.label for line in LINES] if question.trained else [],
+                "columns": [one.facts for one in question.vary],
+                "cells": cells,
+                "claims": [asdict(claim) for claim in question.claims],
+                "laws": {str(law): how for law, how in met.items()},
+            }
+        )
+
+    def _allowed(self, cell: Cell) -> float | None:
+        if self.question.allowed is None or cell.entry in self.lines or cell.reason:
+            return None
+        return self.question.allowed(cell.entry, cell.column)
+
+    def cell(self, entry: Entry, column: Column) -> Cell:
+        """The trial's content; the causal form where that is the only one. Lines take only positions that are added."""
+        if any(entry.mixer is line.mixer for line in LINES) and not issubclass(
+            POSITIONS[column.shell.position], AbsolutePosition
+        ):
+            column = replace(column, shell=replace(column.shell, position="sinusoidal"))
+        splits, reason = self.load(column.task), self.broken.get(entry.label)
+        if reason is None:
+            reason = obstacle(column, entry, splits)
+            if reason is not None and column.either and not column.causal:
+                other = column.causally()
+                if obstacle(other, entry, self.load(other.task)) is None:
+                    return self.cell(entry, other)
+        try:
+            content = trial.content(
+                column, entry, None if reason else splits, self.base, self.question.measures
+            )
+        except RegardError as error:  # it cannot take the shell, or is of no equal size
+            reason = reason or str(error)
+            content = {"refused": reason} | entry.identity()
+        return Cell(entry, column, trial_key(content), reason)
+
+    def runnable(self, column: Column) -> list[Cell]:
+        named = [cell for (_, name), cell in self.cells.items() if name == column.name]
+        return [cell for cell in named if cell.reason is None]
+
+    def able(self, setting: speed.Setting) -> list[Entry]:
+        return [
+            entry
+            for entry in self.question.entries
+            if entry.mixer is not None
+            and entry.label not in self.broken
+            and speed.obstacle(entry, setting) is None
+        ]
+
+    def timed_cell(self, entry: Entry, setting: speed.Setting) -> str:
+        about = {name: versions()[name] for name in ("torch", "regard")}
+        return trial_key({"kind": "timed", "setting": asdict(setting)} | about | entry.identity())

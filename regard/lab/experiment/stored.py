@@ -1,0 +1,202 @@
+"""What the free fields of a stored row hold, as types, and the test of a JSON value against a type.
+
+Nothing that was received is ever more than text, a number within bounds, or a short list of such.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+LONGEST_TEXT = 20_000  # characters
+LONGEST_LIST = 200_000
+LARGEST_NUMBER = 1e100  # sums and products of such stay finite
+LARGEST_WHOLE = 2**63
+DEEPEST = 10  # lists within lists of an option
+Better = Literal["higher", "lower"]
+Pass = Literal["forward", "train", "prefill", "decode"]
+Unit = Literal["block", "layer"]
+"""The timed unit: mechanism and feed-forward layer at equal parameters, or the bare layer."""
+Size = Annotated[int, "above 0"]
+Figure = Annotated[float, "above 0"]
+
+
+class Place(TypedDict):
+    """What a timing's row and its column both say."""
+
+    kind: Pass
+    unit: Unit
+    length: Size
+    batch: Size
+    dim: Size
+    num_heads: Size
+
+
+class Setting(Place):
+    impl: str
+
+
+class Figures(TypedDict):
+    ms: Figure
+    low_ms: Figure
+    high_ms: Figure
+    baseline_ms: Figure
+    rounds: Figure
+    peak_bytes: float
+
+
+class _TimedColumn(TypedDict):
+    name: str
+    kind: Literal["timed"]
+    setting: Place
+
+
+class _TrainedColumn(TypedDict):
+    name: str
+    kind: Literal["trained"]
+    task: str
+    metric: str
+    better: Better
+    length: int
+    causal: bool
+    later: bool
+    steps: int | None
+    tokens: int | None
+    batch: int
+    shell: dict[str, Any]
+
+
+class _Entry(TypedDict):
+    label: str
+    mixer: str
+    options: dict[str, Any]
+    source: str
+
+
+class _Expected(TypedDict):
+    of: str
+    beside: str | None
+    column: str
+    measure: str | None
+    least: float | None
+    most: float | None
+    ratio: bool
+
+
+class _Bound(_Expected):
+    when: list[_Expected]
+
+
+class _Claim(TypedDict):
+    text: str
+    source: str
+    smallest: float
+    withdrawn: str
+    expected: list[_Bound]
+
+
+class AskedQuestion(TypedDict):
+    name: str
+    about: str
+    kind: Literal["screen", "comparison"]
+    limits: list[str]
+    baseline: str
+    mark: float
+    seeds: list[int]
+    rates: list[float]
+    entries: list[_Entry]
+    lines: list[str]
+    columns: list[_TrainedColumn | _TimedColumn]
+    laws: dict[str, str]
+    cells: list[tuple[str, str, str, bool | None, str | None, float | None]]
+    claims: list[_Claim]
+
+
+def _is_text(value: object) -> bool:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        return False
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)  # halves of characters
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
+
+
+def _is_number(value: object) -> bool:
+    if type(value) is float:
+        return math.isfinite(value) and abs(value) <= LARGEST_NUMBER
+    return _is_whole(value)
+
+
+def _is_option(value: object, depth: int = DEEPEST) -> bool:
+    if isinstance(value, dict):
+        if not all(map(_is_text, value)):
+            return False
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        short = depth > 0 and len(value) <= LONGEST_LIST
+        return short and all(_is_option(item, depth - 1) for item in value)
+    return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
+
+
+_PLAIN: dict[Any, Callable[[Any], bool]] = {
+    str: _is_text,
+    int: _is_whole,
+    float: _is_number,
+    bool: lambda value: isinstance(value, bool),
+    NoneType: lambda value: value is None,
+    Any: _is_option,
+}
+
+
+@cache
+def check(hint: Any) -> Callable[[Any], bool]:
+    """Whether a value is as JSON holds this type, within bounds; an object of a TypedDict may hold more."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if origin is Literal:
+        return lambda value: value in inside
+    if origin is Annotated:
+        return lambda value: check(inside[0])(value) and value > 0
+    if is_typeddict(hint):
+        known = {name: check(of) for name, of in hints(hint).items()}
+        return lambda value: (
+            isinstance(value, dict) and all(of(value.get(name, ...)) for name, of in known.items())
+        )
+    parts = [check(one) for one in inside]
+    if origin is dict:
+        return lambda value: (
+            isinstance(value, dict)
+            and all(map(parts[0], value))
+            and all(map(parts[1], value.values()))
+        )
+    if origin is list:
+        return lambda value: (
+            isinstance(value, list) and len(value) <= LONGEST_LIST and all(map(parts[0], value))
+        )
+    if origin is tuple:
+        return lambda value: (
+            isinstance(value, list | tuple)
+            and len(value) == len(parts)
+            and all(of(one) for of, one in zip(parts, value, strict=True))
+        )
+    return lambda value: any(of(value) for of in parts)  # one of several
+
+
+@cache
+def hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+SETTING = tuple(hints(Place))
