@@ -40,7 +40,7 @@ from regard.lab.experiment.row import Row
 from regard.lab.experiment.workers import Claims, Job, share
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
-from regard.testing.bad_calls import bad_calls
+from tests.bad_calls import bad_calls
 from tests.formats import SAMPLES, Sample, equal
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 

@@ -91,7 +91,7 @@ IN_PYTHON = {
     ),
     "one map in the place of a list": (
         lambda: regard.explore.rollout(X.softmax(-1)),
-        "must be [B H T T]",
+        "must be a sequence of dense float tensors [B H T T]",
     ),
     "a name of the package": (lambda: regard.MIXER, "Did you mean 'MIXERS'?"),
     "a class without capabilities": (

@@ -97,7 +97,7 @@ OVER: dict[str, tuple[str, dict[str, int]]] = {
     ),
     "head_mix": (MEMBERS, {"deep": 11}),
     "mixture": (MEMBERS, {"files": 9, "deep": 9}),
-    "head_groups": (MEMBERS, {"functions": 51, "files": 12, "deep": 13}),
+    "head_groups": (MEMBERS, {"functions": 50, "files": 12, "deep": 13}),
 }
 """Name -> why it is over some limits, and what it passes there."""
 

@@ -184,7 +184,7 @@ def _table(classifier: Any, given: Explore) -> Inputs:
     return Inputs((batch,), words=words, others=others, labels=labels)
 
 
-def _cell(field: Field, n: int, text: str, ids: Mapping[str, Mapping]) -> Any:
+def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
     """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by spaces or |."""
     if isinstance(field, Numeric):
         try:

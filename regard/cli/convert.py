@@ -69,7 +69,7 @@ class Convert(metaclass=CheckedOptions):
         teacher, options = load(self.folder), dict(map(option, self.options))
         layers = self.layers or None
         student = convert(
-            teacher,  # type: ignore[arg-type]  # what is no stack is refused there, by name
+            teacher,
             self.mixer,
             max_len=self.max_len,
             layers=layers,

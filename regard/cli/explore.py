@@ -90,4 +90,4 @@ class Explore(metaclass=CheckedOptions):
             )
         from regard.hf import convert
 
-        return convert(loaded.model, name), loaded.answer  # type: ignore[arg-type]
+        return convert(loaded.model, name), loaded.answer

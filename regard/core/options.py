@@ -3,23 +3,27 @@
 `class Mixer(nn.Module, metaclass=CheckedOptions)`: whatever is made from options has this metaclass. The annotation of an
 argument says which values it takes, and ranges are part of it:
 
-    int  1 .. 2^31 - 1       Count  0 ..       Depth  layers       Seed  0 .. 2^63 - 1
-    float  finite            Rate  0 <= r < 1    Share  0 <= r <= 1     Above0
+    int  1 .. 2^31 - 1    Count  0 ..         Depth  layers         Seed  0 .. 2^63 - 1    Whole  either sign
+    float  finite         Rate  0 <= r < 1    Share  0 <= r <= 1    Above0                 Bound  infinity too
 """
 
 import inspect
 from abc import ABCMeta
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from types import MappingProxyType, UnionType
+from functools import cache, wraps
+from math import inf
+from types import MappingProxyType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from jaxtyping import jaxtyped
+from torch import Tensor
 from torch.nn import Module
 
-from regard.core.errors import OptionError, UnknownNameError, shown, suggestion
+from regard.core.errors import OptionError, ShapeError, UnknownNameError, shown, suggestion
 from regard.core.memory import require_room
-from regard.core.shapes import LARGEST
+from regard.core.shapes import LARGEST, is_dense
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,12 @@ FINITE = Range(-WIDEST, WIDEST, "a finite number")
 
 Count = Annotated[int, Range(0, LARGEST, "an integer of at least 0")]
 Depth = Annotated[int, Range(1, 10_000, "a positive integer")]
+Whole = Annotated[int, Range(-LARGEST, LARGEST, "an integer")]
 Seed = Annotated[int, Range(0, 2**63 - 1, "an integer of at least 0")]
 Rate = Annotated[float, Range(0, 1, "at least 0 and below 1", open_high=True)]
 Above0 = Annotated[float, Range(0, WIDEST, "greater than 0", open_low=True)]
 Share = Annotated[float, Range(0, 1, "from 0 to 1")]
+Bound = Annotated[float, Range(-inf, inf, "a number")]
 
 Made = TypeVar("Made")
 
@@ -144,16 +150,42 @@ def check_call(
             check_option(who, name, value, types[name])
 
 
+def check_calls(namespace: dict[str, Any], names: Sequence[str]) -> None:
+    """The functions of these names check their arguments as constructors do. For a package's public names, which no forward passes.
+
+    >>> check_calls(globals(), __all__)
+    """
+    for name in names:
+        if inspect.isfunction(function := namespace.get(name)):
+            namespace[name] = _checked(function)
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with jaxtyped("context"):  # a letter is one size in all arguments
+            check_call(function.__name__, signature, function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @cache
 def annotations(function: Callable[..., Any]) -> dict[str, Any]:
     """Type of each argument, where it is known: a name that only type checkers see is not."""
-    try:
-        return get_type_hints(function, include_extras=True)
-    except NameError:
-        return {}
+    own = getattr(function, "__annotations__", {})
+    found: dict[str, Any] = {}
+    for name, kind in own.items():
+        with suppress(NameError):
+            one = SimpleNamespace(__annotations__={name: kind})
+            space = getattr(function, "__globals__", None)
+            found |= get_type_hints(one, space, include_extras=True)
+    return found
 
 
 def check_option(who: str, name: str, value: object, kind: Any) -> None:
@@ -163,7 +195,8 @@ def check_option(who: str, name: str, value: object, kind: Any) -> None:
     """
     if fits(kind, value):
         return
-    text = f"{who}: {name} ({shown(value)}) must be {spelled(kind)}"
+    wanted = spelled(kind)
+    text = f"{who}: {name} ({shown(value)}) must be {wanted}"
     choices = [
         c for member in _members(kind) if get_origin(member) is Literal for c in get_args(member)
     ]
@@ -171,7 +204,7 @@ def check_option(who: str, name: str, value: object, kind: Any) -> None:
         text += f". {near}"
     if isinstance(value, int) and value > LARGEST:
         text += f" of at most {LARGEST}"
-    raise OptionError(text)
+    raise (ShapeError if " tensor" in wanted else OptionError)(text)
 
 
 def fits(kind: Any, value: object) -> bool:
@@ -184,6 +217,8 @@ def fits(kind: Any, value: object) -> bool:
         return _number(inner, value) and all(r.holds(value) for r in ranges)  # type: ignore[arg-type]
     if kind in (int, float):
         return _number(kind, value) and (SIZE if kind is int else FINITE).holds(value)  # type: ignore[arg-type]
+    if kind is Any:
+        return True
     if kind is None or kind is type(None):
         return value is None
     origin, arguments = get_origin(kind), get_args(kind)
@@ -203,12 +238,26 @@ def fits(kind: Any, value: object) -> bool:
     if origin is Callable or (origin is not None and origin.__name__ == "Callable"):
         return callable(value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(fits(arguments[0], key) for key in value)
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return isinstance(value, Mapping) and all(
+            fits(arguments[0], key) and _alone(arguments[1], item) for key, item in value.items()
+        )
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        if not isinstance(value, origin) or isinstance(value, str | bytes | Tensor):
             return False
-        return all(fits(arguments[0], item) for item in value)
+        return not isinstance(value, Collection) or all(
+            _alone(arguments[0], item) for item in value
+        )
+    if hasattr(kind, "array_type"):
+        if not isinstance(value, Tensor) or not is_dense(value) or value.is_meta:
+            return False
+        return value.numel() > 0 and isinstance(value, kind)
     return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _alone(kind: Any, value: object) -> bool:
+    """An item's sizes are its own."""
+    with jaxtyped("context"):
+        return fits(kind, value)
 
 
 def spelled(kind: Any) -> str:
@@ -222,6 +271,9 @@ def spelled(kind: Any) -> str:
         return simple[kind]
     if kind is None or kind is type(None):
         return "None"
+    if hasattr(kind, "array_type"):
+        values = kind.__name__.partition("[")[0].lower()
+        return f"a dense {values} tensor [{kind.dim_str}] (a letter is one size in all of them)"
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return _either([spelled(member) for member in arguments])
@@ -232,8 +284,9 @@ def spelled(kind: Any) -> str:
     if origin is tuple and arguments[1:] != (Ellipsis,):
         return f"a tuple ({', '.join(map(spelled, arguments))})"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "a mapping of option names"
-    if isinstance(origin, type) and issubclass(origin, Sequence):
+        named = arguments[1:] in ((), (Any,), (object,))
+        return f"a mapping of {'option names' if named else f'names to {_plural(spelled(arguments[1]))}'}"
+    if isinstance(origin, type) and issubclass(origin, Iterable):
         each = _plural(spelled(arguments[0]))
         return f"a {'tuple' if origin is tuple else 'sequence'} of {each}"
     if origin is not None:
@@ -260,6 +313,8 @@ def _either(words: list[str]) -> str:
 
 def _plural(words: str) -> str:
     """`a positive integer` -> `positive integers`; of several alternatives, each as it is."""
+    if " tensor [" in words:
+        return words.partition(" ")[2].replace(" tensor [", " tensors [")
     article, _, rest = words.partition(" ")
     noun, inner = rest.partition(" (")[::2] if rest.endswith(")") else (rest, "")
     simple = article in ("a", "an") and " or " not in noun and " of " not in noun

@@ -82,17 +82,17 @@ def error_rate(counts: Int[Tensor, "3 *b"]) -> Float[Tensor, "*b"]:
 
 
 def alignment_error_rate(
-    weights: Float[Tensor, "*b T S"], links: Bool[Tensor, "*b T S"]
+    weights: Float[Tensor, "*b T S"], links: Bool[Tensor, "*c T S"]
 ) -> Float[Tensor, "*b"]:
     """Error rate of linking each target word with the source word of its largest weight, against gold links (all sure).
 
     Target words without weights link nothing. Leading dimensions (heads, layers) are kept; there are T targets.
-    Raises ShapeError where the last two dimensions differ.
+    Raises ShapeError where the dimensions of the links are not the last of the weights.
     """
-    if weights.shape[-2:] != links.shape[-2:]:
+    if weights.shape[-links.dim() :] != links.shape:
         raise ShapeError(
             f"alignment_error_rate: weights are {list(weights.shape)}, links {list(links.shape)}: "
-            "the last two must be equal"
+            "links need one shape with the last of the weights"
         )
     best = torch.zeros_like(weights, dtype=torch.bool)
     best = best.scatter(-1, weights.argmax(-1, keepdim=True), True)

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from regard.core import OptionError, ShapeError, UnsupportedError
-from regard.core.shapes import check_positive
+from regard.core.options import Count, Share, Whole
+from regard.core.shapes import check_positive, is_dense
 from regard.explore.readout import kind_of
 from regard.models.generation import evaluating
 from regard.nn.gated import GatedUnit
@@ -41,7 +42,7 @@ def rollout(
     maps: Sequence[Float[Tensor, "B H T T"]],
     *,
     heads: Literal["mean", "max", "min"] = "mean",
-    residual: float = 0.5,
+    residual: Share = 0.5,
     normalise: bool = False,
 ) -> Float[Tensor, "B T T"]:
     """R = A_L ... A_1 with A_l = (1 - residual) P_l + residual I, rows sum to 1: the share of each input token in each position.
@@ -59,9 +60,9 @@ def rollout(
 def flow(
     maps: Sequence[Float[Tensor, "B H T T"]],
     *,
-    query: int = -1,
+    query: Whole = -1,
     heads: Literal["mean", "max", "min"] = "mean",
-    residual: float = 0.5,
+    residual: Share = 0.5,
     normalise: bool = False,
 ) -> Float[Tensor, "B T"]:
     """Maximum flow from each input token to the last layer's `query`, edges having the capacities of `rollout`'s A_l.
@@ -125,7 +126,8 @@ def _stochastic(
 
 def last_logits(output: Tensor, valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B C"]:
     """Logits [B C] as they are, or of [B T C] those of the last valid token. Raises ShapeError for any other output."""
-    if not isinstance(output, Tensor) or output.dim() not in (2, 3):
+    readable = isinstance(output, Tensor) and is_dense(output) and output.numel()
+    if not readable or output.dim() not in (2, 3):
         got = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ShapeError(
             f"the model's output must be logits [B C] or [B T C], got {got}. Pass answer=, which makes logits [B C] of it."
@@ -151,8 +153,8 @@ def integrated_gradients(
     tokens: Int[Tensor, "B T"],
     *args: Any,
     answer: Answer = last_logits,
-    label: int | None = None,
-    baseline: int | None = None,
+    label: Count | None = None,
+    baseline: Count | None = None,
     steps: int = 32,
     **kwargs: Any,
 ) -> Gradients:
@@ -199,7 +201,7 @@ def gradient_times_attention(
     model: nn.Module,
     *args: Any,
     answer: Answer = last_logits,
-    label: int | None = None,
+    label: Count | None = None,
     **kwargs: Any,
 ) -> list[Float[Tensor, "B H T S"]]:
     """A * dF/dA for each call of a mixer, in their order; of a layer's tokens, sum over layers, heads and queries.
@@ -251,7 +253,7 @@ def leave_one_out(
     tokens: Int[Tensor, "B T"],
     *args: Any,
     answer: Answer = last_logits,
-    label: int | None = None,
+    label: Count | None = None,
     chunk: int = 32,
     **kwargs: Any,
 ) -> Float[Tensor, "B T"]:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError, UnsupportedError
+from regard.core.options import CheckedOptions
 from regard.explore.layers import Layer, layers
 from regard.explore.readout import Kind, Measure, kind_of
 from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
@@ -17,7 +18,7 @@ Words = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(metaclass=CheckedOptions):
     """model(*args, **kwargs), and the words to show for the first argument and for the second, one list for each row.
 
     Models of tables: words name a row's history, others its candidate (DIN), the tasks (MMoE). image: height and width where tokens are

@@ -3,13 +3,15 @@
 A decoder of `regard.models.Transformer` moves valid target tokens to the front; its readouts are moved back.
 """
 
+import inspect
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from regard.core import Mixer, UnsupportedError
+from regard.core import Mixer, OptionError, UnsupportedError
+from regard.core.options import Seed
 from regard.core.request import compaction, permute
 from regard.explore.readout import Measure, Readout, readout
 from regard.models import Transformer
@@ -33,7 +35,7 @@ def layers(
     *args: Any,
     measure: Measure = "auto",
     probes: int | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> list[Layer]:
     """The readout of each mixer's call in model(*args, **kwargs), in the order of the calls; the model is put in evaluation mode meanwhile.
@@ -41,6 +43,12 @@ def layers(
     measure, probes, seed: as in `readout`. Raises UnsupportedError where the model has no mixer.
     """
     with evaluating(model):
+        try:
+            inspect.signature(model.forward).bind(*args, **kwargs)
+        except TypeError as error:
+            raise OptionError(
+                f"{type(model).__name__}: {error}. Give what its forward takes."
+            ) from None
         with recorded(model) as calls:
             model(*args, **kwargs)
         if not calls:

@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, Mixer, OptionError, ShapeError
+from regard.core import Mask, Mixer, ShapeError
 from regard.core.mask import OPEN
+from regard.core.options import Seed
 from regard.core.shapes import check_positive
 
 Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
@@ -45,15 +46,13 @@ def readout(
     mask: Mask = OPEN,
     measure: Measure = "auto",
     probes: int | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Readout:
     """Weights of the mixer's own code, or its influence, which has one head; zero where a token is invalid or a pair not allowed.
 
     measure: "auto" takes weights where there are some. probes, seed: as in `influence`. Raises UnsupportedError, with the
     reason, for measure="weights" of a mechanism without weights, OptionError for another measure, and whatever `forward` raises.
     """
-    if measure not in ("auto", "weights", "influence"):
-        raise OptionError(f"measure must be 'auto', 'weights' or 'influence', got {measure!r}")
     if measure == "weights" or (measure == "auto" and mixer.capabilities.attention_map):
         weights = mixer.attention_map(x, context=context, mask=mask)
         keys = (x if context is None else context).shape[1]
@@ -82,7 +81,7 @@ def influence(
     x: Float[Tensor, "B S D"],
     *,
     probes: int | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     chunk: int | None = None,
 ) -> Float[Tensor, "B T S"]:
     """Frobenius norms |dy_t / dx_s| of y [B T E] = function(x), whose rows of the batch must not mix.

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 
 from regard.core import OptionError, RegardError
 from regard.core.files import whole
+from regard.core.options import CheckedOptions, Count
 from regard.core.shapes import check_positive
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
@@ -44,7 +45,7 @@ MOST_ATTRIBUTED = 512  # tokens; a forward for each
 
 
 @dataclass(frozen=True)
-class Page:
+class Page(metaclass=CheckedOptions):
     """One self-contained HTML file as text."""
 
     html: str
@@ -78,7 +79,7 @@ def page(
     probes: int | None = 8,
     attributions: bool = True,
     answer: Answer | tuple[Answer, Answer] = last_logits,
-    label: int | None = None,
+    label: Count | None = None,
     image: tuple[int, int] | None = None,
     window: int = 512,
     max_bytes: int = 13_000_000,

@@ -8,6 +8,7 @@ if find_spec("transformers") is None:
         name="transformers",
     )
 
+from regard.core.options import check_calls
 from regard.hf.attention import AttentionConfig
 from regard.hf.convert import convert, teach
 from regard.hf.load import load, save
@@ -25,3 +26,5 @@ __all__ = [
     "teach",
     "wrap",
 ]
+
+check_calls(globals(), __all__)

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, No, OptionError, UnsupportedError
+from regard.core.options import Whole
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, option_names, resolve
@@ -33,11 +34,11 @@ Batch = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 
 
 def convert(
-    model: Stack,
+    model: nn.Module,
     mixer: str | type[Mixer],
     *,
     max_len: int | None = None,
-    layers: Collection[int] | None = None,
+    layers: Collection[Whole] | None = None,
     **options: Any,
 ) -> Stack:
     """A copy of the model around this mechanism, with the projections, norms and feed-forward layers that it had.

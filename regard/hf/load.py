@@ -134,7 +134,7 @@ def _built(
     return made.eval()
 
 
-def save(model: Stack, folder: str | Path) -> None:
+def save(model: nn.Module, folder: str | Path) -> None:
     """Write a loaded or converted stack as config.json and safetensors, which `load` reads. Nothing in it is code.
 
     A new folder is there whole or not at all; in one that is there, the config is never beside other weights.

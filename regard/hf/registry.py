@@ -38,10 +38,6 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
     """
     if (name is None) != (config is None):
         raise OptionError("register takes a name and an AttentionConfig, or neither of them")
-    if config is not None and not isinstance(config, AttentionConfig):
-        raise OptionError(
-            f"register: config must be an AttentionConfig, got {config!r}: AttentionConfig('local', {{'window_size': 64}})"
-        )
     chosen = {} if name is None or config is None else {name: config}
     for entry in MIXERS.values() if name is None else ():
         try:

@@ -4,6 +4,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from regard.core.options import check_calls
+
 if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
     from regard.lab.experiment.question import (
@@ -42,7 +44,9 @@ PACKAGES = (
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    found = {name: getattr(import_module(_HOMES[name]), name)}
+    check_calls(found, [name])
+    return globals().setdefault(name, found[name])
 
 
 def __dir__() -> list[str]:

@@ -55,7 +55,7 @@ class CachedMixer(Mixer):
         """What queries read of keys at these positions; -1 where there is no token."""
         raise NotImplementedError
 
-    def _merge(self, x: Float[Tensor, "B T D"], mixed: Tensor) -> Float[Tensor, "B T D"]:
+    def _merge(self, x: Float[Tensor, "B T D"], mixed: Tensor) -> Float[Tensor, "B T _"]:
         return self.heads.merge(mixed)
 
     def _initial_state(self, batch_size, max_len, context, valid):

@@ -107,7 +107,7 @@ class RelativeBias(nn.Module):
         """
         n = len(sides)
         if self.form == "rotary":
-            learned = self.weight[list(sides)][:, None].to(views.dtype)
+            learned = torch.stack([self.weight[side] for side in sides])[:, None].to(views.dtype)
             views = torch.cat([learned.expand(len(views), -1, *views.shape[2:]), views], dim=1)
         turned = list(rotate(views, position).split(1, dim=1))
         found = turned[n:] if self.form == "rotary" else turned

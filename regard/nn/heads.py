@@ -75,7 +75,10 @@ class Heads(nn.Module):
         self, x: Float[Tensor, "B T D"], after: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "B H T K"]:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
-        z = self._split(self.query(x), self.num_heads, self.key_dim)
+        z, K = self.query(x), self.key_dim
+        if z.shape[2] != self.num_heads * K:
+            self._check_part(z, self.num_heads, K)
+        z = z.unflatten(2, (-1, K)).transpose(1, 2)
         return z if self.rotation is None else self._turned(z, after)
 
     def keys(
@@ -84,12 +87,18 @@ class Heads(nn.Module):
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return unit_norm(self.queries(x, after))
-        z = self._split(self.key(x), self.num_kv_heads, self.key_dim)
+        z, K = self.key(x), self.key_dim
+        if z.shape[2] != self.num_kv_heads * K:
+            self._check_part(z, self.num_kv_heads, K)
+        z = z.unflatten(2, (-1, K)).transpose(1, 2)
         z = z if self.rotation is None else self._turned(z, after)
         return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        z = self._split(self.value(x), self.num_kv_heads, self.value_dim)
+        z, V = self.value(x), self.value_dim
+        if z.shape[2] != self.num_kv_heads * V:
+            self._check_part(z, self.num_kv_heads, V)
+        z = z.unflatten(2, (-1, V)).transpose(1, 2)
         return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def split(
@@ -115,6 +124,8 @@ class Heads(nn.Module):
     def zeros(self, batch_size: int, room: int, width: int | None = None) -> Tensor:
         """Zeros [B G room width] for as many heads of values as there are, by default of their width: what a state begins with."""
         weight = self.value.weight
+        if weight.shape[0] != self.num_kv_heads * self.value_dim:
+            self._check_part(weight.mT[None], self.num_kv_heads, self.value_dim)
         G = weight.shape[0] // self.value_dim * self.copies
         return weight.new_zeros(batch_size, G, room, self.value_dim if width is None else width)
 
@@ -124,12 +135,9 @@ class Heads(nn.Module):
         place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
         return self.rotation.rotate(z, place if after is None else after[:, None] + place)
 
-    def _split(self, z: Float[Tensor, "B T D"], count: int, width: int) -> Tensor:
-        """[B H T width]; fewer than `count` heads where heads are alike and the projection is a part."""
-        D = z.shape[2]
-        if D != count * width and (not self.alike or D % width or count % (D // width)):
+    def _check_part(self, z: Float[Tensor, "B T D"], count: int, width: int) -> None:
+        if not self.alike or z.shape[2] % width or count % (z.shape[2] // width):
             _refuse(z, count, width)
-        return z.unflatten(2, (-1, width)).transpose(1, 2)
 
 
 class HeadsMixer(Mixer):

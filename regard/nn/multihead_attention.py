@@ -15,11 +15,17 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core import Mask, Mixer, OptionError, ShapeError, UnknownNameError, UnsupportedError
+from regard.core.errors import shown
+from regard.core.options import CheckedOptions, check_option
+from regard.core.request import check_tokens
+from regard.core.shapes import check_flag, is_dense
 from regard.nn.given_heads import GivenHeads, with_given_heads
 
+DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 
-class MultiheadAttention(nn.MultiheadAttention):
+
+class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
     """`torch.nn.MultiheadAttention` with the weights of another mechanism. Dropout of weights is the mixer's own option.
 
     kdim, vdim: channels of keys and of values before their projections; None: those of the mixer.
@@ -40,11 +46,8 @@ class MultiheadAttention(nn.MultiheadAttention):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
-        if not isinstance(mixer, Mixer):
-            raise OptionError(
-                f"MultiheadAttention: mixer must be a mixer, got {mixer!r}. Build it: regard.build('linear', dim=64, "
-                "num_heads=4)"
-            )
+        if isinstance(device, str) and device.partition(":")[0] not in DEVICES:
+            raise UnknownNameError("device", device, DEVICES)
         given = with_given_heads(mixer)
         heads = given.heads
         assert isinstance(heads, GivenHeads)
@@ -96,6 +99,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             raise UnsupportedError(
                 "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"
             )
+        check_option("MultiheadAttention", "mixer", mixer, Mixer)
         own = mixer.options.get("dropout")
         if attention.dropout and own is None:
             raise UnsupportedError(
@@ -148,6 +152,14 @@ class MultiheadAttention(nn.MultiheadAttention):
         Raises ShapeError for masks with other numbers than 0 and -inf: mechanisms have no scores to add them to; UnsupportedError for
         nested rows as a context, and for what the mixer cannot do.
         """
+        check_flag(
+            need_weights=need_weights,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
+        for name, x in {"query": query, "key": key, "value": value}.items():
+            if not isinstance(x, Tensor):
+                raise ShapeError(f"MultiheadAttention: {name} must be a tensor, got {shown(x)}")
         if query.is_nested:
             if query is not key or query is not value:
                 raise UnsupportedError(
@@ -161,6 +173,11 @@ class MultiheadAttention(nn.MultiheadAttention):
             return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
         one_axis, batched = query is key, query.dim() == 3
         tokens = [query, key, value]
+        if any(x.is_nested or x.dim() != query.dim() for x in tokens) or query.dim() not in (2, 3):
+            shapes = ", ".join(shown(x) for x in tokens)
+            raise ShapeError(
+                f"MultiheadAttention: query, key, value must have two axes or three, got {shapes}"
+            )
         if not batched:
             tokens = [x[None] for x in tokens]
             key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
@@ -177,6 +194,15 @@ class MultiheadAttention(nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         heads = self.mixer.heads
         assert isinstance(heads, GivenHeads)
+        widths = {"query": self.embed_dim, "key": self.kdim, "value": self.vdim}
+        query, key, value = tokens
+        for (name, width), x in zip(widths.items(), tokens, strict=True):
+            check_tokens("MultiheadAttention", name, x, width, self.out_proj.weight)
+        if value.shape[:2] != key.shape[:2] or len(key) != len(query):
+            raise ShapeError(
+                f"MultiheadAttention: query, key, value must have one batch, and a value for each key, got {shown(query)}, "
+                f"{shown(key)}, {shown(value)}"
+            )
         weights: tuple[Tensor, ...] = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         if self.in_proj_weight is not None:
             weights = self.in_proj_weight.chunk(3)
@@ -255,6 +281,8 @@ class _OutProjection(NonDynamicallyQuantizableLinear):
 
 
 def _allowed(name: str, mask: Tensor) -> Bool[Tensor, "*shape"]:
+    if not isinstance(mask, Tensor) or not is_dense(mask) or mask.is_meta:
+        raise ShapeError(f"MultiheadAttention: {name} must be a dense tensor, got {shown(mask)}")
     if mask.dtype == torch.bool:
         return ~mask
     allowed = mask == 0

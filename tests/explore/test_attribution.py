@@ -75,9 +75,9 @@ def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
     with pytest.raises(regard.UnsupportedError, match="signed weights"):
         attribute(signed)
     assert torch.isfinite(attribute(signed, normalise=True)).all()
-    with pytest.raises(regard.ShapeError, match="external"):
+    with pytest.raises(regard.ShapeError, match=r"dense float tensors \[B H T T\]"):
         attribute([torch.ones(1, 1, 3, 4)])
-    with pytest.raises(regard.OptionError, match="heads must be"):
+    with pytest.raises(regard.OptionError, match=r"heads .* must be one of"):
         attribute(random_maps(3, 1), heads="median")
 
 

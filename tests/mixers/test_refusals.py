@@ -61,7 +61,7 @@ NAMES = [
     ("fixed_patterns", {"patterns": ("previos",)}, "Did you mean 'previous'"),
     ("mixture", {"members": ("synthesiser_dense",)}, "Did you mean 'synthesizer_dense'"),
     ("softmax", {"position": "rotray"}, "Did you mean 'rotary'"),
-    ("softmax", T5, "option of t5 positions 'buckets'"),
+    ("softmax", T5, "option of t5 'buckets'"),
 ]
 CAUSAL, CROSS = {"mask": Mask(causal=True)}, {"context": torch.zeros(1, 3, 24)}
 REQUESTS = [

@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused():
         MultiheadAttention.replacing(
             torch.nn.Linear(2, 2), regard.build("linear", dim=24, num_heads=3)
         )
-    with pytest.raises(OptionError, match="mixer must be a mixer, got 'linear'"):
+    with pytest.raises(OptionError, match=r"mixer \('linear'\) must be a Mixer"):
         MultiheadAttention("linear")
     with pytest.raises(ShapeError, match="the mixer has dim 24 and 3 heads, the layer 24 and 4"):
         theirs = nn.MultiheadAttention(D, 4)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.core import Mixer, OptionError
+from regard.core.errors import shown
+from regard.core.options import CheckedOptions
 from regard.lab.experiment import provenance
 from regard.lab.experiment.source import label as written, own_files, source
 from regard.mixers import MIXERS
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(metaclass=CheckedOptions):
     """A mechanism with its options in the column's shell, or a model made whole.
 
     mixer: a catalogue name or a class; `typed` is what a user wrote for the class. options: its own. model: fields of the
@@ -40,6 +42,8 @@ class Entry:
     def __post_init__(self) -> None:
         if (self.mixer is None) == (self.make is None):
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
+        if not (self.before is None or hasattr(self.before, "task")):
+            raise OptionError(f"entry: before ({shown(self.before)}) must be a Column")
         if self.make is not None and not self.title:
             raise OptionError("an entry that makes its model needs a title")
         if not (

@@ -44,7 +44,7 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
-from regard.core.options import Above0, CheckedOptions
+from regard.core.options import Above0, Bound, CheckedOptions
 from regard.lab.experiment.entry import Entry, check_entries
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
@@ -58,7 +58,7 @@ Kind = Literal["screen", "comparison"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shell:
+class Shell(metaclass=CheckedOptions):
     """What stands around every mechanism of a column: sizes, positions, and further fields of the task's model."""
 
     dim: int = 64
@@ -69,7 +69,7 @@ class Shell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(metaclass=CheckedOptions):
     """A task, the budget and the shell that every entry gets. The engine replaces the rate and the seed of `train`.
 
     place: of an encoder-decoder, which of its three mixers is compared; the other two are softmax. either: the task has a
@@ -140,7 +140,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class Expected(metaclass=CheckedOptions):
     """`of`'s measure less that of `beside`, or alone, lies between `least` and `most`: a bound on a mean over seeds.
 
     column: where; the question's only one by default. measure: of Question.measures; the task's metric by default. ratio: `of` by
@@ -151,13 +151,13 @@ class Expected:
     beside: str | None = None
     column: str = ""
     measure: str | None = None
-    least: float = -math.inf
-    most: float = math.inf
+    least: Bound = -math.inf
+    most: Bound = math.inf
     ratio: bool = False
     when: tuple["Expected", ...] = ()
 
     def __post_init__(self) -> None:
-        if math.isnan(self.least) or math.isnan(self.most) or (self.ratio and self.most <= 0):
+        if self.ratio and self.most <= 0:
             raise OptionError(f"a bound on {self.of} lies between {self.least} and {self.most}")
 
 
@@ -192,7 +192,7 @@ def _bound(by: float, ratio: bool) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class Claim(metaclass=CheckedOptions):
     """A published statement, its source, and the results that would agree with it: all of `expected`.
 
     smallest: the smallest effect worth telling, in the measure's unit. withdrawn: why the comparison is unfair, with the number that

@@ -1,6 +1,6 @@
 """Bad calls, generated: constructors and methods of everything in the catalogues, with one argument that is likely wrong.
 
-    python -m regard.testing.bad_calls 10000
+    python -m tests.bad_calls 10000
 
 Each call ends in an error of this library, or in a result where the argument was one that the signature takes. Anything
 else is a finding: "raw", an error of torch or Python, or "silent", a value of a wrong type that was accepted.
@@ -12,19 +12,27 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from tempfile import TemporaryDirectory
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
+import transformers
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+import regard
 from regard.core import Mask, Mixer, RegardError, Streamed
+from regard.lab.tables import TableClassifier
+from regard.lab.train.config import TrainConfig
 from regard.mixers import MIXERS, build
-from regard.models import MODELS
-from regard.nn import SCORES
+from regard.models import MODELS, AutoIntConfig
+from regard.models.config import ModelConfig
+from regard.models.language_model import LanguageModelConfig
+from regard.nn import SCORES, MultiheadAttention
 from regard.nn.fields import Categorical, Numeric, Sequence as Several
 from regard.pools import POOLS
 from regard.positions import POSITIONS
@@ -99,7 +107,12 @@ def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
     outcomes: Counter[str] = Counter()
     subjects: Counter[str] = Counter()
     found: dict[str, list[Found]] = {"raw": [], "silent": []}
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    with (
+        torch.random.fork_rng(devices=[]),
+        warnings.catch_warnings(),
+        TemporaryDirectory() as folder,
+        chdir(folder),  # some calls write files
+    ):
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
         by_subject: dict[str, list[Case]] = {}
@@ -153,7 +166,8 @@ def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
     if tensor and rng.random() < 0.8:
         base = good if isinstance(good, Tensor) else torch.ones(B, T, dtype=torch.bool)
         return _tensor(base, rng)
-    return rng.choice((*VALUES, torch.ones(2), torch.tensor(3)))
+    values = VALUES if get_origin(kind) is not Callable else [v for v in VALUES if not callable(v)]
+    return rng.choice((*values, torch.ones(2), torch.tensor(3)))
 
 
 def _tensor(good: Tensor, rng: random.Random) -> Any:
@@ -299,13 +313,22 @@ def _cases() -> Iterator[Case]:
     yield from _mixers()
     yield from _pools_scores_positions()
     yield from _models()
+    yield from _torchs_layer()
+    yield from _explorer()
+    yield from _adapters()
+    yield from _laboratory()
+    yield from _tables()
     types = get_type_hints(Mask.__init__, include_extras=True)
     types.pop("return", None)
     yield Case("masks", "Mask", Mask, dict, types)
 
 
+LATER = {"Column": regard.lab.Column, "ModelConfig": ModelConfig, "dist": torch.distributed}
+"""What some annotations name and their modules import for type checkers alone."""
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    found = get_type_hints(function, include_extras=True)
+    found = get_type_hints(function, localns=LATER, include_extras=True)
     return {name: kind for name, kind in found.items() if name != "return"}
 
 
@@ -482,6 +505,195 @@ def _model_arguments(model: Any, method: str) -> dict[str, Any]:
         )
         given["state"] = model.initial_state(**of_source)
     return given
+
+
+def _torchs_layer() -> Iterator[Case]:
+    mixer, width = build("softmax", dim=D, num_heads=2), {"dim": D, "num_heads": 2}
+    yield Case(
+        "torch's layer",
+        "MultiheadAttention",
+        MultiheadAttention,
+        lambda: {"mixer": mixer},
+        _hints(MultiheadAttention.__init__),
+    )
+    x = torch.randn(B, T, D)
+    for other in (mixer, build("linear", **width)):
+        layer = MultiheadAttention(other, batch_first=True).eval()
+        for key in (x, torch.randn(B, 4, D)):
+            given = {
+                "query": x,
+                "key": key,
+                "value": key,
+                "key_padding_mask": torch.zeros(key.shape[:2], dtype=torch.bool),
+            }
+            given |= (
+                {"attn_mask": torch.zeros(T, key.shape[1], dtype=torch.bool)}
+                if other is mixer
+                else {}
+            )
+            yield _method(
+                "torch's layer", layer, "forward", partial(dict, given, need_weights=False)
+            )
+    of_torch = torch.nn.MultiheadAttention(D, 2, batch_first=True)
+    yield _method(
+        "torch's layer",
+        MultiheadAttention,
+        "replacing",
+        lambda: {"attention": of_torch, "mixer": mixer},
+    )
+
+
+def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator[Case]:
+    """Every public function and frozen class, called with what `given` has for its parameters."""
+    for name in package.__all__:
+        entry = getattr(package, name)
+        if inspect.isfunction(entry) or is_dataclass(entry):
+            parameters = [*inspect.signature(entry).parameters.values()]
+            taken = {
+                p.name: given[p.name]
+                for p in parameters
+                if p.name in given and p.kind is not p.VAR_POSITIONAL
+            }
+            if any(p.kind is p.VAR_KEYWORD for p in parameters) and subject == "explorer":
+                taken["tokens"] = given["tokens"]
+            hints = _hints(entry.__init__ if inspect.isclass(entry) else entry)
+            kinds = {
+                key: kind
+                for key, kind in hints.items()
+                if key not in ("args", "kwargs", "more", "options")
+            }
+            case = Case(subject, name, partial(_exhausted, entry), partial(dict, taken), kinds)
+            yield from [case] if kinds else []
+
+
+def _exhausted(entry: Callable[..., Any], **given: Any) -> Any:
+    """A generator does nothing before it is asked."""
+    made = entry(**given)
+    return list(made) if isinstance(made, Iterator) else made
+
+
+def _explorer() -> Iterator[Case]:
+    config = LanguageModelConfig(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16)
+    model, ids = config.build().eval(), torch.arange(B * T).reshape(B, T) % VOCAB
+    w, line = torch.rand(B, 2, T, T).softmax(-1), torch.rand(T)
+    yield from _functions(
+        "explorer",
+        regard.explore,
+        {
+            **{
+                "model": model,
+                "tokens": ids,
+                "inputs": ids,
+                "mixer": build("softmax", dim=D, num_heads=2),
+            },
+            **{
+                "x": torch.randn(B, T, D),
+                "weights": w,
+                "maps": [w, w],
+                "a": line,
+                "b": line.flip(0),
+                "k": 2,
+            },
+            **{
+                "scores": {"one": line, "two": line.flip(0)},
+                "links": torch.rand(B, 2, T, T) > 0.5,
+                "steps": 2,
+            },
+            **{
+                "function": torch.tanh,
+                "output": torch.randn(B, T, VOCAB),
+                "valid": ids > 0,
+                "args": (ids,),
+            },
+            **{"values": w, "kind": "stochastic", "html": "x"},
+        },
+    )
+
+
+def _adapters() -> Iterator[Case]:
+    config = transformers.LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=D,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=D,
+    )
+    original = transformers.LlamaForCausalLM(config)
+    made = regard.hf.load(original.state_dict(), config.to_dict())
+    ids = torch.arange(B * T).reshape(B, T) % VOCAB
+    given = {
+        **{
+            "model": made,
+            "student": made,
+            "teacher": made,
+            "mixer": "linear",
+            "batches": [(ids, None)],
+        },
+        **{
+            "optimizer": torch.optim.SGD(made.parameters(), lr=0.0),
+            "source": original.state_dict(),
+        },
+        **{"config": config.to_dict(), "folder": "folder", "name": "linear"},
+    }
+    for case in _functions("adapters", regard.hf, given):
+        own = {"wrap": {"model": LanguageModelConfig(vocab_size=VOCAB)}, "register": {}}
+        yield replace(case, given=partial(dict, own[case.label])) if case.label in own else case
+
+
+def _laboratory() -> Iterator[Case]:
+    lab = regard.lab
+    digits = regard.TASKS["digits"]()
+    column = lab.Column(name="digits", task=digits, train=TrainConfig(steps=2), shell=lab.Shell())
+    given = {
+        **{
+            "of": "a",
+            "beside": "b",
+            "within": 0.1,
+            "least": 0.1,
+            "most": 0.2,
+            "mixer": "softmax",
+            "text": "x",
+            "source": "y",
+        },
+        **{
+            "expected": (lab.above("a", "b"),),
+            "name": "q",
+            "task": digits,
+            "train": column.train,
+            "kind": "forward",
+        },
+        **{"length": 8, "entries": (lab.Entry(mixer="softmax"),), "vary": (column,)},
+    }
+    for case in _functions("laboratory", lab, given):
+        if case.label not in ("ask", "Fitted"):
+            yield replace(
+                case,
+                given=partial(
+                    dict,
+                    {**case.given(), **({"kind": "screen"} if case.label == "Question" else {})},
+                ),
+            )
+
+
+def _tables() -> Iterator[Case]:
+    """Estimators check when they are fitted, as scikit-learn's do."""
+    rows = {"age": [1.0, 2.0, 3.0, 4.0] * 10, "town": ["a", "b"] * 20}
+    given = {
+        "model": AutoIntConfig(dim=D, num_heads=2, num_layers=1),
+        "train": TrainConfig(steps=1, batch_size=2, log_dir=None),
+    }
+
+    def fitted(X: Any, y: Any, **options: Any) -> Any:
+        return TableClassifier(**options).fit(X, y)
+
+    kinds = _hints(TableClassifier.__init__) | {"X": Any, "y": Any}
+    yield Case(
+        "tables",
+        "TableClassifier.fit",
+        fitted,
+        lambda: {**given, "X": rows, "y": [0, 1, 1, 0] * 10, "valid_share": 0.3},
+        kinds,
+    )
 
 
 def _of(model: Any, method: str) -> Mapping[str, inspect.Parameter]:
