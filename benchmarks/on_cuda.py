@@ -81,9 +81,7 @@ def source_sha256() -> str:
     """Checksum of every Python file of the package, names included."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
-        digest.update(content)
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
