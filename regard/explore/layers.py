@@ -40,7 +40,8 @@ def layers(
 ) -> list[Layer]:
     """The readout of each mixer's call in model(*args, **kwargs), in the order of the calls; the model is put in evaluation mode meanwhile.
 
-    measure, probes, seed: as in `readout`. Raises UnsupportedError where the model has no mixer.
+    measure, probes, seed: as in `readout`. Raises OptionError for arguments that its forward does not take, UnsupportedError where the
+    model has no mixer.
     """
     with evaluating(model):
         try:

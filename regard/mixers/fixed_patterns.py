@@ -124,7 +124,7 @@ class FixedPatterns(CachedMixer):
         return Observation(v=v, weights=weights, heads=weights @ v)
 
 
-def _count(mask: Mask, key: Int[Tensor, "#b S"]) -> Int[Tensor, "b"]:
+def _count(mask: Mask, key: Int[Tensor, "#b S"]) -> Int[Tensor, "_"]:
     """Tokens of each row."""
     return key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
 
