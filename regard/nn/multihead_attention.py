@@ -157,7 +157,9 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        for name, x in {"query": query, "key": key, "value": value}.items():
+        masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
+        given = {k: mask for k, mask in masks.items() if mask is not None}
+        for name, x in {"query": query, "key": key, "value": value, **given}.items():
             if not isinstance(x, Tensor):
                 raise ShapeError(f"MultiheadAttention: {name} must be a tensor, got {shown(x)}")
         if query.is_nested:
@@ -234,7 +236,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                     f"MultiheadAttention: key_padding_mask must hold at least {T} keys of {B} rows, got "
                     f"{list(shape)}"
                 )
-            valid = valid & _allowed("key_padding_mask", key_padding_mask[:, :T])
+            valid = valid & _allowed("key_padding_mask", key_padding_mask[:, :T], x.device)
         if attn_mask is not None:
             attn_mask = attn_mask[..., :T, :T]
         return self._mask(~valid, attn_mask, is_causal, x, x)
@@ -248,10 +250,12 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         key: Float[Tensor, "B S D"],
     ) -> Mask:
         B, T, S = query.shape[0], query.shape[1], key.shape[1]
-        valid = None if key_padding_mask is None else _allowed("key_padding_mask", key_padding_mask)
+        valid = None
+        if key_padding_mask is not None:
+            valid = _allowed("key_padding_mask", key_padding_mask, query.device)
         if attn_mask is None:
             return Mask(causal=is_causal, valid=valid)
-        allowed = _allowed("attn_mask", attn_mask)
+        allowed = _allowed("attn_mask", attn_mask, query.device)
         fits = [(T, S), (B * self.num_heads, T, S)]
         if tuple(allowed.shape) not in fits:
             raise ShapeError(
@@ -280,9 +284,11 @@ class _OutProjection(NonDynamicallyQuantizableLinear):
             nn.init.zeros_(self.bias)
 
 
-def _allowed(name: str, mask: Tensor) -> Bool[Tensor, "*shape"]:
-    if not isinstance(mask, Tensor) or not is_dense(mask) or mask.is_meta:
-        raise ShapeError(f"MultiheadAttention: {name} must be a dense tensor, got {shown(mask)}")
+def _allowed(name: str, mask: Tensor, device: torch.device) -> Bool[Tensor, "*shape"]:
+    if not is_dense(mask) or mask.device != device:
+        raise ShapeError(
+            f"MultiheadAttention: {name} must be a dense tensor on {device}, got {shown(mask)}"
+        )
     if mask.dtype == torch.bool:
         return ~mask
     allowed = mask == 0

@@ -229,6 +229,8 @@ def test_nested_rows_are_the_padded_ones(masked):
         ours(nested, nested, nested, key_padding_mask=hidden[:, :4])
     with pytest.raises(ShapeError, match=r"attn_mask must have shape \[5, 5\]"):
         ours(nested, nested, nested, attn_mask=torch.ones(4, 4).triu(1).bool())
+    with pytest.raises(ShapeError, match="attn_mask must be a tensor"):
+        ours(nested, nested, nested, attn_mask=[[False]])
     with pytest.raises(UnsupportedError, match="does not support nested tensors as a context"):
         ours(nested, rows[0], rows[0])
 
@@ -338,3 +340,13 @@ def test_a_parametrised_output_projection_is_kept():
     ours = MultiheadAttention.replacing(theirs, regard.build("softmax", dim=D, num_heads=H))
     x = tokens(T, B, dtype=torch.float32)
     torch.testing.assert_close(ours(x, x, x), theirs(x, x, x))
+
+
+def test_a_padded_call_of_the_meta_device_has_a_shape():
+    with torch.device("meta"):
+        layer = MultiheadAttention(regard.build("softmax", dim=8, num_heads=2), batch_first=True)
+        x, hidden = torch.zeros(2, 5, 8), torch.zeros(2, 5, dtype=torch.bool)
+        assert layer(x, x, x, key_padding_mask=hidden)[0].shape == (2, 5, 8)
+    with pytest.raises(ShapeError, match="key_padding_mask must be a dense tensor on cpu"):
+        x = torch.zeros(2, 5, 8)
+        layer.to_empty(device="cpu")(x, x, x, key_padding_mask=hidden)
