@@ -1,11 +1,11 @@
-"""Ten thousand generated calls with a likely wrong argument: an error of this library or a valid result, and nothing else."""
+"""Sixteen thousand generated calls, a thousand of each room, with a likely wrong argument: an error of this library or a valid result, and nothing else."""
 
 import os
 
 from tests import bad_calls as module
 from tests.bad_calls import bad_calls, main
 
-COUNT = int(os.environ.get("REGARD_BAD_CALLS", "10000"))
+COUNT = int(os.environ.get("REGARD_BAD_CALLS", "16000"))
 
 
 def test_no_bad_call_gives_a_raw_error_or_silence():

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from regard.core import OptionError, ShapeError, UnsupportedError
+from regard.core.errors import shown
 from regard.core.options import Count, Share, Whole
 from regard.core.shapes import check_positive, is_dense
 from regard.explore.readout import kind_of
@@ -128,12 +129,13 @@ def last_logits(output: Tensor, valid: Bool[Tensor, "B T"] | None) -> Float[Tens
     """Logits [B C] as they are, or of [B T C] those of the last valid token. Raises ShapeError for any other output."""
     readable = isinstance(output, Tensor) and is_dense(output) and output.numel()
     if not readable or output.dim() not in (2, 3):
-        got = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ShapeError(
-            f"the model's output must be logits [B C] or [B T C], got {got}. Pass answer=, which makes logits [B C] of it."
+            f"the model's output must be logits [B C] or [B T C], got {shown(output)}. Pass answer=, which makes logits [B C] of it."
         )
     if output.dim() == 2:
         return output
+    if valid is not None and len(valid) != len(output):
+        raise ShapeError(f"valid has {len(valid)} rows, the model's output {len(output)}")
     if valid is None or valid.shape[1] != output.shape[1]:
         return output[:, -1]
     place = torch.arange(valid.shape[1], device=valid.device)

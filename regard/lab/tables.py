@@ -11,7 +11,7 @@ with several (y [n K], NaN where one is missing) it holds a probability for each
 """
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,7 +58,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         *,
         train: TrainConfig | None = None,
         of: Mapping[str, str] | None = None,
-        numeric: Sequence[str] | None = None,
+        numeric: Collection[str] | None = None,
         min_count: int = 1,
         valid_share: Annotated[float, Range(0, 1, "between 0 and 1", True, True)] = 0.1,
         batch_l2: Annotated[float, Range(0, WIDEST, "at least 0")] = 0.0,

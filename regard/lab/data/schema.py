@@ -9,7 +9,7 @@ numbers are scaled, come from the training rows alone. None and NaN are missing.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Set
+from collections.abc import Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -67,7 +67,7 @@ class Schema:
         """
         check_positive(min_count=min_count)
         check_mapping("of", of := {} if of is None else of)
-        if isinstance(numeric, str | Set | Tensor) or not isinstance(numeric, Collection | None):
+        if isinstance(numeric, str | Tensor) or not isinstance(numeric, Collection | None):
             raise OptionError(f"numeric ({numeric!r}) must be a tuple of column names")
         columns = _columns(table, column_names(table))
         for name, column in columns.items():

@@ -1,7 +1,7 @@
 """Rows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -111,7 +111,7 @@ def mean_auc(model: Any, known: Any, asked: Any, labels: Tensor, true: Tensor) -
 
 
 def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]:
-    """Of each row: 1 for its id of a field, its share in a sequence; a number, or 1 where it is missing."""
+    """Features of each row: 1 for its id of a field, its share in a sequence; a number, or 1 where it is missing."""
     for row in (rows[index] for index in range(len(rows))):
         found: dict[str, float] = {}
         for name in names:
@@ -184,7 +184,7 @@ class TableTask(Task):
         return True
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-        """Of each row, in the mean over labels; one without a label moves nothing."""
+        """Scores of each row, in the mean over labels; one without a label moves nothing."""
         logits, labels, _ = self._answers(model, batches)
         found = []
         for score, label in zip(logits.double().numpy().T, labels.numpy().T, strict=True):
@@ -283,7 +283,7 @@ def table_splits(
     *,
     groups: NDArray[np.integer] | None = None,
     of: Mapping[str, str] | None = None,
-    numeric: Sequence[str] | None = None,
+    numeric: Collection[str] | None = None,
     min_count: int = 1,
 ) -> TableSplits:
     """parts: rows of the training, validation and test part; the schema is inferred on the first. labels [n K], NaN: missing."""
