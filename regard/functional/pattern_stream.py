@@ -130,8 +130,14 @@ def attend_next(
         query, key = query[:, None], key[:, None]
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H n t V"]:
-        i, j = query[:, None, :, rows, None], key[:, None, :, None]
-        pairs = F.pad(pattern.contains(i, j) & (j >= 0) & (j <= i), (E, 0), value=True)
+        pairs = seen_pairs(pattern, query[:, None, :, rows, None], key[:, None, :, None], E)
         return masked_softmax(scores(q, k), pairs).to(v.dtype) @ v
 
     return tiled(some, TILE, q, k, v).flatten(2, 3)[:, :, :N]
+
+
+def seen_pairs(
+    pattern: Pattern, i: Int[Tensor, "*#b t 1"], j: Int[Tensor, "*#b 1 S"], E: int
+) -> Bool[Tensor, "*b t E+S"]:
+    """True where the query at i sees the key at j (-1: none), and at the E keys of a prefix before them, which all see."""
+    return F.pad(pattern.contains(i, j) & (j >= 0) & (j <= i), (E, 0), value=True)

@@ -1,10 +1,10 @@
 """One token of a stream (see `functional.pattern_stream`) over the keys that its pattern names, or over all if it sees most of them."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.functional.pattern_stream import seen_pairs
 from regard.functional.patterns import Pattern
 from regard.functional.rows import Form, attend as attend_rows, take_each
 
@@ -20,9 +20,8 @@ def attend(
     store: tuple[int, int] | None = None,
     form: Form,
 ) -> Float[Tensor, "B H 1 V"]:
-    i, j = query[:, None, :, None], key[:, None, None]
-    seen = (pattern.contains(i, j) & (j >= 0) & (j <= i))[:, :, 0]
-    seen = F.pad(seen, (k.shape[2] - key.shape[1], 0), value=True)
+    E = k.shape[2] - key.shape[1]
+    seen = seen_pairs(pattern, query[:, None, :, None], key[:, None, None], E)[:, :, 0]
     n, count = seen.shape[2], seen.cumsum(2)
     most = int(count[..., -1].max())
     if 2 * most > n:

@@ -63,15 +63,6 @@ def angles(
     return position[..., None] * w
 
 
-def cos_sin(
-    T: int, K: int, device: torch.device, dtype: torch.dtype
-) -> tuple[Float[Tensor, "T k"], Float[Tensor, "T k"]]:
-    """cos and sin of the angles of the first T positions, for `turned`."""
-    exact = torch.float32 if device.type == "mps" else torch.float64
-    turn = angles(torch.arange(T, device=device), K, dtype=exact)
-    return turn.cos().to(dtype), turn.sin().to(dtype)
-
-
 def turned(
     x: Float[Tensor, "*n t K"],
     cos: Float[Tensor, "*#n t k"],
