@@ -189,7 +189,7 @@ def annotations(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_option(who: str, name: str, value: object, kind: Any) -> None:
-    """Raise OptionError, naming the option, the value and what it must be, unless the value is of this type.
+    """Raise OptionError (ShapeError of a tensor), naming the option, the value and what it must be, unless the value is of this type.
 
     >>> check_option("softmax", "bias", "zz", bool)   # softmax: bias ('zz') must be True or False
     """
@@ -273,7 +273,7 @@ def spelled(kind: Any) -> str:
         return "None"
     if hasattr(kind, "array_type"):
         values = kind.__name__.partition("[")[0].lower()
-        return f"a dense {values} tensor [{kind.dim_str}] (a letter is one size in all of them)"
+        return f"a dense {values} tensor [{kind.dim_str}] with values (a letter is one size in all of them)"
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return _either([spelled(member) for member in arguments])

@@ -180,7 +180,7 @@ function claims(question) {
 function page(question) {
   const detail = make("div", { "aria-live": "polite" });
   const parts = [make("h1", {}, question.headline)];
-  if (question.about) parts.push(make("p", {}, question.about[0].toUpperCase() + question.about.slice(1) + (/[.?!]$/.test(question.about) ? "" : ".")));
+  if (question.about && question.about !== question.headline) parts.push(make("p", {}, question.about[0].toUpperCase() + question.about.slice(1) + (/[.?!]$/.test(question.about) ? "" : ".")));
   const told = [question.device, `commit ${question.commit}`, `asked ${question.asked.slice(0, 16).replace("T", " ")}`, `seeds ${question.seeds.join(", ")}`];
   if (question.rates.length) told.push(`rates ${question.rates.join(", ")}`);
   parts.push(make("div", { class: "facts" }, ...told.map((fact) => make("span", {}, fact))));
