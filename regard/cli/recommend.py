@@ -20,7 +20,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Recommend(metaclass=CheckedOptions):
-    """Which mechanism for your length: what each can do, then what your ledger holds of time, memory and quality."""
+    """A mechanism for your length: what each can do, then what your ledger holds of time, memory and quality."""
 
     length: Length
     """tokens, 8k or 2Ki; with --decode, those already read"""

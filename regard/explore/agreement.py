@@ -72,7 +72,7 @@ def _ranks(z: Float[Tensor, "T"]) -> Float[Tensor, "T"]:
 def count_links(
     found: Bool[Tensor, "*b T S"], asked: Bool[Tensor, "*b T S"]
 ) -> Int[Tensor, "3 *b"]:
-    """How many links are both, were found, and were asked for; the error rate is a function of the three."""
+    """Numbers of links that are both, were found, and were asked for; the error rate is a function of the three."""
     return torch.stack([links.sum((-2, -1)) for links in (found & asked, found, asked)])
 
 

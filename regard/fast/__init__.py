@@ -266,7 +266,7 @@ class _Twice(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *dy: Tensor | None):
-        """Past the fast kernel or, where the result is to be differentiated again, through the plain form."""
+        """Gradients come from the fast kernel or, where the result is to be differentiated again, from the plain form."""
         inputs = ctx.saved_tensors
         if torch.is_grad_enabled():
             return None, None, *(None for _ in dy), *by_autograd(ctx.plain, inputs, dy)

@@ -126,7 +126,7 @@ def unit_keys(
     gate: Float[Tensor, "B H S"] | None = None,
     valid: Bool[Tensor, "B S"] | None = None,
 ) -> Keys:
-    """Of a gate in logits: (1 - g) phi(k) and log g, with g = sigmoid(gate). An absent token forgets nothing."""
+    """Features and decays of a gate in logits: (1 - g) phi(k) and log g, with g = sigmoid(gate). An absent token forgets nothing."""
     phi = present(unit_features(k, w, kernel), valid)
     if gate is None:
         return Keys(phi)

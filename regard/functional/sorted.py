@@ -37,7 +37,7 @@ GAP = 1 << 32
 
 
 class Window(NamedTuple):
-    """Which keys a query sees, by their places."""
+    """The keys that a query sees, by their places."""
 
     size: int
     gap: int

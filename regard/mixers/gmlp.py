@@ -116,7 +116,7 @@ class GMLP(CachedMixer):
         return self.weight[query, key]
 
     def _split(self, x, context, at):
-        """Of x U: z_1, beside the query of the tiny attention, its key and value side by side, and LN(z_2)."""
+        """Parts of x U: z_1, beside the query of the tiny attention, its key and value side by side, and LN(z_2)."""
         h1, h2 = self.widen(x).chunk(2, dim=-1)
         z1, z2 = F.gelu(h1), self.norm(F.gelu(h2))[:, None]  # apart: no further tensor of [B T F]
         if self.qkv is None:

@@ -17,7 +17,7 @@ from regard.nn.norm import NORMS
 
 
 def layers_per_block(mixer: Mixer) -> int:
-    """How many layers of this mixer make up one ordinary block."""
+    """Number of layers of this mixer that make up one ordinary block."""
     return 2 if mixer.capabilities.includes_ffn else 1
 
 

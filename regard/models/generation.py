@@ -190,7 +190,7 @@ class GenerativeModel(Model):
 
     @abstractmethod
     def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
-        """Of the tokens after these."""
+        """Logits of the tokens after these."""
 
     def extend(
         self,

@@ -60,7 +60,7 @@ class BiasPosition(Position):
         key_position: Int[Tensor, "b S"],
         dtype: torch.dtype = torch.float32,
     ) -> Float[Tensor, "b H T S"]:
-        """Of these pairs."""
+        """The bias of these pairs."""
 
 
 class Alibi(BiasPosition):

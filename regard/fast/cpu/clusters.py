@@ -102,7 +102,7 @@ def _clusters(
     how: Cut,
     work: Workspace,
 ) -> Iterator[_Clusters]:
-    """How many clusters fit: their scores together take at most half of `cut.room`."""
+    """Number of clusters that fit: their scores together take at most half of `cut.room`."""
     pairs = queries.shape[3] * keys.shape[3] * sides[0].element_size()
     of_queries, of_keys = (
         flat(index[heads].flatten(0, 1), z.shape[2]).view(-1, index.shape[3])

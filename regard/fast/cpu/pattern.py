@@ -225,7 +225,7 @@ class _Tiles(torch.autograd.Function):
 
 
 def unfit(q, k, v, *, mask: Mask = OPEN, form: Form, **options) -> str | None:
-    """Of windows."""
+    """The reason why a window is not for this kernel, or None."""
     if q.shape[1:3] != k.shape[1:3]:
         return "it is for as many keys as queries, on one axis"
     return None if mask.global_tokens is None else "any token may be global"

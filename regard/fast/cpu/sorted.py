@@ -155,7 +155,7 @@ class SortedRows:
         )
 
     def tiles(self) -> Iterator["SortedTile"]:
-        """Those of all rounds. Places are those of this round and, if pairs count once, of the rounds before."""
+        """Tiles of all rounds. Places are those of this round and, if pairs count once, of the rounds before."""
         for r in range(self.R):
             tokens, before = self.tokens[r], r if self.rules.count_once else 0
             queries, keys = (
@@ -227,7 +227,7 @@ class SortedTile:
             to[start + s : start + s + self.g].baddbmm_(some, b, beta=int(s < last))
 
     def _far(self) -> Float[Tensor, "g c w"]:
-        """How many of the conditions a pair fails: near in this round, in no earlier one, no later token, .."""
+        """Number of the conditions that a pair fails: near in this round, in no earlier one, no later token, .."""
         rules, reach = self.of.rules, self.of.reach
         earlier = range(1, len(self.query_places))
         nearest = None
@@ -269,7 +269,7 @@ def sorted_rows(
     how: Cut,
     like: Float[Tensor, "N T V"],
 ) -> Iterator[SortedRows]:
-    """How many rows fit at once: scores of their blocks into half of `cut.room`, their results into an eighth."""
+    """Number of rows that fit at once: scores of their blocks into half of `cut.room`, their results into an eighth."""
     N, R, T = source.shape
     room, work = how.room // (2 * like.element_size()), Workspace()
     at_once = max(1, room // (reach.block**2 * (reach.before + 1 + reach.after)))

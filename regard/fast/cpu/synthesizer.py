@@ -67,7 +67,7 @@ def kind_of(logits: Logits, tensors: Sequence[Tensor]) -> "Kind":
 
 
 def members_of(logits: Logits) -> Sequence[Logits] | None:
-    """Of a blend; None: it is none."""
+    """Members of a blend; None: it is none."""
     make = logits.make
     return make.args[0] if isinstance(make, partial) and make.func is blend else None
 

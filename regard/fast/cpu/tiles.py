@@ -49,7 +49,7 @@ class Part:
 
 
 def tiles(pattern: Pattern, causal: bool, H: int, T: int, size: int) -> Iterator[Tile]:
-    """Those of one pattern, part by part; kept where they are few. Terms with tables are parts of their own."""
+    """Tiles of one pattern, part by part; kept where they are few. Terms with tables are parts of their own."""
     earlier: tuple[Pattern, ...] = ()
     for group in sharing(pattern):
         for table in (False, True):

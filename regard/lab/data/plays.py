@@ -62,7 +62,7 @@ def read_turns(text: str) -> list[Turn]:
 
 
 def _opened(first: str, rest: list[str]) -> tuple[str, list[str]]:
-    """Who begins to speak ("" if nobody), and the lines that are spoken."""
+    """The name of who begins to speak ("" if nobody), and the lines that are spoken."""
     alone = None if _HEADING.fullmatch(first) else _ALONE.fullmatch(first)
     if alone and rest:
         name, stop = alone.groups()

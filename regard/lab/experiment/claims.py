@@ -175,7 +175,7 @@ def _least_most(expected: Facts) -> tuple[float, float]:
 
 
 def factor(logarithm: float) -> float:
-    """Of the logarithm of a factor; infinite where it is too large for a number."""
+    """The factor whose logarithm is given; infinite where it is too large for a number."""
     return math.exp(logarithm) if logarithm < 700 else math.inf
 
 

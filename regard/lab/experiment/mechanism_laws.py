@@ -14,7 +14,7 @@ OF_OURS = ("reference", "streaming", "long")
 
 
 def key(entry: Entry) -> str:
-    """Of the verdict in the ledger: of this source, which an edit changes, under these versions."""
+    """Key of the verdict in the ledger: of this source, which an edit changes, under these versions."""
     return trial_key({"kind": "laws"} | as_json(entry.identity()) | versions())
 
 

@@ -256,7 +256,7 @@ class Question(metaclass=CheckedOptions):
 
     @property
     def bounds(self) -> list[Expected]:
-        """Those of all claims, and their conditions."""
+        """Bounds of all claims, and their conditions."""
         expected = [one for claim in self.claims for one in claim.expected]
         return [bound for one in expected for bound in (one, *one.when)]
 

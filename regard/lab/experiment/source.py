@@ -59,7 +59,7 @@ def files(of: Any) -> dict[str, Path]:
 
 
 def own_files(of: Any) -> list[Path]:
-    """Those of the files that are in no installed package; none for what is the library's own."""
+    """The files of these that are in no installed package; none for what is the library's own."""
     if _bare(of).__module__.partition(".")[0] == LIBRARY:
         return []
     return sorted(path for path in files(of).values() if not _installed(path))

@@ -265,7 +265,7 @@ class _Timing:
 
 
 def _state_bytes(choice: Entry, setting: Setting) -> int | None:
-    """Of one row after `length` tokens, which may be fewer than there is room for; None where the mechanism does not stream."""
+    """Bytes of one row's state after `length` tokens, which may be fewer than there is room for; None where the mechanism does not stream."""
     mixer = _built(choice, replace(setting, unit="layer"), True)
     mixer = mixer.to(getattr(torch, setting.dtype)).eval()
     if choice.refusal(mixer, "streaming"):

@@ -50,7 +50,7 @@ def interval(
     *,
     ratio: bool = False,
 ) -> Interval | None:
-    """Of the mean, or of the difference paired by seed and item; None without a seed that both have.
+    """Interval of the mean, or of the difference paired by seed and item; None without a seed that both have.
 
     With `ratio`, of the mean of logarithms of values: `exp` of it is the geometric mean of the factors.
     """

@@ -161,7 +161,7 @@ _PLAIN: dict[Any, Callable[[Any], bool]] = {
 
 @cache
 def check(hint: Any) -> Callable[[Any], bool]:
-    """Whether a value is as JSON holds this type, within bounds; an object of a TypedDict may hold more."""
+    """True if a value is as JSON holds this type, within bounds; an object of a TypedDict may hold more."""
     origin, inside = get_origin(hint), get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]

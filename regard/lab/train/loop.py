@@ -264,7 +264,7 @@ class _Trainer:
         return False
 
     def result(self) -> FitResult:
-        """Of the best weights, which the model holds afterwards."""
+        """Result of the best weights, which the model holds afterwards."""
         state = self.state
         assert state.best_value is not None
         if state.best_step != state.step:
