@@ -138,6 +138,6 @@ def attend_next(
 
 def seen_pairs(
     pattern: Pattern, i: Int[Tensor, "*#b t 1"], j: Int[Tensor, "*#b 1 S"], E: int
-) -> Bool[Tensor, "*b t E+S"]:
+) -> Bool[Tensor, "*b t _"]:
     """True where the query at i sees the key at j (-1: none), and at the E keys of a prefix before them, which all see."""
     return F.pad(pattern.contains(i, j) & (j >= 0) & (j <= i), (E, 0), value=True)
