@@ -49,11 +49,8 @@ class Pool(Recorded):
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q D"]:
         """Raises ShapeError for what does not fit."""
-        self._check_request(x, query, valid)
-        if valid is None:
-            return self.pool(x, query, None)
-        y = self.pool(clear(x, valid), query, valid)
-        return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
+        y = self.pool(self._checked(x, query, valid), query, valid)
+        return y if valid is None else torch.where(valid.any(1)[:, None, None], y, 0.0)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -67,11 +64,8 @@ class Pool(Recorded):
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q S"]:
         """The weights with which `forward` pools; zero where a token is not valid."""
-        self._check_request(x, query, valid)
-        if valid is None:
-            return self.weigh(x, query, None)
-        weights = self.weigh(clear(x, valid), query, valid)
-        return torch.where(valid[:, None], weights, weights.new_zeros(()))
+        weights = self.weigh(self._checked(x, query, valid), query, valid)
+        return weights if valid is None else torch.where(valid[:, None], weights, 0.0)
 
     @abstractmethod
     def weigh(
@@ -90,23 +84,23 @@ class Pool(Recorded):
     ) -> Float[Tensor, "B Q D"]:
         return self.weigh(x, query, valid) @ x
 
-    def _check_request(self, x: object, query: object | None, valid: Tensor | None) -> None:
+    def _checked(self, x: Tensor, query: Tensor | None, valid: Tensor | None) -> Tensor:
+        """x, zero where it is not valid."""
         weight = first_parameter(self)
         check_tokens(self.name, "x", x, self.dim, weight)
-        assert isinstance(x, Tensor)
         B, S, _ = x.shape
         Mask(valid=valid).check(self.name, B, S, S, device=x.device)
         if self.query_dim is None:
             if query is not None:
                 raise ShapeError(f"{self.name}: its queries are its own. Pass no query.")
-            return
-        if query is None:
+        elif query is None:
             raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
-        check_tokens(self.name, "query", query, self.query_dim, weight)
-        assert isinstance(query, Tensor)
-        if query.shape[0] != B:
-            raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
-        if self.num_queries is not None and query.shape[1] != self.num_queries:
-            raise ShapeError(
-                f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
-            )
+        else:
+            check_tokens(self.name, "query", query, self.query_dim, weight)
+            if query.shape[0] != B:
+                raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
+            if self.num_queries not in (None, query.shape[1]):
+                raise ShapeError(
+                    f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
+                )
+        return x if valid is None else clear(x, valid)

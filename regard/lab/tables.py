@@ -26,7 +26,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
-from regard.core.options import WIDEST, Range, annotations, check_option
+from regard.core.options import ABOVE_0, BELOW_1, WIDEST, Range, annotations, check_option
 from regard.lab.data import Schema
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
@@ -60,7 +60,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         of: Mapping[str, str] | None = None,
         numeric: Collection[str] | None = None,
         min_count: int = 1,
-        valid_share: Annotated[float, Range(0, 1, "between 0 and 1", True, True)] = 0.1,
+        valid_share: Annotated[float, Range(ABOVE_0, BELOW_1, "between 0 and 1")] = 0.1,
         batch_l2: Annotated[float, Range(0, WIDEST, "at least 0")] = 0.0,
         seed: DataSeed = 0,
         progress: bool = False,

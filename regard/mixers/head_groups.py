@@ -13,6 +13,7 @@ Args:
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from regard.mixers._capabilities import together
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
-from regard.nn.given_heads import with_given_heads
+from regard.nn.given_heads import packed, with_given_heads
 from regard.nn.heads import Heads, HeadsMixer
 
 
@@ -150,7 +151,7 @@ class HeadGroups(HeadsMixer):
             own = mask.pairwise.split(self.sizes, dim=1)
             masks = [replace(mask, pairwise=pairwise) for pairwise in own]
         for member, (q, k, v), own in zip(self.groups, parts, masks, strict=True):
-            pack = member.heads.pack
+            pack = partial(packed, member)
             if context is None:
                 yield member, (pack(q, k, v), None, own)
             else:

@@ -13,7 +13,6 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.mask import Mask
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthesizer import Logits, outer, product, same, table
 from regard.nn.heads import split_heads
@@ -23,16 +22,7 @@ from regard.nn.starts import Glorot, glorot, glorot_matrices
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
-class PositionLogits(nn.Module):
-    """Base of logits for keys at positions 0 .. S - 1, whatever they hold."""
-
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
-    ) -> Logits:
-        raise NotImplementedError
-
-
-class DenseLogits(PositionLogits):
+class DenseLogits(nn.Module):
     """B_i = W_2 relu(W_1 x_i + b_1) + b_2: one number for each of `max_len` positions; without `hidden`, W_2 x_i + b_2."""
 
     def __init__(
@@ -58,7 +48,7 @@ class DenseLogits(PositionLogits):
         return Logits(product, (hidden,), (self.weight[None], self.bias[None]))
 
 
-class RandomLogits(PositionLogits):
+class RandomLogits(nn.Module):
     """B = R: the same for every example; fixed at its random start unless `trainable`."""
 
     def __init__(self, num_heads: int, max_len: int, *, trainable: bool = True):
@@ -77,7 +67,7 @@ class RandomLogits(PositionLogits):
         return Logits(table, (by_position(self.table, position),))
 
 
-class FactorizedRandomLogits(PositionLogits):
+class FactorizedRandomLogits(nn.Module):
     """B = R_1 R_2^T with `rank` columns in each factor."""
 
     def __init__(self, num_heads: int, max_len: int, *, rank: int):
@@ -93,7 +83,7 @@ class FactorizedRandomLogits(PositionLogits):
         return Logits(product, (by_position(self.left, position),), (self.right[None],))
 
 
-class FactorizedDenseLogits(PositionLogits):
+class FactorizedDenseLogits(nn.Module):
     """B_ij = A_ip C_iq of two short vectors A_i (a entries), C_i (b entries) made by token i, a b >= max_len.
 
     tiling "outer": j = p b + q, so that every pair (p, q) occurs; "same": p = j mod a, q = j mod b, both tiled.
@@ -126,7 +116,7 @@ class FactorizedDenseLogits(PositionLogits):
         return Logits(outer if self.tiling == "outer" else same, both.split(self.factors, dim=-1))
 
 
-class FixedPatternLogits(PositionLogits):
+class FixedPatternLogits(nn.Module):
     """log(P + 2^-10) of fixed patterns that look back (arXiv 2002.10260): current, previous, left, one head after another."""
 
     def __init__(self, num_heads: int):
@@ -148,8 +138,7 @@ class FixedPatternLogits(PositionLogits):
     ) -> Float[Tensor, "b H t S"]:
         i = position[:, 0, :, 0]
         j = torch.arange(S, device=i.device)[None]
-        causal = Mask(pairwise=(j[:, None, :] <= i[:, :, None])[:, None])
-        weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=causal)
+        weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype)
         return (weights + self.floor).log()
 
 

@@ -1,13 +1,12 @@
 """Sequences drawn from a rule: ListOps, recall."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.options import Count, Range
+from regard.core.options import Count, Part
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.listops import VOCABULARY, Grammar, generate_listops
 from regard.lab.data.records import Examples
@@ -103,9 +102,7 @@ class Recall(Answers):
 
     length: int = 64  # tokens of a row
     num_pairs: int = 8  # keys with a value each
-    spread: Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)] = (
-        0.01  # small: keys come back soon; 1: anywhere
-    )
+    spread: Part = 0.01  # small: keys come back soon; 1: anywhere
 
     @property
     def max_len(self) -> int:

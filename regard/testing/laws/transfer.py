@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core import Mask, Mixer, UnsupportedError
 from regard.nn import Heads
-from regard.nn.given_heads import GivenHeads, with_given_heads
+from regard.nn.given_heads import packed, with_given_heads
 from regard.testing.resetting import require_reset
 from regard.testing.subject import B, Subject, T, require, require_close
 from regard.testing.verdicts import LawError
@@ -67,14 +67,13 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
     except UnsupportedError:
         return
     heads, x = mixer.heads, subject.tokens(B, T)
-    assert isinstance(heads, Heads) and isinstance(given.heads, GivenHeads)
-    key, pack = heads.key, given.heads.pack
-    assert key is not None
-    packed = pack(heads.query(x), key(x), heads.value(x))
+    assert isinstance(heads, Heads) and heads.key is not None
+    key, tokens = heads.key, packed(given, heads.query(x), heads.key(x), heads.value(x))
     for request in subject.requests():
-        mask, own, q, context = request.mask, request.context, packed, None
+        mask, own, q, context = request.mask, request.context, tokens, None
         if own is not None:
-            q, context = pack(heads.query(x)), pack(None, key(own), heads.value(own))
+            q = packed(given, heads.query(x))
+            context = packed(given, None, key(own), heads.value(own))
         try:
             mixed = given(q, context=context, mask=mask)
         except Exception as error:
@@ -83,8 +82,8 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
         require_close(y, request(mixer, x), BOUND, f"{GIVEN}: {request.label}")
     if subject.can.streaming == "exact":
         state, parts = given.initial_state(B), []
-        for part in packed.split((5, 1, T - 6), dim=1):
+        for part in tokens.split((5, 1, T - 6), dim=1):
             y, state = given.extend(part, state)
             parts.append(y)
-        expected = given(packed, mask=Mask(causal=True))
+        expected = given(tokens, mask=Mask(causal=True))
         require_close(torch.cat(parts, dim=1), expected, BOUND, f"{GIVEN}: extend")
