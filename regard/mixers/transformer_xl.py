@@ -178,7 +178,7 @@ class TransformerXL(HeadsMixer):
             last_rows(state.memory, x, length - state.length), length
         )
 
-    def extend_normed(self, x, norm, state, *, valid=None, donate=False):
+    def extend_normed(self, x, norm, state, *, valid=None, documents=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
         self._check_tokens("x", x)
         given = state
