@@ -234,7 +234,10 @@ def test_a_name_that_a_model_cannot_have_is_refused_with_the_reason():
     for name, reason in (
         ("regard_reformer", "reformer does not support given queries, keys and values: its keys"),
         ("regard_linformer", "it learns project.key, project.value"),
-        ("regard_liner", "unknown attn_implementation 'regard_liner'. Did you mean 'regard_linear'?"),
+        (
+            "regard_liner",
+            "unknown attn_implementation 'regard_liner'. Did you mean 'regard_linear'?",
+        ),
     ):
         with pytest.raises((UnsupportedError, UnknownNameError), match=re.escape(reason)):
             model("bert", name)
