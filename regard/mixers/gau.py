@@ -90,22 +90,19 @@ class GAU(CachedMixer):
         self.score_scale = 1 / (max_len or 1) if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
-    def mix(self, x, context, mask):
-        query = key = torch.arange(x.shape[1], device=x.device)[None]
-        if context is not None:
-            query, key = _places(query, context, mask)
+    def _mixed(self, x, context, mask):
+        query, key = _places(x, context, mask)
         q, k, v = self._split(x, context, query)
-        how = {"mask": mask, "impl": self.impl, **self._how(query, key)}
-        return self.unit.merge(x, squared_relu_attention(q, k, v, **how))
+        return self._attend(q, k, v, mask, query, key)
 
-    def _split(self, x, context, at):
+    def _split(self, x, context, at=None):
         views, turned, scale = self.unit.views(x), self.relative.turned, self.score_scale
+        at = _first(x) if at is None else at
         if context is None:
             q, k = turned(views, at, scale)
             return q, k, self.unit.values(x)
-        here = torch.arange(context.shape[1], device=x.device)[None]
-        (q,) = turned(views[:, :1], here[:, :0] if at is None else at, scale, (0,))
-        (k,) = turned(self.unit.views(context)[:, 1:], here, 1.0, (1,))
+        (q,) = turned(views[:, :1], at, scale, (0,))
+        (k,) = turned(self.unit.views(context)[:, 1:], _first(context), 1.0, (1,))
         return q, k, self.unit.values(context)
 
     def _how(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]) -> dict:
@@ -116,7 +113,7 @@ class GAU(CachedMixer):
             how["bias"] = lambda rows: at(key[:, None, None] - query[:, None, rows, None])
         return how
 
-    def _attend(self, q, k, v, mask, query, key):
+    def _attend(self, q, k, v, mask, query=None, key=None):
         how = {"mask": mask, "impl": self.impl, **self._how(query, key)}
         return squared_relu_attention(q, k, v, **how)
 
@@ -124,18 +121,22 @@ class GAU(CachedMixer):
         return self.unit.merge(x, mixed)
 
     def _observe(self, x, context, mask):
-        query = key = torch.arange(x.shape[1], device=x.device)[None]
-        if context is not None:
-            query, key = _places(query, context, mask)
+        query, key = _places(x, context, mask)
         q, k, v = self._split(x, context, query)
         a = squared_relu_weights(q, k, mask=mask, **self._how(query, key))
-        return Observation(q, k, v, a, a @ v)
+        return Observation(q, k, v, a)
+
+
+def _first(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
+    return torch.arange(x.shape[1], device=x.device)[None]
 
 
 def _places(
-    query: Int[Tensor, "1 T"], context: Float[Tensor, "B S D"], mask: Mask
+    x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
 ) -> tuple[Int[Tensor, "b T"], Int[Tensor, "1 S"]]:
     """Queries count from 0, or, where causal, the last one is aligned with the last key."""
-    T, S = query.shape[1], context.shape[1]
-    key = torch.arange(S, device=query.device)[None]
-    return mask.last_key(T, S, query.device) if mask.causal else query, key
+    query = _first(x)
+    if context is None:
+        return query, query
+    T, S = x.shape[1], context.shape[1]
+    return mask.last_key(T, S, x.device) if mask.causal else query, _first(context)

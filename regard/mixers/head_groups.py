@@ -24,12 +24,12 @@ from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
+from regard.mixers._base import HeadsMixer
 from regard.mixers._capabilities import together
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.nn.given_heads import with_given_heads
-from regard.nn.heads import Heads, HeadsMixer
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,7 @@ class HeadGroups(HeadsMixer):
         max_len: int | None = None,
         groups: Sequence[HeadGroup] | None = None,
     ):
-        super().__init__(dim, max_len=max_len)
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        super().__init__(dim, num_heads=num_heads, max_len=max_len)
         groups = _default(num_heads) if groups is None else tuple(groups)
         counted = sum(group.num_heads for group in groups)
         if counted != num_heads:
@@ -167,26 +165,32 @@ class HeadGroups(HeadsMixer):
         """The outputs of all groups, each [B T h*V]."""
         return torch.cat(mixed, dim=-1).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        given: list[Any] = [None] * len(self.sizes)
-        if context is not None:
-            given = [own for _, (_, own, _) in self._given(context[:, :0], context, OPEN)]
-        states = [
-            member._initial_state(batch_size, max_len, own, valid)
-            for member, own in zip(self.groups, given, strict=True)
-        ]
-        length = torch.zeros(batch_size, dtype=torch.long, device=self.heads.value.weight.device)
+    def _start(self, length, max_len):
+        states = [m._initial_state(len(length), max_len, None, None) for m in self.groups]
         return State(tuple(states), length)
 
-    def _extend(self, x, state, valid, donate):
+    def _step(self, x, state, valid, donate):
         given = zip(self._given(x, None, OPEN), state.parts, strict=True)
         done = [
             member._extend(own_x, bounded(own, state.most), valid, donate)
             for (member, (own_x, _, _)), own in given
         ]
         mixed, states = zip(*done, strict=True)
-        y = self.heads.merge(self._heads(list(mixed)))
-        return y, State(states, advance(state.length, valid, x.shape[1]))
+        return self._heads(list(mixed)), State(states, advance(state.length, valid, x.shape[1]))
+
+    def _keep(self, context, valid):
+        given = self._given(context[:, :0], context, OPEN)
+        return tuple(m._initial_state(len(context), None, own, valid) for m, (_, own, _) in given)
+
+    def _read(self, x, kept, at):
+        given = zip(self._given(x, None, OPEN), kept, strict=True)
+        here = at[:, 0]
+        return self._heads(
+            [
+                member._extend(own_x, replace(own, length=here), None, False)[0]
+                for (member, (own_x, _, _)), own in given
+            ]
+        )
 
     def _observe(self, x, context, mask):
         seen = [m._observe(*given) for m, given in self._given(x, context, mask)]

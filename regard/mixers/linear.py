@@ -39,6 +39,7 @@ class Linear(RecurrentMixer):
         "grouped": {"num_kv_heads": 1},
         "rotary": {"position": "rotary"},
     }
+    operations = ("linear", "causal sums")
     denominator = staticmethod(positive)
 
     def __init__(
@@ -56,11 +57,11 @@ class Linear(RecurrentMixer):
             dim,
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,
-            impl=impl,
-            operation="linear",
             position=position,
             position_options=position_options,
             turned=False,
+            alike=True,
+            impl=impl,
         )
         self.phi = resolve(feature_map)
 
@@ -87,12 +88,12 @@ class Linear(RecurrentMixer):
         place, rotate = torch.arange(T, device=device), self.position.rotate
         return lambda phi: rotate(phi, place if after is None else after[:, None] + place)
 
-    def _extend(self, x, state, valid, donate):
+    def _step(self, x, state, valid, donate):
         if self.position is None:
-            return super()._extend(x, state, valid, donate)
+            return super()._step(x, state, valid, donate)
         mask, length = Mask(causal=True, valid=valid), advance(state.length, valid, x.shape[1])
         mixed, S, z = self._turned(*self.heads.split(x), mask, state)
-        return self.heads.merge(mixed), State(S, z, length)
+        return mixed, State(S, z, length)
 
     def _observe(self, x, context, mask):
         if self.position is None:

@@ -43,6 +43,7 @@ class RFA(RecurrentMixer):
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
+    operations = ("rfa", "causal sums")
     denominator = staticmethod(signed)
     drawn: Tensor | None
     variants = {
@@ -67,14 +68,7 @@ class RFA(RecurrentMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            impl=impl,
-            operation="rfa",
-            alike=False,
-        )
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
         if pool_size is not None and pool_size < num_heads:
             raise OptionError(
                 f"rfa: pool_size ({pool_size}) must be at least num_heads ({num_heads}): "

@@ -52,7 +52,7 @@ def synthetic(
     H: int,
     row: Row,
     *,
-    values: str = "synthesis.values",
+    values: str = "values",
 ) -> tuple[Tensor, Tensor]:
     """`logits(h, i)` [T]: the numbers of query i before the softmax."""
     v = linear(params, f"{values}.value", row.x).reshape(row.T, H, -1)

@@ -56,4 +56,4 @@ def mixture(params, options, row):
         shares = shares / shares.sum()
         return sum(shares[m] * of_member(name, h, i) for m, name in enumerate(names))
 
-    return synthetic(logits, params, H, row, values="values")
+    return synthetic(logits, params, H, row)

@@ -7,5 +7,5 @@ from regard.reference._synthetic import dense_logits, part, synthetic
 @oracle
 def synthesizer_dense(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    H, p = options["num_heads"], part(params, "synthesis.logits.")
+    H, p = options["num_heads"], part(params, "logits.")
     return synthetic(lambda h, i: dense_logits(p, row, H, h, i), params, H, row)

@@ -9,7 +9,7 @@ from regard.reference._synthetic import factorized_dense_logits, part, synthetic
 @oracle
 def synthesizer_factorized_dense(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    H, p = options["num_heads"], part(params, "synthesis.logits.")
+    H, p = options["num_heads"], part(params, "logits.")
     a = options["first_factor"] or math.isqrt(options["max_len"])
     b = math.ceil(options["max_len"] / a)
     outer = options["tiling"] == "outer"
