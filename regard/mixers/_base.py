@@ -13,6 +13,7 @@ from regard.core.request import first_parameter
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.rows import Impl, check_impl
+from regard.nn import heads as nn_heads
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
@@ -26,7 +27,7 @@ class ContextState(Streamed):
 
 
 class SplitMixer(Mixer):
-    """y = _merge(x, _attend(q, k, v)), q of the tokens, k and v of the context or of the same tokens.
+    """y = _merge(x, _attend(*_split(x, context), mask)), q of the tokens, k and v of the context or of the same tokens.
 
     A mechanism writes `_split`, `_attend` and `_merge`, and for a map `_weights`; one that is no function of q, k and v
     writes `_mixed` and `_observe` in the place of `_attend` and `_weights`. A stream is `_start` and `_step`, and over a context
@@ -34,9 +35,6 @@ class SplitMixer(Mixer):
     """
 
     heads: Heads
-
-    def mix(self, x, context, mask):
-        return self._merge(x, self._mixed(x, context, mask))
 
     def _mixed(
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
@@ -122,8 +120,8 @@ class SplitMixer(Mixer):
         raise NotImplementedError
 
 
-class HeadsMixer(SplitMixer):
-    """y = heads.merge(_attend(*heads.split(x, context))), with the options of heads."""
+class HeadsMixer(SplitMixer, nn_heads.HeadsMixer):
+    """A SplitMixer whose split and merge are those of heads, and the options of heads."""
 
     operations: ClassVar[tuple[str, ...]] = ()
     """Keys of `regard.fast` that serve it: they say which `impl` there is."""

@@ -8,7 +8,6 @@ from regard.core import Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
 from regard.mixers._base import SplitMixer
-from regard.nn.heads import Values
 
 
 @as_state
@@ -51,15 +50,3 @@ class CachedMixer(SplitMixer):
         q, _, _ = self._split(x, x[:, :0], at)
         key = torch.arange(k.shape[2], device=x.device)[None]
         return self._attend(q, k, v, Mask(valid=valid), at, key)
-
-
-class ValuesMixer(CachedMixer):
-    """A CachedMixer whose heads are values alone; q and k are its own."""
-
-    values: Values
-
-    def _merge(self, x, mixed):
-        return self.values.merge(mixed)
-
-    def _observe(self, x, context, mask):
-        return super()._observe(x, context, mask)._replace(q=None, k=None)

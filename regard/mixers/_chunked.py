@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import Literal
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import No, Observation
 from regard.functional.cache import place
-from regard.functional.mixed_chunk import Inside, LinNorm, Sums, mixed_chunks, shares, units
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares, units
 from regard.functional.mixed_chunk_stream import extend
 from regard.mixers._base import SplitMixer
 from regard.mixers._capabilities import ALL
@@ -19,7 +18,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 class ChunkedMixer(SplitMixer):
-    """y_i = sum_{j in the chunk of i} w_ij v_j  +  a_i q'_i sum_j k'_j v_j^T; a mechanism writes `_views` and sets `inside`."""
+    """y_i = sum_{j in the chunk of i} w_ij v_j  +  a_i q'_i sum_j k'_j v_j^T; a mechanism writes `_sums`."""
 
     paper = "Hua et al. 2022, arXiv 2202.10447"
     capabilities = replace(
@@ -29,7 +28,6 @@ class ChunkedMixer(SplitMixer):
         ),
         cross=No("its chunks pair the tokens of one sequence"),
     )
-    inside: Inside
 
     def _set_chunks(self, chunk_size: int, lin_norm: LinNorm, parts: Parts) -> None:
         self.shares = shares(self.name, lin_norm, chunk_size, self.max_len)
@@ -41,21 +39,11 @@ class ChunkedMixer(SplitMixer):
         if parts == "global":
             self.delay = chunk_size
 
-    def _views(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
-    ) -> tuple[Pair, Pair, Float[Tensor, "B H T V"]]:
-        """q and k inside chunks, q and k between them, all turned by their positions, and v."""
-        raise NotImplementedError
-
     def _sums(
-        self, x: Tensor, causal: bool, position: Tensor | None = None
+        self, x: Tensor, causal: bool, position: Int[Tensor, "b T"] | None = None
     ) -> tuple[Sums, Float[Tensor, "B H T V"]]:
         """What the two sums of tokens at these positions (None: the first) are made of, and v."""
-        if position is None:
-            position = torch.arange(x.shape[1], device=x.device)[None]
-        near, far, v = self._views(x, position)
-        used = None if self.parts == "global" else near, None if self.parts == "local" else far
-        return Sums(*used, self.inside, self.shares[causal]), v
+        raise NotImplementedError
 
     def _mixed(self, x, context, mask):
         sums, v = self._sums(x, mask.causal)
@@ -72,5 +60,4 @@ class ChunkedMixer(SplitMixer):
         return Observation(q, k, v, a)
 
     def _observe_heads(self, x, context, mask):
-        sums, v = self._sums(x, mask.causal)
-        return Observation(v=v, heads=mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask))
+        return Observation(v=self._sums(x, mask.causal)[1], heads=self._mixed(x, context, mask))

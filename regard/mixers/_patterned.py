@@ -61,9 +61,11 @@ class PatternMixer(HeadsMixer):
         k, v = self.heads.keys(self.external[None]), self.heads.values(self.external[None])
         return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
 
+    mix = HeadsMixer.mix_split
+
     def _attend(self, q, k, v, mask, query=None, key=None):
         pattern, mask, most = self._request(q.shape[2], mask)
-        prefix = self._prefix(len(q))
+        prefix = self._prefix(len(q)) if hasattr(self, "external") else None
         return pattern_attention(
             q, k, v, prefix=prefix, pattern=pattern, mask=mask, max_global=most, impl=self.impl
         )

@@ -1,17 +1,26 @@
 """Base class of the Synthesizers: values alone are mixed, by the softmax of logits that no key has a part in."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
 
 from regard.core import No
 from regard.functional.rows import Impl, check_impl
-from regard.functional.synthesizer import Logits, synthesizer_attention, synthesizer_weights
-from regard.mixers._cached import ValuesMixer
+from regard.functional.synthesizer import synthesizer_attention, synthesizer_weights
+from regard.mixers._cached import CachedMixer
 from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values
+from regard.nn.logits import PositionLogits
+
+
+class ValuesMixer(CachedMixer):
+    """A CachedMixer whose heads are values alone; q and k are its own."""
+
+    values: Values
+
+    def _merge(self, x, mixed):
+        return self.values.merge(mixed)
+
+    def _observe(self, x, context, mask):
+        return super()._observe(x, context, mask)._replace(q=None, k=None)
 
 
 class SynthesizerMixer(ValuesMixer):
@@ -24,7 +33,7 @@ class SynthesizerMixer(ValuesMixer):
         cross=No("its weights are made for positions of one sequence"),
         time="T^2 H V",
     )
-    logits: Callable[..., Logits]
+    logits: PositionLogits
 
     def __init__(self, dim: int, *, num_heads: int, max_len: int | None, impl: Impl):
         super().__init__(dim, max_len=max_len)
@@ -32,20 +41,20 @@ class SynthesizerMixer(ValuesMixer):
         self.num_heads = num_heads
         self.values = Values(dim, num_heads)
 
-    def _split(self, x, context, at=None):
-        v = self.values.split(x)
-        return x, v[..., :0], v
+    def mix(self, x, context, mask):
+        T, v = x.shape[1], self.values.split(x)
+        mixed = synthesizer_attention(self.logits(x), v, T=T, mask=mask, impl=self.impl)
+        return self.values.merge(mixed)
 
-    def _logits(self, q: Any, k: Tensor, at: Tensor | None = None) -> Logits:
-        """B of tokens at these positions (None: the first)."""
-        return self.logits(q, at)
+    def _split(self, x, context, at=None):
+        v, keys = self.values.split(x), self.logits.keys(x, at)
+        return x, v[..., :0] if keys is None else keys, v
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        T = k.shape[2] if query is None else query.shape[1]
-        logits = self._logits(q, k, query)
-        return synthesizer_attention(logits, v, T=T, mask=mask, impl=self.impl)
+        logits = self.logits(q, query, k)
+        return synthesizer_attention(logits, v, T=q.shape[1], mask=mask, impl=self.impl)
 
     def _weights(self, q, k, mask):
-        B, H, T, _ = k.shape
-        weights = synthesizer_weights(self._logits(q, k), T, T, mask=mask, device=k.device)
-        return weights.to(k.dtype).expand(B, H, -1, -1)
+        B, T, _ = q.shape
+        weights = synthesizer_weights(self.logits(q, None, k), T, T, mask=mask, device=q.device)
+        return weights.to(k.dtype).expand(B, self.num_heads, -1, -1)

@@ -25,8 +25,8 @@ from regard.core import Mask, No, OptionError, UnknownNameError
 from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention, fixed_weights
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._cached import ValuesMixer
 from regard.mixers._capabilities import ALL
+from regard.mixers._synthesizer import ValuesMixer
 from regard.nn.heads import Values, split_heads
 from regard.nn.starts import Glorot, glorot
 
@@ -81,6 +81,10 @@ class FixedPatterns(ValuesMixer):
             glorot(self.query, self.key)
         if all(name in CAUSAL_PATTERNS for name in self.patterns):
             self.declare(causal=True, streaming="exact")
+
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        return self.values.merge(self._attend(q, k, v, mask))
 
     def _split(self, x, context, at=None):
         v = self.values.split(x)

@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, Mixer, No, Observation, OptionError
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
 from regard.mixers._cached import CachedMixer
@@ -90,10 +90,11 @@ class GAU(CachedMixer):
         self.score_scale = 1 / (max_len or 1) if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
-    def _mixed(self, x, context, mask):
+    def mix(self, x, context, mask):
         query, key = _places(x, context, mask)
         q, k, v = self._split(x, context, query)
-        return self._attend(q, k, v, mask, query, key)
+        how = {"mask": mask, "impl": self.impl, **self._how(query, key)}
+        return self.unit.merge(x, squared_relu_attention(q, k, v, **how))
 
     def _split(self, x, context, at=None):
         views, turned, scale = self.unit.views(x), self.relative.turned, self.score_scale
@@ -124,7 +125,9 @@ class GAU(CachedMixer):
         query, key = _places(x, context, mask)
         q, k, v = self._split(x, context, query)
         a = squared_relu_weights(q, k, mask=mask, **self._how(query, key))
-        return Observation(q, k, v, a)
+        return Observation(q, k, v, a, a @ v)
+
+    _observe_heads = Mixer._observe_heads
 
 
 def _first(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:

@@ -106,6 +106,13 @@ class GMLP(CachedMixer):
             return self.weight[key - query + self.weight.shape[0] // 2]
         return self.weight[query, key]
 
+    def mix(self, x, context, mask):
+        T = x.shape[1]
+        (z1, q), k, z2 = self._split(x, None)
+        how = {"bias": self.bias[None, :T], "mask": mask, "impl": self.impl}
+        gate = spatial_mixing(self._first(T)[None], z2[:, 0], **how)
+        return self.narrow(z1 * (gate if q is None else gate + self._tiny(q, k, mask)))
+
     def _split(self, x, context, at=None):
         """Parts of x U: z_1, beside the query of the tiny attention, its key and value side by side, and LN(z_2)."""
         h1, h2 = self.widen(x).chunk(2, dim=-1)
@@ -116,13 +123,9 @@ class GMLP(CachedMixer):
         return (z1, qkv[..., :A]), qkv[..., A:], z2
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        z1, q = q
-        if query is None or key is None:
-            T = z1.shape[1]
-            w, bias = self._first(T)[None], self.bias[None, :T]
-        else:
-            w, bias = self._between(query, key.clamp(max=len(self.bias) - 1)), self.bias[query]
-        gate = spatial_mixing(w, v[:, 0], bias=bias, mask=mask, impl=self.impl)
+        (z1, q), last = q, len(self.bias) - 1
+        how = {"bias": self.bias[query], "mask": mask, "impl": self.impl}
+        gate = spatial_mixing(self._between(query, key.clamp(max=last)), v[:, 0], **how)
         return z1 * (gate if q is None else gate + self._tiny(q, k, mask))
 
     def _tiny(self, q: Tensor, kv: Tensor, mask: Mask) -> Float[Tensor, "B T F"]:

@@ -142,21 +142,22 @@ class HeadGroups(HeadsMixer):
 
     def _given(self, x: Tensor, context: Tensor | None, mask: Mask) -> Iterator[tuple[Any, Given]]:
         """Each member with what it is called with: its heads of q, k and v side by side, and its heads of the mask."""
-        parts = zip(*map(self._beside, self.heads.split(x, context)), strict=True)
+        split = (
+            [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, dim=1)]
+            for z in self.heads.split(x, context)
+        )
         masks = [mask] * len(self.sizes)
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
             own = mask.pairwise.split(self.sizes, dim=1)
             masks = [replace(mask, pairwise=pairwise) for pairwise in own]
-        for member, (q, k, v), own in zip(self.groups, parts, masks, strict=True):
+        for member, (q, k, v), own in zip(
+            self.groups, zip(*split, strict=True), masks, strict=True
+        ):
             pack = member.heads.pack
             if context is None:
                 yield member, (pack(q, k, v), None, own)
             else:
                 yield member, (pack(q), pack(None, k, v), own)
-
-    def _beside(self, z: Float[Tensor, "B H T K"]) -> list[Float[Tensor, "B T hK"]]:
-        """The heads of each group, side by side."""
-        return [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, dim=1)]
 
     def _mixed(self, x, context, mask):
         return self._heads([m.mix(*given) for m, given in self._given(x, context, mask)])

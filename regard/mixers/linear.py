@@ -65,8 +65,9 @@ class Linear(RecurrentMixer):
         )
         self.phi = resolve(feature_map)
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    mix = RecurrentMixer.mix_split
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         if self.position is not None:
             return self._turned(q, k, v, mask)[0]
         return linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)

@@ -71,6 +71,8 @@ class Local(HeadsMixer):
         self.window_size, self.reach = window_size, window_size * dilation
         self._how: dict[str, Any] = {"window": window_size, "dilation": dilation}
 
+    mix = HeadsMixer.mix_split
+
     def _attend(self, q, k, v, mask, query=None, key=None):
         return window_attention(q, k, v, mask=mask, impl=self.impl, **self._how)
 

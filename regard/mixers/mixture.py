@@ -14,20 +14,18 @@ Args:
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-from torch import nn
-
 from regard.core import No, OptionError, UnknownNameError
 from regard.functional.rows import Impl
-from regard.functional.synthesizer import blended
 from regard.mixers._capabilities import ALL
 from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import (
+    BlendedLogits,
     DenseLogits,
     FactorizedDenseLogits,
     FactorizedRandomLogits,
     FixedPatternLogits,
     PairLogits,
+    PositionLogits,
     RandomLogits,
     near_square,
 )
@@ -75,32 +73,11 @@ class Mixture(SynthesizerMixer):
             raise OptionError(f"mixture: {' and '.join(bound)} need max_len: pass max_len=")
         if not bound:
             self.declare(any_length=True)
-        self.members = nn.ModuleDict(
-            {name: _member(name, dim, num_heads, max_len) for name in names}
-        )
-        self.blend = nn.Parameter(torch.empty(len(names), num_heads))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.blend)
-
-    def _split(self, x, context, at=None):
-        """k: the prepared keys of all scores, side by side."""
-        v = self.values.split(x)
-        keys = [m.keys(x, at) for m in self.members.values() if isinstance(m, PairLogits)]
-        return (x, [k.shape[3] for k in keys]), torch.cat([v[..., :0], *keys], dim=-1), v
-
-    def _logits(self, q, k, at=None):
-        x, widths = q
-        keys = iter(k.split(widths, dim=-1) if widths else ())
-        parts = [
-            member(x, next(keys) if isinstance(member, PairLogits) else at)
-            for member in self.members.values()
-        ]
-        return blended(self.blend.softmax(0), parts)
+        made = {name: _member(name, dim, num_heads, max_len) for name in names}
+        self.logits = BlendedLogits(made, num_heads)
 
 
-def _member(name: str, dim: int, num_heads: int, max_len: int | None) -> nn.Module:
+def _member(name: str, dim: int, num_heads: int, max_len: int | None) -> PositionLogits:
     if name in _SYNTHETIC:
         return _SYNTHETIC[name](dim, num_heads, max_len)
     if name == "fixed_patterns":

@@ -83,6 +83,8 @@ class Softmax(CachedMixer, HeadsMixer):
         self.scale = 1.0 if shared_qk and scale is None else scale
         self.shared_qk, self.dropout = shared_qk, dropout
 
+    mix = HeadsMixer.mix_split
+
     def _attend(self, q, k, v, mask, query=None, key=None):
         how = self._how(q, query, key)
         if self.shared_qk and query is not None and mask is OPEN:  # one token after all others
