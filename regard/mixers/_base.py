@@ -12,6 +12,7 @@ from regard.core import Mask, Mixer, No, Observation
 from regard.core.request import first_parameter
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
+from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
 from regard.nn import heads as nn_heads
 from regard.nn.heads import Heads
@@ -29,9 +30,9 @@ class ContextState(Streamed):
 class SplitMixer(Mixer):
     """y = _merge(x, _attend(*_split(x, context), mask)), q of the tokens, k and v of the context or of the same tokens.
 
-    A mechanism writes `_split`, `_attend` and `_merge`, and for a map `_weights`; one that is no function of q, k and v
-    writes `_mixed` and `_observe` in the place of `_attend` and `_weights`. A stream is `_start` and `_step`, and over a context
-    `_keep` and `_read`.
+    A mechanism writes `_split`, `_attend` and `_merge`, and `_weights` where they have a shorter way; one that is no
+    function of q, k and v writes `_mixed` and `_observe` in the place of `_attend`. A stream is `_start` and `_step`, and over
+    a context `_keep` and `_read`.
     """
 
     heads: Heads
@@ -60,16 +61,18 @@ class SplitMixer(Mixer):
         """What queries read of keys at these positions (None: the first)."""
         raise NotImplementedError
 
-    def _weights(self, q: Any, k: Any, mask: Mask) -> Float[Tensor, "b H T S"] | None:
-        """The weights with which `_attend` mixes; None where there are none."""
-        return None
+    def _weights(self, q: Any, k: Any, v: Float[Tensor, "B H S V"], mask: Mask) -> Tensor | None:
+        """The weights with which `_attend` mixes: what it makes of a unit value for each key."""
+        if not self.capabilities.attention_map:
+            return None
+        return self._attend(q, k, units(v), mask)
 
     def _merge(self, x: Float[Tensor, "B T D"], mixed: Tensor) -> Float[Tensor, "B T _"]:
         raise NotImplementedError
 
     def _observe(self, x, context, mask):
         q, k, v = self._split(x, context)
-        return Observation(q, k, v, self._weights(q, k, mask))
+        return Observation(q, k, v, self._weights(q, k, v, mask))
 
     def _observe_heads(self, x, context, mask):
         return Observation(v=self._split(x, context)[2], heads=self._mixed(x, context, mask))

@@ -1,4 +1,4 @@
-"""Base class of mixers whose keys and values are summed into a state: streaming, the context's sums and maps."""
+"""Base class of mixers whose keys and values are summed into a state: streaming, and the context's sums."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, No, Observation
+from regard.core import Mask, No
 from regard.core.mask import OPEN
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.features import Keys
-from regard.functional.linear import Denominator, causal_sums, read, summed, weights
+from regard.functional.linear import Denominator, causal_sums, read, summed
 from regard.mixers._base import HeadsMixer
 from regard.mixers._capabilities import ALL
 
@@ -26,7 +26,7 @@ class State(Streamed):
 class RecurrentMixer(HeadsMixer):
     """y_i = phi(q_i) S_i / n(phi(q_i) z_i),   S_i = d_i S_(i-1) + phi(k_i) v_i^T,   z_i = d_i z_(i-1) + phi(k_i)
 
-    A mechanism sets the denominator n and writes `_mixed`, `_queries` and `_keys`.
+    A mechanism sets the denominator n and writes `_attend`, `_queries` and `_keys`.
     """
 
     family = "linear"
@@ -73,9 +73,3 @@ class RecurrentMixer(HeadsMixer):
         carried = {} if keys.c is None else {"c": keys.c.to(S.dtype)}
         length = advance(state.length, valid, x.shape[1])
         return sums / self.denominator(total), replace(state, S=S, z=z, length=length, **carried)
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        keys = self._keys(k, x if context is None else context, mask, None)
-        a = weights(self._queries(q, mask), keys, mask=mask, denominator=self.denominator)
-        return Observation(q, k, v, a)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from regard.core import No
 from regard.functional.rows import Impl, check_impl
-from regard.functional.synthesizer import synthesizer_attention, synthesizer_weights
+from regard.functional.synthesizer import synthesizer_attention
 from regard.mixers._cached import CachedMixer
 from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values
@@ -53,8 +53,3 @@ class SynthesizerMixer(ValuesMixer):
     def _attend(self, q, k, v, mask, query=None, key=None):
         logits = self.logits(q, query, k)
         return synthesizer_attention(logits, v, T=q.shape[1], mask=mask, impl=self.impl)
-
-    def _weights(self, q, k, mask):
-        B, T, _ = q.shape
-        weights = synthesizer_weights(self.logits(q, None, k), T, T, mask=mask, device=q.device)
-        return weights.to(k.dtype).expand(B, self.num_heads, -1, -1)

@@ -26,7 +26,6 @@ from regard.functional.efficient import (
     no_keys,
     present_keys,
     summed,
-    weights,
 )
 from regard.functional.features import present
 from regard.functional.rows import Impl
@@ -72,11 +71,6 @@ class Efficient(HeadsMixer):
         if self.normaliser == "softmax":
             return efficient_attention(q, k, v, mask=mask, impl=self.impl)
         return q @ (scaled(k, mask).mT @ v)
-
-    def _weights(self, q, k, mask):
-        if self.normaliser == "softmax":
-            return weights(q, k, mask=mask)
-        return q @ scaled(k, mask).mT
 
     def _keep(self, context, valid):
         mask = Mask(valid=valid)

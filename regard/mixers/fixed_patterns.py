@@ -15,16 +15,15 @@ Args:
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from regard.core import Mask, No, OptionError, UnknownNameError
-from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention, fixed_weights
+from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention
 from regard.functional.rows import Impl, check_impl
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.softmax import softmax_attention
 from regard.mixers._capabilities import ALL
 from regard.mixers._synthesizer import ValuesMixer
 from regard.nn.heads import Values, split_heads
@@ -102,17 +101,6 @@ class FixedPatterns(ValuesMixer):
             parts.append(fixed_attention(self.patterns, *fixed, mask=fixed_mask, impl=self.impl))
         if self.num_learned:
             parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))
-        return torch.cat(parts, dim=1)
-
-    def _weights(self, q, k, mask):
-        F, parts = len(self.patterns), []
-        fixed_mask, learned_mask = _by_heads(mask, F)
-        if F:
-            how: dict[str, Any] = {"dtype": q.dtype, "mask": fixed_mask}
-            fixed = fixed_weights(self.patterns, *_places(q, mask), **how)
-            parts.append(fixed.to(q.dtype).expand(len(q), -1, -1, -1))
-        if self.num_learned:
-            parts.append(softmax_weights(q, k, mask=learned_mask))
         return torch.cat(parts, dim=1)
 
 

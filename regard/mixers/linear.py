@@ -20,10 +20,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Mask, Observation
+from regard.core import Mask
 from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
-from regard.functional.linear import linear_attention, positive, turned_sums, weights
+from regard.functional.linear import linear_attention, positive, turned_sums
 from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer, State
 from regard.positions.relative import Rotary
@@ -95,15 +95,6 @@ class Linear(RecurrentMixer):
         mask, length = Mask(causal=True, valid=valid), advance(state.length, valid, x.shape[1])
         mixed, S, z = self._turned(*self.heads.split(x), mask, state)
         return mixed, State(S, z, length)
-
-    def _observe(self, x, context, mask):
-        if self.position is None:
-            return super()._observe(x, context, mask)
-        q, k, v = self.heads.split(x)
-        turn = self._turn(q.shape[2], q.device)
-        return Observation(
-            q, k, v, weights(self.phi(q), self._keys(k, x, mask, None), mask=mask, turn=turn)
-        )
 
     def _queries(self, q, mask):
         return self.phi(q)

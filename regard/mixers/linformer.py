@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask, No, OptionError
-from regard.functional.projected import projected_attention, projected_weights, segment_means
+from regard.functional.projected import projected_attention, segment_means
 from regard.functional.rows import Impl
 from regard.mixers._base import HeadsMixer
 from regard.mixers._capabilities import ALL
@@ -109,9 +109,6 @@ class Linformer(HeadsMixer):
         valid = k.new_ones(B, S, dtype=torch.bool) if mask.valid is None else mask.valid
         E = segment_means(valid.sum(1), S, self.num_slots, k.dtype)
         return {"E": E, "F": E, "valid": mask.valid, "slots": (E[:, 0] > 0).any(-1)}
-
-    def _weights(self, q, k, mask):
-        return projected_weights(q, k, **self._slots(k, mask))
 
 
 def _check(sharing: Sharing, projection: object, max_len: int, num_slots: int | None) -> None:

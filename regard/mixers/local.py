@@ -76,7 +76,7 @@ class Local(HeadsMixer):
     def _attend(self, q, k, v, mask, query=None, key=None):
         return window_attention(q, k, v, mask=mask, impl=self.impl, **self._how)
 
-    def _weights(self, q, k, mask):
+    def _weights(self, q, k, v, mask):
         return weights(q, k, mask=mask, **self._how)
 
     def _start(self, length, max_len):

@@ -125,7 +125,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
     def _attend(self, q, k, v, mask, query=None, key=None):
         return self._read_windows(q, k, v, self._windows(q, k, mask, query), mask.pairwise)
 
-    def _weights(self, q, k, mask):
+    def _weights(self, q, k, v, mask):
         how: dict[str, Any] = {"windows": self._windows(q, k, mask), "pairwise": mask.pairwise}
         how |= {"pairs": self.score.pairs, "renormalise": self.renormalise}
         return luong_weights(self.score.queries(q), k, **how)

@@ -23,15 +23,17 @@ Args:
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.functional.features import RandomKernel, unit_features, unit_keys
 from regard.functional.linear import random_feature_attention, signed
+from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
@@ -98,9 +100,15 @@ class RFA(RecurrentMixer):
             self.drawn.copy_(torch.arange(len(self.drawn)))
 
     def _mixed(self, x, context, mask):
+        return self._gated(*self.heads.split(x, context), self._gate(x), mask)
+
+    def _gated(self, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, mask: Mask) -> Tensor:
+        how: dict[str, Any] = {"mask": mask, "features": self.features, "impl": self.impl}
+        return random_feature_attention(q, k, v, self._w(), gate, **how)
+
+    def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        how = {"mask": mask, "features": self.features, "impl": self.impl}
-        return random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
+        return Observation(q, k, v, self._gated(q, k, units(v), self._gate(x), mask))
 
     @property
     def changes_after_step(self) -> bool:

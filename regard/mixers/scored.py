@@ -23,7 +23,7 @@ from typing import Any
 
 from regard.core import No
 from regard.functional.rows import Impl
-from regard.functional.scored import Normaliser, scored_attention, scored_weights
+from regard.functional.scored import Normaliser, scored_attention
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import HeadsMixer
 from regard.mixers._cached import CachedMixer
@@ -95,6 +95,3 @@ class Scored(CachedMixer, HeadsMixer):
             return softmax_attention(q, k, v, scale=1.0, **how)
         how |= {"pairs": self.score.pairs, "width": self.score.width}
         return scored_attention(q, k, v, normaliser=self.normaliser, **how)
-
-    def _weights(self, q, k, mask):
-        return scored_weights(q, k, pairs=self.score.pairs, mask=mask, normaliser=self.normaliser)

@@ -98,7 +98,7 @@ class Softmax(CachedMixer, HeadsMixer):
         dropout = self.dropout if self.training else 0.0
         return softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
 
-    def _weights(self, q, k, mask):
+    def _weights(self, q, k, v, mask):
         return softmax_weights(q, k, mask=mask, **self._how(q))
 
     def _how(
