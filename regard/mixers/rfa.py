@@ -100,15 +100,17 @@ class RFA(RecurrentMixer):
             self.drawn.copy_(torch.arange(len(self.drawn)))
 
     def _mixed(self, x, context, mask):
-        return self._gated(*self.heads.split(x, context), self._gate(x), mask)
+        q, k, v = self.heads.split(x, context)
+        return random_feature_attention(q, k, v, self._w(), self._gate(x), **self._how(mask))
 
-    def _gated(self, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, mask: Mask) -> Tensor:
-        how: dict[str, Any] = {"mask": mask, "features": self.features, "impl": self.impl}
-        return random_feature_attention(q, k, v, self._w(), gate, **how)
+    def _how(self, mask: Mask) -> dict[str, Any]:
+        return {"mask": mask, "features": self.features, "impl": self.impl}
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        return Observation(q, k, v, self._gated(q, k, units(v), self._gate(x), mask))
+        gate, how = self._gate(x), self._how(mask)
+        a = random_feature_attention(q, k, units(v), self._w(), gate, **how)
+        return Observation(q, k, v, a)
 
     @property
     def changes_after_step(self) -> bool:
