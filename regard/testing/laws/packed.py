@@ -16,7 +16,7 @@ DOCUMENTS = torch.tensor([[3] * 4 + [7] * 1 + [0] * 8, [1] * 5 + [-2] * 6 + [9] 
 CHUNKS = (2, 5, 1, 5)
 
 
-def law(subject: Subject) -> None:
+def packed(subject: Subject) -> None:
     mixer = subject.make()
     x = subject.tokens(B, T).requires_grad_()
     for request in subject.requests():
