@@ -81,8 +81,8 @@ PARTS = "terms of a pattern are parts, which are tiled, and ask each term which 
 TIME = "chunks of time and the states between them are functions of their own inside the sums"
 MEMBERS = "it is made of other mechanisms, whose ways are counted with its own"
 OVER: dict[str, tuple[str, dict[str, int]]] = {
-    **dict.fromkeys(("softmax", "gmlp"), (LEAF, {"deep": 9})),
-    **dict.fromkeys(("scored", "luong_local", "sinkhorn", "linformer"), (LEAF, {"deep": 10})),
+    **dict.fromkeys(("softmax", "scored", "gmlp"), (LEAF, {"deep": 9})),
+    **dict.fromkeys(("luong_local", "sinkhorn", "linformer"), (LEAF, {"deep": 10})),
     **dict.fromkeys(("compressed", "fixed_patterns", "routing"), (LEAF, {"deep": 10})),
     **{f"synthesizer_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},
     **{f"synthesizer_factorized_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},

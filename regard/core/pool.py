@@ -49,8 +49,9 @@ class Pool(Recorded):
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q D"]:
         """Raises ShapeError for what does not fit."""
-        y = self.pool(self._checked(x, query, valid), query, valid)
-        return y if valid is None else torch.where(valid.any(1)[:, None, None], y, 0.0)
+        x, valid = self._checked(x, query, valid)
+        y = self.pool(x, query, valid)
+        return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -64,15 +65,16 @@ class Pool(Recorded):
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q S"]:
         """The weights with which `forward` pools; zero where a token is not valid."""
-        weights = self.weigh(self._checked(x, query, valid), query, valid)
-        return weights if valid is None else torch.where(valid[:, None], weights, 0.0)
+        x, valid = self._checked(x, query, valid)
+        weights = self.weigh(x, query, valid)
+        return torch.where(valid[:, None], weights, weights.new_zeros(()))
 
     @abstractmethod
     def weigh(
         self,
         x: Float[Tensor, "B S D"],
         query: Float[Tensor, "B Q K"] | None,
-        valid: Bool[Tensor, "B S"] | None,
+        valid: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B Q S"]:
         """The weights; zero where a token is not valid."""
 
@@ -80,27 +82,36 @@ class Pool(Recorded):
         self,
         x: Float[Tensor, "B S D"],
         query: Float[Tensor, "B Q K"] | None,
-        valid: Bool[Tensor, "B S"] | None,
+        valid: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B Q D"]:
         return self.weigh(x, query, valid) @ x
 
-    def _checked(self, x: Tensor, query: Tensor | None, valid: Tensor | None) -> Tensor:
-        """x, zero where it is not valid."""
+    def _checked(
+        self, x: object, query: object | None, valid: Tensor | None
+    ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
+        """The set, zero where it is not valid, and which of it is."""
         weight = first_parameter(self)
         check_tokens(self.name, "x", x, self.dim, weight)
+        assert isinstance(x, Tensor)
         B, S, _ = x.shape
         Mask(valid=valid).check(self.name, B, S, S, device=x.device)
+        self._check_query(query, B, weight)
+        if valid is None:
+            return x, x.new_ones(B, S, dtype=torch.bool)
+        return clear(x, valid), valid
+
+    def _check_query(self, query: object | None, B: int, weight: Tensor | None) -> None:
         if self.query_dim is None:
             if query is not None:
                 raise ShapeError(f"{self.name}: its queries are its own. Pass no query.")
-        elif query is None:
+            return
+        if query is None:
             raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
-        else:
-            check_tokens(self.name, "query", query, self.query_dim, weight)
-            if query.shape[0] != B:
-                raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
-            if self.num_queries not in (None, query.shape[1]):
-                raise ShapeError(
-                    f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
-                )
-        return x if valid is None else clear(x, valid)
+        check_tokens(self.name, "query", query, self.query_dim, weight)
+        assert isinstance(query, Tensor)
+        if query.shape[0] != B:
+            raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
+        if self.num_queries is not None and query.shape[1] != self.num_queries:
+            raise ShapeError(
+                f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
+            )

@@ -78,13 +78,12 @@ class BigBird(PatternMixer):
             dim,
             num_heads=num_heads,
             max_len=max_len,
-            num_external=num_external,
             impl=impl,
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
-            alike=False,
         )
+        self._add_external(num_external)
         self.block_size, self.global_blocks = block_size, global_blocks
         first = (First(block_size),) if global_blocks else ()
         self.near = [(*first, Block(block_size, 1, 1)), (*first, Block(block_size, 1))]

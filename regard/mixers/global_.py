@@ -59,11 +59,12 @@ class Global(PatternMixer):
         super().__init__(
             dim,
             num_heads=num_heads,
-            num_external=num_external,
             impl=impl,
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
+            alike=True,
         )
+        self._add_external(num_external)
         oneself = Window(0, 0)
         self.pattern = oneself | First(num_global) if num_global else oneself

@@ -70,7 +70,6 @@ class HeadMix(PatternMixer):
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
-            alike=False,
         )
         if isinstance(patterns, PerHead):
             patterns = patterns.heads

@@ -20,10 +20,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Mask, Observation
+from regard.core import Mask
 from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
-from regard.functional.linear import linear_attention, positive, turned_sums, weights
+from regard.functional.linear import linear_attention, positive, turned_sums
 from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer, State
 from regard.positions.relative import Rotary
@@ -39,6 +39,7 @@ class Linear(RecurrentMixer):
         "grouped": {"num_kv_heads": 1},
         "rotary": {"position": "rotary"},
     }
+    operations = ("linear", "causal sums")
     denominator = staticmethod(positive)
 
     def __init__(
@@ -56,16 +57,17 @@ class Linear(RecurrentMixer):
             dim,
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,
-            impl=impl,
-            operation="linear",
             position=position,
             position_options=position_options,
             turned=False,
+            alike=True,
+            impl=impl,
         )
         self.phi = resolve(feature_map)
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    mix = RecurrentMixer.mix_split
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         if self.position is not None:
             return self._turned(q, k, v, mask)[0]
         return linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
@@ -87,21 +89,12 @@ class Linear(RecurrentMixer):
         place, rotate = torch.arange(T, device=device), self.position.rotate
         return lambda phi: rotate(phi, place if after is None else after[:, None] + place)
 
-    def _extend(self, x, state, valid, donate):
+    def _step(self, x, state, valid, donate):
         if self.position is None:
-            return super()._extend(x, state, valid, donate)
+            return super()._step(x, state, valid, donate)
         mask, length = Mask(causal=True, valid=valid), advance(state.length, valid, x.shape[1])
         mixed, S, z = self._turned(*self.heads.split(x), mask, state)
-        return self.heads.merge(mixed), State(S, z, length)
-
-    def _observe(self, x, context, mask):
-        if self.position is None:
-            return super()._observe(x, context, mask)
-        q, k, v = self.heads.split(x)
-        turn = self._turn(q.shape[2], q.device)
-        return Observation(
-            q, k, v, weights(self.phi(q), self._keys(k, x, mask, None), mask=mask, turn=turn)
-        )
+        return mixed, State(S, z, length)
 
     def _queries(self, q, mask):
         return self.phi(q)

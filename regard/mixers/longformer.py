@@ -84,7 +84,10 @@ class Longformer(PatternMixer):
         windows = tuple(Window(window_size, window_size, step) for step in steps)
         self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
-    def _global_rows(self, y, x, mask):
+    def _mixed(self, x, context, mask):
+        y = super()._mixed(x, context, mask)
+        if mask.global_tokens is None:
+            return y
         self._check_global(mask)
         q, k, v = self.global_heads.split(x)
         if self.max_global is None:

@@ -23,15 +23,17 @@ Args:
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, OptionError
+from regard.core import Mask, No, Observation, OptionError
 from regard.functional.features import RandomKernel, unit_features, unit_keys
 from regard.functional.linear import random_feature_attention, signed
+from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
@@ -43,6 +45,7 @@ class RFA(RecurrentMixer):
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
+    operations = ("rfa", "causal sums")
     denominator = staticmethod(signed)
     drawn: Tensor | None
     variants = {
@@ -67,14 +70,7 @@ class RFA(RecurrentMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            impl=impl,
-            operation="rfa",
-            alike=False,
-        )
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
         if pool_size is not None and pool_size < num_heads:
             raise OptionError(
                 f"rfa: pool_size ({pool_size}) must be at least num_heads ({num_heads}): "
@@ -105,8 +101,16 @@ class RFA(RecurrentMixer):
 
     def _mixed(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        how = {"mask": mask, "features": self.features, "impl": self.impl}
-        return random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
+        return random_feature_attention(q, k, v, self._w(), self._gate(x), **self._how(mask))
+
+    def _how(self, mask: Mask) -> dict[str, Any]:
+        return {"mask": mask, "features": self.features, "impl": self.impl}
+
+    def _observe(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        gate, how = self._gate(x), self._how(mask)
+        a = random_feature_attention(q, k, units(v), self._w(), gate, **how)
+        return Observation(q, k, v, a)
 
     @property
     def changes_after_step(self) -> bool:

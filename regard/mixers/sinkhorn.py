@@ -49,8 +49,8 @@ from regard.functional.sinkhorn import (
     weights,
 )
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._base import HeadsMixer
 from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
@@ -96,16 +96,15 @@ class Sinkhorn(HeadsMixer):
         mixture: bool = False,
         num_kv_heads: int | None = None,
     ):
-        super().__init__(dim, max_len=max_len)
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, max_len=max_len)
         if max_len is None and (block_size is None or sort_net != "attention"):
             raise OptionError(
                 'sinkhorn needs max_len: it bounds the blocks. Or block_size= with sort_net="attention"'
             )
         block_size = block_size or max(1, 2 * math.isqrt(max_len or 0))
-        self.num_heads, self.block_size, self.temperature = num_heads, block_size, temperature
-        self.num_iterations, self.mixture = num_iterations, mixture
+        self.block_size, self.temperature, self.mixture = block_size, temperature, mixture
+        self.num_iterations = num_iterations
         self._how: dict[str, Any] = {"block_size": block_size, "join": join, "sort_cut": sort_cut}
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         self.sort_net = None
         if max_len is not None and sort_net != "attention":
             blocks = -(-max_len // block_size)
@@ -156,11 +155,11 @@ class Sinkhorn(HeadsMixer):
         noise = gumbel(logits) if self.training else 0.0
         return (logits + noise) / self.temperature
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        sizes = batch_size, self.num_heads, self.heads.head_dim, self.block_size
-        return empty(self.heads.value.weight, *sizes, max_len=max_len, dim=self.dim)
+    def _start(self, length, max_len):
+        sizes = len(length), self.num_heads, self.heads.head_dim, self.block_size
+        return empty(self._like, *sizes, max_len=max_len, dim=self.dim)
 
-    def _extend(self, x, state, valid, donate):
+    def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x)
         total = state.total[:, None] + x.cumsum(1)
         summary = q.transpose(1, 2).flatten(2) if self.sort_net is None else total
@@ -170,7 +169,7 @@ class Sinkhorn(HeadsMixer):
             key = torch.arange(after.k.shape[2], device=x.device)
             seen = key <= place(state.length, None, x.shape[1])[..., None]
             y = y + softmax_attention(q, after.k, after.v, mask=Mask(pairwise=seen[:, None]))
-        return self.heads.merge(y), replace(after, total=total[:, -1])
+        return y, replace(after, total=total[:, -1])
 
     def _scores(self, summary: Tensor, k: Tensor) -> Float[Tensor, "b H G N"]:
         """Scores of blocks with keys k for the blocks that begin."""

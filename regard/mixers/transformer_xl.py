@@ -45,9 +45,9 @@ from regard.functional.relative import (
     relative_attention,
     relative_weights,
 )
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl
+from regard.mixers._base import HeadsMixer
 from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
 from regard.positions.relative import RelativePosition, SegmentTerm
 
 
@@ -87,10 +87,8 @@ class TransformerXL(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl)
-        self.num_heads, self.mem_len, self.dropout = num_heads, mem_len, dropout
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
+        self.mem_len, self.dropout = mem_len, dropout
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)
         self.segment = SegmentTerm(num_heads, dim // num_heads) if segments else None
         self.window = mem_len if same_length else None
@@ -104,7 +102,7 @@ class TransformerXL(HeadsMixer):
     def _mixed(self, x, context, mask):
         if context is not None:
             context, mask, _ = last_aligned(context, mask)
-        return self._attend(x, x if context is None else context, mask)
+        return self._relative(x, x if context is None else context, mask)
 
     def relate(
         self,
@@ -137,9 +135,9 @@ class TransformerXL(HeadsMixer):
                     f"got {ids.dtype} {list(ids.shape)}"
                 )
         term = Segments(query_segment, key_segment, self.segment.s, self.segment.b)
-        return self.heads.merge(self._attend(x, source, mask, term))
+        return self.heads.merge(self._relative(x, source, mask, term))
 
-    def _attend(
+    def _relative(
         self,
         x: Float[Tensor, "B T D"],
         source: Float[Tensor, "B S D"],
@@ -157,26 +155,22 @@ class TransformerXL(HeadsMixer):
         of = self.position
         return Terms(of.keys(needed, of.distance.weight.dtype), of.u, of.v)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        if context is not None:
-            raise UnsupportedError(
-                f"{self.name} does not support streaming over a context: distances are counted from its end, "
-                "where the last query stands. Call it with all queries at once."
-            )
-        weight = self.heads.value.weight
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        return State(weight.new_zeros(batch_size, self.mem_len, self.dim), length)
-
-    def _extend(self, x, state, valid, donate):
-        M, N = self.mem_len, x.shape[1]
-        source = torch.cat([state.memory, x], dim=1)
-        held = torch.arange(M, device=x.device) >= M - state.length[:, None]
-        new = held.new_ones(x.shape[:2]) if valid is None else valid
-        mixed = self._attend(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
-        length = advance(state.length, valid, N)
-        return self.heads.merge(mixed), State(
-            last_rows(state.memory, x, length - state.length), length
+    def _keep(self, context, valid):
+        raise UnsupportedError(
+            f"{self.name} does not support streaming over a context: distances are counted from its end, "
+            "where the last query stands. Call it with all queries at once."
         )
+
+    def _start(self, length, max_len):
+        return State(self._like.new_zeros(len(length), self.mem_len, self.dim), length)
+
+    def _step(self, x, state, valid, donate):
+        source = torch.cat([state.memory, x], dim=1)
+        held = torch.arange(self.mem_len, device=x.device) >= self.mem_len - state.length[:, None]
+        new = held.new_ones(x.shape[:2]) if valid is None else valid
+        mixed = self._relative(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
+        length = advance(state.length, valid, x.shape[1])
+        return mixed, State(last_rows(state.memory, x, length - state.length), length)
 
     def extend_normed(self, x, norm, state, *, valid=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""

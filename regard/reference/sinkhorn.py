@@ -5,15 +5,15 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import heads, linear, mix, oracle
+from regard.reference._rows import attend, heads, linear, oracle
 
 
 @oracle
 def sinkhorn(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    H, T, causal = options["num_heads"], row.T, row.causal
+    H, T, causal = row.H, row.T, row.causal
     C = options["block_size"] or 2 * math.isqrt(options["max_len"])
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
     K = q.shape[-1]
     blocks = [range(start, min(start + C, T)) for start in range(0, T, C)]
     N = len(blocks)
@@ -80,5 +80,4 @@ def sinkhorn(params, options, row):
             w = w + attended(h, i, [one[j] for j in range(T) if j <= i or not causal])
         return w
 
-    mixed, weights = mix(row, H, v, lambda h, i: dict(enumerate(weights_of(h, i))))
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, lambda h, i: dict(enumerate(weights_of(h, i))))

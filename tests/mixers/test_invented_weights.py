@@ -30,7 +30,7 @@ def make(name, **options):
 
 def test_fixed_random_synthesizer_learns_no_logits():
     names = {name for name, _ in make("synthesizer_random", trainable=False).named_parameters()}
-    assert names == {"synthesis.values.value.weight", "synthesis.values.out.weight"}
+    assert names == {"values.value.weight", "values.out.weight"}
 
 
 @pytest.mark.parametrize(("a", "b", "distinct"), [(4, 6, 12), (5, 7, 35)])
