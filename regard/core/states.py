@@ -275,13 +275,13 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
 
 def tensors(state: Any) -> dict[str, Tensor]:
     """The fields by name, also those of states in a tuple: `parts[0].k`."""
-    leaves, _ = pytree.tree_flatten_with_path(state)
+    leaves, _ = pytree.tree_flatten_with_path(with_document(state, None))
     return {pytree.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
 
 
 def _shapes(state: Any) -> list[Any]:
     """Shapes without the batch, and types of what is no floating number: those may be converted."""
-    leaves = pytree.tree_leaves(state)
+    leaves = pytree.tree_leaves(with_document(state, None))
     return [(z.shape[1:], z.is_floating_point() or z.dtype) for z in leaves]
 
 

@@ -1,4 +1,4 @@
-"""Heads and Values: the projections around multi-head attention, and the base class of mixers that have them."""
+"""Heads and Values: the projections around multi-head attention."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,7 +8,6 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, Observation
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
@@ -123,32 +122,6 @@ class Heads(nn.Module):
     ) -> Float[Tensor, "B H T K"]:
         place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
         return self.rotation.rotate(z, place if after is None else after[:, None] + place)
-
-
-class HeadsMixer(Mixer):
-    """y = heads.merge(_mixed(x)). A mechanism sets `heads`, and writes `_mixed` in the place of `mix`.
-
-    One that is a function of q, k and v writes `_attend`, and `mix = HeadsMixer.mix_split`.
-    """
-
-    heads: Heads
-    _attend: Any
-
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._mixed(x, context, mask))
-
-    def mix_split(self, x, context, mask):
-        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
-
-    def _mixed(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
-    ) -> Float[Tensor, "B H T V"]:
-        """Outputs of the heads."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither _mixed nor mix")
-
-    def _observe_heads(self, x, context, mask):
-        v = self.heads.values(x if context is None else context)
-        return Observation(v=v, heads=self._mixed(x, context, mask))
 
 
 class Values(nn.Module):
