@@ -159,8 +159,13 @@ class HeadGroups(HeadsMixer):
             else:
                 yield member, (pack(q), pack(None, k, v), own)
 
-    def _mixed(self, x, context, mask):
-        return self._heads([m.mix(*given) for m, given in self._given(x, context, mask)])
+    def mix(self, x, context, mask):
+        mixed = [m.mix(*given) for m, given in self._given(x, context, mask)]
+        return self.heads.merge(self._heads(mixed))
+
+    def _mixed(self, x, context, mask, of=None):
+        given = self._given(x, context, mask)
+        return torch.cat([member._mixed(*own, of) for member, own in given], dim=1)
 
     def _heads(self, mixed: list[Tensor]) -> Float[Tensor, "B H T V"]:
         """The outputs of all groups, each [B T h*V]."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from regard.core import No
 from regard.functional.rows import Impl
-from regard.functional.window import State, extend, weights, window_attention
+from regard.functional.window import State, extend, window_attention
 from regard.mixers._base import HeadsMixer
 from regard.mixers._capabilities import ALL
 
@@ -75,9 +75,6 @@ class Local(HeadsMixer):
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         return window_attention(q, k, v, mask=mask, impl=self.impl, **self._how)
-
-    def _weights(self, q, k, v, mask):
-        return weights(q, k, mask=mask, **self._how)
 
     def _start(self, length, max_len):
         store = self.heads.zeros(len(length), self.reach)

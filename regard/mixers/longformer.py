@@ -15,19 +15,21 @@ Args:
     max_global: largest number of global tokens in a row; None: no limit
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.core import Mask, No, OptionError, ShapeError
 from regard.core.options import Count
 from regard.functional.global_rows import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
 from regard.functional.rows import Impl, plain_alone
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import HeadsMixer
 from regard.mixers._patterned import PatternMixer
 
 
@@ -84,12 +86,26 @@ class Longformer(PatternMixer):
         windows = tuple(Window(window_size, window_size, step) for step in steps)
         self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
-    def _mixed(self, x, context, mask):
-        y = super()._mixed(x, context, mask)
+    def mix(self, x, context, mask):
+        y = self._attend(*self.heads.split(x), mask)
+        return self.heads.merge(self._with_global_rows(y, x, mask))
+
+    def _mixed(self, x, context, mask, of=None):
+        return self._with_global_rows(super()._mixed(x, context, mask, of), x, mask, of)
+
+    def _with_global_rows(
+        self,
+        y: Float[Tensor, "B H T V"],
+        x: Float[Tensor, "B T D"],
+        mask: Mask,
+        of: Callable[[Tensor], Tensor] | None = None,
+    ) -> Float[Tensor, "B H T V"]:
+        """y, with the other rows of global tokens."""
         if mask.global_tokens is None:
             return y
         self._check_global(mask)
         q, k, v = self.global_heads.split(x)
+        v = v if of is None else of(v)
         if self.max_global is None:
             rows = softmax_attention(q, k, v, mask=mask, impl=self.impl)
             return torch.where(mask.global_tokens[:, None, :, None], rows, y)
@@ -116,11 +132,4 @@ class Longformer(PatternMixer):
                 "Raise max_global, or leave it out for any number."
             )
 
-    def _observe(self, x, context, mask):
-        seen = super()._observe(x, context, mask)
-        if mask.global_tokens is None:
-            return seen
-        is_global = mask.global_tokens[:, None, :, None]
-        q, k, _ = self.global_heads.split(x)
-        rows = softmax_weights(q, k, mask=mask)
-        return seen._replace(weights=torch.where(is_global, rows, seen.weights))
+    _observe = HeadsMixer._observe

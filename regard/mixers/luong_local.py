@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
-from regard.functional.luong import Windows, luong_attention, luong_weights
+from regard.functional.luong import Windows, luong_attention
 from regard.functional.rows import Impl, wide_type
 from regard.mixers._base import HeadsMixer
 from regard.mixers._cached import CachedMixer, State
@@ -124,11 +124,6 @@ class LuongLocal(CachedMixer, HeadsMixer):
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         return self._read_windows(q, k, v, self._windows(q, k, mask, query), mask.pairwise)
-
-    def _weights(self, q, k, v, mask):
-        how: dict[str, Any] = {"windows": self._windows(q, k, mask), "pairwise": mask.pairwise}
-        how |= {"pairs": self.score.pairs, "renormalise": self.renormalise}
-        return luong_weights(self.score.queries(q), k, **how)
 
     def _read_windows(
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None

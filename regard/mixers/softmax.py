@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask
+from regard.core import OPEN, Mask, Observation
 from regard.core.options import Rate
 from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention, softmax_weights
@@ -98,8 +98,9 @@ class Softmax(CachedMixer, HeadsMixer):
         dropout = self.dropout if self.training else 0.0
         return softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
 
-    def _weights(self, q, k, v, mask):
-        return softmax_weights(q, k, mask=mask, **self._how(q))
+    def _observe(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        return Observation(q, k, v, softmax_weights(q, k, mask=mask, **self._how(q)))
 
     def _how(
         self,
