@@ -15,13 +15,12 @@ Args:
     max_global: largest number of global tokens in a row; None: no limit
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import Mask, No, OptionError, ShapeError
 from regard.core.options import Count
@@ -86,23 +85,7 @@ class Longformer(PatternMixer):
         windows = tuple(Window(window_size, window_size, step) for step in steps)
         self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
-    def mix(self, x, context, mask):
-        y = self._attend(*self.heads.split(x), mask)
-        return self.heads.merge(self._with_global_rows(y, x, mask))
-
-    def _mixed(self, x, context, mask, of=None):
-        return self._with_global_rows(super()._mixed(x, context, mask, of), x, mask, of)
-
-    def _with_global_rows(
-        self,
-        y: Float[Tensor, "B H T V"],
-        x: Float[Tensor, "B T D"],
-        mask: Mask,
-        of: Callable[[Tensor], Tensor] | None = None,
-    ) -> Float[Tensor, "B H T V"]:
-        """y, with the other rows of global tokens."""
-        if mask.global_tokens is None:
-            return y
+    def _global_rows(self, y, x, mask, of=None):
         self._check_global(mask)
         q, k, v = self.global_heads.split(x)
         v = v if of is None else of(v)
